@@ -63,11 +63,18 @@ class WarmProcess(subprocess.Popen[str]):
         words: the arguments of the command.
         cwd: its working directory.
         stdout: as for `subprocess.Popen`.
+        environment: its environment; None is that of this process.
     """
 
     def __init__(
-        self, words: Sequence[str], cwd: str | os.PathLike[str], stdout: int | IO[Any]
+        self,
+        words: Sequence[str],
+        cwd: str | os.PathLike[str],
+        stdout: int | IO[Any],
+        *,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        self._environment = os.environ if environment is None else environment
         super().__init__(
             list(words), cwd=cwd, stdout=stdout, stderr=subprocess.PIPE, text=True
         )  # fmt: skip
@@ -76,7 +83,7 @@ class WarmProcess(subprocess.Popen[str]):
         cwd, c2pread, c2pwrite, errread, errwrite = rest[4], *rest[11:15]
         pipes = [Connection(os.dup(fd), readable=False) for fd in (c2pwrite, errwrite)]
         self._warm = _forkserver.Process(
-            target=_run, args=(args, os.fspath(cwd), dict(os.environ), *pipes)
+            target=_run, args=(args, os.fspath(cwd), dict(self._environment), *pipes)
         )
         self._warm.start()
         for pipe in pipes:

@@ -1,0 +1,385 @@
+"""Runs on the local queue, while something is done to them.
+
+    seen = Local(directory, features, commands).play([SITUATIONS["killed"]], [2])
+
+A run has a *gate* (see `job.py`): when so many jobs have begun, those that begin now are held, and
+with jobs under way for certain something is done. Then the gate opens, for the next or for good.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .commands import PATIENCE, Commands, Done
+from .evidence import Evidence, collect
+from .features import Feature, build
+from .judge import Happened, judge
+
+sys.path.append(str(Path(__file__).parents[1] / "fault"))
+
+from scenario import children  # noqa: E402
+
+#: Seconds between looks at what has no event to wait for.
+TICK = 0.005
+
+NAME = "study"
+
+
+class Local:
+    """A document on the local queue, in a directory of its own.
+
+    Args:
+        directory: its own, empty.
+        features: what the document is made of.
+        cold: commands are Pythons of their own.
+
+    Attributes:
+        commands: in that directory.
+        happened: what was done to it.
+        problems: what was wrong while it ran.
+        met: how many situations found it running.
+        recorded: the run that goes on, or has ended, is recorded from its beginning.
+    """
+
+    def __init__(self, directory: Path, features: Sequence[Feature], *, cold: bool = False) -> None:
+        self.directory = directory
+        self.features = features
+        self.cold = cold
+        # No Flux is looked for, and what it keeps is here.
+        variables = {"XDG_STATE_HOME": str(directory / "state"), "FLUX_URI": None}
+        self.commands = Commands(directory, variables, cold)
+        self.interrupted = False
+        self.problems: list[str] = []
+        self.met = 0
+        self.recorded = False
+        document, files = build(features, NAME)
+        files[f"{NAME}.yaml"] = json.dumps(document, indent=1)
+        for name, text in files.items():
+            (directory / name).write_text(text)
+        self._gate = directory / "gate"
+        self._witness = directory / "witness"
+
+    @property
+    def state_dir(self) -> Path:
+        """Where the local queue keeps its files."""
+        return self.directory / "state" / "flux-ensemble"
+
+    def play(
+        self, situations: Sequence[Situation], at: Sequence[int]
+    ) -> list[tuple[Evidence, Happened]]:
+        """Run it once, with all that is to happen.
+
+        Args:
+            situations: what happens.
+            at: for each of them that happens meanwhile, after how many jobs have begun.
+
+        Returns:
+            What is known of each ensemble in the end.
+        """
+        process = self._run([one.during for one in situations if one.during], at)
+        done = self.commands.end(process)
+        seen = [self._collect(NAME, done)]
+        for situation in situations:
+            if situation.after is not None:
+                seen += situation.after(self, seen)
+        return seen
+
+    def _run(self, happens: Sequence[During], at: Sequence[int]) -> subprocess.Popen[str]:
+        """Run it, and have things happen; the process with which it ends."""
+        places = sorted(at[: len(happens)])
+        if places:
+            self.gate(places[0])
+        process = self.start()
+        for number, during in enumerate(happens):
+            if not self.await_begun(places[number] + 1, process):
+                break
+            self.met += 1
+            process = during(self, process)
+            if number + 1 < len(happens):
+                self.gate(max(places[number + 1], self.begun() + 1))
+        with contextlib.suppress(FileNotFoundError):
+            self._gate.unlink()
+        return process
+
+    # -- for situations ---------------------------------------------------------------------
+
+    def start(self, *more: str, commands: Commands | None = None) -> subprocess.Popen[str]:
+        """Start a run, or go on with one."""
+        # A run that goes on is not recorded: that would miss the beginning.
+        record = [] if "--resume" in more else ["--record", f"{NAME}.recording"]
+        self.recorded = bool(record)
+        words = ["run", "--member", "local", "--nodes", "4", "--cores", "4", *record,
+                 "--summary", f"{NAME}.summary", *more, f"{NAME}.yaml"]  # fmt: skip
+        return (commands or self.commands).start(*words)
+
+    def ask(self, *words: str) -> Done:
+        """Run another command on it."""
+        return self.commands.run(words[0], "--member", "local", *words[1:])
+
+    def gate(self, many: int) -> None:
+        """Hold back all jobs but the first so many."""
+        temporary = self.directory / "gate.new"
+        temporary.write_text(str(many))
+        temporary.rename(self._gate)
+
+    def begun(self) -> int:
+        """How many jobs have begun."""
+        try:
+            return self._witness.read_text().count('"what": "begin"')
+        except FileNotFoundError:
+            return 0
+
+    def await_begun(self, many: int, process: subprocess.Popen[str]) -> bool:
+        """Wait until so many jobs have begun; False if the run ends before."""
+        deadline = time.monotonic() + PATIENCE
+        while self.begun() < many:
+            if process.poll() is not None:
+                return False
+            if time.monotonic() > deadline:
+                process.kill()
+                raise RuntimeError(f"no more than {self.begun()} of {many} jobs begin")
+            time.sleep(TICK)
+        return True
+
+    def end_by(self, process: subprocess.Popen[str], number: int) -> Done:
+        """Send a run a signal that ends it; how it has ended."""
+        process.send_signal(number)
+        return self.commands.end(process)
+
+    def collect_again(self, name: str, done: Done | None, witness: str) -> tuple[Evidence, Happened]:
+        """Ask once more for all of an ensemble, of which the witness is elsewhere now."""
+        seen = collect(self.commands, name, "--member", "local", run=done, witness=witness)
+        return seen, Happened(interrupted=self.interrupted)
+
+    def _collect(self, name: str, done: Done) -> tuple[Evidence, Happened]:
+        files = {"summary": f"{NAME}.summary"}
+        if self.recorded:
+            files["recording"] = f"{NAME}.recording"
+        try:
+            seen = collect(self.commands, name, "--member", "local", run=done, **files)
+        except (OSError, RuntimeError) as error:
+            raise RuntimeError(f"{error}\n{done.out[-2000:]}\n{done.err[-2000:]}") from None
+        return seen, Happened(interrupted=self.interrupted)
+
+
+#: What is done while a run is held at its gate; the process that it goes on with.
+During = Callable[[Local, "subprocess.Popen[str]"], "subprocess.Popen[str]"]
+
+#: What is done after it has ended; what is known of ensembles besides.
+After = Callable[[Local, Sequence[tuple[Evidence, Happened]]], list[tuple[Evidence, Happened]]]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Something that happens to a run.
+
+    Args:
+        name: its own.
+        says: what happens, in a sentence.
+        during: what is done while jobs are under way.
+        after: what is done when it is over.
+        without: by feature, why it makes no sense.
+    """
+
+    name: str
+    says: str
+    during: During | None = None
+    after: After | None = None
+    without: dict[str, str] = field(default_factory=dict)
+
+
+def _resumed(local: Local, done: Done, *, code: int | None = None) -> subprocess.Popen[str]:
+    """Go on with a run that has ended before the ensemble has."""
+    local.interrupted = True
+    if code is not None and done.code != code:
+        local.problems.append(f"the run exits with {done.code}, not {code}: {done.err[-500:]}")
+    return local.start("--resume")
+
+
+def _killed(local: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    return _resumed(local, local.end_by(process, signal.SIGKILL))
+
+
+def _all_killed(local: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """As when the machine is switched off."""
+    family = [process.pid]
+    for pid in family:
+        family += children(pid)
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+    return _resumed(local, local.commands.end(process))
+
+
+def _helper_killed(local: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """As when the kernel needs memory: what starts the jobs is killed."""
+    victim = next(pid for pid in children(process.pid) if not _suggests(pid))
+    os.kill(victim, signal.SIGKILL)
+    return _resumed(local, local.commands.end(process))
+
+
+def _suggests(pid: int) -> bool:
+    """Whether a process runs functions, or suggests points."""
+    with contextlib.suppress(OSError):
+        return b"runtime/custom/child.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
+def _closed(local: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    return _resumed(local, local.end_by(process, signal.SIGHUP))
+
+
+def _terminated(local: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    return _resumed(local, local.end_by(process, signal.SIGTERM))
+
+
+def _paused(local: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    for command, state in (("pause", "paused"), ("resume", "running")):
+        done = local.ask(command, NAME)
+        if done.out.strip() != state:
+            local.problems.append(f"{command} says {done.out!r}, {done.err!r}")
+    return process
+
+
+def _again(
+    local: Local, seen: Sequence[tuple[Evidence, Happened]]
+) -> list[tuple[Evidence, Happened]]:
+    """The same command once more: the first run is kept, and the second is like it."""
+    for path in [local.directory / "witness", *local.directory.glob("mark-*")]:
+        path.rename(path.with_name(f"first-{path.name}"))
+    interrupted, local.interrupted = local.interrupted, False
+    done = local.commands.end(local.start())
+    name = json.loads((local.directory / f"{NAME}.summary").read_text()).get("name")
+    second = local._collect(name, done)
+    if name == NAME:
+        local.problems.append("the second run has the name of the first, which is gone")
+        return [second]
+    local.interrupted = interrupted
+    return [second, local.collect_again(NAME, seen[0][0].run, "first-witness")]
+
+
+def _replayed(
+    local: Local, seen: Sequence[tuple[Evidence, Happened]]
+) -> list[tuple[Evidence, Happened]]:
+    """The recording is replayed, is what the report says, and makes the same report."""
+    if not local.recorded:
+        return []
+    first = seen[0][0]
+    done = local.commands.run("replay", "--report", f"{NAME}.html", f"{NAME}.recording")
+    if done.code:
+        local.problems.append(f"replay --report exits with {done.code}: {done.out}{done.err}")
+    done = local.commands.run("report", "--force", "-o", "recorded.html",
+                              "--recording", f"{NAME}.recording")  # fmt: skip
+    if done.code:
+        local.problems.append(f"report --recording exits with {done.code}: {done.out}{done.err}")
+        return []
+    from .evidence import report
+
+    recorded = report(local.directory / "recorded.html")
+    for name in ("rows", "outcomes", "said", "headline", "best"):
+        one, other = getattr(first.report, name), getattr(recorded, name)
+        if one != other:
+            local.problems.append(f"{name} of the report of the recording: {other}, not {one}")
+    return []
+
+
+def _simulated(
+    local: Local, seen: Sequence[tuple[Evidence, Happened]]
+) -> list[tuple[Evidence, Happened]]:
+    """A simulation has the jobs that the run has had."""
+    real = seen[0][0].status
+    done = local.commands.run("simulate", "--json", "--nodes", "4", "--cores", "4",
+                              "--record", "simulated.recording", f"{NAME}.yaml")  # fmt: skip
+    if done.code:
+        local.problems.append(f"simulate exits with {done.code}: {done.err}")
+        return []
+    found = json.loads(done.out)["status"]
+    note = local.problems.append
+    if found["state"] != real["state"]:
+        note(f"the simulation is {found['state']}")
+    for feature in local.features:
+        for group, many in {**feature.ends, **feature.simulated}.items():
+            one = found["groups"][group]
+            if one["finished"] != many:
+                note(f"the simulation has {one['finished']} jobs of {group}, not {many}")
+            if not feature.trials and one["success"] != many:
+                note(f"in the simulation {one['success']} of {many} jobs of {group} succeed")
+        for name in feature.trials:
+            one, other = (next(each for each in status["searches"] if each["id"] == name)
+                          for status in (found, real))  # fmt: skip
+            if other["sampler"] == "random" and one["best"] != other["best"]:
+                note(f"the simulated search {name} has the best trials {one['best']}, "
+                     f"not {other['best']}")  # fmt: skip
+            for key in ("state", "reason", "failed", "canceled"):
+                if one[key] != other[key]:
+                    note(f"{key} of the simulated search {name}: {one[key]}, not {other[key]}")
+    done = local.commands.run("replay", "simulated.recording")
+    if done.code:
+        note(f"replay of the simulation exits with {done.code}: {done.out}{done.err}")
+    return []
+
+
+_NO_FUNCTIONS = {"custom": "a simulation calls no functions of users"}
+_NO_STOP = {"stopping": "how far a trial comes before it is compared follows from the order of memos"}
+
+SITUATIONS = {
+    situation.name: situation
+    for situation in (
+        Situation("killed", "kill -9 of the run, which goes on with --resume", _killed),
+        Situation("switched-off", "kill -9 of all its processes; it goes on with --resume",
+                  _all_killed),
+        Situation("helper-killed", "kill -9 of what starts its jobs; it goes on with --resume",
+                  _helper_killed),
+        Situation("terminal-closed", "SIGHUP; it goes on with --resume", _closed),
+        Situation("terminated", "SIGTERM; it goes on with --resume", _terminated),
+        Situation("paused", "it is paused, and goes on", _paused),
+        Situation("again", "it is run a second time, under the same name", after=_again),
+        Situation("replayed", "its recording is replayed", after=_replayed),
+        Situation("simulated", "the document is simulated, too", after=_simulated,
+                  without=_NO_FUNCTIONS),
+    )
+}  # fmt: skip
+
+
+def play(
+    directory: Path,
+    features: Sequence[Feature],
+    situations: Sequence[Situation],
+    at: Sequence[int],
+    *,
+    cold: bool = False,
+    must_meet: bool = True,
+) -> list[str]:
+    """Run a document in situations, and judge it.
+
+    Args:
+        directory: an empty one.
+        features: of the document.
+        situations: what happens to it.
+        at: when that happens, see `Local.play`.
+        cold: commands are Pythons of their own.
+        must_meet: it is wrong if it has ended before something could happen.
+
+    Returns:
+        What is wrong.
+    """
+    local = Local(directory, features, cold=cold)
+    seen = local.play(situations, at)
+    problems = list(local.problems)
+    wanted = sum(one.during is not None for one in situations)
+    if must_meet and local.met < wanted:
+        problems.append(f"it has ended before {wanted} things could happen to it")
+    for number, (evidence, happened) in enumerate(seen):
+        prefix = "" if number == 0 else f"{evidence.name}, looked at later: "
+        problems += [prefix + problem for problem in judge(features, evidence, happened)]
+    return problems
