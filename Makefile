@@ -49,6 +49,7 @@ KILLS ?= 300
 chaos: $(VENV)/installed
 	@CRASHES=1000 $(BIN)/pytest -q --numprocesses=auto --timeout=900 t/python/runtime/test_crashes.py
 	@STEP=1 $(BIN)/pytest -q --numprocesses=auto --timeout=900 t/python/local/test_local_damage.py
+	@$(BIN)/python t/seams/matrix.py
 	@$(BIN)/python t/fault/chaos.py --long --kills $(KILLS)
 
 MINUTES ?= 60
@@ -97,7 +98,8 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs t/python t/lib t/fault t/bench t/fuzz
+	$(BIN)/mypy --allow-untyped-defs --allow-incomplete-defs t/python t/lib t/fault t/bench t/fuzz \
+	    t/seams
 	$(BIN)/lint-imports
 
 format: $(VENV)/installed

@@ -23,6 +23,9 @@ HERE = Path(__file__).resolve().parent
 #: The fuzzer that needs Flux.
 WITH_FLUX = HERE / "fuzz_requests.py"
 
+#: Inputs of a short run, for each of which a fuzzer takes seconds rather than milliseconds.
+SHORT = {"fuzz_seams": 3}
+
 
 def fuzzers() -> list[Path]:
     """The fuzzers that need no Flux."""

@@ -34,7 +34,9 @@ _LOOKING = (
 )  # fmt: skip
 
 # Before the first command is started.
-multiprocessing.get_context("forkserver").set_forkserver_preload(["warm", *IMPORTED, *_LOOKING])
+multiprocessing.get_context("forkserver").set_forkserver_preload(
+    ["__main__", "warm", *IMPORTED, *_LOOKING]
+)
 
 #: Seconds that any command may take.
 PATIENCE = 240.0

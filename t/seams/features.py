@@ -48,7 +48,8 @@ class Feature:
         trials: of each of its searches.
         files: by name, what is beside the document.
         alone: why it needs Flux; empty where it does not.
-        simulated: what a simulation of it has otherwise, by group: how many succeed.
+        simulated: what a simulation of it has otherwise, by group: how many succeed. Simulated jobs
+            fail only if they run out of time.
     """
 
     name: str
@@ -81,7 +82,12 @@ def job(group: str, kind: str, params: Mapping[str, Any] | None = None, **more: 
     """
     names = [*(params or {}), *more.pop("given", ())]
     command = [sys.executable, "-IS", str(JOB), group, kind, *(f"{one}={{{one}}}" for one in names)]
-    return {"name": group, "command": command, **({"params": dict(params)} if params else {}), **more}
+    return {
+        "name": group,
+        "command": command,
+        **({"params": dict(params)} if params else {}),
+        **more,
+    }
 
 
 def start(label: str, id: str = "", **more: Any) -> Part:
@@ -183,6 +189,8 @@ def _stopping() -> Part:
             {"id": "stopping-begin", "trigger": "start",
              "action": {"name": "search", "label": "stopping"}},
         ],
+        "simulate": {"stopping-trial": {"memo": {"loss": {
+            "expression": "(x - 0.3) ** 2 + 1 / epoch", "step": "epoch", "steps": 4}}}},
     }  # fmt: skip
 
 
@@ -394,7 +402,7 @@ FEATURES: Mapping[str, Feature] = {
                 {"failing-code": 0, "failing-late": 0, "failing-after": 1},
                 finished={"failing-code": 3, "failing-late": 2},
                 failed={"failing-code": 3, "failing-late": 2},
-                simulated={"failing-code": 3, "failing-late": 2, "failing-after": 0}),
+                simulated={"failing-code": 3, "failing-after": 0}),
         Feature("best", "the best job so far, beside a better one that fails", _best,
                 {"best-try": 3, "best-final": 1}, finished={"best-try": 4}, failed={"best-try": 1},
                 best=Best("best_top", "best-try", "fom", "max"),

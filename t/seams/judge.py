@@ -127,7 +127,9 @@ def _end(seen: Evidence, happened: Happened, problems: Problems) -> None:
     if not re.search(rf"^{seen.name}: {status['state']}\b", seen.run.out, re.MULTILINE):
         problems.append(f"the last words of run are not of {status['state']}: "
                         f"{seen.run.out[-300:]!r}")  # fmt: skip
-    if seen.summary is not None:
+    if seen.summary is not None and "error" in seen.summary:
+        problems.append(f"the summary has an error: {seen.summary['error']!r}")
+    elif seen.summary is not None:
         for key in ("name", "state", "reason", "t_start", "t_end"):
             problems.same(f"{key} in the summary", status[key], seen.summary.get(key))
         problems.same("exit_code in the summary", seen.run.code, seen.summary["exit_code"])
@@ -204,7 +206,7 @@ def _side_effects(seen: Evidence, happened: Happened, problems: Problems) -> Non
         if began is not None:
             # A memo that was sent as the job was ended may have come too late.
             late = row["outcome"] != "success"
-            if not late or not happened.interrupted and row["outcome"] == "failed":
+            if not late or (not happened.interrupted and row["outcome"] == "failed"):
                 problems.same(f"the memo of {what[:-1]}", began.memo, row["memo"])
             if began.code == 0 and row["outcome"] in ("failed", "timeout") and not interrupted(row):
                 problems.append(f"{what} has ended with 0")
@@ -344,7 +346,7 @@ def _statistics(
         trial = any(name.startswith(f"{group}-") for feature in features if feature.name == "stopping"
                     for group in feature.ends)  # fmt: skip
         if happened.interrupted or happened.forgets or trial:
-            if many is None or many > len(values):
+            if (many or 0) > len(values):
                 problems.append(f"n.{name}: {many}, of {len(values)} values")
             continue
         problems.same(f"n.{name}", len(values), many)
@@ -422,7 +424,7 @@ def _trials(
 ) -> None:
     name, objective = search["id"], search["objective"]
     ended = Counter(row["trial"] for row in rows if row["trial_state"] in ("complete", "pruned"))
-    problems.same(f"how often trials of {name} are over", {one: 1 for one in range(search["trials"])},
+    problems.same(f"how often trials of {name} are over", dict.fromkeys(range(search["trials"]), 1),
                   dict(sorted(ended.items())))  # fmt: skip
     points: dict[int, set[str]] = defaultdict(set)
     for row in rows:

@@ -26,12 +26,15 @@ from .judge import Happened, judge
 
 sys.path.append(str(Path(__file__).parents[1] / "fault"))
 
-from scenario import children  # noqa: E402
+from scenario import children
 
 #: Seconds between looks at what has no event to wait for.
 TICK = 0.005
 
 NAME = "study"
+
+#: All jobs of all features can run at once, so that what happens to a run happens to all of them.
+SIZE = (4, 32)
 
 
 class Local:
@@ -41,6 +44,7 @@ class Local:
         directory: its own, empty.
         features: what the document is made of.
         cold: commands are Pythons of their own.
+        size: nodes of the queue, and cores of each.
 
     Attributes:
         commands: in that directory.
@@ -50,10 +54,17 @@ class Local:
         recorded: the run that goes on, or has ended, is recorded from its beginning.
     """
 
-    def __init__(self, directory: Path, features: Sequence[Feature], *, cold: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        features: Sequence[Feature],
+        *,
+        cold: bool = False,
+        size: tuple[int, int] = SIZE,
+    ) -> None:
         self.directory = directory
         self.features = features
-        self.cold = cold
+        self.size = ("--nodes", str(size[0]), "--cores", str(size[1]))
         # No Flux is looked for, and what it keeps is here.
         variables = {"XDG_STATE_HOME": str(directory / "state"), "FLUX_URI": None}
         self.commands = Commands(directory, variables, cold)
@@ -117,7 +128,7 @@ class Local:
         # A run that goes on is not recorded: that would miss the beginning.
         record = [] if "--resume" in more else ["--record", f"{NAME}.recording"]
         self.recorded = bool(record)
-        words = ["run", "--member", "local", "--nodes", "4", "--cores", "4", *record,
+        words = ["run", "--member", "local", *self.size, *record,
                  "--summary", f"{NAME}.summary", *more, f"{NAME}.yaml"]  # fmt: skip
         return (commands or self.commands).start(*words)
 
@@ -155,7 +166,9 @@ class Local:
         process.send_signal(number)
         return self.commands.end(process)
 
-    def collect_again(self, name: str, done: Done | None, witness: str) -> tuple[Evidence, Happened]:
+    def collect_again(
+        self, name: str, done: Done | None, witness: str
+    ) -> tuple[Evidence, Happened]:
         """Ask once more for all of an ensemble, of which the witness is elsewhere now."""
         seen = collect(self.commands, name, "--member", "local", run=done, witness=witness)
         return seen, Happened(interrupted=self.interrupted)
@@ -246,7 +259,7 @@ def _terminated(local: Local, process: subprocess.Popen[str]) -> subprocess.Pope
 def _paused(local: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
     for command, state in (("pause", "paused"), ("resume", "running")):
         done = local.ask(command, NAME)
-        if done.out.strip() != state:
+        if done.out.strip() != f"{NAME}: {state}":
             local.problems.append(f"{command} says {done.out!r}, {done.err!r}")
     return process
 
@@ -293,12 +306,16 @@ def _replayed(
     return []
 
 
+#: Why a simulation says nothing of features.
+_NO_FUNCTIONS = {"custom": "a simulation calls no functions of users"}
+
+
 def _simulated(
     local: Local, seen: Sequence[tuple[Evidence, Happened]]
 ) -> list[tuple[Evidence, Happened]]:
     """A simulation has the jobs that the run has had."""
     real = seen[0][0].status
-    done = local.commands.run("simulate", "--json", "--nodes", "4", "--cores", "4",
+    done = local.commands.run("simulate", "--json", *local.size,
                               "--record", "simulated.recording", f"{NAME}.yaml")  # fmt: skip
     if done.code:
         local.problems.append(f"simulate exits with {done.code}: {done.err}")
@@ -308,12 +325,15 @@ def _simulated(
     if found["state"] != real["state"]:
         note(f"the simulation is {found['state']}")
     for feature in local.features:
-        for group, many in {**feature.ends, **feature.simulated}.items():
-            one = found["groups"][group]
-            if one["finished"] != many:
+        if feature.name in _NO_FUNCTIONS:
+            continue
+        for group, many in feature.ends.items():
+            one, wanted = found["groups"][group], {**feature.succeeded, **feature.simulated}
+            if one["finished"] != many and group not in feature.simulated:
                 note(f"the simulation has {one['finished']} jobs of {group}, not {many}")
-            if not feature.trials and one["success"] != many:
-                note(f"in the simulation {one['success']} of {many} jobs of {group} succeed")
+            if group in wanted and one["success"] != wanted[group]:
+                note(f"in the simulation {one['success']} jobs of {group} succeed, "
+                     f"not {wanted[group]}")  # fmt: skip
         for name in feature.trials:
             one, other = (next(each for each in status["searches"] if each["id"] == name)
                           for status in (found, real))  # fmt: skip
@@ -328,9 +348,6 @@ def _simulated(
         note(f"replay of the simulation exits with {done.code}: {done.out}{done.err}")
     return []
 
-
-_NO_FUNCTIONS = {"custom": "a simulation calls no functions of users"}
-_NO_STOP = {"stopping": "how far a trial comes before it is compared follows from the order of memos"}
 
 SITUATIONS = {
     situation.name: situation
@@ -359,6 +376,7 @@ def play(
     *,
     cold: bool = False,
     must_meet: bool = True,
+    size: tuple[int, int] = SIZE,
 ) -> list[str]:
     """Run a document in situations, and judge it.
 
@@ -369,12 +387,16 @@ def play(
         at: when that happens, see `Local.play`.
         cold: commands are Pythons of their own.
         must_meet: it is wrong if it has ended before something could happen.
+        size: nodes of the queue, and cores of each.
 
     Returns:
         What is wrong.
     """
-    local = Local(directory, features, cold=cold)
-    seen = local.play(situations, at)
+    local = Local(directory, features, cold=cold, size=size)
+    try:
+        seen = local.play(situations, at)
+    except (RuntimeError, OSError, ValueError) as error:
+        return [*local.problems, f"{type(error).__name__}: {error}"]
     problems = list(local.problems)
     wanted = sum(one.during is not None for one in situations)
     if must_meet and local.met < wanted:
