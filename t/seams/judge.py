@@ -78,7 +78,7 @@ def judge(features: Sequence[Feature], seen: Evidence, happened: Happened) -> li
     _exports(seen, problems)
     _report(seen, problems)
     _failures(features, seen, problems)
-    _statistics(features, seen, happened, problems)
+    _statistics(seen, happened, problems)
     _best(features, seen, problems)
     _searches(features, seen, problems)
     if seen.replay is not None:
@@ -331,9 +331,7 @@ def _bad(printed: str, name: str) -> int:
 # -- statistics -----------------------------------------------------------------------------
 
 
-def _statistics(
-    features: Sequence[Feature], seen: Evidence, happened: Happened, problems: Problems
-) -> None:
+def _statistics(seen: Evidence, happened: Happened, problems: Problems) -> None:
     """Statistics are of the values that jobs have published, each once."""
     published: dict[str, list[float]] = defaultdict(list)
     for began in seen.began:
@@ -343,9 +341,9 @@ def _statistics(
     counted = seen.metrics.get("n", {})
     for name, values in published.items():
         many = counted.get(name)
-        trial = any(name.startswith(f"{group}-") for feature in features if feature.name == "stopping"
-                    for group in feature.ends)  # fmt: skip
-        if happened.interrupted or happened.forgets or trial:
+        # What a trial that is stopped has published last may have come too late.
+        stopped = name.startswith("stopping-")
+        if happened.interrupted or happened.forgets or stopped:
             if (many or 0) > len(values):
                 problems.append(f"n.{name}: {many}, of {len(values)} values")
             continue

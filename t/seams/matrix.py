@@ -181,10 +181,13 @@ def main() -> int:
         for column in columns:
             features = [FEATURES[name] for name in row.split("+")]
             situations = [SITUATIONS[name] for name in column.split("+")]
-            reason = next((cell.reason for cell in cells() if cell.reason and cell.feature in features
-                           and cell.situation in situations), "")  # fmt: skip
-            if reason:
-                print(f"{row} x {column}: {reason}", flush=True)
+            reasons = [
+                cell.reason
+                for cell in cells()
+                if cell.reason and cell.feature in features and cell.situation in situations
+            ]
+            if reasons:
+                print(f"{row} x {column}: {reasons[0]}", flush=True)
                 continue
             begun = time.monotonic()
             problems, directory = run(

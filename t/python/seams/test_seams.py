@@ -156,8 +156,7 @@ FORGED: Mapping[str, Callable[[Evidence], Evidence]] = {
 
 
 def test_nothing_is_wrong_with_evidence_that_is_not_forged(evidence: Evidence) -> None:
-    problems = judge(MIXED, evidence, Happened())
-    assert matrix.expected(problems, MIXED, [SITUATIONS["replayed"]]) == []
+    assert judge(MIXED, evidence, Happened()) == []
 
 
 @pytest.mark.parametrize("what", FORGED)
