@@ -88,7 +88,7 @@ check-compiled: $(COMPILED)/installed
 check-pythons: $(VENV)/installed
 	@$(BIN)/nox
 
-docs: $(VENV)/installed
+docs: $(VENV)/documents
 	$(BIN)/sphinx-build -W -q docs _site
 
 manual: $(VENV)/installed
@@ -128,6 +128,12 @@ $(VENV)/installed: $(BUILT_FROM)
 	$(make_venv)
 	$(PIP) install --editable '.[test,lint,bench,release]'
 	@touch $(VENV)/package $@
+
+# And what the site needs, where there is not all of it.
+$(VENV)/documents: $(BUILT_FROM)
+	test $(VENV)/installed -nt pyproject.toml || { $(MAKE) --silent $(VENV)/package && \
+	    $(PIP) install --editable '.[docs]'; }
+	@touch $@
 
 # With what .venv has for building.
 $(COMPILED)/installed: $(VENV)/installed $(shell find flux_ensemble -name '*.py')

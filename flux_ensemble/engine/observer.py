@@ -114,7 +114,7 @@ class Observer:
             group = job.group or ""
         else:
             known = job.outcome
-            if name == "exception":
+            if name == "exception" or (name == "finish" and core.t_walltime is not None):
                 self._expire(job, event)
             if not job.accept(event):
                 return ()
@@ -169,13 +169,20 @@ class Observer:
         return ()
 
     def _expire(self, job: Job, event: JobEvent) -> None:
-        """An exception while an allocation ends: tell a job's own time limit from that end."""
+        """Tell the end of the allocation from a job's own: its time limit, or its failure.
+
+        What ends an allocation that Flux did not make sends signals to processes, and how a program
+        exits then is up to it.
+        """
         t_walltime = self._core.t_walltime
         if self._members is not None and t_walltime is None:
             t_walltime = self._members.t_expires(job.id)
         if t_walltime is None or event.t < t_walltime - EXPIRY_SECONDS:
             return
-        if event.context.get("type") == "timeout":
+        if event.name == "finish":
+            hit = event.t >= t_walltime and job.exception_type is None and not job.canceling
+            job.interrupted = job.interrupted or hit
+        elif event.context.get("type") == "timeout":
             self.on_interrupted(Interrupted(event.t, (job.id,)))
 
     def job(self, id: int) -> Job | None:

@@ -22,7 +22,7 @@ GUIDE = (DOCS / "document.md").read_text()
 CUSTOM = (DOCS / "custom.md").read_text()
 YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 EXAMPLES = YAML.findall(GUIDE)
-SEARCHES = YAML.findall((DOCS / "search.md").read_text())
+SEARCHES = YAML.findall((DOCS / "searches.md").read_text())
 FUNCTIONS = [text for text in YAML.findall(CUSTOM) if "jobs:" in text]
 WORDS = set(re.findall(r"[\w-]+", " ".join(re.findall(r"`([^`\n]+)`", GUIDE))))
 
@@ -42,7 +42,7 @@ def test_every_example_with_a_search_loads(example: str) -> None:
 
 
 def test_the_page_on_searches_has_every_key_of_one() -> None:
-    page = (DOCS / "search.md").read_text()
+    page = (DOCS / "searches.md").read_text()
     assert all(f"`{key}`" in page for key in (*SEARCH["properties"], *SAMPLERS))
     assert all(f"search.ID.{count}" in page for count in COUNTS)
 

@@ -161,3 +161,30 @@ def test_an_ensemble_that_has_ended_is_not_told() -> None:
     assert play.engine.ended
     ending(play)
     assert play.recorded("walltime") == []
+
+
+@pytest.mark.parametrize("status", [15, 143 << 8, 1 << 8, 9])
+def test_what_fails_after_the_end_was_hit_by_it_however_it_exits(status: int) -> None:
+    play = played({"trigger": "job-fail", "group": "a", "action": submit("b")}, retries=1)
+    play.t = ending(play) + 1.0
+    play.end(1, status=status)
+    counts = play.engine.stats.counts["a"]
+    assert (counts["interrupted"], counts["failed"]) == (1, 0)
+    more_time(play)
+    assert play.submitted("b") == 0
+
+
+def test_what_fails_just_before_the_end_has_failed_by_itself() -> None:
+    play = played()
+    play.t = ending(play) - 1.0
+    play.end(1, status=1 << 8)
+    counts = play.engine.stats.counts["a"]
+    assert (counts["interrupted"], counts["failed"]) == (0, 1)
+
+
+def test_what_succeeds_after_the_end_has_succeeded() -> None:
+    play = played()
+    play.t = ending(play) + 1.0
+    play.end(1, status=0)
+    counts = play.engine.stats.counts["a"]
+    assert (counts["interrupted"], counts["success"]) == (0, 1)

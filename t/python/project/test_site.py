@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import re
 import subprocess
@@ -47,6 +48,34 @@ def test_every_page_is_in_the_contents(site: Path) -> None:
     contents = re.findall(r'reference internal" href="([^"#]+)"', (site / "index.html").read_text())
     pages = {path.relative_to(DOCS).with_suffix(".html") for path in DOCS.rglob("*.md")}
     assert pages - {Path("index.html")} <= {Path(link) for link in contents}
+
+
+def test_every_page_has_its_own_text_and_none_is_one_of_sphinx(site: Path) -> None:
+    for path in set(DOCS.rglob("*.md")) - set(DOCS.glob("site/*.md")):
+        title = re.search(r"^# (.+)$", path.read_text(), re.MULTILINE)
+        assert title is not None, path
+        page = (site / path.relative_to(DOCS).with_suffix(".html")).read_text()
+        words = re.sub(r"[`*_]", "", title[1])
+        heading = re.search(r"<h1>(.*?)<a class=\"headerlink\"", page, re.DOTALL)
+        assert heading is not None, path
+        assert html.unescape(re.sub(r"<[^>]+>", "", heading[1])) == words, path
+
+
+def test_every_link_within_the_site_leads_to_something(site: Path) -> None:
+    anchors = {
+        path: set(re.findall(r'\bid="([^"]+)"', path.read_text())) for path in site.rglob("*.html")
+    }
+    missing = []
+    for path in anchors:
+        for link in re.findall(r'<a\b[^>]*\bhref="([^"]+)"', path.read_text()):
+            if re.match(r"[a-z]+:", link):
+                continue
+            page, _, anchor = html.unescape(link).partition("#")
+            there = (path.parent / page).resolve() if page else path
+            known = anchors.get(there)
+            if known is None or (anchor and anchor not in known):
+                missing.append(f"{path.relative_to(site)}: {link}")
+    assert not missing
 
 
 def test_a_page_fetches_nothing_from_elsewhere(site: Path) -> None:
