@@ -144,7 +144,7 @@ def test_validate_prints_warnings_and_is_strict_on_demand(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "hello.yaml"
-    file.write_text(HELLO.replace("command: ", "output: '{id}.out', command: ", 1))
+    file.write_text(HELLO.replace("command: ", "output: '{index}.{id}.out', command: ", 1))
     assert run_command(["validate", str(file)]) == 0
     out, err = capsys.readouterr()
     assert out == f"{file}: ok: 1 job group, 1 rule\n"
