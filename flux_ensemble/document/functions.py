@@ -1,11 +1,14 @@
-"""Which functions `custom` actions can name. No user code is run to find out."""
+"""Which functions `custom` actions can name, and call. No user code is run to find out."""
 
 from __future__ import annotations
 
 import ast
+import inspect
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from typing import Any
 
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.problems import hint
@@ -13,6 +16,10 @@ from flux_ensemble.texts import listed
 
 #: Group of the entry points that are functions for custom actions.
 ENTRY_POINTS = "flux_ensemble.actions"
+
+#: What every function is called with, by keyword, and what only those are that take it.
+KEYWORDS = ("metrics", "event", "rule", "action", "handle", "ensemble")
+STATE = "state"
 
 #: Longest source that is parsed, in characters: parsing takes memory.
 MAX_SOURCE = 256 * 1024
@@ -36,7 +43,7 @@ class Functions:
         source: Python source of the document, or None.
         plugins: names of modules. They are not imported, so with plugins any name is accepted.
 
-    >>> functions = Functions("def next_step(ensemble): ...", plugins=[])
+    >>> functions = Functions("def next_step(ensemble, **kwargs): ...", plugins=[])
     >>> functions.check("next_step")
     >>> functions.check("nextstep")
     Traceback (most recent call last):
@@ -44,9 +51,11 @@ class Functions:
     """
 
     def __init__(self, source: str | None, plugins: Sequence[str]) -> None:
+        self._source = source
         try:
             self._names = defined_names(source) if source is not None else frozenset()
         except SourceError:
+            self._source = None
             self._names = frozenset((_ANY,))
         self._open = bool(plugins) or _ANY in self._names
 
@@ -58,11 +67,16 @@ class Functions:
         return frozenset(point.name for point in entry_points(group=ENTRY_POINTS))
 
     def check(self, label: str) -> None:
-        """Check that the function exists, as far as that is known.
+        """Check that the function exists and can be called, as far as that is known.
 
         Raises:
-            ValueError: there is no such function.
+            ValueError: there is no such function, or it cannot be called as functions are.
         """
+        if self._source is not None and label in self._names:
+            signature = signatures(self._source).get(label)
+            objection = None if signature is None else objection_to(signature)
+            if objection is not None:
+                raise ValueError(f"function {label!r} {objection}")
         if self._open or label in self._names or label in self._installed:
             return
         known = sorted(self._names | self._installed)
@@ -75,7 +89,8 @@ def unresolved(spec: Spec) -> list[str] | None:
     """The functions that rules name, if only the process that calls them can tell what there is.
 
     Returns:
-        Their names; None for a document without plugins whose source has all of them.
+        Their names; None for a document without plugins whose source has all of them, in such a
+        way that they are known without running it.
 
     >>> from flux_ensemble.document.loading import load_text
     >>> text = "rules: [{trigger: start, action: {name: custom, label: f}}]"
@@ -84,10 +99,89 @@ def unresolved(spec: Spec) -> list[str] | None:
     ['f']
     """
     labels = [rule.action.label or "" for rule in spec.rules if rule.action.name == "custom"]
-    names = defined_names(spec.custom) if spec.custom is not None else frozenset()
-    if not spec.plugins and names.issuperset(labels):
+    names = signatures(spec.custom).keys() if spec.custom is not None else frozenset()
+    if not spec.plugins and names >= set(labels):
         return None
     return list(dict.fromkeys(labels))
+
+
+def objection_to(signature: inspect.Signature) -> str | None:
+    """Why a function cannot be called as custom functions are; None if it can.
+
+    >>> def judge(metrics): ...
+    >>> objection_to(inspect.signature(judge))[:58]
+    "is called with 'event' too, which it does not take: add **"
+    """
+    parameters = signature.parameters.values()
+    given = (*KEYWORDS, STATE)
+    asked = [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        and (parameter.kind is parameter.POSITIONAL_ONLY or parameter.name not in given)
+    ]
+    if asked:
+        return (
+            f"takes {asked[0]!r}, which it is not given: functions are called with the keywords "
+            f"{', '.join(given)}"
+        )
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    missing = [name for name in KEYWORDS if name not in signature.parameters]
+    if missing:
+        return f"is called with {missing[0]!r} too, which it does not take: add **kwargs"
+    return None
+
+
+@lru_cache(maxsize=32)
+def signatures(source: str) -> Mapping[str, inspect.Signature]:
+    """The signatures of the functions that Python source defines plainly at its top level.
+
+    Those are left out that could be anything else when the source has run: they are decorated,
+    asynchronous, defined under a condition, or a name that is bound more than once.
+
+    Raises:
+        SourceError: the source does not parse.
+
+    >>> [str(one) for one in signatures("def f(metrics, *, x=1, **kwargs): ...").values()]
+    ['(metrics, *, x=None, **kwargs)']
+    """
+    tree = _parsed(source)
+    bound = Counter(_bound(tree))
+    return {
+        node.name: _signature(node.args)
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and not node.decorator_list and bound[node.name] == 1
+    }
+
+
+def _signature(arguments: ast.arguments) -> inspect.Signature:
+    plain = [*arguments.posonlyargs, *arguments.args]
+    optional = len(plain) - len(arguments.defaults)
+    none = inspect.Parameter.empty
+
+    def parameter(argument: ast.arg, kind: Any, *, default: bool = False) -> inspect.Parameter:
+        return inspect.Parameter(argument.arg, kind, default=None if default else none)
+
+    found = [
+        parameter(
+            argument,
+            inspect.Parameter.POSITIONAL_ONLY
+            if position < len(arguments.posonlyargs)
+            else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=position >= optional,
+        )
+        for position, argument in enumerate(plain)
+    ]
+    if arguments.vararg is not None:
+        found.append(parameter(arguments.vararg, inspect.Parameter.VAR_POSITIONAL))
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        kind = inspect.Parameter.KEYWORD_ONLY
+        found.append(parameter(argument, kind, default=default is not None))
+    if arguments.kwarg is not None:
+        found.append(parameter(arguments.kwarg, inspect.Parameter.VAR_KEYWORD))
+    return inspect.Signature(found)
 
 
 @lru_cache(maxsize=32)
@@ -100,6 +194,10 @@ def defined_names(source: str) -> frozenset[str]:
     >>> sorted(defined_names("import math; half = math.pi / 2"))
     ['half', 'math']
     """
+    return frozenset(_bound(_parsed(source)))
+
+
+def _parsed(source: str) -> ast.Module:
     if len(source) > MAX_SOURCE:
         raise SourceError(
             f"Python source has at most {MAX_SOURCE} characters, not {len(source)}; "
@@ -109,13 +207,12 @@ def defined_names(source: str) -> frozenset[str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(source)
+            return ast.parse(source)
     except SyntaxError as error:
         raise SourceError(f"Python syntax error: {error.msg}", error.lineno) from None
     except (ValueError, RecursionError, MemoryError) as error:
         said = str(error) or "it nests too deep"
         raise SourceError(f"Python source that cannot be parsed: {said}", None) from None
-    return frozenset(_bound(tree))
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:

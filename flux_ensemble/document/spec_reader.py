@@ -120,6 +120,7 @@ class SpecReader:
         custom, plugins = value.get("custom"), tuple(value.get("plugins", ()))
         if custom is not None:
             check_source(custom, self._document, problems)
+        line = None if custom is None else self._document.block_line(("custom",))
         statistics = read_statistics(value.get("metrics", []), problems)
         heartbeat = read_heartbeat(value.get("logging", {}), rules, problems)
         metrics = self._metrics(value, statistics)
@@ -146,6 +147,7 @@ class SpecReader:
             rate_window=read_rate_window(value.get("rate-window", 60.0), problems),
             debug=value.get("logging", {}).get("debug", False),
             custom=custom,
+            custom_at=None if line is None else (file or "document", line),
             plugins=plugins,
             seed=value.get("seed", 0),
             directory=self._directory,

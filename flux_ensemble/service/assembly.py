@@ -187,6 +187,7 @@ class Assembly:
         return Worker(
             loop,
             source=spec.custom,
+            source_at=spec.custom_at,
             plugins=spec.plugins,
             environment=load["environment"],
             cwd=load["cwd"],

@@ -7,6 +7,7 @@ texts and uses the styles where it has colours.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,6 +31,9 @@ class Span(NamedTuple):
 
 Line = tuple[Span, ...]
 
+#: A line of a traceback that says where something was raised.
+_PLACE = re.compile(r'  File ".*", line \d+')
+
 #: Characters of a submission's parameters that `run` shows.
 _PARAMS = 100
 
@@ -52,6 +56,9 @@ def announce(entry: Entry) -> Iterator[Line]:
             yield from _action_lines(context)
         case "outcome" | "custom-error" if not context["ok"]:
             yield (Span(f"   {context['rule']} failed: {context['reason']}", "bad"),)
+            detail = str(context.get("detail") or "").splitlines()
+            if place := next((line for line in reversed(detail) if _PLACE.match(line)), None):
+                yield (Span(f"   {place.strip()}", "bad"),)
         case "outcome" if "nodes" in context:
             yield (Span(f"   the size is {_nodes(context['nodes'])} now", "good"),)
         case "rule-disabled" | "rule-enabled" | "rule-added" as name:

@@ -78,6 +78,7 @@ class Functions:
         return Worker(
             self._loop,
             source=spec.custom,
+            source_at=spec.custom_at,
             plugins=spec.plugins,
             environment=self._environment,
             cwd=self._cwd,

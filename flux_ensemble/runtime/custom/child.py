@@ -3,7 +3,7 @@
 `runtime.custom.process` starts it as `python -E -P worker_main.py CHANNEL LIFELINE NAME`.
 CHANNEL is the file descriptor of a stream socket that carries one JSON object a line:
 
-    service → worker   {"path", "source", "plugins", "ensemble", "uri"}   once
+    service → worker   {"path", "source", "source_at", "plugins", "ensemble", "uri"}   once
                        {"call": n, "function", "kwargs", "state"}, or {"call": n, "check"}
                        {"path", "module", "search", ...}, {"call": n, "count", ...}  of a search
     worker → service   {"ready": true} or {"ready": false, "reason", "detail"}
@@ -23,6 +23,7 @@ import faulthandler
 import fcntl
 import importlib
 import importlib.metadata
+import inspect
 import json
 import linecache
 import os
@@ -35,7 +36,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, BinaryIO
 
-#: The file name that tracebacks give for the document's `custom:` source.
+#: The file name that tracebacks give for a `custom:` source of which it is not known where it is.
 SOURCE_NAME = "custom"
 
 #: Where the namespace of the `custom:` source is found, for pickle and dataclasses.
@@ -118,31 +119,37 @@ class Functions:
     Args:
         source: the document's `custom:` text, or None.
         plugins: names of modules.
+        at: the file and the line that the source begins in, which tracebacks give; None where they
+            are not known.
 
     Raises:
         Problem: the source or a plugin cannot be loaded.
     """
 
-    def __init__(self, source: str | None, plugins: list[str]) -> None:
+    def __init__(
+        self, source: str | None, plugins: list[str], at: tuple[str, int] | None = None
+    ) -> None:
         self._source = ModuleType(SOURCE_MODULE)
         self._plugins: list[ModuleType] = []
         if source is not None:
             with reported("the custom source"):
-                self._execute(source)
+                self._execute(source, at or (SOURCE_NAME, 1))
         for name in plugins:
             with reported(f"plugin {name!r}"):
                 self._plugins.append(_imported(name))
 
-    def _execute(self, source: str) -> None:
+    def _execute(self, source: str, at: tuple[str, int]) -> None:
         from flux_ensemble.custom import Action, Rule
 
         namespace = vars(self._source)
         namespace.update(Action=Action, Rule=Rule, __file__=SOURCE_NAME)
         sys.modules[SOURCE_MODULE] = self._source
+        name, line = at
+        source = "\n" * (line - 1) + source
         # An entry without a time of change is never looked up on the disk.
         lines = source.splitlines(keepends=True)
-        linecache.cache[SOURCE_NAME] = (len(source), None, lines, SOURCE_NAME)
-        exec(compile(source, SOURCE_NAME, "exec", dont_inherit=True), namespace)
+        linecache.cache[name] = (len(source), None, lines, name)
+        exec(compile(source, name, "exec", dont_inherit=True), namespace)
 
     def find(self, name: str) -> Callable[..., Any]:
         """The function called `name`.
@@ -171,19 +178,33 @@ class Functions:
         )
 
     def check(self, names: Iterable[str]) -> None:
-        """Check that there are functions of these names, without calling any.
+        """Check that there are functions of these names that can be called, without calling any.
 
         Raises:
             Problem: there are not.
         """
-        missing: list[str] = []
+        wrong: list[str] = []
         for name in names:
             try:
-                self.find(name)
+                objection = self._objection(self.find(name))
             except Problem as problem:
-                missing.append(f"{name!r} {problem.reason}")
-        if missing:
-            raise Problem(f"cannot be called: {'; '.join(missing)}")
+                objection = problem.reason
+            if objection is not None:
+                wrong.append(f"{name!r} {objection}")
+        if wrong:
+            raise Problem(f"cannot be called: {'; '.join(wrong)}")
+
+    @staticmethod
+    def _objection(function: Callable[..., Any]) -> str | None:
+        from flux_ensemble.document.functions import objection_to
+
+        if inspect.iscoroutinefunction(function):
+            return "is asynchronous: functions are called, not awaited"
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):
+            return None  # nobody knows, as of some builtins
+        return objection_to(signature)
 
     def _names(self) -> Iterator[str]:
         for module in (self._source, *self._plugins):
@@ -277,7 +298,7 @@ class Worker:
 
     def _functions(self, hello: Mapping[str, Any]) -> Answer:
         handle = None
-        functions = Functions(hello["source"], hello["plugins"])
+        functions = Functions(hello["source"], hello["plugins"], hello["source_at"])
         if hello["uri"] is not None:
             with reported("opening a Flux handle"):
                 import flux

@@ -76,6 +76,7 @@ class Worker:
     Args:
         loop: for timers and file descriptors.
         source: the document's `custom:` text, or None.
+        source_at: the file and the line that it begins in, where they are known.
         plugins: names of modules with functions.
         environment, cwd: of whoever loaded the document.
         info: the ensemble's `name` and `directory`, which functions get as `ensemble`.
@@ -101,6 +102,7 @@ class Worker:
         printed: Callable[[str, str], None] = lambda function, text: None,
         uri: str | None = None,
         states: Mapping[str, Any] | None = None,
+        source_at: tuple[str, int] | None = None,
     ) -> None:
         self._printed = printed
         self._loop = loop
@@ -108,6 +110,7 @@ class Worker:
         self._name = info["name"]
         self._hello = {
             "source": source,
+            "source_at": source_at,
             "plugins": list(plugins),
             "ensemble": {"name": info["name"], "directory": info["directory"]},
             "uri": uri,

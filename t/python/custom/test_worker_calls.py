@@ -374,6 +374,29 @@ def test_a_check_fails_with_the_traceback_of_a_plugin(bench: Make, tmp_path: Pat
     assert 'bad_plugin.py", line 2' in result.detail
 
 
+@pytest.mark.parametrize(
+    ("source", "objection"),
+    [
+        ("def f(metrics): pass", "is called with 'event' too, which it does not take"),
+        ("async def f(**kwargs): pass", "is asynchronous: functions are called, not awaited"),
+        ("def g(d): return lambda metric, **k: d\n@g\ndef f(**k): pass", "takes 'metric', which"),
+        ("class F:\n    def __call__(self, event): pass\nf = F()", "is called with 'metrics' too"),
+    ],
+)
+def test_a_check_fails_where_a_function_cannot_be_called(
+    bench: Make, source: str, objection: str
+) -> None:
+    result = bench(source).check("f")
+    assert not result.ok
+    assert f"custom functions cannot be called: 'f' {objection}" in result.reason
+
+
+def test_a_traceback_has_the_lines_of_the_document(bench: Make) -> None:
+    source = "def f(**kwargs):\n    raise ValueError('no')\n"
+    _, detail = bench(source, source_at=("study.yaml", 40)).failure()
+    assert '  File "study.yaml", line 41, in f\n    raise ValueError' in detail
+
+
 def test_the_process_of_a_check_makes_the_calls(bench: Make) -> None:
     one = bench("import os\npid = os.getpid()\ndef f(**kwargs): return Action(pid=pid)")
     assert one.check("f").ok

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from flux_ensemble.document.functions import unresolved
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.problems import Problem
 
@@ -518,6 +520,56 @@ def test_syntax_errors_of_other_source_have_the_line_in_the_source() -> None:
     assert problems(text) == [
         "d.yaml:2: custom: Python syntax error: invalid syntax (line 3 of the source)"
     ]
+
+
+def calling(source: str) -> str:
+    """A document with a rule that calls function f."""
+    rule = "rules: [{trigger: start, action: {name: custom, label: f}}]"
+    return f"jobs: []\n{rule}\ncustom: {json.dumps(source)}\n"
+
+
+GIVEN = "metrics, event, rule, action, handle, ensemble"
+
+
+@pytest.mark.parametrize(
+    ("source", "objection"),
+    [
+        ("def f(metrics): ...", "is called with 'event' too, which it does not take: add **kwargs"),
+        (f"def f({GIVEN[:-10]}): ...", "is called with 'ensemble' too, which it does not take: "
+         "add **kwargs"),
+        ("def f(metric, **kwargs): ...", "takes 'metric', which it is not given: functions are "
+         f"called with the keywords {GIVEN}, state"),
+        ("def f(metrics, /, **kwargs): ...", "takes 'metrics', which it is not given: functions "
+         f"are called with the keywords {GIVEN}, state"),
+        ("def f(*, memo, **kwargs): ...", "takes 'memo', which it is not given: functions are "
+         f"called with the keywords {GIVEN}, state"),
+    ],
+)  # fmt: skip
+def test_a_function_that_cannot_be_called_is_refused_where_it_is_named(
+    source: str, objection: str
+) -> None:
+    (found,) = problems(calling(source))
+    assert found.endswith(f"rules[0].action.label: function 'f' {objection}")
+
+
+@pytest.mark.parametrize(
+    ("source", "known"),
+    [
+        (f"def f({GIVEN}): ...", True),
+        (f"def f({GIVEN}, state, more=1): ...", True),
+        ("def f(**kwargs): ...", True),
+        ("def f(*args, event, mine=0, **kwargs): ...", True),
+        # What these take is known when the source has run, and asked for then.
+        ("@decorated\ndef f(metrics): ...", False),
+        ("if True:\n    def f(metrics): ...", False),
+        ("def f(metrics): ...\nf = print", False),
+        ("async def f(**kwargs): ...", False),
+    ],
+)
+def test_a_function_of_which_nothing_is_known_is_asked_for_when_the_document_is_loaded(
+    source: str, *, known: bool
+) -> None:
+    assert unresolved(load_text(calling(source), name="d")) == (None if known else ["f"])
 
 
 def test_source_that_python_cannot_parse_is_no_reason_to_fail() -> None:
