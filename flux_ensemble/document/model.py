@@ -263,7 +263,8 @@ class Spec:
     in a simulation; only the simulator reads it. `by` are the metrics that are kept by value.
     `expansion` is the document with what its `use` makes in its place, as plain data; None where
     it has no `use`. `custom_at` is the file, and the line in it, that `custom` begins in; None
-    where that is not known. `packaged` is the part of `custom` that algorithms of flux-ensemble made.
+    where that is not known. `packaged` is the part of `custom` that algorithms of flux-ensemble
+    made.
     `members` are the pools of instances that the jobs run on; without any, they run on the
     enclosing one.
     """
