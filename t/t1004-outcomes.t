@@ -26,7 +26,7 @@ test_expect_success 'run jobs that end in every way' '
 	    command: /nonexistent/command
 	  - name: no-directory
 	    command: /bin/true
-	    workdir: /nonexistent
+	    workdir: /dev/null/nonexistent
 	rules:
 	  - trigger: start
 	    action: {name: submit, label: good}
@@ -79,7 +79,7 @@ test_expect_success 'a command that does not exist is failed' '
 	is 0/1/0/0 "$(counts_of outcomes no-command)"
 '
 
-test_expect_success 'a working directory that does not exist is not fatal to Flux' '
+test_expect_success 'a working directory that cannot be made is not fatal to Flux' '
 	is 1/0/0/0 "$(counts_of outcomes no-directory)"
 '
 

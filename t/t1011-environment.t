@@ -40,8 +40,7 @@ test_expect_success 'the working directory of a group is used' '
 	is "user  $PWD/there" "$(output_of "workdir: \"$PWD/there\"")"
 '
 
-test_expect_success 'a relative working directory is relative to the directory of the user' '
-	mkdir here/below &&
+test_expect_success 'a relative working directory is made, relative to the directory of the user' '
 	is "user  $PWD/here/below" "$(output_of "workdir: below")"
 '
 
@@ -51,23 +50,25 @@ test_expect_success 'an output template of Flux passes through, relative to the 
 	is "user  $PWD/here" "$(cat "here/out-$id.txt")"
 '
 
-test_expect_success 'where the working directory is missing, no output file is written elsewhere' '
+test_expect_success 'where the working directory cannot be made, no output file is written elsewhere' '
 	name=stray-$$ &&
+	touch here/plain &&
 	cat >here/missing.yaml <<-EOD &&
 	name: missing
 	jobs:
 	  - name: missing
 	    command: echo hello
-	    workdir: nowhere
+	    workdir: plain/nowhere
 	    output: "$name-{{id}}.txt"
 	rules:
 	  - {trigger: start, action: {name: submit, label: missing}}
 	EOD
-	(cd here && flux ensemble run missing.yaml) &&
+	(cd here && flux ensemble run missing.yaml >printed) &&
+	grep "cannot make the working directory .*/plain/nowhere.: Not a directory (ENOTDIR)" here/printed &&
 	is 0/1/0/0 "$(counts_of missing missing)" &&
 	id=$(flux jobs -a --no-header --format={id.f58} --name=missing --count=1) &&
 	test_must_fail flux job attach $id 2>attached &&
-	grep "open: $PWD/here/nowhere/$name-$id.txt: No such file or directory" attached &&
+	grep "open: $PWD/here/plain/nowhere/$name-$id.txt: Not a directory" attached &&
 	test -z "$(find /tmp -maxdepth 1 -name "$name-*")"
 '
 

@@ -180,7 +180,7 @@ class Submitter:
         self._news = news
         self._strict = spec.durability == "strict"
         self._templates = TagTemplates(
-            environment=environment, cwd=cwd, prefix=spec.job_prefix, built=Outputs(warn).make
+            environment=environment, cwd=cwd, prefix=spec.job_prefix, built=Outputs(warn, cwd).make
         )
         self._tag = {"name": spec.name, "run": run}
         self._sent: dict[Tag, _Sent] = {}

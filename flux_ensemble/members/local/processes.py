@@ -243,6 +243,7 @@ class ProcessRunner:
                 "nodes": nodes,
                 "command": whole["tasks"][0]["command"],
                 "cwd": os.path.join(self._cwd, system["cwd"]),
+                "own": system["cwd"] != self._cwd,
                 "environment": environment,
                 "whole": not inherits,
                 "stdout": files.get("stdout"),

@@ -12,7 +12,7 @@ from flux_ensemble.members.flux.outputs import MAX_LEVELS, MAX_WARNINGS, Outputs
 def make(cwd: Path, *outputs: str, **more: str) -> list[str]:
     """Make the directories of these output files; what could not be made."""
     warnings: list[str] = []
-    made = Outputs(warnings.append)
+    made = Outputs(warnings.append, str(cwd))
     for output in outputs:
         entry = {"name": "a", "command": "x", "output": output, **more}
         group = load_mapping({"jobs": [entry]}, name="test").groups["a"]
@@ -33,8 +33,27 @@ def test_a_directory_with_a_template_of_flux_is_left_alone(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["here"]
 
 
-def test_a_missing_working_directory_is_not_made(tmp_path: Path) -> None:
-    assert make(tmp_path, "out/x.txt", workdir="nowhere") == []
+def test_a_working_directory_is_made_and_what_is_in_it(tmp_path: Path) -> None:
+    assert make(tmp_path, "out/x.txt", workdir="runs/a") == []
+    assert (tmp_path / "runs" / "a" / "out").is_dir()
+    assert make(tmp_path, "none", workdir=f"{tmp_path}/plain/b") == []
+    assert (tmp_path / "plain" / "b").is_dir()
+
+
+def test_the_directory_of_the_user_is_not_made_again(tmp_path: Path) -> None:
+    assert make(tmp_path / "gone", "out/x.txt", "none") == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_working_directory_that_cannot_be_made_has_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    assert make(tmp_path, "out/x.txt", "out/y.txt", workdir="plain/runs") == [
+        f"cannot make the working directory '{tmp_path}/plain/runs': Not a directory (ENOTDIR)"
+    ]
+
+
+def test_a_working_directory_with_a_template_of_flux_is_left_alone(tmp_path: Path) -> None:
+    assert make(tmp_path, "none", workdir="runs/{{id}}") == []
     assert list(tmp_path.iterdir()) == []
 
 

@@ -143,25 +143,45 @@ def test_a_script_without_an_interpreter_line_is_run_by_the_shell(tmp_path: Path
     assert one.printed() == "hello\n"
 
 
-def test_a_missing_working_directory_is_replaced_by_tmp_as_in_flux(tmp_path: Path) -> None:
-    with bench(tmp_path, command="pwd", workdir="nowhere") as one:
+def test_working_directories_are_made_and_jobs_do_not_share_them(tmp_path: Path) -> None:
+    job: dict[str, Any] = {"command": shell("echo {x} >result; pwd"), "params": {"x": [1, 2]}}
+    with bench(tmp_path, workdir="runs/{x}", **job) as one:
+        one.submit(2)
+        one.run()
+    assert [one.printed(1), one.printed(2)] == [f"{tmp_path}/runs/{x}\n" for x in (1, 2)]
+    assert [(tmp_path / "runs" / x / "result").read_text() for x in "12"] == ["1\n", "2\n"]
+
+
+def test_a_working_directory_that_cannot_be_made_is_replaced_by_tmp_as_in_flux(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "plain").write_text("")
+    with bench(tmp_path, command="pwd", workdir="plain/below") as one:
         one.submit()
         one.run()
     assert one.context("finish") == {"status": 0}
     warning, where = one.printed().splitlines()
-    assert f"{tmp_path}/nowhere: No such file or directory" in warning
+    assert f"{tmp_path}/plain/below: Not a directory" in warning
     assert where == "/tmp"
+
+
+def test_output_files_are_made_in_a_working_directory_that_is_made(tmp_path: Path) -> None:
+    with bench(tmp_path, command="pwd", workdir="{index}", output="out/a.txt") as one:
+        one.submit()
+        one.run()
+    assert (tmp_path / "0" / "out" / "a.txt").read_text() == f"{tmp_path}/0\n"
 
 
 @pytest.mark.parametrize("key", ["output", "error"])
 def test_a_missing_working_directory_sends_no_file_elsewhere(tmp_path: Path, key: str) -> None:
     name = f"stray-{os.getpid()}.txt"
     files: dict[str, Any] = {key: name}
-    with bench(tmp_path, command="pwd", workdir="nowhere", **files) as one:
+    (tmp_path / "plain").write_text("")
+    with bench(tmp_path, command="pwd", workdir="plain/below", **files) as one:
         one.submit()
         one.run()
     assert one.context("exception")["note"] == (
-        f"cannot open '{tmp_path}/nowhere/{name}': No such file or directory"
+        f"cannot open '{tmp_path}/plain/below/{name}': Not a directory"
     )
     assert one.context("finish") == {"status": 1 << 8}
     assert not Path("/tmp", name).exists()

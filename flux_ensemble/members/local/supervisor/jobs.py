@@ -133,7 +133,7 @@ class Supervisor:
         environment["FLUX_JOB_ID"] = str(job.id)
         environment["FLUX_JOB_SIZE"] = str(order["tasks"])
         environment["FLUX_JOB_NNODES"] = str(order["nodes"])
-        warning = enter(order["cwd"])
+        warning = enter(order["cwd"], make=order["own"])
         # No file of a job is to be made in the directory that replaces its own.
         base = order["cwd"] if warning else ""
         opened: list[int] = []

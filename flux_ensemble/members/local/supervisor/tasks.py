@@ -25,16 +25,19 @@ class UnkeptError(Exception):
     """The queue's file for a job's output cannot be opened; why, in the system's words."""
 
 
-def enter(directory: str) -> str:
+def enter(directory: str, make: bool) -> str:
     """Change to a job's working directory.
 
     Args:
         directory: an absolute path.
+        make: it is made if it is missing.
 
     Returns:
         A sentence for the job's output if it cannot be entered, else "".
     """
     try:
+        if make and directory.count("/") <= MAX_LEVELS and not os.path.isdir(directory):
+            os.makedirs(directory, exist_ok=True)
         os.chdir(directory)
     except (OSError, ValueError) as error:
         os.chdir(FALLBACK_DIRECTORY)
