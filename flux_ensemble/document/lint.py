@@ -18,6 +18,7 @@ from flux_ensemble.document.job_lint import Finding, lint_jobs
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.members_reader import unresolved
 from flux_ensemble.document.model import Action, Rule, Spec
+from flux_ensemble.document.never import never_true
 from flux_ensemble.document.problems import (
     MAX_PROBLEMS,
     DocumentError,
@@ -107,6 +108,7 @@ def _rules(
         )
         return
     yield from _unstarted(spec)
+    yield from (Finding(*found) for found in never_true(spec))
     if sum(asked.values()) <= spec.limits.active_jobs and not spec.members:
         yield from _unordered(spec, jobs)
     for index, rule in enumerate(spec.rules):

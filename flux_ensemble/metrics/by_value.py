@@ -78,7 +78,7 @@ def parse_variable(group: str, variable: str, kept: Collection[ByValue]) -> str:
             f"with {{of: {group}-{base}, by: [NAME]}} under 'metrics'"
         )
     for by in own:
-        values = _parse(variable[len(by.variable) + 1 :])
+        values = values_of(variable[len(by.variable) + 1 :])
         if values is not None and values.keys() == set(by.params):
             return by.variable + by.suffix(values)
     raise ValueError(f"no statistics {shown(name)}: expected {' or '.join(by.form for by in own)}")
@@ -94,8 +94,12 @@ def unsplit(variable: str) -> str:
     return variable if match is None else match["variable"]
 
 
-def _parse(text: str) -> dict[str, Any] | None:
-    """The values in `t=300,mode=fast]`; None if it is something else."""
+def values_of(text: str) -> dict[str, Any] | None:
+    """The values in `t=300,mode=fast]`; None if it is something else.
+
+    >>> values_of("t=300,mode=fast]")
+    {'t': 300, 'mode': 'fast'}
+    """
     if not text.endswith("]"):
         return None
     text, at = text[:-1], 0

@@ -236,7 +236,7 @@ class _Compiler(Generic[Variable]):
 
     def add(self, node: ast.expr) -> None:
         """Add the steps that put the value of a node on the stack."""
-        keys = _keys(node)
+        keys = keys_of(node)
         if keys is not None:
             variable = self._resolve(keys)
             self.variables.append(variable)
@@ -303,7 +303,7 @@ class _Compiler(Generic[Variable]):
 
     def _fit(self, node: ast.expr, other: ast.expr) -> ast.expr:
         """What a node is compared with; in place of a literal the one that a variable has."""
-        keys = _keys(node)
+        keys = keys_of(node)
         if keys is None or self._fitted is None:
             return other
         try:
@@ -410,18 +410,22 @@ def _literal(value: Any) -> Value:
     return number
 
 
-def _keys(node: ast.AST) -> list[str] | None:
-    """The keys of `a.b`, `a['b']` or a mixture, from the left; None for other nodes."""
+def keys_of(node: ast.AST) -> list[str] | None:
+    """The keys of `a.b`, `a['b']` or a mixture, from the left; None for other nodes.
+
+    >>> keys_of(parse_expression("a['b-c'].d"))
+    ['a', 'b-c', 'd']
+    """
     if isinstance(node, ast.Name):
         return [node.id]
     if isinstance(node, ast.Attribute):
-        left, key = _keys(node.value), node.attr
+        left, key = keys_of(node.value), node.attr
     elif (
         isinstance(node, ast.Subscript)
         and isinstance(node.slice, ast.Constant)
         and isinstance(node.slice.value, str)
     ):
-        left, key = _keys(node.value), node.slice.value
+        left, key = keys_of(node.value), node.slice.value
     else:
         return None
     return None if left is None else [*left, key]

@@ -449,3 +449,43 @@ def test_a_file_that_jobs_on_two_members_can_share_is_noted(
         more=f"members: [{members}]",
     ).notes
     assert sum("put a parameter into its name" in note for note in said) == notes
+
+
+SWEPT = "{name: a, command: x, params: {mode: [fast, exact], t: [280, 300]}}"
+BY = "metrics: [{of: a-duration, by: [t]}]"
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("trigger: job-fail, when: job.params.mode == 'fst'", "'job.params.mode' is never 'fst'"),
+        ("trigger: job-fail, when: 310 == job.params.t", "is never 310 (values: 280, 300)"),
+        ("trigger: job-fail, when: \"job.params.t == '300'\"", "is never '300'"),
+        ("trigger: job-fail, when: \"job.params.mode in ['slow', 'fst']\"",
+         "is never 'slow' or 'fst'"),
+        ("trigger: metric, when: \"n['a-duration[t=310]'] == 2\"", "no job has t=310"),
+        ("trigger: metric, name: 'mean.a-duration[t=310]', when: 2", "no job has t=310"),
+    ],
+)  # fmt: skip
+def test_a_value_that_no_job_has_is_warned_of(rule: str, said: str) -> None:
+    rules = f"{{{rule}, action: {{name: terminate}}}}"
+    (warning,) = found(SWEPT, rules, BY).warnings
+    assert said in warning
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "{trigger: job-fail, when: job.params.mode == 'fast', action: {name: terminate}}",
+        "{trigger: job-fail, when: job.params.t == 300.0, action: {name: terminate}}",
+        "{trigger: job-fail, when: job.params.mode != 'fst', action: {name: terminate}}",
+        "{trigger: metric, when: \"n['a-duration[t=300]'] == 2\", action: {name: terminate}}",
+        # Another rule gives it that value.
+        "{trigger: job-fail, when: job.params.t == 310, "
+        "action: {name: submit, label: a, params: {t: 310}}}",
+        "{trigger: job-fail, when: job.params.t == 310, "
+        "action: {name: submit, label: a, params: {t: '{job.params.t + 10}'}}}",
+    ],
+)
+def test_a_value_that_a_job_can_have_is_not(rules: str) -> None:
+    assert found(SWEPT, rules, BY).warnings == []

@@ -1,0 +1,139 @@
+"""Finds comparisons with values that no parameter of the document has: valid, and never true."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from flux_ensemble.document.model import Rule, Spec
+from flux_ensemble.document.problems import Path
+from flux_ensemble.metrics.by_value import unsplit, values_of
+from flux_ensemble.metrics.expressions import keys_of, parse_expression
+from flux_ensemble.metrics.job_fields import JOB, PARAMS
+from flux_ensemble.metrics.paths import COUNT, split_stream
+from flux_ensemble.texts import listed, shown
+
+#: Parameters with more values are not looked at.
+_MOST = 1000
+
+
+def never_true(spec: Spec) -> Iterator[tuple[Path, str]]:
+    """Find conditions about values of parameters that no job has.
+
+    Rules, users and searches can give parameters other values than the document lists: those
+    parameters are left out.
+
+    Args:
+        spec: the checked document.
+
+    Yields:
+        The place of each, and what to say of it.
+
+    >>> from flux_ensemble.document.loading import load_text
+    >>> spec = load_text('''
+    ... jobs: [{name: a, command: "x {mode}", params: {mode: [fast, exact]}}]
+    ... rules: [{trigger: job-fail, when: job.params.mode == "fst", action: {name: terminate}}]
+    ... ''', name="demo")
+    >>> [message for _, message in never_true(spec)]
+    ["'job.params.mode' is never 'fst' (values: fast, exact)"]
+    """
+    values = _Values(spec)
+    for index, rule in enumerate(spec.rules):
+        at: Path = ("rules", index)
+        if isinstance(rule.when, str):
+            for message in values.conflicts(rule):
+                yield (*at, "when"), message
+        if rule.trigger == "metric" and rule.name is not None:
+            for message in values.stream(rule.name.partition(".")[2]):
+                yield (*at, "name"), message
+
+
+class _Values:
+    """The values that parameters can have, as far as the document lists them all."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._open = {
+            (action.label, name)
+            for rule in spec.rules
+            for action in rule.actions
+            for name in _given(action.params, action.expressions, spec, action.label)
+        }
+
+    def of(self, groups: Collection[str], name: str) -> Sequence[Any] | None:
+        """The values of a parameter of jobs of these groups; None where there may be others."""
+        known: list[Any] = []
+        for group in groups:
+            for job_set in self._spec.groups[group].sets:
+                values = (job_set.sweep.params or {}).get(name, ())
+                if (group, name) in self._open or name in job_set.sweep.numbered:
+                    return None
+                if len(values) + len(known) > _MOST:
+                    return None
+                known += values
+        searched = {search.group for search in self._spec.searches}
+        return None if searched & set(groups) else known
+
+    def conflicts(self, rule: Rule) -> Iterator[str]:
+        """What to say of a rule's condition."""
+        try:
+            tree = parse_expression(str(rule.when).strip())
+        except SyntaxError:
+            # A comparison with the metric in `name`.
+            return
+        for node in ast.walk(tree):
+            keys = keys_of(node)
+            if keys and len(keys) == 2 and keys[0] not in (COUNT, JOB):
+                yield from self.stream(keys[1])
+            if not isinstance(node, ast.Compare):
+                continue
+            operands = [node.left, *node.comparators]
+            for operator, left, right in zip(node.ops, operands, operands[1:], strict=False):
+                if isinstance(operator, ast.Eq):
+                    yield from self._compared(rule, left, [right])
+                    yield from self._compared(rule, right, [left])
+                elif isinstance(operator, ast.In) and isinstance(right, (ast.Tuple, ast.List)):
+                    yield from self._compared(rule, left, right.elts)
+
+    def _compared(self, rule: Rule, node: ast.expr, others: Sequence[ast.expr]) -> Iterator[str]:
+        keys = keys_of(node)
+        if not keys or len(keys) != 3 or keys[:2] != [JOB, PARAMS]:
+            return
+        literals = [other.value for other in others if isinstance(other, ast.Constant)]
+        values = self.of(rule.groups or tuple(self._spec.groups), keys[2])
+        if len(literals) != len(others) or not values:
+            return
+        if not any(literal == value for literal in literals for value in values):
+            what = " or ".join(map(shown, literals))
+            yield (
+                f"'{JOB}.{PARAMS}.{keys[2]}' is never {what} (values: {listed(map(str, values))})"
+            )
+
+    def stream(self, name: str) -> Iterator[str]:
+        """What to say of the name of a metric by value, such as `md-fom[t=300]`."""
+        try:
+            group, variable = split_stream(name, self._spec.groups)
+        except ValueError:
+            return
+        base = unsplit(variable)
+        for param, value in (values_of(variable[len(base) + 1 :]) or {}).items():
+            values = self.of((group,), param) if base != variable else None
+            if values and value not in values:
+                yield (
+                    f"no job has {param}={value}, as in {shown(name)} "
+                    f"(values: {listed(map(str, values))})"
+                )
+
+
+def _given(
+    params: Mapping[str, Any] | None,
+    expressions: Mapping[str, Any] | None,
+    spec: Spec,
+    group: str | None,
+) -> Collection[str]:
+    """The parameters that an action gives values."""
+    computed = (expressions or {}).get("params", {})
+    if isinstance(computed, str):
+        return spec.groups[group or ""].params if group in spec.groups else ()
+    return {*(params or {}), *computed}
