@@ -1,20 +1,52 @@
-// Brings the page to life: decodes the columns, and draws each ensemble when it comes into view.
+// Brings the page to life: decodes the columns, and draws each ensemble when it is shown or printed.
 
-/** Draw one ensemble, from top to bottom; between two charts the page answers its reader. */
-async function drawRun(article, run) {
-  const boxes = {};
-  for (const box of article.querySelectorAll("[data-chart]")) boxes[box.dataset.chart] = box;
-  const steps = [
-    () => boxes.timeline && new Timeline(boxes.timeline, run),
-    () => run.jobs.rows && drawCourse(run, boxes),
-    () => boxes.parallel && drawSweep(article, boxes.parallel, run),
-    () => boxes.histogram && new Histogram(boxes.histogram, run),
-    () => article.querySelector("[data-jobs]") && new JobsTable(article.querySelector("[data-jobs]"), run),
-  ];
-  for (const step of steps) {
-    step();
-    await new Promise((done) => setTimeout(done));
+/** Of so many jobs all charts are drawn at once, so that a picture of the page has them. */
+const AT_ONCE = 20000;
+
+/** The charts and tables of one ensemble, from top to bottom. */
+class Drawing {
+  constructor(article, run) {
+    const boxes = {};
+    for (const box of article.querySelectorAll("[data-chart]")) boxes[box.dataset.chart] = box;
+    this.rows = run.jobs.rows;
+    this.steps = [
+      () => boxes.timeline && new Timeline(boxes.timeline, run),
+      () => run.jobs.rows && drawCourse(run, boxes),
+      () => boxes.parallel && drawSweep(article, boxes.parallel, run),
+      () => boxes.histogram && new Histogram(boxes.histogram, run),
+      () => article.querySelector("[data-jobs]") && new JobsTable(article.querySelector("[data-jobs]"), run),
+    ];
   }
+
+  /** Draw what is left; of many jobs the page answers its reader between two charts. */
+  async draw() {
+    while (this.steps.length) {
+      this.steps.shift()();
+      if (this.rows > AT_ONCE) await new Promise((done) => setTimeout(done));
+    }
+  }
+
+  /** Draw what is left at once. */
+  finish() {
+    while (this.steps.length) this.steps.shift()();
+  }
+}
+
+/** On paper all ensembles are shown, with all their charts, in its width. */
+function printAll(articles, drawings) {
+  let hidden = [];
+  window.addEventListener("beforeprint", () => {
+    hidden = articles.filter((article) => article.hidden);
+    for (const article of articles) article.hidden = false;
+    document.documentElement.classList.add("paper");
+    for (const article of articles) drawings.get(article).finish();
+    redraws.forEach((draw) => draw());
+  });
+  window.addEventListener("afterprint", () => {
+    for (const article of hidden) article.hidden = true;
+    document.documentElement.classList.remove("paper");
+    redraw();
+  });
 }
 
 function drawSweep(article, box, run) {
@@ -53,13 +85,10 @@ async function main() {
     simulated: tables[`${one.key}.simulated`] || null,
     label: one.f58 ? f58 : (id) => `${id}`,
   }]));
-  const drawn = new Set();
-  const draw = async (article) => {
-    if (drawn.has(article)) return;
-    drawn.add(article);
-    await drawRun(article, runs.get(article.dataset.run));
-  };
-  await chooseOne([...document.querySelectorAll("article.ensemble")], draw);
+  const articles = [...document.querySelectorAll("article.ensemble")];
+  const drawings = new Map(articles.map((article) => [article, new Drawing(article, runs.get(article.dataset.run))]));
+  printAll(articles, drawings);
+  await chooseOne(articles, (article) => drawings.get(article).draw());
   let width = document.documentElement.clientWidth;
   window.addEventListener("resize", () => {
     if (width === document.documentElement.clientWidth) return;

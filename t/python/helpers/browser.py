@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,6 +63,11 @@ class Page:
         """Click on the first element of a selector."""
         self.run("document.querySelector(arguments[0]).click()", selector)
 
+    def print(self) -> bytes:
+        """The page as it is printed, on A4: a PDF."""
+        size = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}
+        return b64decode(self.driver.execute_cdp_cmd("Page.printToPDF", size)["data"])
+
     def keys(self, *keys: str) -> None:
         """Press keys where the focus is."""
         from selenium.webdriver.common.action_chains import ActionChains
@@ -94,6 +100,19 @@ class Browser:
 
     def __init__(self, driver: Any) -> None:
         self._driver = driver
+
+    def before(self, script: str) -> str:
+        """Run a script in each page before those of the page; what `after` takes it back by."""
+        answer = self._driver.execute_cdp_cmd(
+            "Page.addScriptToEvaluateOnNewDocument", {"source": script}
+        )
+        identifier: str = answer["identifier"]
+        return identifier
+
+    def after(self, identifier: str) -> None:
+        """Take back what `before` has added."""
+        given = {"identifier": identifier}
+        self._driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", given)
 
     def open(
         self,

@@ -57,6 +57,96 @@ def test_totals_of_the_script_are_those_of_the_status(browser: Browser, study: P
         assert f"of {count} job" in said, said
 
 
+#: What a page has been drawn of: charts with an empty canvas, or none, and how many there are.
+DRAWN = """
+  window.drawn = () => {
+    const charts = [...document.querySelectorAll("[data-chart]")];
+    const pixels = (canvas) => canvas.getContext("2d")
+      .getImageData(0, 0, canvas.width, canvas.height).data;
+    const isBlank = (canvas) => !canvas || !canvas.width || !canvas.height
+      || !pixels(canvas).some((one) => one);
+    const blank = charts.filter((chart) => isBlank(chart.querySelector("canvas")));
+    return [charts.length, blank.map((chart) => chart.dataset.chart)];
+  };
+"""
+
+#: The widest page that fits onto A4 and letter, in pixels.
+PAPER = 718
+
+
+def test_each_chart_is_drawn_when_the_page_is_loaded(browser: Browser, study: Path) -> None:
+    added = browser.before(f"{DRAWN} addEventListener('load', () => (window.then = drawn()));")
+    try:
+        # Who takes a picture of the page scrolls nowhere, and waits for nothing else.
+        assert browser.open(study).run("return window.then") == [5, []]
+    finally:
+        browser.after(added)
+
+
+def test_of_many_jobs_each_chart_is_drawn_before_the_page_is_printed(
+    browser: Browser, tmp_path: Path
+) -> None:
+    jobs = [job(number, params={"t": number % 9}, memo={"fom": 1}) for number in range(20_100)]
+    file = write(tmp_path / "many.html", source(jobs))
+    begin = (
+        "dispatchEvent(new Event('beforeprint')); queueMicrotask(() => (window.then = drawn()));"
+    )
+    added = browser.before(f"{DRAWN} addEventListener('DOMContentLoaded', () => {{ {begin} }});")
+    try:
+        assert browser.open(file).run("return window.then") == [5, []]
+    finally:
+        browser.after(added)
+
+
+def test_a_printed_report_has_all_ensembles_with_each_chart_in_the_width_of_the_paper(
+    browser: Browser, tmp_path: Path
+) -> None:
+    wide = {
+        **SWEEP,
+        "name": "wide",
+        "jobs": [
+            {**one, "params": {f"parameter_{number}": [1, 2] if number == 0 else 0.123456789
+                               for number in range(8)}, "count": 1, "command": "sim"}
+            for one in SWEEP["jobs"]
+        ],
+    }  # fmt: skip
+    file = write(tmp_path / "two.html", simulated(SWEEP), simulated(wide))
+    page = browser.open(file)
+    page.run(DRAWN)
+    assert page.run("return drawn()")[1] != []
+    page.run("""
+        addEventListener("afterprint", () => (window.printed = drawn()));
+        addEventListener("beforeprint", () => {
+          window.widths = [...document.querySelectorAll("canvas")].map((one) => one.clientWidth);
+        });
+    """)
+    document = page.print()
+    assert document.startswith(b"%PDF")
+    assert page.wait("window.printed") == [10, []]
+    assert 0 < max(page.run("return window.widths")) <= PAPER
+    # One ensemble is shown again.
+    assert page.count("article.ensemble[hidden]") == 1
+    assert page.count(".paper") == 0
+
+
+def test_no_table_is_cut_at_the_edge_of_the_paper_or_of_a_picture(
+    browser: Browser, study: Path
+) -> None:
+    cut = """return [...document.querySelectorAll(".wide")]
+        .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.ariaLabel)"""
+    page = browser.open(study, width=1000)
+    assert page.run(cut) == []
+    page = browser.open(study, width=PAPER)
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert page.run(cut) == []
+        assert (
+            page.run("return getComputedStyle(document.querySelector('.tools')).display") == "none"
+        )
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 def test_no_pixel_hides_a_failure(browser: Browser, tmp_path: Path) -> None:
     jobs = [job(number, t_run=12.0, t_end=12.5, ranks=str(number)) for number in range(5000)]
     jobs[777].update(outcome="failed", returncode=1)
