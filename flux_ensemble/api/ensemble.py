@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flux_ensemble.api.draft import Draft
 from flux_ensemble.entries import caller, key_of
 from flux_ensemble.job_ids import JobIds
+from flux_ensemble.run_names import named_otherwise
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -184,6 +185,8 @@ class Ensemble:
     ) -> Ensemble:
         """Start the ensemble, and do not wait for its end.
 
+        Where one of its name has ended and is kept, this one gets a number: see `name`.
+
         On Flux the service goes on with it when the program ends; a run on the local queue ends
         with the program.
 
@@ -210,7 +213,7 @@ class Ensemble:
                 if value is not None:
                     raise ValueError(f"{name} is for the local queue: say member='local'")
             host = hosts.FluxHost(self.name)
-            hosts.load(host.client, self._draft.yaml(spec))
+            host.name = hosts.load(host.client, self._draft.yaml(spec))
             self._host = host
         else:
             cluster = _cluster(nodes or NODES, cores, gpus or 0)
@@ -219,6 +222,11 @@ class Ensemble:
                 spec, self._draft.yaml(spec), cluster, _root(state_dir), resume
             )
             started.begun()
+        if self._host.name != self.name:
+            command = "flux ensemble" if isinstance(self._host, hosts.FluxHost) else "flux-ensemble"
+            told = named_otherwise(self.name, self._host.name, command)
+            print(f"flux-ensemble: {told}", file=sys.stderr)
+            self.name = self._host.name
         return self
 
     def run(

@@ -150,6 +150,7 @@ class LocalHost:
         """
         if self._session is not None:
             self._session.begun()
+            self.name = self._session.name
 
     def status(self) -> EnsembleStatus:
         return cast(EnsembleStatus, _told(lambda: self._states.status(self.name)))
@@ -233,8 +234,11 @@ def _told(read: Any) -> Any:
         ) from None
 
 
-def load(client: Client, text: str) -> None:
+def load(client: Client, text: str) -> str:
     """Load a document into the service, which is started where it is not there.
+
+    Returns:
+        The name of the ensemble.
 
     Raises:
         EnsembleError: it is refused, or the service cannot be started.
@@ -245,7 +249,7 @@ def load(client: Client, text: str) -> None:
         ensure_service(client)
     except DeployError as error:
         raise EnsembleError(errno.ENOSYS, str(error)) from None
-    client.load(text)
+    return client.load(text)["name"]
 
 
 def start_locally(

@@ -42,6 +42,9 @@ class LocalSession:
         cluster: what the local queue offers.
         root: the state directory.
         resume: as for `members.local.state_dir.StateLog`.
+
+    Attributes:
+        name: of the ensemble, once it has begun.
     """
 
     events = False
@@ -49,6 +52,7 @@ class LocalSession:
     def __init__(
         self, spec: Spec, text: str, cluster: Cluster, root: Path, resume: bool | None
     ) -> None:
+        self.name = spec.name
         self._begun: Future[None] = Future()
         self._failure: EnsembleError | None = None
         #: What the thread is to do, and a pipe that says there is something.
@@ -148,6 +152,8 @@ class LocalSession:
             with ExitStack() as stack:
                 log = StateLog(root, spec.name, text, resume)
                 stack.callback(log.close)
+                if log.name != spec.name:
+                    self.name, spec = log.name, spec.renamed(log.name)
                 loop = LocalLoop()
                 stack.callback(loop.close)
                 stack.callback(_reap, loop)

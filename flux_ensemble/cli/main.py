@@ -74,6 +74,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "enable": "Turn a rule on.",
         "disable": "Turn a rule off.",
         "action": "Perform an action now.",
+        "rm": "Remove ensembles that have ended.",
         "unload": "Forget an ensemble that has ended.",
     },
     "document": {
@@ -91,6 +92,22 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     "exporter": {"metrics-exporter": "Give the metrics of ensembles to Prometheus."},
     "grpc": {"grpc": "The gRPC service: scaling, and remote access to ensembles."},
     "operator": {"operator": "The operator: Ensembles in Kubernetes."},
+}
+
+#: What other tools call a command -> what is to be said.
+MEANT = {
+    **dict.fromkeys(
+        ("delete", "remove", "del", "purge", "clean"), "'rm' removes an ensemble that has ended"
+    ),
+    **dict.fromkeys(
+        ("kill", "stop", "abort", "end"), "'cancel' ends an ensemble and cancels its jobs"
+    ),
+    **dict.fromkeys(("ls", "ps"), "'list' lists ensembles, and 'jobs' the jobs of one"),
+    **dict.fromkeys(("start", "exec"), "'run' runs a document"),
+    **dict.fromkeys(("restart", "rerun"), "'run' runs a document again, under a new name"),
+    **dict.fromkeys(("logs", "tail"), "'log' prints what an ensemble did"),
+    **dict.fromkeys(("check", "lint"), "'validate' checks documents"),
+    **dict.fromkeys(("attach", "follow"), "'watch' follows an ensemble"),
 }
 
 #: So many new objects are made before garbage is looked for.
@@ -183,7 +200,9 @@ def unknown_command(name: str) -> str:
     from flux_ensemble.document.problems import hint
     from flux_ensemble.texts import shown
 
-    return f"no such command {shown(name)} ({hint(name, _COMMANDS)}see 'flux-ensemble --help')"
+    meant = MEANT.get(name)
+    near = hint(name, _COMMANDS) if meant is None else f"{meant}; "
+    return f"no such command {shown(name)} ({near}see 'flux-ensemble --help')"
 
 
 @click.command("help", hidden=True)

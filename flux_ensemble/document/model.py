@@ -9,7 +9,7 @@ Durations are seconds (float), and 0 means no limit, as in Flux jobspecs.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flux_ensemble.document.distributions import Simulated
@@ -294,6 +294,10 @@ class Spec:
     custom_at: tuple[str, int] | None = field(default=None, compare=False, repr=False)
     packaged: str | None = None
     members: tuple[Pool, ...] = ()
+
+    def renamed(self, name: str) -> Spec:
+        """The same document for an ensemble of another name."""
+        return replace(self, name=name, job_prefix=f"{name}." if self.job_prefix else "")
 
     @property
     def bested(self) -> dict[str, tuple[Best, Collection[str]]]:

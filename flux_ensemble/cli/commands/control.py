@@ -148,10 +148,29 @@ def action(name: str, action: dict[str, Any], target: Target) -> None:
 @click.option("--force", is_flag=True, help="Also a local run that was killed and could go on.")
 @targeted
 def unload(name: str, force: bool, target: Target) -> None:
-    """Forget ensemble NAME, which has ended, with its log.
+    """Forget ensemble NAME, which has ended, with its log, as "rm" does.
 
     Of a local run the output of its jobs is removed, too, where the document names no file for it.
     """
+    _remove(target, name, force=force)
+    _say(name, "unloaded")
+
+
+@click.command
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--force", is_flag=True, help="Also a local run that was interrupted.")
+@targeted
+def rm(names: tuple[str, ...], force: bool, target: Target) -> None:
+    """Remove ensembles that have ended, each with its log and the output that was kept of its jobs.
+
+    Files that a document names are left alone.
+    """
+    for name in dict.fromkeys(names):
+        _remove(target, name, force=force)
+        _say(name, "removed")
+
+
+def _remove(target: Target, name: str, *, force: bool) -> None:
     if isinstance(target, LocalStates):
         target.unload(name, force=force)
     elif force:
@@ -159,7 +178,6 @@ def unload(name: str, force: bool, target: Target) -> None:
     else:
         with naming(target, name):
             target.unload(name)
-    _say(name, "unloaded")
 
 
 def _print_ids(ids: Sequence[int], target: Target) -> None:
@@ -173,4 +191,4 @@ def _say(name: str, what: str) -> None:
     click.echo(f"{name}: {what}")
 
 
-COMMANDS = (submit, pause, resume, terminate, cancel, enable, disable, action, unload)
+COMMANDS = (submit, pause, resume, terminate, cancel, enable, disable, action, rm, unload)

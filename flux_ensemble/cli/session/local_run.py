@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import click
+
 from flux_ensemble.cli.common import (
     INTERRUPTED,
     TIMED_OUT,
@@ -36,6 +38,7 @@ from flux_ensemble.members.local.root import StateError, default_root
 from flux_ensemble.members.local.run import LocalRun
 from flux_ensemble.members.local.state_dir import StateLog, made_of
 from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
+from flux_ensemble.run_names import named_otherwise
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.signals import signal_pipe
 from flux_ensemble.service.requests.protocol import parse
@@ -45,6 +48,9 @@ if TYPE_CHECKING:
     from flux_ensemble.client.responses import Entry as LogEntry
     from flux_ensemble.document.model import Spec
     from flux_ensemble.runtime.eventlog import Entry
+
+#: So many runs are kept before it is said that there are many.
+MANY = 100
 
 #: What ends the command.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -110,6 +116,7 @@ def run_locally(
         root = options.state_dir or default_root()
         log = StateLog(root, spec.name, text, options.resume, source)
         stack.callback(log.close)
+        spec = _told(spec, log, root)
         recorder = _recorder(options.record, spec, text)
         loop = LocalLoop()
         stack.callback(loop.close)
@@ -127,6 +134,25 @@ def run_locally(
             run.begin(text)
         run.listen(parse)
         return recorded(printer.follow(options, ended), recorder)
+
+
+def _told(spec: Spec, log: StateLog, root: Path) -> Spec:
+    """Says which name the run has, and that there are many; the document under that name."""
+    if log.name != spec.name:
+        told = (
+            f"going on with {log.name!r}"
+            if log.resumed
+            else named_otherwise(spec.name, log.name, "flux-ensemble")
+        )
+        click.echo(f"flux-ensemble: {told}", err=True)
+        spec = spec.renamed(log.name)
+    if log.kept >= MANY:
+        click.echo(
+            f"flux-ensemble: {log.kept} runs are kept in {root}: 'flux-ensemble rm NAME' removes "
+            "one",
+            err=True,
+        )
+    return spec
 
 
 def _recorder(file: str | None, spec: Spec, text: str) -> Recorder | None:

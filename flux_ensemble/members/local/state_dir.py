@@ -14,8 +14,12 @@ Each ensemble has a directory of its name in the state directory:
     control       the socket of `members.local.control`, while the ensemble runs
     jobs.lock     locked while there may be processes of its jobs
 
-A run of the same name replaces them. The last line of an eventlog whose run was killed may
-be cut short; it is ignored. `members.local.directory` keeps out what others put in their places.
+    asked         the name that the run was asked for by
+    given-up      a run was begun in its place with --no-resume
+
+A run does not replace them: the next one of its name has another one (`run_names`). The last line
+of an eventlog whose run was killed may be cut short; it is ignored. `members.local.directory` keeps
+out what others put in their places.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.members.local import state_forms
 from flux_ensemble.members.local.directory import Directory, open_directory
 from flux_ensemble.members.local.root import StateError
+from flux_ensemble.run_names import can_be_named, free_name
 from flux_ensemble.runtime.durability.lines import MAX_LINE, Lines, whole_lines
 
 #: Largest `status.json` in bytes.
@@ -52,18 +57,164 @@ _RETRY_SECONDS = 0.01
 SOURCE = "source"
 
 
+#: The name that a run was asked for by, and that nobody is to go on with it.
+ASKED, GIVEN_UP = "asked", "given-up"
+
+
+class _TakenError(Exception):
+    """A run that has ended has the name."""
+
+
+def running_already(name: str) -> StateError:
+    """The error for a name whose run goes on."""
+    return StateError(
+        f"an ensemble named {name!r} is running already: wait for its end, or give this one "
+        "another name with --name"
+    )
+
+
+def state_of(directory: Directory) -> str:
+    """What was run in a directory and does not run any more: "ended", "unfinished" or "nothing".
+
+    Raises:
+        StateError: there are no files of ours.
+        OSError: they cannot be read.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.close(directory.open(GIVEN_UP))
+        return "ended"
+    known = True
+    try:
+        state = read_snapshot(directory)["status"]["state"]
+        return "ended" if state in FINAL_STATES else "unfinished"
+    except FileNotFoundError:
+        known = False
+    except ValueError:
+        pass  # cut short or damaged: what counts is whether anything happened
+    with contextlib.suppress(FileNotFoundError):
+        fd = directory.open("events")
+        try:
+            if os.fstat(fd).st_size > 0:
+                return "unfinished"
+        finally:
+            os.close(fd)
+    return "ended" if known else "nothing"
+
+
+def is_running(directory: Directory) -> bool:
+    """Whether the run in a directory goes on.
+
+    Raises:
+        StateError: there are no locks here.
+        OSError: there is no lock, or it cannot be read.
+    """
+    lock = directory.open("lock")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        raise no_locks(directory, "lock", error) from None
+    finally:
+        os.close(lock)
+    return False
+
+
+def runs_of(top: Directory, asked: str) -> dict[str, str]:
+    """The runs that were asked for by a name, or have it, and their states; the first one first.
+
+    The states are those of `state_of`, and "running".
+    """
+    found = {}
+    names = sorted(name for name in top.names() if can_be_named(name, asked))
+    for name in sorted(names, key=len):
+        # What is no directory of ours is for those to refuse who want it.
+        with contextlib.suppress(StateError, OSError), top.enter(name) as directory:
+            if name == asked or _asked_for(directory) == asked:
+                try:
+                    running = is_running(directory)
+                except FileNotFoundError:
+                    running = False
+                found[name] = "running" if running else state_of(directory)
+    return found
+
+
+def _asked_for(directory: Directory) -> str:
+    try:
+        return directory.read(ASKED, MAX_LINE).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def choose(top: Directory, asked: str, resume: bool | None) -> str:
+    """The name of a run that is to begin, or to go on.
+
+    Args:
+        top: the state directory.
+        asked: what it is asked for by.
+        resume: as for `StateLog`. Runs that are given up are marked.
+
+    Raises:
+        StateError: a run that was asked for by that name goes on.
+        OSError: the directory cannot be read.
+    """
+    runs = runs_of(top, asked)
+    if runs.get(asked) == "running":
+        return asked  # is waited for a little: somebody may only look, or remove it
+    for name, state in runs.items():
+        if state == "running":
+            raise running_already(name)
+    unfinished = [name for name, state in runs.items() if state == "unfinished"]
+    if resume or (unfinished and resume is None):
+        return asked if asked in unfinished else [asked, *unfinished][-1]
+    for name in unfinished:
+        _give_up(top, name)
+    if runs.get(asked, "nothing") == "nothing" and not unfinished:
+        return asked
+    return free_name(asked, set(top.names()) - {name for name in runs if runs[name] == "nothing"})
+
+
+def _give_up(top: Directory, name: str) -> None:
+    """Mark a run as one that nobody goes on with, when its jobs are gone."""
+    with ExitStack() as stack:
+        directory = stack.enter_context(top.enter(name))
+        directory.check_own()
+        for lock, seconds, error in (
+            ("lock", LOOK_SECONDS, running_already(name)),
+            ("jobs.lock", JOBS_SECONDS, still_killed(name)),
+        ):
+            fd = directory.open_or_make(lock, os.O_RDWR)
+            stack.callback(os.close, fd)
+            try:
+                take_lock(directory, lock, fd, seconds)
+            except BlockingIOError:
+                raise error from None
+        directory.replace(GIVEN_UP, b"")
+
+
+def still_killed(name: str) -> StateError:
+    """The error for a run whose jobs are not gone yet."""
+    return StateError(
+        f"processes of jobs of the earlier run of {name!r} are still being killed: try again when "
+        "they are gone"
+    )
+
+
 class StateLog:
     """The files of an ensemble that begins to run.
 
     Args:
         root: the state directory.
-        name: the ensemble.
+        name: what the ensemble is asked for by: see `run_names`.
         document: its text, without `use`.
-        resume: go on with a run that was killed, or begin anew; None refuses to begin anew
-            where there is such a run.
+        resume: go on with a run that was interrupted, or begin anew and give that one up; None
+            refuses to begin anew where there is such a run.
         source: the text that it was made of, where that has `use`.
 
     Attributes:
+        name: of the ensemble.
+        resumed: it goes on with an earlier run.
+        kept: how many runs there are in the state directory besides this one.
         directory: where they are.
         output: the directory for the output of jobs.
         jobs_lock: a lock that is held as long as this descriptor is open anywhere.
@@ -82,24 +233,31 @@ class StateLog:
         resume: bool | None = None,
         source: str | None = None,
     ) -> None:
-        self._name = name
         self._source = source
+        self._asked = name
+        self.resumed = bool(resume)
         self.events = 0
-        with ExitStack() as stack:
-            try:
-                top = stack.enter_context(open_directory(root, make=True))
-                top.check_own()
-                self.directory = stack.enter_context(top.enter(name, make=True))
-                self.directory.check_own()
-            except OSError as error:
-                raise StateError(f"cannot write to {root}: {error.strerror}") from None
-            try:
-                self._begin(stack, top, document.encode(), resume)
-            except OSError as error:
-                raise StateError(
-                    f"cannot write to {self.directory.path}: {error.strerror}"
-                ) from None
-            self._stack = stack.pop_all()
+        while True:
+            with ExitStack() as stack:
+                try:
+                    top = stack.enter_context(open_directory(root, make=True))
+                    top.check_own()
+                    self.name = self._name = choose(top, name, resume)
+                    self.kept = len({*top.names()} - {self.name})
+                    self.directory = stack.enter_context(top.enter(self.name, make=True))
+                    self.directory.check_own()
+                except OSError as error:
+                    raise StateError(f"cannot write to {root}: {error.strerror}") from None
+                try:
+                    self._begin(stack, top, document.encode(), resume)
+                except _TakenError:
+                    continue
+                except OSError as error:
+                    raise StateError(
+                        f"cannot write to {self.directory.path}: {error.strerror}"
+                    ) from None
+                self._stack = stack.pop_all()
+                return
 
     def _begin(
         self, stack: ExitStack, top: Directory, document: bytes, resume: bool | None
@@ -107,7 +265,7 @@ class StateLog:
         try:
             self._lock(stack, "lock", LOOK_SECONDS)
         except BlockingIOError:
-            raise StateError(f"an ensemble named {self._name!r} is running already") from None
+            raise running_already(self._name) from None
         if not self._is_in(top):
             raise StateError(f"{self._name!r} was unloaded just now: try again")
         self._check_resume(document, resume)
@@ -118,16 +276,15 @@ class StateLog:
         try:
             self.jobs_lock = self._lock(stack, "jobs.lock", JOBS_SECONDS)
         except BlockingIOError:
-            raise StateError(
-                f"processes of jobs of the earlier run of {self._name!r} are still being killed: "
-                "try again when they are gone"
-            ) from None
+            raise still_killed(self._name) from None
         if not resume:
             # The run before is forgotten when its events are gone, and not earlier.
             self.directory.remove("status.json")
             self.directory.remove("events")
             shutil.rmtree("output", dir_fd=self.directory.fd)
             self.directory.remove(SOURCE)
+            self.directory.remove(GIVEN_UP)
+            self.directory.replace(ASKED, self._asked.encode())
             self.directory.replace("document", document)
             if self._source is not None:
                 self.directory.replace(SOURCE, self._source.encode())
@@ -154,8 +311,11 @@ class StateLog:
         return fd
 
     def _check_resume(self, document: bytes, resume: bool | None) -> None:
-        killed = self._is_unfinished()
+        state = state_of(self.directory)
+        killed = state == "unfinished"
         name = self._name
+        if not resume and state == "ended":
+            raise _TakenError  # by a run that has begun and ended meanwhile
         if resume is None and killed:
             raise StateError(
                 f"an earlier run of {name!r} was interrupted before it ended: --resume goes on "
@@ -172,22 +332,8 @@ class StateLog:
                 raise StateError(
                     f"the document is not that of the run of {name!r} that was interrupted"
                 )
-
-    def _is_unfinished(self) -> bool:
-        """What was run there, and does not run any more, had not ended."""
-        try:
-            snapshot = read_snapshot(self.directory)
-        except (FileNotFoundError, ValueError):
-            # Cut short or damaged: what counts is whether anything happened.
-            with contextlib.suppress(FileNotFoundError):
-                fd = self.directory.open("events")
-                try:
-                    return os.fstat(fd).st_size > 0
-                finally:
-                    os.close(fd)
-            return False
-        self.events = snapshot["events"]
-        return snapshot["status"]["state"] not in FINAL_STATES
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                self.events = read_snapshot(self.directory)["events"]
 
     def entries_before(self) -> Iterator[dict[str, Any]]:
         """The entries of the run before, as far as they are sound."""
@@ -244,11 +390,11 @@ class StateLog:
 
 
 def made_of(root: Path, name: str, source: str) -> str | None:
-    """The document of the latest run of a name.
+    """The document of the run of a name that is to go on.
 
     Args:
         root: the state directory.
-        name: the ensemble.
+        name: what it is asked for by.
         source: the text that it has to be made of.
 
     Returns:
@@ -257,7 +403,7 @@ def made_of(root: Path, name: str, source: str) -> str | None:
     with contextlib.suppress(OSError, StateError, UnicodeDecodeError), ExitStack() as stack:
         top = stack.enter_context(open_directory(root))
         top.check_own()
-        directory = stack.enter_context(top.enter(name))
+        directory = stack.enter_context(top.enter(choose(top, name, True)))
         directory.check_own()
         size = len(source.encode())
         if directory.read(SOURCE, size).decode() == source:

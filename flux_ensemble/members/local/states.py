@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import stat
@@ -18,7 +17,7 @@ from flux_ensemble.members.local.directory import (
     StateError,
     open_directory,
 )
-from flux_ensemble.members.local.state_dir import no_locks, read_snapshot
+from flux_ensemble.members.local.state_dir import GIVEN_UP, is_running, read_snapshot
 from flux_ensemble.runtime.durability.lines import whole_lines
 from flux_ensemble.texts import listed
 
@@ -77,6 +76,9 @@ class States:
 
     #: The reason of an ensemble whose run did not come to its end.
     INTERRUPTED = "its run was interrupted: 'run --resume' goes on with it"
+
+    #: That of one in whose place another one was begun.
+    GIVEN_UP = "its run was interrupted, and given up with --no-resume"
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -174,12 +176,10 @@ class States:
                 # A run that has just ended has said how before it was gone.
                 status = self._read(directory)["status"]
             if status["state"] not in FINAL_STATES and not self.runs(directory):
-                status.update(
-                    state="failed",
-                    reason=self.INTERRUPTED,
-                    resumable=True,
-                    t_end=os.stat("status.json", dir_fd=directory.fd).st_mtime,
-                )
+                t_end = os.stat("status.json", dir_fd=directory.fd).st_mtime
+                status.update(state="failed", reason=self.GIVEN_UP, t_end=t_end)
+                if GIVEN_UP not in directory.names():
+                    status.update(reason=self.INTERRUPTED, resumable=True)
                 _wait_again(status)
         return status
 
@@ -230,16 +230,7 @@ class States:
             StateError: there are no locks here.
             OSError: there is no lock, or it cannot be read.
         """
-        lock = directory.open("lock")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError as error:
-            raise no_locks(directory, "lock", error) from None
-        finally:
-            os.close(lock)
-        return False
+        return is_running(directory)
 
     def _open(self) -> Directory:
         return open_directory(self._root, ours=False)

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -437,8 +438,8 @@ def test_a_follower_goes_on_with_a_run_that_is_resumed_and_not_with_another(
 
     root = tmp_path / "state"
 
-    def write(*entries: dict[str, Any]) -> None:
-        log = StateLog(root, "one", "document", resume=None if not root.exists() else False)
+    def write(*entries: dict[str, Any], resume: bool | None = None) -> None:
+        log = StateLog(root, "one", "document", resume)
         for one in entries:
             log.append(one)
         log.snapshot(_status(), {"count": {}}, 0)
@@ -450,8 +451,9 @@ def test_a_follower_goes_on_with_a_run_that_is_resumed_and_not_with_another(
     assert [one["name"] for one in following.take()] == ["load", "start"]
     assert following.over
     assert following.take() == []
-    write(entry(1.5, "load"), entry(2.0, "start"), entry(3.0, "pause"))
+    write(entry(1.5, "load"), entry(2.0, "start"), entry(3.0, "pause"), resume=True)
     assert [one["name"] for one in following.take()] == ["pause"]
+    shutil.rmtree(root / "one")
     write(entry(5.0, "load"), entry(6.0, "start"))
     with pytest.raises(StateError, match="another run of 'one' has taken the place"):
         following.take()

@@ -52,6 +52,14 @@ def files(completed: Path, tmp_path: Path) -> Path:
     return tmp_path / "state" / "test"
 
 
+@pytest.fixture
+def begun(files: Path) -> Path:
+    """The directory of an ensemble in which a run has never begun: the next one takes it."""
+    for name in ("status.json", "events"):
+        (files / name).unlink()
+    return files
+
+
 def refusal(root: Path) -> str:
     """Why a run is refused."""
     with pytest.raises(StateError) as found:
@@ -86,16 +94,16 @@ def test_what_a_run_makes_is_for_its_user_alone(tmp_path: Path) -> None:
 
 @as_root
 @pytest.mark.parametrize("name", [".", "test", "test/output"])
-def test_a_directory_of_another_user_is_refused(files: Path, name: str) -> None:
-    state = files.parent
+def test_a_directory_of_another_user_is_refused(begun: Path, name: str) -> None:
+    state = begun.parent
     os.chown(state / name, OTHER, -1)
     path = state if name == "." else state / name
     assert f"{path} belongs to user {OTHER} and not to you: name" in refusal(state)
 
 
 @pytest.mark.parametrize("name", [".", "test", "test/output"])
-def test_a_directory_that_others_can_write_in_is_refused(files: Path, name: str) -> None:
-    state = files.parent
+def test_a_directory_that_others_can_write_in_is_refused(begun: Path, name: str) -> None:
+    state = begun.parent
     (state / name).chmod(0o775)
     said = refusal(state)
     assert "(mode 0775): end that with 'chmod go-w'" in said
@@ -108,11 +116,11 @@ NAMES = ("eventlog", "eventlog.new", "events", "status.json", "document", "lock"
 
 @as_root
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_of_another_user_is_refused(files: Path, name: str) -> None:
-    (files / name).touch()
-    os.chown(files / name, OTHER, -1)
-    said = refusal(files.parent)
-    assert f"{files / name} belongs to user {OTHER} and not to you: remove it, or" in said
+def test_a_file_of_another_user_is_refused(begun: Path, name: str) -> None:
+    (begun / name).touch()
+    os.chown(begun / name, OTHER, -1)
+    said = refusal(begun.parent)
+    assert f"{begun / name} belongs to user {OTHER} and not to you: remove it, or" in said
 
 
 def symlink(path: Path) -> None:
@@ -131,33 +139,33 @@ KINDS: dict[str, Callable[[Path], None]] = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_no_file_of_ours_is_refused_and_left_alone(
-    files: Path, name: str, kind: str
+    begun: Path, name: str, kind: str
 ) -> None:
     if kind == "a device" and os.geteuid() != 0:
         pytest.skip("needs root, to make a device")
-    precious = files.parent / "precious"
+    precious = begun.parent / "precious"
     precious.write_text("precious")
-    (files / name).unlink(missing_ok=True)
-    KINDS[kind](files / name)
-    said = refusal(files.parent)
-    assert f"{files / name} is {kind}, where a file of the local queue belongs: remove it" in said
+    (begun / name).unlink(missing_ok=True)
+    KINDS[kind](begun / name)
+    said = refusal(begun.parent)
+    assert f"{begun / name} is {kind}, where a file of the local queue belongs: remove it" in said
     assert precious.read_text() == "precious"
 
 
-def test_a_link_in_the_place_of_the_directory_of_an_ensemble_is_refused(files: Path) -> None:
-    files.rename(files.parent / "elsewhere")
-    files.symlink_to("elsewhere")
-    said = refusal(files.parent)
-    assert f"{files} is a symbolic link, where a directory of the local queue belongs" in said
+def test_a_link_in_the_place_of_the_directory_of_an_ensemble_is_refused(begun: Path) -> None:
+    begun.rename(begun.parent / "elsewhere")
+    begun.symlink_to("elsewhere")
+    said = refusal(begun.parent)
+    assert f"{begun} is a symbolic link, where a directory of the local queue belongs" in said
 
 
-def test_a_link_in_the_place_of_the_output_is_refused_or_gone(files: Path) -> None:
-    (files / "output" / "1.out").unlink()
-    (files / "output").rmdir()
-    (files.parent / "precious").mkdir()
-    (files / "output").symlink_to(files.parent / "precious")
-    assert "output is a symbolic link, where a directory" in refusal(files.parent)
-    assert list((files.parent / "precious").iterdir()) == []
+def test_a_link_in_the_place_of_the_output_is_refused_or_gone(begun: Path) -> None:
+    (begun / "output" / "1.out").unlink()
+    (begun / "output").rmdir()
+    (begun.parent / "precious").mkdir()
+    (begun / "output").symlink_to(begun.parent / "precious")
+    assert "output is a symbolic link, where a directory" in refusal(begun.parent)
+    assert list((begun.parent / "precious").iterdir()) == []
 
 
 def test_a_state_directory_is_found_through_links_of_the_user(tmp_path: Path) -> None:

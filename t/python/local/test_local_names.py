@@ -1,0 +1,166 @@
+"""Runs of one name: what has ended is kept, and the next run gets a number."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from local_queue import Run, await_pid
+
+from flux_ensemble import Ensemble
+from flux_ensemble.cli.main import run_command
+from flux_ensemble.document.schema_terms import ENSEMBLE_NAME, matches
+from flux_ensemble.members.local.states import States
+from flux_ensemble.run_names import can_be_named, free_name
+
+SAYS = "jobs: [{{name: a, command: 'echo {0}'}}]\nrules: [{{trigger: start, action: {1}}}]\n"
+
+Do = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def do(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Do:
+    """Runs a command on local runs: its exit code, and what it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def command(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = run_command([words[0], "--member", "local", "--state-dir", "state", *words[1:]])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return command
+
+
+def write(path: Path, says: str) -> str:
+    """A document with a job that says something."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(SAYS.format(says, "{name: submit, label: a}"))
+    return str(path)
+
+
+def test_what_has_ended_is_kept_when_another_document_has_its_name(do: Do, tmp_path: Path) -> None:
+    assert do("run", write(tmp_path / "a" / "sweep.yaml", "first"))[0] == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file()}
+    code, out, err = do("run", write(tmp_path / "b" / "sweep.yaml", "second"))
+    assert code == 0
+    assert "'sweep' has ended and is kept" in err
+    assert "this run is 'sweep-2'" in err
+    assert "sweep-2: completed" in out
+    assert {path: path.read_bytes() for path in before} == before
+    assert do("output", "sweep", "1")[1] == "first\n"
+    assert do("output", "sweep-2", "1")[1] == "second\n"
+
+
+def test_each_run_of_a_document_has_a_name_of_its_own(do: Do, tmp_path: Path) -> None:
+    file = write(tmp_path / "sweep.yaml", "x")
+    # It ends in a number, and is no run of it.
+    write(tmp_path / "sweep-2.yaml", "other")
+    assert do("run", "sweep-2.yaml")[0] == 0
+    for _ in range(3):
+        assert do("run", file)[0] == 0
+    assert States(tmp_path / "state").names() == ["sweep-2", "sweep", "sweep-3", "sweep-4"]
+    # A name that is given is asked for like that of a document.
+    assert "this run is 'sweep-3-2'" in do("run", "--name", "sweep-3", file)[2]
+    assert do("wait", "sweep-2", "sweep-4")[0] == 0
+    assert do("wait", "sweep-5")[0] == 1
+
+
+def test_what_is_removed_can_be_asked_for_again(do: Do, tmp_path: Path) -> None:
+    file = write(tmp_path / "sweep.yaml", "x")
+    for _ in range(3):
+        do("run", file)
+    code, out, _ = do("rm", "sweep", "sweep-3")
+    assert (code, out) == (0, "sweep: removed\nsweep-3: removed\n")
+    assert States(tmp_path / "state").names() == ["sweep-2"]
+    assert do("rm", "sweep")[0] == 1
+    assert "this run is" not in do("run", file)[2]
+
+
+def test_a_run_that_was_given_up_is_kept_too(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    script = "echo $$ >fifo; read _ <fifo"
+    document: dict[str, Any] = {
+        "jobs": [{"name": "a", "command": ["sh", "-c", script], "retries": 1}],
+        "rules": [{"trigger": "start", "action": {"name": "submit", "label": "a"}}],
+    }
+    states = States(tmp_path / "state")
+    for number, options in enumerate(((), ("--no-resume",))):
+        run = Run(tmp_path, document, *options)
+        await_pid(tmp_path / "fifo")
+        run.process.send_signal(signal.SIGTERM)
+        assert run.end()[0] == 130
+        assert len(states.names()) == 1 + number
+    given_up, interrupted = (states.status(name) for name in ("test", "test-2"))
+    assert "resumable" not in given_up
+    assert given_up["reason"].endswith("given up with --no-resume")
+    assert interrupted["resumable"] is True
+    # What is gone on with is the one that can be, whatever its name.
+    assert "an earlier run of 'test-2' was interrupted" in Run(tmp_path, document).end()[2]
+    run = Run(tmp_path, document, "--resume")
+    await_pid(tmp_path / "fifo")
+    (tmp_path / "fifo").write_text("\n")
+    code, _, err = run.end()
+    assert code == 0
+    assert "going on with 'test-2'" in err
+    assert states.names() == ["test", "test-2"]
+    assert "resumable" not in states.status("test-2")
+
+
+def test_two_runs_of_a_name_at_once_are_refused_also_after_others_have_ended(
+    do: Do, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    job = {"name": "a", "command": ["sh", "-c", "test -p fifo || exit 0; echo $$ >fifo; cat fifo"]}
+    rules = [{"trigger": "start", "action": {"name": "submit", "label": "a"}}]
+    document = {"jobs": [job], "rules": rules}
+    (tmp_path / "fifo").rename(tmp_path / "no")
+    assert Run(tmp_path, document).end()[0] == 0
+    (tmp_path / "no").rename(tmp_path / "fifo")
+    run = Run(tmp_path, document)
+    await_pid(tmp_path / "fifo")
+    code, _, err = do("run", "test.yaml")
+    assert code == 1
+    assert "an ensemble named 'test-2' is running already" in err
+    (tmp_path / "fifo").write_text("\n")
+    assert run.end()[0] == 0
+
+
+def test_a_program_is_told_the_name_of_its_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("study", "study-2"):
+        ensemble = Ensemble(
+            name="study",
+            jobs=[{"name": "a", "command": "true"}],
+            rules=[{"trigger": "start", "action": {"name": "submit", "label": "a"}}],
+        )
+        assert ensemble.run("local", state_dir=tmp_path)["name"] == name
+        assert ensemble.name == name
+        assert ensemble.status()["name"] == name
+    assert "this run is 'study-2'" in capsys.readouterr().err
+    assert Ensemble.attach("study", "local", state_dir=tmp_path).status()["state"] == "completed"
+
+
+def test_many_runs_are_said(do: Do, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flux_ensemble.cli.session.local_run.MANY", 2)
+    file = write(tmp_path / "sweep.yaml", "x")
+    assert ["runs are kept in" in do("run", file)[2] for _ in range(3)] == [False, False, True]
+
+
+@given(st.from_regex(ENSEMBLE_NAME), st.integers(1, 30))
+def test_a_name_with_a_number_is_a_name_and_none_that_is_taken(asked: str, runs: int) -> None:
+    taken: list[str] = []
+    for _ in range(runs):
+        name = free_name(asked, taken)
+        assert name not in taken
+        assert matches(ENSEMBLE_NAME, name)
+        assert can_be_named(name, asked)
+        taken.append(name)
+    assert taken[0] == asked
