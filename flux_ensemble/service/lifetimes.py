@@ -15,7 +15,7 @@ from flux_ensemble.service.collector import Collector
 from flux_ensemble.service.fleets import Fleets
 from flux_ensemble.service.members import Members
 from flux_ensemble.service.needs import Needs
-from flux_ensemble.service.registry import Ensembles
+from flux_ensemble.service.registry import KEPT_ENDED, Ensembles
 from flux_ensemble.service.status.reports import Reports
 from flux_ensemble.service.tracker import Tracker
 
@@ -90,6 +90,10 @@ class Lifetimes:
         self._fleets.changed(ensemble)
         self._needs.update(ensemble)
         for surplus in self._ensembles.surplus():
+            self._log(
+                syslog.LOG_INFO,
+                f"{surplus.name}: removed, as {KEPT_ENDED} ensembles that ended later are kept",
+            )
             self.drop(surplus)
 
     def drop(self, ensemble: Ensemble) -> None:

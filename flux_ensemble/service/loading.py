@@ -20,6 +20,7 @@ from flux.message import Message
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.samplers import objection
 from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.run_names import free_name
 from flux_ensemble.runtime.durability.replay import Replayed
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.service.assembly import Assembly
@@ -77,6 +78,8 @@ class Loading:
         self._marks = marks
         self._log_error = log_error
         self._checks = FunctionChecks(responder, assembly.prepare)
+        #: What ensembles were asked for by, where they have another name: see `run_names`.
+        self._asked: dict[str, str] = {}
 
     def close(self, reason: str) -> None:
         """Load nothing more of what was begun."""
@@ -92,7 +95,11 @@ class Loading:
         uninstalled = objection(spec, payload.get("file"))
         if uninstalled is not None:
             raise RequestError(errno.EINVAL, uninstalled)
-        self._check_free(spec.name)
+        name = self._free_name(spec.name)
+        if name != spec.name:
+            payload = {**payload, "name": name, "asked": spec.name}
+            self._remember(name, spec.name)
+            spec = spec.renamed(name)
         self._checks.run(message, spec, payload, partial(self._make, message, payload, spec, files))
 
     def _make(
@@ -103,7 +110,8 @@ class Loading:
         files: dict[str, str],
         prepared: Prepared | None,
     ) -> None:
-        earlier = self._check_free(spec.name)
+        if self._free_name(spec.name) != spec.name:
+            raise RequestError(errno.EEXIST, f"an ensemble named {spec.name!r} was loaded just now")
         if "scaler" in payload:
             self._members.adopt(payload["scaler"])
         document = payload.get("text", payload.get("spec"))
@@ -116,8 +124,6 @@ class Loading:
                 "spec": document,
             }
         recorder = open_recorder(payload.get("record"), spec, document)
-        if earlier is not None:
-            self._lifetimes.drop(earlier)
         load = {**kept, "run": int(time.time() * 1e6), "files": files}
         store = self._stores.create(spec.name, load)
         ensemble = self._assembly.make(spec, load, store, recorder=recorder, prepared=prepared)
@@ -126,31 +132,42 @@ class Loading:
         ensemble.owe(self._responder.answer_to(message))
         self._lifetimes.begin(ensemble)
 
-    def _check_free(self, name: str) -> Ensemble | None:
-        """Check that an ensemble of a name can be loaded.
-
-        Returns:
-            The ended one that it takes the place of, if there is one.
+    def _free_name(self, asked: str) -> str:
+        """The name of an ensemble that is about to be loaded: those that are kept keep theirs.
 
         Raises:
-            RequestError: EEXIST, or EAGAIN where there are enough.
+            RequestError: EEXIST where one that was asked for by that name goes on, or EAGAIN where
+                there are enough.
         """
-        if name in self._recovery.unreadable:
+        if asked in self._recovery.unreadable:
             raise RequestError(
                 errno.EEXIST,
-                f"an ensemble named {name!r} is in the KVS and could not be restored: "
-                f"{self._recovery.unreadable[name]}; unload it, or choose another name",
+                f"an ensemble named {asked!r} is in the KVS and could not be restored: "
+                f"{self._recovery.unreadable[asked]}; unload it, or choose another name",
             )
-        if name in self._checks:
-            raise RequestError(errno.EEXIST, f"an ensemble named {name!r} is being loaded already")
-        earlier = next((other for other in self._ensembles if other.name == name), None)
-        if earlier is not None and not earlier.ended:
-            raise RequestError(
-                errno.EEXIST, f"an ensemble named {name!r} is {earlier.state} already"
-            )
+        states = {ensemble.name: ensemble.state for ensemble in self._ensembles}
+        for name in (asked, *(name for name in self._asked if self._asked[name] == asked)):
+            if name in self._checks:
+                raise RequestError(
+                    errno.EEXIST, f"an ensemble named {name!r} is being loaded already"
+                )
+            if name in states and not self._ensembles.get(name).ended:
+                raise RequestError(
+                    errno.EEXIST, f"an ensemble named {name!r} is {states[name]} already"
+                )
         live = sum(not ensemble.ended for ensemble in self._ensembles)
         check_ensembles(live + len(self._checks))
-        return earlier
+        return free_name(asked, {*states, *self._recovery.unreadable})
+
+    def _remember(self, name: str, asked: str) -> None:
+        """Know what an ensemble was asked for by, as long as it is there."""
+        there = {ensemble.name for ensemble in self._ensembles}
+        self._asked = {
+            other: what
+            for other, what in self._asked.items()
+            if other in there or other in self._checks
+        }
+        self._asked[name] = asked
 
     def restore(self, load: Payload, store: KvsStore, read: Callable[[Spec], Replayed]) -> Ensemble:
         """Bring an ensemble back.
@@ -173,6 +190,8 @@ class Loading:
         if fatal is not None and fatal.startswith(REPLAY):
             raise StoreError(f"the service died twice in a row in {fatal}")
         ensemble = self._assembly.make(spec, load, store, replayed=read(spec))
+        if type(load.get("asked")) is str:
+            self._asked[spec.name] = load["asked"]
         if fatal is not None and ensemble.live:
             ensemble.fail(
                 f"the service died twice in a row while it handled {fatal}; its jobs are left as "

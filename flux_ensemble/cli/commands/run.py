@@ -34,6 +34,7 @@ from flux_ensemble.cli.session.summary_file import Summary
 from flux_ensemble.cli.session.target import Target, connect_unless, member_options, targeted
 from flux_ensemble.client import Client, EnsembleError, user_context
 from flux_ensemble.deploy.loading import ensure_service
+from flux_ensemble.run_names import named_otherwise
 
 if TYPE_CHECKING:
     from flux_ensemble.document.model import Spec
@@ -323,7 +324,11 @@ def load(
         raise Failure(f"{exc}\n{NO_SERVICE}: 'flux-ensemble run {file}' runs it here") from exc
     _need_service(client, isolate)
     document = text if spec.expansion is None else spec.expansion
-    click.echo(client.load(document, name=name, file=label)["name"])
+    loaded = client.load(document, name=name, file=label)["name"]
+    if loaded != spec.name:
+        told = named_otherwise(spec.name, loaded, "flux ensemble")
+        click.echo(f"flux-ensemble: {told}", err=True)
+    click.echo(loaded)
 
 
 @click.command

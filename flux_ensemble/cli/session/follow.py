@@ -46,6 +46,7 @@ from flux_ensemble.cli.session.signals import signals
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import failure, given_up, given_up_loading, log_failure
 from flux_ensemble.client.reconnect import AWAY, Received
+from flux_ensemble.run_names import named_otherwise
 from flux_ensemble.service.settings import kept_directory
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class Follower:
         self._owner = owner
         self._events = events
         self._timeout = timeout
+        self._called = ""
         self._name: str | None = None
         self._state: str | None = None
         self._done = False
@@ -139,6 +141,7 @@ class Follower:
         )
         self._loading.send()
         self._record = request.get("record")
+        self._called = name
         return self._run()
 
     def follow(self, name: str) -> int:
@@ -255,6 +258,9 @@ class Follower:
         self._handle.reactor_stop()
 
     def _on_loaded(self, name: str) -> None:
+        if name != self._called:
+            told = named_otherwise(self._called, name, "flux ensemble")
+            self._line((Span(f"   {told}", "warn"),))
         self._begin(name)
         if self._forced is not None:
             self._cancel()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from flux_ensemble.cli.session.reconnect import ask, ask_whether_died
 from flux_ensemble.client.errors import failure
 from flux_ensemble.client.reconnect import AWAY
+from flux_ensemble.run_names import can_be_named
 
 if TYPE_CHECKING:
     from flux_ensemble.client import Client
@@ -112,7 +113,8 @@ class Load:
                 raise failure(exc, "list") from exc
             self._away()
             return
-        if any(name == self._name for name, _ in there - self._others):
-            self._end(self._name)
+        new = [name for name, _ in there - self._others if can_be_named(name, self._name)]
+        if new:
+            self._end(max(new, key=len))
         else:
             self._absent()
