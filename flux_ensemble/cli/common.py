@@ -69,6 +69,12 @@ def print_error(message: str) -> None:
             click.echo(f"flux-ensemble: ERROR: {printable(line)}", err=True)
 
 
+def say(sentence: str) -> None:
+    """Prints what is no error to standard error, with the command's name in front."""
+    with suppress(OSError):
+        click.echo(f"flux-ensemble: {printable(sentence)}", err=True)
+
+
 def drop_output() -> None:
     """Nobody reads standard output any more, so nothing printed from now on is an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -25,6 +25,7 @@ from flux_ensemble.cli.common import (
     naming,
     own_cores,
     read_document,
+    say,
 )
 from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION
 from flux_ensemble.cli.session import completion
@@ -326,8 +327,7 @@ def load(
     document = text if spec.expansion is None else spec.expansion
     loaded = client.load(document, name=name, file=label)["name"]
     if loaded != spec.name:
-        told = named_otherwise(spec.name, loaded, "flux ensemble")
-        click.echo(f"flux-ensemble: {told}", err=True)
+        say(named_otherwise(spec.name, loaded, "flux ensemble"))
     click.echo(loaded)
 
 

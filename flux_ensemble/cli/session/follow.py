@@ -35,6 +35,7 @@ from flux_ensemble.cli.common import (
     job_id,
     print_error,
     run_reactor,
+    say,
 )
 from flux_ensemble.cli.display.messages import Line, Span, announce, job_event, time_is_up
 from flux_ensemble.cli.display.outlook import Outlook
@@ -259,8 +260,7 @@ class Follower:
 
     def _on_loaded(self, name: str) -> None:
         if name != self._called:
-            told = named_otherwise(self._called, name, "flux ensemble")
-            self._line((Span(f"   {told}", "warn"),))
+            say(named_otherwise(self._called, name, "flux ensemble"))
         self._begin(name)
         if self._forced is not None:
             self._cancel()

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import click
-
 from flux_ensemble.cli.common import (
     INTERRUPTED,
     TIMED_OUT,
@@ -26,6 +24,7 @@ from flux_ensemble.cli.common import (
     Failure,
     print_error,
     recorded,
+    say,
     understood,
 )
 from flux_ensemble.cli.display.messages import Line, Span, announce, job_event, time_is_up
@@ -139,19 +138,11 @@ def run_locally(
 def _told(spec: Spec, log: StateLog, root: Path) -> Spec:
     """Says which name the run has, and that there are many; the document under that name."""
     if log.name != spec.name:
-        told = (
-            f"going on with {log.name!r}"
-            if log.resumed
-            else named_otherwise(spec.name, log.name, "flux-ensemble")
-        )
-        click.echo(f"flux-ensemble: {told}", err=True)
+        told = f"going on with {log.name!r}"
+        say(told if log.resumed else named_otherwise(spec.name, log.name, "flux-ensemble"))
         spec = spec.renamed(log.name)
     if log.kept >= MANY:
-        click.echo(
-            f"flux-ensemble: {log.kept} runs are kept in {root}: 'flux-ensemble rm NAME' removes "
-            "one",
-            err=True,
-        )
+        say(f"{log.kept} runs are kept in {root}: 'flux-ensemble rm NAME' removes one")
     return spec
 
 
