@@ -151,9 +151,42 @@ test_expect_success 'wait ends as run does' '
 	flux ensemble wait hello &&
 	test_expect_code 1 flux ensemble wait failing &&
 	test_expect_code 3 flux ensemble wait bystander &&
+	flux ensemble rm long &&
 	flux ensemble load long.yaml &&
 	test_expect_code 124 flux ensemble wait --timeout 0.5 long &&
 	flux ensemble cancel long
+'
+
+test_expect_success 'what has ended is kept: a second run of its name has one of its own' '
+	flux ensemble run --name kept hello.yaml &&
+	flux ensemble log kept >before &&
+	flux ensemble run --name kept hello.yaml >out 2>err &&
+	grep "^flux-ensemble: .kept. has ended and is kept .*: this run is .kept-2" err &&
+	grep "^kept-2: completed" out &&
+	flux ensemble log kept >after && test_cmp before after &&
+	is kept-3 "$(flux ensemble load --name kept hello.yaml 2>err)" &&
+	grep "this run is .kept-3" err &&
+	flux ensemble wait kept-3 &&
+	load_module reload &&
+	is "kept kept-2 kept-3" "$(echo $(flux ensemble list -n -o "{name}" | grep kept))"
+'
+
+test_expect_success 'one that goes on keeps others of its name out, whatever name it has itself' '
+	flux ensemble rm long && flux ensemble run --timeout 0.1 long.yaml;
+	is long-2 "$(flux ensemble load long.yaml)" &&
+	test_must_fail flux ensemble load long.yaml 2>err &&
+	grep "an ensemble named .long-2. is running already" err &&
+	load_module reload &&
+	test_must_fail flux ensemble load long.yaml 2>err &&
+	grep "an ensemble named .long-2. is running already" err &&
+	flux ensemble cancel long-2 && test_expect_code 3 flux ensemble wait long-2
+'
+
+test_expect_success 'rm removes what has ended, and its name can be asked for again' '
+	test_must_fail flux ensemble rm nothing &&
+	flux ensemble rm kept kept-3 &&
+	is kept "$(flux ensemble load --name kept hello.yaml)" &&
+	flux ensemble wait kept kept-2
 '
 
 test_done

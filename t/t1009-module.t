@@ -56,11 +56,12 @@ test_expect_success 'it can be reloaded in place' '
 	is 2 "$(status_of busy groups.sleep.submitted)"
 '
 
-test_expect_success 'the name can be used again when the ensemble has ended' '
+test_expect_success 'the name can be used again when the ensemble has ended and is removed' '
 	test_must_fail flux ensemble load busy.yaml 2>err &&
 	grep "busy.*running already" err &&
 	flux ensemble cancel busy &&
 	test_expect_code 3 flux ensemble wait --timeout 300 busy &&
+	flux ensemble rm busy &&
 	flux ensemble load busy.yaml &&
 	wait_entry busy outcome
 '

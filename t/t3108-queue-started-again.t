@@ -45,7 +45,7 @@ test_expect_success 'it is started again when the last ensemble has ended' '
 '
 
 test_expect_success 'and when the service is removed' '
-	flux ensemble load idle.yaml && wait_until stopped &&
+	flux ensemble rm idle && flux ensemble load idle.yaml && wait_until stopped &&
 	flux module remove ensemble && wait_until started && flux run true
 '
 

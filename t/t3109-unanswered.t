@@ -59,6 +59,7 @@ test_expect_success 'run finds what a service has loaded that died before it sai
 	has_run said &&
 	grep "submit second" said.out &&
 	is 2 "$(flux jobs -a -n -o "{id}" | wc -l)" &&
+	flux ensemble rm said &&
 	end_service
 '
 

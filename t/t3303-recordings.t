@@ -81,6 +81,7 @@ test_expect_success 'a file that is there is replaced' '
 '
 
 test_expect_success 'when the disk is full the recording ends, and the ensemble goes on' '
+	flux ensemble rm echo &&
 	limit_service 9000 &&
 	test_expect_code 1 flux ensemble run --record full.jsonl echo.yaml >out 2>err &&
 	grep "^flux-ensemble: ERROR: the recording $PWD/full.jsonl cannot be written on: File too large" err &&
@@ -97,6 +98,7 @@ test_expect_success 'when the disk is full the recording ends, and the ensemble 
 '
 
 test_expect_success 'so it is when the disk is full at the end only' '
+	flux ensemble rm echo &&
 	limit_service 300 &&
 	test_expect_code 1 flux ensemble run --record end.jsonl echo.yaml >out 2>err &&
 	grep "^flux-ensemble: ERROR: the recording $PWD/end.jsonl cannot be written on: File too large" err &&

@@ -296,7 +296,11 @@ class Spec:
     members: tuple[Pool, ...] = ()
 
     def renamed(self, name: str) -> Spec:
-        """The same document for an ensemble of another name."""
+        """The same document for an ensemble of another name.
+
+        >>> Spec("a", {}, (), ()).renamed("b").name
+        'b'
+        """
         return replace(self, name=name, job_prefix=f"{name}." if self.job_prefix else "")
 
     @property
