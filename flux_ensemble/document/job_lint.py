@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from itertools import islice
@@ -64,13 +64,14 @@ def lint_jobs(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
     >>> [finding.path for finding in lint_jobs(spec, value)]
     [('jobs', 0, 'command'), ('jobs', 0, 'command')]
     """
+    given = given_values(spec)
     for index, entry in enumerate(value.get("jobs", ())):
         at: Path = ("jobs", index)
         declared = {**_varied(value, entry.get("name")), **entry.get("params", {})}
         yield from _placeholders(entry, declared, at)
         yield from _unshelled(entry.get("command"), (*at, "command"))
         yield from _values(entry.get("params", {}), (*at, "params"))
-        yield from _equal_jobs(entry, at)
+        yield from _equal_jobs(entry, given, at)
     yield from _equal_submissions(spec)
     yield from _shared_by_members(spec, value)
     yield from _shared_files(spec, value)
@@ -258,6 +259,28 @@ def _unshelled(command: Any, at: Path) -> Iterator[Finding]:
         )
 
 
+def given_values(spec: Spec) -> set[tuple[str, str]]:
+    """The parameters that actions give values: the group and the name of each.
+
+    >>> from flux_ensemble.document.loading import load_text
+    >>> spec = load_text('''
+    ... jobs: [{name: a, command: "x {t}", params: {t: 1}}]
+    ... rules: [{trigger: start, action: {name: submit, label: a, params: {t: 2}}}]
+    ... ''', name="demo")
+    >>> given_values(spec)
+    {('a', 't')}
+    """
+    given: set[tuple[str, str]] = set()
+    for rule in spec.rules:
+        for action in rule.actions:
+            label = action.label or ""
+            computed = (action.expressions or {}).get("params", {})
+            if isinstance(computed, str):
+                computed = spec.groups[label].params if label in spec.groups else ()
+            given.update((label, name) for name in (*(action.params or ()), *computed))
+    return given
+
+
 # -- equal jobs ---------------------------------------------------------------------
 
 #: Names of parameters that are to differ from job to job.
@@ -270,13 +293,15 @@ def _has_number(value: Any) -> bool:
     return any(NUMBER in text for text in texts_in(value))
 
 
-def _equal_jobs(entry: Mapping[str, Any], at: Path) -> Iterator[Finding]:
+def _equal_jobs(
+    entry: Mapping[str, Any], given: Collection[tuple[str, str]], at: Path
+) -> Iterator[Finding]:
     """A group whose jobs are equal in the parameter that is there to tell them apart."""
     count, params = entry.get("count", 1), entry.get("params", {})
     if count < 2 or _has_number(entry) or INDEX in params:
         return
     for name in params:
-        if _OWN.fullmatch(name.lower()):
+        if _OWN.fullmatch(name.lower()) and (entry["name"], name) not in given:
             yield Finding(
                 (*at, "count"),
                 f"{count} jobs have the same {name!r} each time; {_HERE}: "
@@ -344,7 +369,7 @@ def _shared_by_members(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding
 def _shared_files(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
     """Output files that several jobs write, or several attempts of one: the last one's is left."""
     numbers: Counter[str] = Counter()
-    fixed: dict[tuple[Any, str], int] = {}
+    fixed: dict[str, int] = {}
     for index, entry in enumerate(value.get("jobs", ())):
         sets = spec.groups[entry["name"]].sets
         job_set = sets[min(numbers[entry["name"]], len(sets) - 1)]
@@ -353,10 +378,12 @@ def _shared_files(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
             path = entry.get(key)
             if path is None or path in NO_FILE or _BY_ID.search(path):
                 continue
+            if not path.startswith("/"):
+                path = f"{entry.get('workdir', '.')}/{path}"
             jobs = _writers(job_set, path)
             other = None
             if "{" not in path:
-                other = fixed.setdefault((entry.get("workdir"), path), index)
+                other = fixed.setdefault(path, index)
             message = None
             if jobs > 1:
                 message = (

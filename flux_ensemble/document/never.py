@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from flux_ensemble.document.job_lint import given_values
 from flux_ensemble.document.model import Rule, Spec
 from flux_ensemble.document.problems import Path
 from flux_ensemble.metrics.by_value import unsplit, values_of
@@ -54,12 +55,7 @@ class _Values:
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
-        self._open = {
-            (action.label, name)
-            for rule in spec.rules
-            for action in rule.actions
-            for name in _given(action.params, action.expressions, spec, action.label)
-        }
+        self._open = given_values(spec)
 
     def of(self, groups: Collection[str], name: str) -> Sequence[Any] | None:
         """The values of a parameter of jobs of these groups; None where there may be others."""
@@ -124,16 +120,3 @@ class _Values:
                     f"no job has {param}={value}, as in {shown(name)} "
                     f"(values: {listed(map(str, values))})"
                 )
-
-
-def _given(
-    params: Mapping[str, Any] | None,
-    expressions: Mapping[str, Any] | None,
-    spec: Spec,
-    group: str | None,
-) -> Collection[str]:
-    """The parameters that an action gives values."""
-    computed = (expressions or {}).get("params", {})
-    if isinstance(computed, str):
-        return spec.groups[group or ""].params if group in spec.groups else ()
-    return {*(params or {}), *computed}

@@ -155,6 +155,8 @@ def test_two_groups_with_one_file_have_a_warning() -> None:
         "output: '{t}.txt', params: {t: [1, 2], s: [5, 6]}, sweep: zip",
         "count: 4, output: none, error: kvs",
         "output: out.txt, error: out.txt",
+        "count: 4, workdir: 'runs/{index}', output: out.txt",
+        "workdir: 'runs/{t}', output: out.txt, params: {t: [1, 2]}",
     ],
 )
 def test_files_of_their_own_have_none(entry: str) -> None:
@@ -187,6 +189,7 @@ def test_jobs_that_a_count_makes_equal_have_a_warning(entry: str, rule: str, sai
         ("count: 8, params: {seed: '{index}'}", ""),
         ("command: 'run {index}', count: 8, params: {seed: 5}", ""),
         ("params: {i: 0}", "count: 8, params: {i: '{index}'}"),
+        ("count: 8, params: {i: 0}", "params: {i: '{index}'}"),
         ("params: {i: 0}", "params: {i: '{count.a.submitted}'}"),
         ("params: {t: 0}", "count: 8, params: {t: '{job.params.t}'}"),
     ],
