@@ -2,7 +2,12 @@
 
 What users, their jobs and other people's jobs say ends up in errors, in Flux's log and on
 terminals. Text as Python has it can hold what these cannot take: lone surrogates cannot be
-encoded, a NUL ends a C string, and control characters steer a terminal.
+encoded, a NUL ends a C string, control characters steer a terminal, others turn the direction of
+the text around them or are not seen at all, and a line break begins a line that looks like ours.
+
+    printable(text)   a text of its own, of several lines
+    hanging(text)     an entry of a list or a log: its further lines are indented
+    one_line(text)    a cell of a table, a part of a line
 """
 
 from __future__ import annotations
@@ -29,20 +34,51 @@ MAX_NAMES = 60
 _MAX_BITS = 1024
 
 #: Compiled when the first text is odd, because most commands meet none.
-_ODD = "[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]"
+_ODD = (
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+
+#: A line that is not indented, after the first one.
+_LINE_BREAK = r"\n(?! {4})"
 
 
 def printable(text: str) -> str:
-    r"""Text in which control characters and lone surrogates are escaped: `\x1b`, `\udcff`.
+    r"""Text with escapes for what steers, turns or hides text: `\x1b`, `\u202e`, `\udcff`.
 
-    Newlines and tabs stay.
+    These are control characters, those of the direction of text (Unicode's Bidi_Control), those
+    that are not seen, other line breaks and lone surrogates. Newlines and tabs stay.
+
+    >>> printable("a\x1b[31m b\u202ec")
+    'a\\x1b[31m b\\u202ec'
     """
     return text if text.isprintable() else re.sub(_ODD, _escaped, text)
 
 
 def _escaped(match: re.Match[str]) -> str:
     code = ord(match[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def hanging(text: str) -> str:
+    r"""An entry of a log or a list: as `printable`, with its further lines indented.
+
+    >>> hanging("failed\nall is well")
+    'failed\n    all is well'
+    """
+    text = printable(text)
+    return re.sub(_LINE_BREAK, "\n    ", text) if "\n" in text else text
+
+
+def one_line(text: str) -> str:
+    r"""A text in a line of ours: as `printable`, with escapes for newlines and tabs too.
+
+    >>> one_line("failed\nall is well")
+    'failed\\nall is well'
+    """
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def clip(text: str, limit: int = MAX_LINE) -> str:

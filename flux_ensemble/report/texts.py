@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from flux_ensemble.texts import clip, printable
 
 #: Most characters of a value, of a line, and of a text of many lines.
@@ -14,9 +12,6 @@ MAX_TEXT = 200_000
 #: Stands for what is not known.
 NOTHING = "\N{EN DASH}"
 
-#: What changes the direction of the text around it, or is not seen at all.
-_HIDDEN = re.compile("[\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-
 
 def shown(text: str, limit: int = MAX_LINE) -> str:
     r"""Text with what cannot be seen as escapes, and without its middle where it is long.
@@ -24,8 +19,7 @@ def shown(text: str, limit: int = MAX_LINE) -> str:
     >>> shown("a\x1b[31m\u202eb"), shown("a" * 30, 10)
     ('a\\x1b[31m\\u202eb', 'aaaaa ... 20 characters left out ... aaaaa')
     """
-    text = printable(clip(text, limit))
-    return _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return printable(clip(text, limit))
 
 
 def plural(count: int, noun: str) -> str:

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from flux_ensemble.texts import bounded
+from flux_ensemble.texts import bounded, hanging
 
 #: Names of syslog levels, as Flux's own modules and tools take them.
 LEVELS = {
@@ -46,7 +46,7 @@ def logger(handle: Any, level: str = "info") -> Callable[[int, str], None]:
         # `flux_log` takes its text for a format of printf(3), and the bindings' `log` gives it
         # ours. It splits lines itself, but each line within the one before, until the stack is
         # used up.
-        for line in bounded(text).splitlines():
+        for line in hanging(bounded(text)).splitlines():
             argument = handle.ffi.new("char[]", line.encode())
             handle.lib.flux_log(handle.handle, urgency, b"%s", argument)
 

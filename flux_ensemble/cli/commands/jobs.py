@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from flux_ensemble.cli.session.target import (
 )
 from flux_ensemble.engine.job_keys import shown
 from flux_ensemble.report.texts import plural
-from flux_ensemble.texts import printable
+from flux_ensemble.texts import hanging, printable
 
 if TYPE_CHECKING:
     from flux_ensemble.cli.display.failures import Failures, Kind
@@ -365,20 +366,26 @@ def failures(name: str, group: str | None, target: Target) -> None:
                 raise Failure("only the owner of the instance may see why jobs failed")
             counted.add(job)
     click.echo(counted.said)
-    outputs = Outputs() if isinstance(target, LocalStates) else Outputs(target, name)
+    outputs = Outputs(target, name)
     for kind in counted.kinds():
         click.echo()
         for line in _about(kind, counted, name, target, outputs):
-            click.echo(printable(line))
+            click.echo(hanging(line))
 
 
 @click.command
 @click.argument("name", shell_complete=completion.ensembles)
 @click.argument("which", nargs=-1, metavar="[JOB]...")
 @choice_options
+@click.option(
+    "--raw", is_flag=True, help="Print it as it is on a terminal too, with what steers one."
+)
 @targeted
-def output(name: str, which: tuple[str, ...], choice: Choice, target: Target) -> None:
+def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target: Target) -> None:
     """Print what each JOB of ensemble NAME wrote (the end, if it is long).
+
+    It is printed as it is where standard output is no terminal; on a terminal what would steer it
+    is escaped.
 
     Or what the jobs of a group wrote (--group), or those that a filter chooses. JOB is as "jobs"
     shows it: an id, after its member and a colon where there are members. What a job on a member
@@ -388,7 +395,7 @@ def output(name: str, which: tuple[str, ...], choice: Choice, target: Target) ->
 
     if bool(which) == (choice != Choice()):
         raise Failure("name jobs, or choose them by options such as --group", USAGE)
-    outputs = Outputs() if isinstance(target, LocalStates) else Outputs(target, name)
+    outputs = Outputs(target, name)
     label = label_of(target)
     if which:
         with naming(target, name):
@@ -411,7 +418,12 @@ def output(name: str, which: tuple[str, ...], choice: Choice, target: Target) ->
             if len(found) > 1 or len(parts) > 1:
                 of_job = f"job {id}: " if len(found) > 1 else ""
                 click.echo(f"==> {of_job}{title}", err=True)
-            click.echo(text, nl=not text.endswith("\n"))
+            ended = text.endswith(b"\n")
+            if raw or not sys.stdout.isatty():
+                click.echo(text, nl=not ended)
+            else:
+                lines = text.decode(errors="replace").replace("\r\n", "\n")
+                click.echo(printable(lines), nl=not ended)
 
 
 def _about(

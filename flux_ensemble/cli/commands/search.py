@@ -12,7 +12,7 @@ from flux_ensemble.cli.display.formats import Output, Table, print_json, table_o
 from flux_ensemble.cli.display.tables import BESTS, best_rows
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import Target, label_of, targeted
-from flux_ensemble.texts import printable
+from flux_ensemble.texts import one_line
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import BestTrial, FrontTrial, SearchStatus
@@ -164,7 +164,7 @@ def _print_best(search: SearchStatus, no_header: bool) -> None:
         for trial, values in found
     ]
     if not no_header:
-        rows.insert(0, ["TRIAL", *(printable(name).upper() for name in (*keys, *names))])
+        rows.insert(0, ["TRIAL", *(one_line(name).upper() for name in (*keys, *names))])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     click.echo()
     for row in rows:
@@ -174,7 +174,7 @@ def _print_best(search: SearchStatus, no_header: bool) -> None:
 
 def _text(params: Mapping[str, Any], name: str) -> str:
     value = params[name]
-    return f"{value:.6g}" if isinstance(value, float) else printable(str(value))
+    return f"{value:.6g}" if isinstance(value, float) else one_line(str(value))
 
 
 COMMANDS = (search, best)

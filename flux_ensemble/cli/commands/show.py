@@ -25,7 +25,7 @@ from flux_ensemble.cli.display.tables import (
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.local_states import summary_of
 from flux_ensemble.cli.session.target import Target, label_of, targeted
-from flux_ensemble.texts import printable
+from flux_ensemble.texts import hanging
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus, Status
@@ -163,7 +163,7 @@ def _print_rules(status: EnsembleStatus, no_header: bool) -> None:
     wrong += [one["trouble"] for one in status.get("searches", ()) if one["trouble"]]
     for text in [*wrong, *status.get("errors", [])]:
         click.echo()
-        click.echo(printable(text))
+        click.echo(hanging(text))
 
 
 @click.command
@@ -207,9 +207,9 @@ def why(name: str, rule: str | None, as_json: bool, target: Target) -> None:
             click.echo(line)
         click.echo()
     elif answer["state"] != "running":
-        click.echo(f"{name} is {answer['state']}: {printable(answer['reason'])}\n")
+        click.echo(f"{name} is {answer['state']}: {hanging(answer['reason'])}\n")
     for wait in answer.get("waits", ()):
-        click.echo(f"{printable(wait['text'])}\n")
+        click.echo(f"{hanging(wait['text'])}\n")
     for line in reasons(answer, ended=ended):
         click.echo(line)
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import click
 
-from flux_ensemble.texts import printable
+from flux_ensemble.texts import one_line
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -181,7 +181,7 @@ def _item(row: Mapping[str, Any]) -> SimpleNamespace:
 def _cell(field: str, value: Any) -> Any:
     """A value that breaks no line and steers no terminal; colours are ours."""
     if isinstance(value, str) and not field.startswith("color_"):
-        return printable(value).replace("\n", "\\n")
+        return one_line(value)
     return value
 
 

@@ -16,7 +16,7 @@ from flux_ensemble.cli.display.member_messages import STYLES, member_sentence
 from flux_ensemble.cli.display.outlook import in_words
 from flux_ensemble.cli.display.search_messages import search_sentence
 from flux_ensemble.engine.job_keys import shown
-from flux_ensemble.texts import printable
+from flux_ensemble.texts import hanging
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus, Entry
@@ -43,7 +43,7 @@ _QUIET = frozenset({"name", "label", "repetitions", "backoff", "cooldown", "time
 
 def plain(line: Line) -> str:
     """The line without styles."""
-    return printable("".join(span.text for span in line))
+    return hanging("".join(span.text for span in line))
 
 
 def announce(entry: Entry) -> Iterator[Line]:

@@ -24,7 +24,7 @@ import click
 from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.cli.display.messages import Line, Span
 from flux_ensemble.cli.display.outlook import in_words
-from flux_ensemble.texts import printable
+from flux_ensemble.texts import one_line
 
 #: The rate at which jobs end is that of the last so many seconds; while fewer than `SOON` are
 #: known of, that since the start.
@@ -230,7 +230,7 @@ def show_progress(status: Mapping[str, Any]) -> None:
     for line in progress_lines(whole, groups, elapsed, width, room, ascii_only=is_ascii()):
         text, left = "", width
         for span in line:
-            words = printable(span.text)[:left]
+            words = one_line(span.text)[:left]
             left -= len(words)
             begin = colour(span.style)
             text += f"{begin}{words}{colour_off()}" if begin else words

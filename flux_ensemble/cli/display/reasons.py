@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from flux_ensemble.cli.display.plain_tables import fsd
-from flux_ensemble.texts import listed, printable
+from flux_ensemble.texts import hanging, listed
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import MemberReason, RuleReason, Term, Why
@@ -17,11 +17,11 @@ def ending(name: str, answer: Why) -> Iterator[str]:
     """The lines about an ensemble that has ended: how, why, and which rules never fired."""
     how = {"completed": "has completed", "failed": "has failed", "canceled": "was canceled"}
     reason = f": {answer['reason']}" if answer["reason"] else ""
-    yield printable(f"{name} {how[answer['state']]}{reason}")
+    yield hanging(f"{name} {how[answer['state']]}{reason}")
     rules = answer["rules"]
     silent = [rule["id"] for rule in rules if not rule["fired"]]
     if len(rules) > 1 and silent:
-        yield printable(f"{len(silent)} of {len(rules)} rules never fired: {listed(silent)}")
+        yield hanging(f"{len(silent)} of {len(rules)} rules never fired: {listed(silent)}")
     elif len(rules) > 1:
         yield f"all {len(rules)} rules have fired"
 
@@ -37,7 +37,7 @@ def reasons(answer: Why, *, ended: bool = False) -> Iterator[str]:
         if number:
             yield ""
         for line in _rule(rule, answer["t"], ended):
-            yield printable(line)
+            yield hanging(line)
 
 
 def _rule(rule: RuleReason, t: float, ended: bool) -> Iterator[str]:

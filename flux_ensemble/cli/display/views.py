@@ -24,7 +24,7 @@ from flux_ensemble.cli.display.progress import (
     progress_lines,
 )
 from flux_ensemble.cli.display.troubles import failed_jobs
-from flux_ensemble.texts import printable
+from flux_ensemble.texts import hanging
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -210,4 +210,4 @@ def as_text(line: Line, styles: Mapping[str, str] = STYLES) -> Any:
     """The line as rich's text; `styles` are rich's for each style of a span."""
     from rich.text import Text
 
-    return Text.assemble(*((printable(span.text), styles.get(span.style, "")) for span in line))
+    return Text.assemble(*((hanging(span.text), styles.get(span.style, "")) for span in line))

@@ -4,15 +4,21 @@
     a job of a member ──► the KVS of that member, which ends with it
 
 Files are where they are; where a member has ended nobody has what its jobs wrote into its KVS.
+
+Where the files are is the word of whoever the ensemble belongs to. Who looks at another user's
+reads only what is that user's: root could read anything in that user's place.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from flux_ensemble.cli.session.local_states import LocalStates
 from flux_ensemble.cli.session.member_handles import MemberHandles
+from flux_ensemble.files import ForeignFile, open_to_read
 
 if TYPE_CHECKING:
     from flux_ensemble.client import Client
@@ -28,32 +34,54 @@ class Outputs:
     """What the jobs of one ensemble wrote.
 
     Args:
-        client: of the service; None for a local run.
+        target: where the ensemble is.
         name: the ensemble.
     """
 
-    def __init__(self, client: Client | None = None, name: str = "") -> None:
-        self._client = client
-        self._members = None if client is None else MemberHandles(client, name)
+    def __init__(self, target: Client | LocalStates, name: str) -> None:
+        self._client = None if isinstance(target, LocalStates) else target
+        self._members = None if self._client is None else MemberHandles(self._client, name)
+        self._target = target
+        self._name = name
+
+    @cached_property
+    def _owner(self) -> int:
+        """The user whose ensemble it is."""
+        if isinstance(self._target, LocalStates):
+            return self._target.owner(self._name)
+        return int(self._target.handle.attr_get("security.owner"))
 
     def tail(self, job: _Job) -> list[str]:
         """The last lines of a job's standard error; none where it cannot be read."""
         path = job["error"] or job["output"]
-        text = _of_file(path) if path is not None else _last(self._streams(job))
+        text = (
+            _last(self._streams(job))
+            if path is None
+            else self._of_file(path, _BYTES).decode(errors="replace")
+        )
         # The shell of Flux writes what the exception says, which is told beside this.
         note = job["exception"]["note"] or "\n"
         return [line for line in text.splitlines() if line.strip() and note not in line][-_LINES:]
 
-    def written(self, job: _Job) -> list[tuple[str, str]]:
-        """What a job wrote, of very much the end: where to, and the text."""
-        paths = dict.fromkeys(path for path in (job["output"], job["error"]) if path is not None)
-        found = [(path, _of_file(path, _MOST_BYTES)) for path in paths]
+    def written(self, job: _Job) -> list[tuple[str, bytes]]:
+        """What a job wrote, of very much the end: where to, and what."""
+        found = [(path, self._of_file(path, _MOST_BYTES)) for path in _paths(job)]
         if None in (job["output"], job["error"]):
-            found += [(f"its {name} in Flux", text) for name, text in self._streams(job)]
+            streams = self._streams(job)
+            found += [
+                (f"its {name} in Flux", text.encode(errors="replace")) for name, text in streams
+            ]
         return found
 
     def missing(self, job: _Job) -> str:
         """Why what a job wrote cannot be read; "" where it can, or the job has files for it."""
+        for path in _paths(job):
+            try:
+                os.close(self._open(path))
+            except ForeignFile as error:
+                return f"{error}, and not to user {self._owner}, whose job it was"
+            except OSError:
+                continue
         if "member" not in job or job["error"] or job["output"] or self._members is None:
             return ""
         if self._members.handle(job["member"]) is not None:
@@ -63,6 +91,20 @@ class Outputs:
             f"what it wrote was in member {job['member']}, which {fate}; 'output: FILE' in the "
             "document keeps it"
         )
+
+    def _of_file(self, path: str, most: int) -> bytes:
+        try:
+            with os.fdopen(self._open(path), "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+                return file.read(most)
+        except OSError:
+            return b""
+
+    def _open(self, path: str) -> int:
+        if self._owner == os.geteuid():
+            # A FIFO would never end.
+            return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return open_to_read(path, owners=(self._owner,))
 
     def _streams(self, job: _Job) -> list[tuple[str, str]]:
         if self._client is None or self._members is None:
@@ -76,15 +118,9 @@ def _last(streams: list[tuple[str, str]]) -> str:
     return (found.get("standard error") or found.get("standard output") or "")[-_BYTES:]
 
 
-def _of_file(path: str, most: int = _BYTES) -> str:
-    try:
-        # A FIFO would never end.
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(fd, "rb") as file:
-            file.seek(max(0, os.fstat(fd).st_size - most))
-            return file.read(most).decode(errors="replace")
-    except OSError:
-        return ""
+def _paths(job: _Job) -> list[str]:
+    """The files that a job wrote to."""
+    return list(dict.fromkeys(path for path in (job["output"], job["error"]) if path is not None))
 
 
 def _of_kvs(job: int, handle: Any) -> list[tuple[str, str]]:

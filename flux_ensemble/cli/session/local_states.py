@@ -46,6 +46,11 @@ class LocalStates:
         names = self._names() if name is None else [name]
         return {"ensembles": [self._status(one) for one in names]}
 
+    def owner(self, name: str) -> int:
+        """The user whose ensemble it is."""
+        with _sentences():
+            return self.states.owner(name)
+
     def metrics(self, name: str) -> dict[str, dict[str, Any]]:
         """As `Client.metrics`."""
         with _sentences():

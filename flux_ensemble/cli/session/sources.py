@@ -57,6 +57,7 @@ def _loaded(client: Client, name: str) -> Source:
 
 def _local(states: LocalStates, name: str) -> Source:
     (ensemble,) = states.status(name)["ensembles"]
+    outputs = Outputs(states, name)
     why: dict[str, Any] = {}
     # The run of an earlier version has not said why.
     with contextlib.suppress(Failure, EnsembleError):
@@ -71,5 +72,6 @@ def _local(states: LocalStates, name: str) -> Source:
         now=time.time(),
         why=why,
         facts={"Directory": ensemble.get("directory", "")},
-        tail=Outputs().tail,
+        tail=outputs.tail,
+        missing=outputs.missing,
     )

@@ -301,7 +301,7 @@ class LocalSource(Source):
         return jobs, next(found, None) is not None
 
     def output(self, job: Mapping[str, Any]) -> str:
-        return _output(job, Outputs())
+        return _output(job, Outputs(self._states, self._chosen or ""))
 
     def ask(self, op: str, *arguments: Any, **more: Any) -> Any:
         method = getattr(self._states, op, None)
@@ -336,6 +336,10 @@ def _latest(ensembles: Sequence[Summary]) -> str | None:
 
 
 def _output(job: Mapping[str, Any], outputs: Outputs) -> str:
-    parts = [f"{title}:\n{text}" for title, text in outputs.written(job) if text.strip()]
+    parts = [
+        f"{title}:\n{text.decode(errors='replace')}"
+        for title, text in outputs.written(job)
+        if text.strip()
+    ]
     nothing = outputs.missing(job) or "it has written nothing that can be read from here"
     return "\n\n".join(parts) or nothing

@@ -187,6 +187,15 @@ class States:
         """Whether a status is that of an ensemble whose run did not come to its end."""
         return bool(status.get("resumable"))
 
+    def owner(self, name: str) -> int:
+        """The user whose ensemble it is.
+
+        Raises:
+            StateError, OSError: as `status`.
+        """
+        with self.find(name, "status.json") as directory:
+            return os.fstat(directory.fd).st_uid
+
     def metrics(self, name: str) -> dict[str, Any]:
         """As in the response to `ensemble.metrics`.
 
