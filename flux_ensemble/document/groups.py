@@ -57,7 +57,7 @@ class GroupReader:
     Args:
         document: the document, for the original text of numbers.
         problems: collects the problems.
-        directory: the base of relative paths of jobspecs.
+        directory: the base of relative paths of files; None: they are on another machine.
         seed: the document's seed.
         files: the texts of files with jobspecs, as for `loading.load_text`.
         names, statistics: names of all groups, and of the statistics that are kept.
@@ -74,7 +74,7 @@ class GroupReader:
         document: Document,
         problems: Problems,
         *,
-        directory: str,
+        directory: str | None,
         seed: int,
         files: dict[str, str] | None = None,
         names: Collection[str] = (),

@@ -235,7 +235,7 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_file(
     name: str,
-    directory: str,
+    directory: str | None,
     problems: Problems,
     at: Path,
     files: dict[str, str],
@@ -244,7 +244,9 @@ def read_file(
     """The text of a file; None if it cannot be read.
 
     Args:
-        name: the file, relative to `directory`.
+        name: the file.
+        directory: the base of its path; None where the file is on another machine: what it says
+            is not known then, and no file of this machine is looked at.
         problems: collects the problems.
         at: the path in the document of the file's name.
         files: cache of texts by name; this one is added.
@@ -259,6 +261,9 @@ def read_file(
     """
     if name in files:
         return files[name]
+    if directory is None:
+        problems.leave(at)
+        return None
     path = FilePath(directory, name)
     try:
         # Opening a pipe or a terminal would wait for whoever writes to it.

@@ -38,6 +38,7 @@ def load_text(
     files: dict[str, str] | None = None,
     warnings: Warnings | None = None,
     packages: bool = True,
+    here: bool = True,
 ) -> Spec:
     """Read and check a document.
 
@@ -51,6 +52,8 @@ def load_text(
             read and added.
         warnings: gets what there is to say of a document without errors.
         packages: algorithms of other packages may be run here.
+        here: the files that the document names are on this machine. If not, none is looked at, and
+            what follows from their contents is not checked: the Spec lacks it.
 
     Raises:
         DocumentError: the document has problems; it lists at most `MAX_PROBLEMS`.
@@ -63,7 +66,7 @@ def load_text(
     flux_ensemble.document.problems.DocumentError: document:1: jobs[0]: expected a command ...
     """
     document, problems = read_yaml(text, file)
-    own = _Loader(document, problems, name, file, directory, elastic, files, packages)
+    own = _Loader(document, problems, name, file, directory, elastic, files, packages, here)
     return own.load(warnings)
 
 
@@ -77,6 +80,7 @@ def load_mapping(
     files: dict[str, str] | None = None,
     warnings: Warnings | None = None,
     packages: bool = True,
+    here: bool = True,
 ) -> Spec:
     """Check a document that is already parsed, for example from JSON.
 
@@ -90,6 +94,8 @@ def load_mapping(
             read and added.
         warnings: gets what there is to say of a document without errors.
         packages: algorithms of other packages may be run here.
+        here: the files that the document names are on this machine. If not, none is looked at, and
+            what follows from their contents is not checked: the Spec lacks it.
 
     Raises:
         DocumentError: the document has problems; it lists at most `MAX_PROBLEMS`.
@@ -107,6 +113,7 @@ def load_mapping(
         files=files,
         warnings=warnings,
         packages=packages,
+        here=here,
     )
 
 
@@ -120,6 +127,7 @@ def load_document(
     files: dict[str, str] | None = None,
     warnings: Warnings | None = None,
     packages: bool = True,
+    here: bool = True,
 ) -> Spec:
     """Check a document that knows where its values are; for the arguments see `load_text`.
 
@@ -130,7 +138,7 @@ def load_document(
     'demo'
     """
     problems = Problems(document.line, document.file)
-    own = _Loader(document, problems, name, file, directory, elastic, files, packages)
+    own = _Loader(document, problems, name, file, directory, elastic, files, packages, here)
     return own.load(warnings)
 
 
@@ -147,6 +155,7 @@ class _Loader:
         elastic: bool,
         files: dict[str, str] | None,
         packages: bool,
+        here: bool,
     ) -> None:
         self._document = document
         self._problems = problems
@@ -156,6 +165,7 @@ class _Loader:
         self._elastic = elastic
         self._files = files
         self._packages = packages
+        self._here = here
 
     def load(self, warnings: Warnings | None) -> Spec:
         """Check the document.
@@ -170,7 +180,12 @@ class _Loader:
                 value = self._expand(value)
             if value is not None:
                 reader = SpecReader(
-                    self._document, self._problems, self._directory, self._elastic, self._files
+                    self._document,
+                    self._problems,
+                    self._directory,
+                    self._elastic,
+                    self._files,
+                    here=self._here,
                 )
                 spec = reader.read(value, self._name, self._file)
         if self._problems or spec is None:

@@ -63,7 +63,7 @@ class Points:
             self._read[file] = table, own
         table, own = self._read[file]
         problems.take(own, at)
-        if own:
+        if own.blames(()):
             return None
         if name not in table:
             problems.add(

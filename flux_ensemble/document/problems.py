@@ -118,13 +118,14 @@ class Problems:
         self._told = told
         self._collected: dict[tuple[Path, str], int | None] = {}
         self._blamed: set[Path] = set()
+        self._left: set[Path] = set()
         self.full = False
 
     def __bool__(self) -> bool:
         return bool(self._collected)
 
     def blames(self, path: Path) -> bool:
-        """Whether there is a problem at `path` or below it."""
+        """Whether there is a problem at `path` or below it, or something that is not known."""
         return path in self._blamed
 
     def add(self, path: Path, message: str, line: int | None = None) -> None:
@@ -138,6 +139,11 @@ class Problems:
             self.full = True
             raise TooMany
         self._collected[key] = line
+        self._blamed.update(path[:length] for length in range(len(path) + 1))
+
+    def leave(self, path: Path) -> None:
+        """Note that the value at `path` is not known, so that nothing is said of what follows."""
+        self._left.add(path)
         self._blamed.update(path[:length] for length in range(len(path) + 1))
 
     def give_up(self, path: Path, message: str) -> NoReturn:
@@ -158,6 +164,8 @@ class Problems:
         """
         for (path, message), line in others._collected.items():
             self.add((*at, *path), message, line)
+        for path in others._left:
+            self.leave((*at, *path))
         if others.full:
             self.full = True
             raise TooMany

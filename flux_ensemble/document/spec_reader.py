@@ -94,12 +94,15 @@ class SpecReader:
         directory: str,
         elastic: bool,
         files: dict[str, str] | None,
+        *,
+        here: bool = True,
     ) -> None:
         self._document = document
         self._problems = problems
         self._directory = directory
         self._elastic = elastic
         self._files = files
+        self._here = here
         # Of what has problems too: who refers to it has none of his own.
         self._names = _names(document.value)
         self._searched = declared(document.value.get("search"))
@@ -169,7 +172,7 @@ class SpecReader:
         reader = GroupReader(
             self._document,
             problems,
-            directory=self._directory,
+            directory=self._directory if self._here else None,
             seed=value.get("seed", 0),
             files=self._files,
             names=self._names,

@@ -56,9 +56,13 @@ class Missing:
 
 
 def of_document(text: str) -> list[str]:
-    """The problems of a document, each with its line."""
+    """The problems of a document, each with its line.
+
+    It is another user's, and runs in a pod: the files that it names are there. Here they would be
+    the operator's, whose contents end in a sentence about them.
+    """
     try:
-        load_text(text, name=_DEFAULT_NAME, elastic=True, packages=False)
+        load_text(text, name=_DEFAULT_NAME, elastic=True, packages=False, here=False)
     except DocumentError as error:
         return [_placed(line) for line in str(error).splitlines()]
     return []

@@ -76,7 +76,7 @@ def search(name: str, id: str | None, output: Output, target: Target) -> None:
     if output.is_default:
         for search in searches:
             if search["trouble"]:
-                click.echo(f"\n{printable(search['trouble'])}")
+                click.echo(f"\n{one_line(search['trouble'])}")
             _print_best(search, output.no_header)
 
 

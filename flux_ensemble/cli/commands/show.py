@@ -91,7 +91,7 @@ def status(name: str | None, output: Output, target: Target) -> None:
             click.echo()
             BESTS.show(bests, no_header=output.no_header)
         for wait in ensemble.get("waits", ()):
-            click.echo(f"\n{printable(wait['text'])}")
+            click.echo(f"\n{hanging(wait['text'])}")
         members = member_rows(ensemble, time.time())
         if members:
             click.echo()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from flux_ensemble.cli.display import failures
 from flux_ensemble.cli.display.failures import Failures, chance, reason
 from flux_ensemble.cli.session.job_output import Outputs
+from flux_ensemble.cli.session.local_states import LocalStates
 
 
 def job(outcome: str | None = "success", code: int | None = 0, **more: Any) -> dict[str, Any]:
@@ -141,13 +143,21 @@ def test_jobs_that_ran_again_are_counted_as_attempts() -> None:
     assert found.said == "2 of 4 attempts at 3 jobs failed; 1 ran again"
 
 
+class Own(LocalStates):
+    """Runs of the user's own."""
+
+    def owner(self, name: str) -> int:
+        return os.geteuid()
+
+
 def test_what_an_exception_says_is_not_told_twice(tmp_path: Path) -> None:
+    outputs = Outputs(Own(tmp_path), "a")
     file = tmp_path / "a.err"
     file.write_text("loading\nflux-shell[0]: FATAL: start failed: no such file\n")
     one = job("failed", 127, error=str(file), output=None)
-    assert len(Outputs().tail(one)) == 2
+    assert len(outputs.tail(one)) == 2
     one["exception"] = {"type": "exec", "note": "start failed: no such file"}
-    assert Outputs().tail(one) == ["loading"]
+    assert outputs.tail(one) == ["loading"]
 
 
 def test_few_jobs_show_nothing() -> None:

@@ -157,3 +157,46 @@ def test_what_is_no_ensemble_of_it_is_refused(
     (tmp_path / "a.yaml").write_text(wrong)
     assert run_command(["operator", "convert", str(tmp_path / "a.yaml")]) == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """A file of the operator's own."""
+    path = tmp_path / "secret"
+    path.write_text("name,kind\nroot,a secret of the operator\n")
+    return path
+
+
+#: What a document can say that names a file, by what the file has.
+NAMING = {
+    "values of a parameter": "{name: a, command: 'echo {x}', params: {x: {file: FILE}}}",
+    "a jobspec": "{name: a, jobspec: FILE}",
+    "sizes from values": "{name: a, command: run, nodes: '{x}', params: {x: {file: FILE}}}",
+    "values beside others": "{name: a, command: 'run {x} {y}', params: {x: {file: FILE}, y: [1]}}",
+    "two columns": "{name: a, command: 'run {x}', params: {x: {file: FILE}, y: {file: FILE}}}",
+}
+
+
+@pytest.mark.parametrize("job", NAMING.values(), ids=NAMING)
+@pytest.mark.parametrize(
+    "path", ["SECRET", "/etc/shadow", "/nowhere", "/dev/zero", "data/points.csv"]
+)
+def test_files_that_a_document_names_are_those_of_its_pod(
+    secret: Path, job: str, path: str
+) -> None:
+    text = f"jobs: [{job}]\nrules: [{{trigger: start, action: {{name: submit, label: a}}}}]\n"
+    text = text.replace("FILE", str(secret) if path == "SECRET" else path)
+    spec = ensemble("sweep", member("a", document=text))
+    assert check(spec, {"a": text}) == []
+
+
+def test_what_is_wrong_beside_a_file_is_said_and_nothing_of_the_file(secret: Path) -> None:
+    text = (
+        "jobs:\n"
+        f"  - {{name: a, command: 'echo {{x}}', params: {{x: {{file: {secret}}}}}}}\n"
+        "  - {name: b, command: 'true', nodes: 0}\n"
+        "rules: [{trigger: start, action: {name: submit, label: c}}]\n"
+    )
+    problems = check(ensemble("sweep", member("a", document=text)), {"a": text})
+    assert len(problems) == 2, problems
+    assert not any("secret" in problem.replace(str(secret), "") for problem in problems)
