@@ -73,6 +73,11 @@ def counts(run: Run) -> dict[str | None, int]:
     return found
 
 
+def _ended(found: Mapping[str | None, int]) -> int:
+    """How many attempts have an outcome of their own; what was interrupted has run again."""
+    return sum(many for outcome, many in found.items() if outcome not in (None, "interrupted"))
+
+
 def _noun(run: Run) -> str:
     """What outcomes are of: jobs, or where some were tried again attempts."""
     return "attempt" if run.source.status.get("retries") else "job"
@@ -81,7 +86,7 @@ def _noun(run: Run) -> str:
 def headline(run: Run, failures: Sequence[Failure]) -> str:
     """One sentence of what happened."""
     found = counts(run)
-    ended = sum(number for outcome, number in found.items() if outcome)
+    ended = _ended(found)
     bad = found["failed"] + found["timeout"]
     after = seconds(run.span)
     if not ended:
@@ -170,7 +175,7 @@ def _failed(run: Run, failures: Sequence[Failure]) -> Iterator[Markup]:
         yield h("p.big", h("b", "0"), h("span", " jobs"))
         yield h("p", "No job failed or ran out of time.")
         return
-    ended = sum(number for outcome, number in found.items() if outcome)
+    ended = _ended(found)
     yield h("p.big", h("b", bad), h("span", f" of {plural(ended, _noun(run))}"))
     if not failures:
         yield h("p", "The reasons are not recorded.")

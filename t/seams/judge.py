@@ -18,14 +18,11 @@ from typing import Any
 from .evidence import Began, Evidence, Row
 from .features import Feature
 
-OUTCOMES = ("success", "failed", "canceled", "timeout")
+OUTCOMES = ("success", "failed", "canceled", "timeout", "interrupted")
 
 #: What the report calls them.
 _WORDS = {"success": "succeeded", "failed": "failed", "canceled": "canceled",
-          "timeout": "ran out of time"}  # fmt: skip
-
-#: Exceptions of jobs whose end was no doing of theirs.
-_INTERRUPTED = ("lost", "member-lost")
+          "timeout": "ran out of time", "interrupted": "interrupted, and run again"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ def judge(features: Sequence[Feature], seen: Evidence, happened: Happened) -> li
 
 def interrupted(row: Row) -> bool:
     """Whether the end of an attempt was no doing of its job."""
-    return bool(row.get("interrupted")) or row["exception"]["type"] in _INTERRUPTED
+    return bool(row["interrupted"])
 
 
 def spelled(value: Any) -> str:
@@ -166,8 +163,7 @@ def _counts(
                       group["submitted"])  # fmt: skip
         if not happened.interrupted:
             problems.same(f"interrupted jobs of {name}", 0, apart[name])
-        if "interrupted" in group:
-            problems.same(f"interrupted of {name}", apart[name], group["interrupted"])
+        problems.same(f"interrupted of {name}", apart[name], group["interrupted"])
     for feature in features:
         for name, many in feature.ends.items():
             problems.same(f"finished of {name}", many, groups[name]["finished"])
@@ -310,11 +306,22 @@ def _failures(features: Sequence[Feature], seen: Evidence, problems: Problems) -
     bad = _total(seen, "failed") + _total(seen, "timeout")
     first = re.match(r"([\d,]+) of ([\d,]+)", seen.failures)
     problems.same("how many failed by failures", bad, int(first[1]) if first else 0)
+    # A job counts once, however often it has run.
+    jobs = sum(group["finished"] for group in seen.status["groups"].values())
+    said = re.match(r"[\d,]+ of ([\d,]+) (?:jobs?|attempts? at ([\d,]+) jobs?) ", seen.failures)
+    if said:
+        problems.same("how many jobs there are by failures", jobs, int(said[2] or said[1]))
+    ended = re.search(r"^\d+ of (\d+) jobs? failed: see ", seen.run.out if seen.run else "", re.M)
+    if ended:
+        problems.same("how many jobs there are by run", jobs, int(ended[1]))
     kinds = sum(int(number) for number in re.findall(
         r"^\S.*: (\d+) (?:jobs?|attempts?)$", seen.failures, re.MULTILINE))  # fmt: skip
     problems.same("the kinds of failures by failures, together", bad, kinds)
     headline = re.match(r"([\d,]+) of ([\d,]+)", seen.report.headline)
     problems.same("how many failed by the report", bad, int(headline[1]) if headline else 0)
+    all_ended = re.match(r"(?:[\d,]+ of )?([\d,]+) (?:jobs?|attempts?) ", seen.report.headline)
+    attempts = sum(_total(seen, outcome) for outcome in OUTCOMES if outcome != "interrupted")
+    problems.same("how many ended by the report", attempts, int(all_ended[1]) if all_ended else 0)
     lost = sum(many - feature.succeeded[name] for feature in features
                for name, many in feature.finished.items() if name in feature.succeeded)  # fmt: skip
     if seen.run is not None:

@@ -108,11 +108,14 @@ class Failures:
 
     def add(self, job: Job) -> None:
         """Count a job; one that is active counts as a further attempt alone."""
-        self.again += job["attempt"] > 0
         if job["t_run"] is not None:
             files = set(map(hash, _files(job)))
             self._shared |= files & self._files
             self._files |= files
+        if job["outcome"] == "interrupted":
+            # It runs again, and says nothing of failures.
+            return
+        self.again += job["attempt"] > 0
         if job["outcome"] is None:
             return
         group, traits = job["group"], list(_traits(job))

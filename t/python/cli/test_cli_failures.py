@@ -150,6 +150,23 @@ class Own(LocalStates):
         return os.geteuid()
 
 
+def test_what_was_interrupted_is_no_job_of_its_own_and_no_further_attempt() -> None:
+    found = counted(
+        job("interrupted", None, attempt=1), job("failed", 1), job("success", 0, attempt=1)
+    )
+    assert found.said == "1 of 2 attempts at 1 job failed; 1 ran again"
+    assert counted(job("interrupted", None), job("failed", 1)).said == "1 of 1 job failed"
+
+
+def test_values_are_compared_with_those_of_jobs_that_ended_by_themselves() -> None:
+    failed = [job("failed", 1, params={"t": 3}) for _ in range(3)]
+    others = [job(params={"t": number}) for number in range(10, 30)]
+    cut_off = [job("interrupted", None, params={"t": 3}) for _ in range(20)]
+    (kind,) = (found := counted(*failed, *others, *cut_off)).kinds()
+    (lift,) = found.lifts(kind)
+    assert (lift.name, lift.failed, lift.ended) == ("params.t", 3, 3)
+
+
 def test_what_an_exception_says_is_not_told_twice(tmp_path: Path) -> None:
     outputs = Outputs(Own(tmp_path), "a")
     file = tmp_path / "a.err"

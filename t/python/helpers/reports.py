@@ -119,7 +119,8 @@ def source(jobs: Sequence[Mapping[str, Any]], **fields: Any) -> Source:
     groups = {
         one["group"]: {
             **dict.fromkeys(("waiting", "pending", "running", "timeout", "canceled", "gave-up"), 0),
-            "submitted": 0, "finished": 0, "attempts": 0, "success": 0, "failed": 0,
+            **dict.fromkeys(("interrupted", "submitted", "finished", "attempts"), 0),
+            "success": 0, "failed": 0,
         }
         for one in jobs
     }  # fmt: skip

@@ -113,6 +113,15 @@ def best_card(made: Source) -> str:
     return re.sub(r"\s+", " ", unescape(re.sub("<[^>]*>", " ", card))).strip()
 
 
+def test_the_headline_counts_once_what_was_interrupted_and_ran_again() -> None:
+    jobs = [job(0, outcome="interrupted", returncode=None), job(1), job(2)]
+    text = re.sub(r"<[^>]+>", "", html(source(jobs)))
+    assert "2 jobs ended in" in text
+    assert "and all of them succeeded" in text
+    failed = [jobs[0], job(1, outcome="failed", returncode=1), job(2)]
+    assert "1 of 2 jobs failed in" in re.sub(r"<[^>]+>", "", html(source(failed)))
+
+
 def test_the_best_point_is_the_one_that_the_status_has_whatever_the_jobs_say() -> None:
     jobs = [job(number, params={"t": number}, memo={"fom": number}) for number in range(40)]
     best = {
