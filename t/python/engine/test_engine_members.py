@@ -215,6 +215,110 @@ def test_nothing_is_decided_about_a_lost_member_before_it_has_ended() -> None:
     assert told(one.handle(MemberDraining(6.0, "pool.0", 1, "late"))) == []
 
 
+def running(rules: Any = (), pool: Any = (), **job: Any) -> Engine:
+    """An engine on the first of two members of which a job runs; the second is up."""
+    submit = {"trigger": "start", "action": {"name": "submit", "label": "a"}}
+    document = {
+        "name": "test",
+        "members": [{"name": "pool", "count": {"min": 2, "max": 9}, **dict(pool)}],
+        "jobs": [{"name": "a", "command": "a", "count": 1, **job}],
+        "rules": [submit, *rules],
+        "finish": "never",
+    }
+    one = Engine(load_mapping(document))
+    one.stats.keep_values()
+    one.handle(Started(0.0))
+    (command,) = [one for one in told(engine_up(one)) if isinstance(one, SubmitJobs)]
+    shows(one, command, "start")
+    one.handle(up(2))
+    return one
+
+
+_GROW = {"trigger": "member-lost", "action": {"name": "grow", "label": "pool"}}
+
+
+def test_a_member_that_begins_to_end_unasked_is_lost_when_it_has_ended() -> None:
+    one = running([_GROW])
+    assert not any(
+        isinstance(command, StartMember)
+        for command in one.handle(MemberDraining(3.0, "pool.0", 1, "its instance ends"))
+    )
+    commands = one.handle(MemberEnded(4.0, "pool.0", 1, "its job failed"))
+    assert [command.member for command in told(commands) if isinstance(command, StartMember)] == [
+        "pool.2"
+    ]
+    names = [command.name for command in commands if isinstance(command, Record)]
+    assert names.index("member-lost") < names.index("member-ended")
+    assert status(one)["pools"]["pool"]["lost"] == 1
+    counts = status(one)["groups"]["a"]
+    assert (counts["interrupted"], counts["failed"], counts["canceled"]) == (1, 0, 0)
+    one.check()
+
+
+def test_a_member_whose_time_is_up_is_not_lost() -> None:
+    one = running([_GROW])
+    one.handle(MemberExpires(3.0, "pool.0", 1, 100.0))
+    one.handle(MemberDraining(99.5, "pool.0", 1, "its time is nearly up"))
+    commands = told(one.handle(MemberEnded(100.2, "pool.0", 1, "its job ran into its time limit")))
+    assert not any(isinstance(command, StartMember) for command in commands)
+    assert status(one)["pools"]["pool"]["lost"] == 0
+
+
+def test_a_member_that_was_told_to_end_is_not_lost() -> None:
+    one = running([_GROW])
+    one.handle(Request(2.5, 1, "action", {"action": {"name": "shrink", "label": "pool"}}))
+    one.handle(MemberDraining(3.0, "pool.1", 2, "its instance ends"))
+    one.handle(MemberEnded(4.0, "pool.1", 2, "it was ended"))
+    assert status(one)["pools"]["pool"]["lost"] == 0
+
+
+def test_a_restored_engine_knows_that_a_member_had_begun_to_end_unasked() -> None:
+    one = running([_GROW])
+    one.handle(MemberDraining(3.0, "pool.0", 1, "its instance ends"))
+    again = restore(one.spec, json.loads(json.dumps(dump(one))), [one.stats.take_values()])
+    commands = told(again.handle(MemberEnded(4.0, "pool.0", 1, "its job failed")))
+    assert any(isinstance(command, StartMember) for command in commands)
+
+
+def lose(one: Engine, ordinal: int, t: float) -> list[Command]:
+    """A member is lost, and has ended."""
+    name = f"pool.{ordinal - 1}"
+    commands = one.handle(MemberLost(t, name, ordinal, "node failure"))
+    return commands + one.handle(MemberEnded(t, name, ordinal, "node failure"))
+
+
+def test_a_group_says_what_becomes_of_its_jobs_before_its_pool_does() -> None:
+    for pool, group, again in (
+        ({"on-lost": "fail"}, {}, 0),
+        ({"on-lost": "fail"}, {"on-lost": "resubmit"}, 1),
+        ({}, {"on-lost": "fail"}, 0),
+    ):
+        one = running(pool=pool, **group)
+        sent = [command for command in lose(one, 1, 3.0) if isinstance(command, SubmitJobs)]
+        assert len(sent) == again
+        counts = status(one)["groups"]["a"]
+        assert (counts["interrupted"], counts["failed"]) == (again, 1 - again)
+
+
+def test_a_job_that_takes_its_member_down_each_time_is_given_up() -> None:
+    unlimited = {**_GROW, "action": {**_GROW["action"], "repetitions": "unlimited"}}  # type: ignore[dict-item]
+    one = running([unlimited])
+    commands: list[Command] = []
+    for ordinal in range(1, 5):
+        commands = lose(one, ordinal, 3.0 * ordinal)
+        more = [command for command in commands if isinstance(command, StartMember)]
+        for start in more:
+            one.handle(MemberUp(3.0 * ordinal + 1, start.member, start.ordinal, 1, 2))
+        for command in commands:
+            if isinstance(command, SubmitJobs):
+                shows(one, command, "start")
+        one.check()
+    counts = status(one)["groups"]["a"]
+    assert (counts["interrupted"], counts["failed"], counts["gave-up"]) == (3, 1, 1)
+    (entry,) = [one for one in commands if isinstance(one, Record) and one.name == "gave-up"]
+    assert entry.context["reason"].startswith("it was lost 4 times, the last time: member-lost")
+
+
 def test_a_member_that_cannot_be_started_is_lost_and_a_rule_can_ask_for_another() -> None:
     grow = {"name": "grow", "label": "pool", "repetitions": 2}
     one = engine({"min": 1, "max": 1}, [{"trigger": "member-lost", "action": grow}])

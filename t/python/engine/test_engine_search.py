@@ -10,6 +10,7 @@ import pytest
 from play import Finish, Play, Started, StartTimer, SubmitJobs, submit
 
 from flux_ensemble.engine.commands import Ask
+from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.events import Interrupted, Tag
 from flux_ensemble.engine.snapshot import dump, restore
 
@@ -333,6 +334,43 @@ def test_a_failed_trial_runs_again_with_the_same_parameters_up_to_three_times() 
     assert [one.state for one in play.of(Finish)] == ["completed"]
 
 
+@pytest.mark.parametrize("loss", [None, "text", float("nan"), float("inf")])
+def test_a_trial_without_a_value_has_failed_and_runs_again_too(loss: Any) -> None:
+    play = Search(searching(on_failure="retry", parallel=1, trials=1))
+    for job in range(1, 4):
+        play.try_out(job, loss=loss)
+        assert play.search["failed"] == 0
+    play.try_out(4, loss=2)
+    assert play.points == [0.01] * 4
+    assert (play.search["complete"], play.search["failed"]) == (1, 0)
+    counts = play.status()["groups"]["a"]
+    assert (counts["attempts"], counts["success"], counts["finished"]) == (4, 4, 1)
+
+
+def test_a_trial_without_a_value_fails_when_it_has_been_tried_often_enough() -> None:
+    play = Search(searching(on_failure="retry", parallel=1, trials=1))
+    for job in range(1, 5):
+        play.try_out(job)
+    assert (play.search["complete"], play.search["failed"]) == (0, 1)
+    assert play.status()["groups"]["a"]["finished"] == 1
+
+
+def test_an_attempt_without_a_value_is_described_as_the_search_has_it() -> None:
+    play = Search(searching(on_failure="retry", parallel=1, trials=1))
+    play.engine.records.keep()
+    play.try_out(1, loss=float("nan"))
+    play.begin(2)
+    lost(play, 2)
+    play.try_out(3, loss=1)
+    describer = Describer(play.engine.spec, "/", str)
+    rows = [describer.describe(job, play.t) for job in play.engine.records.take()]
+    assert [(row["trial"], row["trial_state"]) for row in rows] == [
+        (0, "failed"),
+        (0, "interrupted"),
+        (0, "complete"),
+    ]
+
+
 def test_too_many_failures_in_a_row_close_the_search() -> None:
     play = Search(searching(failures=2, parallel=1))
     play.try_out(1, status=256)
@@ -397,6 +435,84 @@ def test_a_trial_that_a_shutdown_cancelled_runs_again_with_the_same_parameters()
     play.end(1, 15)
     assert play.points == [0.01, 0.02, 0.01]
     assert play.search["canceled"] == play.search["failed"] == 0
+
+
+def lost(play: Search, job: int) -> None:
+    """The job of a trial is gone with its node."""
+    play.event(job, "exception", type="exec", severity=0, note="node failure on n3 (rank 3)")
+    play.event(job, "clean")
+
+
+@pytest.mark.parametrize("given", [{}, {"on_failure": "retry"}, {"on_failure": {"penalty": 9.0}}])
+def test_a_trial_whose_node_fails_runs_again_and_has_not_failed(given: dict[str, Any]) -> None:
+    play = Search(searching(failures=1, **given))
+    for job in (1, 2):
+        play.begin(job)
+        lost(play, job)
+    for job in range(3, 7):
+        play.try_out(job, loss=job)
+    assert play.points == [0.01, 0.02, 0.01, 0.02, 0.03, 0.04]
+    assert (play.search["complete"], play.search["failed"]) == (4, 0)
+    assert (play.search["state"], play.search["reason"]) == ("done", "trials")
+    assert play.recorded("trial-failed") == []
+
+
+def test_it_takes_none_of_the_times_that_a_failed_trial_runs_again() -> None:
+    play = Search(searching(on_failure="retry", trials=1, parallel=1))
+    play.begin(1)
+    lost(play, 1)
+    for job in (2, 3, 4, 5):
+        play.try_out(job, status=256)
+    assert [entry["attempt"] for entry in play.recorded("retry")] == [0, 1, 2, 3]
+    assert play.search["failed"] == 1
+
+
+@pytest.mark.parametrize("given", [{}, {"on_failure": "retry"}])
+def test_a_trial_that_is_lost_each_time_is_given_up_and_closes_no_search(
+    given: dict[str, Any],
+) -> None:
+    play = Search(searching(failures=1, trials=2, parallel=1, **given))
+    for job in range(1, 5):
+        play.begin(job)
+        lost(play, job)
+    play.try_out(5, loss=1)
+    assert (play.search["complete"], play.search["failed"]) == (1, 1)
+    assert (play.search["state"], play.search["reason"]) == ("done", "trials")
+    assert [entry["trial"] for entry in play.recorded("trial-failed")] == [0]
+    assert len(play.recorded("gave-up")) == 1
+
+
+def test_a_trial_of_a_group_that_does_not_begin_twice_runs_again_all_the_same() -> None:
+    document = searching(failures=1)
+    document["jobs"][0]["on-lost"] = "fail"
+    play = Search(document)
+    play.begin(1)
+    lost(play, 1)
+    assert play.points == [0.01, 0.02, 0.01]
+    assert play.status()["groups"]["a"]["failed"] == 0
+
+
+def test_a_restored_engine_knows_how_often_a_trial_was_lost() -> None:
+    play = Search(searching(trials=1, parallel=1))
+    play.engine.stats.keep_values()
+    values = []
+    for job in range(1, 5):
+        play.begin(job)
+        values.append(play.engine.stats.take_values())
+        play.engine = restore(play.engine.spec, json.loads(json.dumps(dump(play.engine))), values)
+        play.engine.stats.keep_values()
+        play.handle = play.engine.handle
+        lost(play, job)
+    assert len(play.recorded("gave-up")) == 1
+
+
+def test_what_a_trial_that_runs_again_had_published_is_not_its_value() -> None:
+    play = Search(searching(trials=1, parallel=1))
+    play.begin(1)
+    play.event(1, "memo", loss=-5)
+    lost(play, 1)
+    play.try_out(2, loss=3)
+    assert [best["value"] for best in play.search["best"]] == [3]
 
 
 def test_cancelled_trials_are_over_and_others_take_their_places() -> None:

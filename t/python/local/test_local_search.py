@@ -24,6 +24,9 @@ pytest.importorskip("optuna")
 
 TRIALS = 12
 
+#: Seconds between two looks at what jobs have written.
+TICK = 0.05
+
 #: A job says that it runs, and goes on when it may.
 SCRIPT = "echo {x} >>ran; until test -e go-on || test $(wc -l <ran) -lt 5; do sleep 0.05; done"
 
@@ -118,8 +121,51 @@ def test_a_run_that_is_killed_goes_on_with_the_points_of_one_that_is_not(tmp_pat
     states = States(tmp_path / "state")
     (search,) = states.status("test")["searches"]
     assert (search["state"], search["reason"], search["failed"]) == ("done", "trials", TRIALS)
-    trials = {job["firing"]: job["params"] for job in states.jobs("test")}
+    trials = {job["trial"]: job["params"] for job in states.jobs("test")}
     assert trials == points_of(document(tmp_path))
+
+
+def many(directory: Path, **of_search: Any) -> dict[str, Any]:
+    """24 trials at once, which run until they may go on; 30 in all."""
+    script = (
+        "echo {x} >>ran; until test -e go-on; do sleep 0.2; done; echo {x} >>done; "
+        + shlex.join(command("memo", "fom={x}"))
+    )
+    value = document(directory)
+    value["search"][0] |= {"trials": 30, "parallel": 24, "failures": 1, **of_search}
+    value["jobs"][0]["command"] = ["sh", "-c", script]
+    return value
+
+
+@pytest.mark.parametrize("on_failure", ["skip", "retry"])
+def test_trials_that_a_kill_ended_run_again_and_have_not_failed(
+    tmp_path: Path, on_failure: str
+) -> None:
+    value = many(tmp_path, **{"on-failure": on_failure})
+    size = ("--nodes", "4", "--cores", "6")
+    first = Run(tmp_path, value, *size)
+    ran = tmp_path / "ran"
+    while not ran.exists() or len(ran.read_text().splitlines()) < 24:
+        assert first.process.poll() is None
+        time.sleep(TICK)
+    kill(first)
+    (tmp_path / "go-on").touch()
+    code, out, err = Run(tmp_path, value, *size, "--resume").end()
+    assert (code, err) == (0, ""), out
+    states = States(tmp_path / "state")
+    status = states.status("test")
+    (search,) = status["searches"]
+    assert (search["state"], search["reason"]) == ("done", "trials")
+    assert (search["complete"], search["failed"], search["canceled"]) == (30, 0, 0)
+    counts = status["groups"]["trial"]
+    ended = {name: counts[name] for name in ("success", "failed", "interrupted", "finished")}
+    assert ended == {"success": 30, "failed": 0, "interrupted": 24, "finished": 30}
+    # By what the jobs did, each point was tried to its end once.
+    done = (tmp_path / "done").read_text().split()
+    points = [str(point["x"]) for point in points_of(value).values()]
+    assert sorted(done) == sorted(points)
+    rows = Counter((job["outcome"], job["interrupted"]) for job in states.jobs("test"))
+    assert rows == {("interrupted", True): 24, ("success", False): 30}
 
 
 def stopped_early(directory: Path) -> dict[str, Any]:
@@ -146,21 +192,21 @@ def test_a_run_whose_trials_are_stopped_early_goes_on_after_a_kill(tmp_path: Pat
     states = States(tmp_path / "state")
     (search,) = states.status("test")["searches"]
     assert (search["state"], search["reason"]) == ("done", "trials")
-    # Those that ran when it was killed have failed; each trial was told once.
-    jobs = list(states.jobs("test"))
+    # Those that ran when it was killed ran again; each trial was told once.
+    jobs = [job for job in states.jobs("test") if job["outcome"] != "interrupted"]
     ended = Counter(job["outcome"] for job in jobs)
     counts = [search[state] for state in ("complete", "failed", "pruned", "canceled")]
     assert counts == [ended["success"], ended["failed"], ended["canceled"], 0]
     assert sum(counts) == TRIALS
     assert search["pruned"] >= 1
-    assert {job["exception"]["type"] for job in jobs if job["outcome"] == "failed"} <= {"lost"}
-    assert {job["firing"]: job["params"] for job in jobs} == points_of(stopped_early(tmp_path))
+    assert search["failed"] == 0
+    assert {job["trial"]: job["params"] for job in jobs} == points_of(stopped_early(tmp_path))
 
 
 def points_of(value: dict[str, Any]) -> dict[int, dict[str, Any]]:
     """The parameters of each trial, which follow from its number."""
     (given,) = load_mapping(value).searches
-    request = {"count": TRIALS, "points": [], "attributes": {}, "ends": []}
+    request = {"count": given.trials, "points": [], "attributes": {}, "ends": []}
     points = Sampling(described(given, 7)).answer(request)["points"]
     return dict(enumerate(point["params"] for point in points))
 
