@@ -47,6 +47,8 @@ def _workload(directory: Path) -> Workload:
 
     document = {
         "name": "local",
+        # Kills follow each other closely.
+        "limits": {"losses": 10_000},
         "jobs": [
             group("first", _JOBS, 0.2),
             group("second", _JOBS // 2, 0.1),

@@ -56,6 +56,8 @@ def _workload(directory: Path, trials: int) -> Workload:
     }  # fmt: skip
     document = {
         "name": NAME,
+        # Kills follow each other closely.
+        "limits": {"losses": 10_000},
         "seed": SEED,
         "search": [
             {"id": id, "group": f"trial-{id}", **given} for id, (given, _) in searches.items()

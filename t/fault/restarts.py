@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 from kills import patience
 from scenario import Context
 from scene import Scene, scene
-from workloads import Workload, alarmed, stages
+from workloads import Expected, Workload, alarmed, stages
 
 _JOBS = 40
 
@@ -28,42 +31,109 @@ def dump_restore(context: Context) -> None:
 def _interrupt(stage: Scene, options: Sequence[str]) -> None:
     """Shut the instance down while jobs of two ensembles run, and start it again.
 
-    The shutdown cancels them. No rule on failed or cancelled jobs may fire for that; those of
-    a group with retries are tried again.
+    The shutdown cancels them. No rule on failed or cancelled jobs may fire for that; they run
+    again, with retries and without.
     """
-    plain = alarmed(stages("plain", _JOBS, second=600))
-    tried = _with_retries(stages("tried", _JOBS, second=600))
+    plain = _run_again(alarmed(stages("plain", _JOBS, second=600)))
+    tried = _run_again(stages("tried", _JOBS, second=600), retries=1)
     for workload in (plain, tried):
         stage.load(workload)
     for workload in (plain, tried):
         if not stage.witness.wait_seen(workload.name, "start", 2 * _JOBS):
             raise RuntimeError(f"the second stage of {workload.name!r} does not run")
     stage.restart(options)
-    # What is tried again would run for minutes.
-    name = tried.name
-    if not stage.witness.wait(lambda: stage.started_retries(name) >= _JOBS, 60):
-        raise RuntimeError("the interrupted jobs are not tried again")
-    stage.rpc("cancel", name=name, group="second")
+    # What runs again would do so for minutes.
+    for name in (plain.name, tried.name):
+        again = partial(stage.started_retries, name)
+        if not stage.witness.wait(lambda again=again: again() >= _JOBS, 60):  # type: ignore[misc]
+            raise RuntimeError("the interrupted jobs do not run again")
+        if name == plain.name:
+            stage.rpc("rules", name=name, id="on-cancel", enabled=False)
+        stage.rpc("cancel", name=name, group="second")
     for workload in (plain, tried):
         stage.await_end(workload.name, patience(workload))
         stage.verify(workload, lossy=True)
         counts = stage.rpc("metrics", name=workload.name)["count"]["second"]
-        wanted = _JOBS if workload is plain else 2 * _JOBS
-        if counts["canceled"] != wanted:
-            stage.row.problems.append(
-                f"{workload.name}: {counts['canceled']} jobs of group 'second' count as "
-                f"canceled, and {wanted} were"
-            )
+        for outcome in ("canceled", "interrupted"):
+            if counts[outcome] != _JOBS:
+                stage.row.problems.append(
+                    f"{workload.name}: {counts[outcome]} jobs of group 'second' count as "
+                    f"{outcome}, and {_JOBS} were"
+                )
 
 
-def _with_retries(workload: Workload) -> Workload:
+def _run_again(workload: Workload, **more: Any) -> Workload:
+    """The same, with `more` keys of the second group, all of whose jobs run twice."""
     jobs = [
-        {**group, "retries": 1} if group["name"] == "second" else group
+        {**group, **more} if group["name"] == "second" else group
         for group in workload.document["jobs"]
     ]
     return Workload(
-        {**workload.document, "jobs": jobs}, replace(workload.expected, retries={"second": 1})
+        {**workload.document, "jobs": jobs}, replace(workload.expected, interrupted={"second": 1})
     )
+
+
+#: Trials of `interrupted` at once and in all.
+_PARALLEL, _TRIALS = 24, 30
+
+
+def interrupted(context: Context) -> None:
+    """kill -9 of the broker while 24 trials of a search run; all are complete in the end."""
+    config = '[kvs]\ncheckpoint-period = "200ms"\n'
+    for _ in range(_CRASHES if context.long else 1):
+        with scene(context, statedir=True, config=config) as stage:
+            document = _searching(stage.directory)
+            name = document["name"]
+            stage.load(Workload(document, Expected({})))
+            if not stage.witness.wait_seen(name, "start", _PARALLEL):
+                raise RuntimeError("the trials do not run")
+            stage.await_checkpoint()
+            stage.restart((), crash=True)
+            # What the crash left behind goes on, and counts for nothing.
+            (stage.directory / "go-on").touch()
+            status = stage.await_end(name, 120)
+            (search,) = status["searches"]
+            counts = status["groups"]["trial"]
+            wanted = {"complete": _TRIALS, "failed": 0, "canceled": 0}
+            found = {state: search[state] for state in wanted}
+            # One whose start was not in the last checkpoint starts as if nothing had happened.
+            lost = min(max(counts["interrupted"], 1), _PARALLEL)
+            ended = {"success": _TRIALS, "failed": 0, "interrupted": lost}
+            told = {outcome: counts[outcome] for outcome in ended}
+            points = [
+                row["params"]["x"] for row in stage.recorded(name) if row["outcome"] == "success"
+            ]
+            stage.row.jobs += counts["attempts"]
+            stage.note(
+                [
+                    f"{name}: expected {right}, found {is_}"
+                    for right, is_ in ((wanted, found), (ended, told), (_TRIALS, len(set(points))))
+                    if right != is_
+                ]
+            )
+
+
+#: Crashes of a long run.
+_CRASHES = 5
+
+
+def _searching(directory: Path) -> dict[str, Any]:
+    """A search whose first failure would close it; its trials run until there is a file."""
+    script = (
+        f"until test -e {directory}/go-on; do sleep 0.2; done; "
+        "exec flux job memo $FLUX_JOB_ID fom={x}"
+    )
+    search = {
+        "id": "hpo", "group": "trial", "variables": {"x": {"low": 0, "high": 1}},
+        "maximize": "fom", "sampler": "random", "trials": _TRIALS, "parallel": _PARALLEL,
+        "failures": 1,
+    }  # fmt: skip
+    return {
+        "name": "search",
+        "search": [search],
+        "jobs": [{"name": "trial", "command": ["sh", "-c", script]}],
+        "rules": [{"trigger": "start", "action": {"name": "search", "label": "hpo"}}],
+    }
 
 
 def broker_crash(context: Context) -> None:

@@ -48,13 +48,17 @@ def check(
     problems, pruned = list[str](), Counter[str]()
     by_id = {one["id"]: one for one in told}
     params: dict[str, dict[int, Any]] = {}
+    known: dict[int, tuple[str, int]] = {}
+    searches = {given["group"]: given["id"] for given in document["search"]}
     for row in rows:
-        id = row["rule"].removeprefix("search:")
-        if id != row["rule"]:
-            params.setdefault(id, {})[row["firing"]] = row["params"]
+        # What runs again has the parameters of its trial, and counts in its place.
+        if "trial" in row and row["outcome"] != "interrupted":
+            id = searches[row["group"]]
+            params.setdefault(id, {})[row["trial"]] = row["params"]
+            known[row["id"]] = id, row["trial"]
     stops = [one["context"] for one in entries if one["name"] == "pruned"]
     for given in load_mapping(document).searches:
-        one, own = by_id[given.id], _jobs_of(given, jobs)
+        one, own = by_id[given.id], _jobs_of(given, jobs, known)
         ends = {number: _end(job, given) for number, job in own.items()}
         if (one["state"], one["reason"]) != ("done", "trials"):
             problems.append(f"search {given.id!r} is {one['state']} ({one['reason']})")
@@ -83,10 +87,16 @@ def check(
     return problems, pruned
 
 
-def _jobs_of(given: Search, jobs: Iterable[Job]) -> dict[int, Job]:
-    """The jobs of the trials of a search."""
-    rule = f"search:{given.id}"
-    return {job.tag["firing"]: job for job in jobs if job.tag and job.tag["rule"] == rule}
+def _jobs_of(
+    given: Search, jobs: Iterable[Job], known: Mapping[int, tuple[str, int]]
+) -> dict[int, Job]:
+    """The jobs of the trials of a search, without those that were interrupted and ran again."""
+    own: dict[int, Job] = {}
+    for job in jobs:
+        id, number = known.get(job.id, ("", 0))
+        if id == given.id:
+            own[number] = job
+    return own
 
 
 def _end(job: Job, given: Search) -> tuple[str, float | None]:

@@ -54,6 +54,8 @@ class Expected:
         searches: by the rule id of a search, the trials that it submits, each by a firing.
         copied: by the rule that has jobs run a second time beside themselves, their group, of
             which there is one submission. How many copies there are is left open.
+        interrupted: by group, how often each of its jobs is interrupted and runs again, besides
+            what the events of the jobs say.
     """
 
     submits: Mapping[str, Submits]
@@ -64,6 +66,7 @@ class Expected:
     patient: bool = False
     searches: Mapping[str, Submits] = field(default_factory=dict)
     copied: Mapping[str, str] = field(default_factory=dict)
+    interrupted: Mapping[str, int] = field(default_factory=dict)
 
     def tags(self) -> set[Tag]:
         """The tags of all jobs but those that are tried again."""
@@ -82,7 +85,7 @@ class Expected:
         groups: Counter[str] = Counter()
         indices: Counter[tuple[str, int]] = Counter()
         for one in self.submits.values():
-            times = self.retries.get(one.group, 0)
+            times = self.retries.get(one.group, 0) + self.interrupted.get(one.group, 0)
             if times:
                 groups[one.group] += times * one.firings * one.jobs
                 for index in range(one.jobs):

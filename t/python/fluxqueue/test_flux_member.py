@@ -12,10 +12,19 @@ from under_flux import FAKE_CORES, under_flux
 @pytest.mark.flux
 def test_a_busy_journal_loses_and_repeats_nothing_while_it_widens(tmp_path: Path) -> None:
     found = under_flux(tmp_path, "widen", FAKE_CORES)
-    assert found["jobs"] == 400
+    assert found["jobs"] == found["tags"] == 400
     assert not found["wrong"]
     assert len(found["later"]) == 8
     assert sum(found["later"].values()) > 400
+
+
+@pytest.mark.flux
+def test_nothing_is_sent_twice_where_responses_are_late(tmp_path: Path) -> None:
+    # What is late is looked for behind a fence, a job of the queue's own.
+    found = under_flux(tmp_path, "hurry", FAKE_CORES)
+    assert found["fences"] > 0
+    assert found["jobs"] == found["tags"] == 400
+    assert not found["wrong"]
 
 
 @pytest.mark.flux

@@ -25,6 +25,7 @@ from flux.message import Message  # noqa: E402
 from flux_ensemble.document.loading import load_mapping  # noqa: E402
 from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs  # noqa: E402
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag  # noqa: E402
+from flux_ensemble.members.flux import delivery  # noqa: E402
 from flux_ensemble.members.flux.broker import Broker  # noqa: E402
 from flux_ensemble.members.flux.futures import Futures  # noqa: E402
 from flux_ensemble.members.flux.inbox import Inbox, unread  # noqa: E402
@@ -46,6 +47,8 @@ class Bench:
 
     Attributes:
         jobs: the jobs that have shown in the journal, by their tags.
+        seen: how often each event of each of them has come.
+        fences: the jobs by which the queue finds out what became of submissions without a response.
     """
 
     def __init__(self, patience: float = 60.0) -> None:
@@ -54,6 +57,7 @@ class Bench:
         self.members: list[FluxMember] = []
         self.errors: list[str] = []
         self.seen: dict[int, Counter[str]] = {}
+        self.fences: set[int] = set()
         self.clean = 0
         self.learned = 0
         self.queue = FluxQueue(Broker(self.handle, self._unexpected), patience=patience)
@@ -71,6 +75,8 @@ class Bench:
 
     def _event(self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None) -> None:
         tag = (jobspec or {}).get("attributes", {}).get("user", {}).get("ensemble", {})
+        if tag.get("fence"):
+            self.fences.add(job)
         if entry["name"] == "submit" and "group" in tag:
             key = Tag(*(tag[field] for field in Tag._fields))
             self.jobs.setdefault(key, []).append(job)
@@ -79,9 +85,10 @@ class Bench:
         if entry["name"] == "invalidate":
             for member in self.members:
                 member.refused(job)
-        self.seen.setdefault(job, Counter())[entry["name"]] += 1
-        self.clean += entry["name"] == "clean"
-        self.watch()
+        if job not in self.fences:
+            self.seen.setdefault(job, Counter())[entry["name"]] += 1
+            self.clean += entry["name"] == "clean"
+            self.watch()
 
     def _learn(self, job: int, jobspec: Mapping[str, Any]) -> None:
         self.learned += 1
@@ -153,7 +160,20 @@ def widen(jobs: int) -> dict[str, Any]:
         or any(not counts[name] for name, before in granted.items() if job not in before)
     ]
     later = {name: jobs - len(before) for name, before in granted.items()}
-    return {"errors": bench.errors, "jobs": len(bench.seen), "wrong": wrong[:5], "later": later}
+    return {
+        "errors": bench.errors,
+        "jobs": len(bench.seen),
+        "tags": len(bench.jobs),
+        "fences": len(bench.fences),
+        "wrong": wrong[:5],
+        "later": later,
+    }
+
+
+def hurry(jobs: int) -> dict[str, Any]:
+    """The same where responses are late all the time, as on a machine that is busy."""
+    delivery.RESPONSE_SECONDS = 0.02
+    return widen(jobs)
 
 
 def change() -> dict[str, Any]:
@@ -326,6 +346,7 @@ def keep() -> dict[str, Any]:
 if __name__ == "__main__":
     scenarios = {
         "widen": lambda: widen(400),
+        "hurry": lambda: hurry(400),
         "change": change,
         "overtake": overtake,
         "wait": wait,
