@@ -19,7 +19,8 @@ from flux_ensemble.runtime.durability.lines import Lines
 #: Jobs that say that they ran, apart from the state directory, one after the other.
 COUNT = 400
 DOCUMENT: dict[str, Any] = {
-    "jobs": [{"name": "a", "command": ["sh", "-c", "echo $FLUX_JOB_ID >>ran"], "count": COUNT}],
+    "jobs": [{"name": "a", "command": ["sh", "-c", "echo $FLUX_JOB_ID >>ran"], "count": COUNT,
+              "on-lost": "fail"}],
     "rules": [
         {"trigger": "start", "action": {"name": "submit", "label": "a"}},
         {"trigger": "metric", "name": "count.a.finished", "when": COUNT,
@@ -123,7 +124,7 @@ def test_a_disk_without_inodes_is_a_sentence_or_is_done_without(
     state = tmp_path / "state"
     document = {
         "jobs": [{"name": "a", "command": ["sh", "-c", "echo $FLUX_JOB_ID >>ran; echo"],
-                  "count": 3}],
+                  "count": 3, "on-lost": "fail"}],
         "rules": [{"trigger": "start", "action": {"name": "submit", "label": "a"}}],
     }  # fmt: skip
     with mounted(state, f"size=1m,nr_inodes={inodes}"):

@@ -40,7 +40,10 @@ class Family:
 
     def __init__(self, directory: Path) -> None:
         os.mkfifo(directory / "fifo")
-        document = {"jobs": [{"name": "a", "command": ["sh", "-c", FAMILY]}], "rules": SUBMIT}
+        document = {
+            "jobs": [{"name": "a", "command": ["sh", "-c", FAMILY], "on-lost": "fail"}],
+            "rules": SUBMIT,
+        }
         self.run = Run(directory, document)
         *self.tied, self.daemon = map(int, (directory / "fifo").read_text().split())
         runner = self.run.process.pid
@@ -227,7 +230,10 @@ def test_a_run_goes_on_only_when_the_jobs_of_the_one_before_are_gone(tmp_path: P
     family.send(signal.SIGSTOP, "guard", "supervisor")
     family.send(signal.SIGKILL, "runner")
     family.run.process.wait()
-    document = {"jobs": [{"name": "a", "command": ["sh", "-c", FAMILY]}], "rules": SUBMIT}
+    document = {
+        "jobs": [{"name": "a", "command": ["sh", "-c", FAMILY], "on-lost": "fail"}],
+        "rules": SUBMIT,
+    }
     second = Run(tmp_path, document, "--resume")
     locks = Path("/proc/locks")
     inode = f":{(tmp_path / 'state/test/lock').stat().st_ino} "

@@ -79,22 +79,26 @@ def test_a_run_that_was_killed_anywhere_goes_on_to_its_end(directory: Path) -> N
         (directory / "ran").write_text("")
         killed_after(directory, lines[:cut], lines[cut][:-9])
         assert run(directory, resume=True) == 0
-        # What the run that was killed had started is not started again.
-        placed = {
+        # What had not ended when the run was killed runs again, and nothing else does.
+        ended = {
             event["job"]
             for event in map(json.loads, lines[:cut])
-            if event["type"] == "JobEvent" and event["name"] == "alloc"
+            if event["type"] == "JobEvent" and event["name"] == "clean"
         }
         ran = (directory / "ran").read_text().split()
         assert len(ran) == len(set(ran))
-        assert len(ran) == 4 - len([job for job in jobs_of("a", lines[:cut]) if job in placed])
+        assert len(ran) == 4 - len([job for job in jobs_of("a", lines[:cut]) if job in ended])
         states = States(directory / "state")
         assert states.status("test")["state"] == "completed"
         groups = states.status("test")["groups"]
         assert {name: group["finished"] for name, group in groups.items()} == {
             "a": 4, "b": 2, "c": 1
         }  # fmt: skip
-        jobs = Counter((job["id"], job["group"]) for job in states.jobs("test"))
+        jobs = Counter(
+            (job["id"], job["group"])
+            for job in states.jobs("test")
+            if job["outcome"] != "interrupted"
+        )
         assert set(jobs.values()) == {1}
         assert Counter(group for _, group in jobs) == {"a": 4, "b": 2, "c": 1}
         names = [entry["name"] for entry in states.log("test")]
@@ -115,7 +119,13 @@ def jobs_of(group: str, lines: list[bytes]) -> list[int]:
 def test_a_run_that_was_killed_is_not_replaced_without_being_asked(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     document = {
-        "jobs": [{"name": "wait", "command": ["sh", "-c", "echo $$ >fifo; exec sleep 1000"]}],
+        "jobs": [
+            {
+                "name": "wait",
+                "command": ["sh", "-c", "echo $$ >fifo; exec sleep 1000"],
+                "on-lost": "fail",
+            }
+        ],
         "rules": [{"trigger": "start", "action": {"name": "submit", "label": "wait"}}],
     }
     first = Run(tmp_path, document)

@@ -41,6 +41,8 @@ DOCUMENT: dict[str, Any] = {
         },
         {"trigger": "member-lost", "action": {"name": "grow", "label": "pool", **UNLIMITED}},
     ],
+    # Members are lost all the time.
+    "limits": {"losses": 1000},
 }
 
 #: How many runs; `make chaos` has more.

@@ -37,6 +37,8 @@ def document(**more: Any) -> dict[str, Any]:
             {"trigger": "member-lost", "action": {"name": "grow", **AGAIN}},
         ],
         "simulate": {"sim": {"duration": {"uniform": {"min": 10, "max": 50}}}},
+        # Members are lost every few minutes.
+        "limits": {"losses": 1000},
     }
 
 
@@ -55,7 +57,7 @@ def test_members_that_end_and_are_lost_cost_no_job_and_none_counts_twice(
     tags = Counter(event.tag for event in watcher.jobs)
     assert set(tags.values()) == {1}
     assert counts["attempts"] == counts["submitted"]
-    assert counts["attempts"] - 120 == counts["canceled"] == found.status["retries"]
+    assert counts["attempts"] - 120 == counts["interrupted"] == found.status["retries"]
     # All members number their jobs alike.
     ids = Counter(split(event.job)[1] for event in watcher.jobs)
     assert max(ids.values()) > 1
@@ -82,7 +84,7 @@ def test_what_is_on_each_pool_is_counted_and_what_is_pinned_stays_there() -> Non
     assert groups["train"]["success@big"] == groups["train"]["success"] == 10
     assert groups["train"]["submitted@pool"] == 0
     assert groups["sim"]["success@big"] == 5
-    for counter in ("success", "submitted", "attempts", "finished", "canceled"):
+    for counter in ("success", "submitted", "attempts", "finished", "interrupted"):
         on_pools = groups["sim"][f"{counter}@big"] + groups["sim"][f"{counter}@pool"]
         waiting = groups["sim"]["finished"] - groups["sim"]["attempts"]
         assert groups["sim"][counter] == on_pools + (waiting if counter == "finished" else 0)
@@ -140,7 +142,7 @@ def test_what_becomes_of_the_jobs_of_a_lost_member_is_what_the_document_says(on_
     # It keeps its two nodes until they are clean, 25 seconds after its loss.
     assert found.node_seconds["lost"] == 2 * (25 + 25)
     sim, late = found.status["groups"]["sim"], found.status["groups"]["late"]
-    seen = sim["success"], sim["failed"], sim["canceled"], sim["finished"], late["success"]
+    seen = sim["success"], sim["failed"], sim["interrupted"], sim["finished"], late["success"]
     if on_lost == "fail":
         assert seen == (2, 2, 0, 4, 1)
     elif on_lost == "resubmit":
