@@ -263,7 +263,8 @@ class Job:
             note = context.get("note")
             self.exception_type = clip(kind, MAX_NOTE)
             self.exception_note = clip(note, MAX_NOTE) if type(note) is str else ""
-            self.interrupted = self.evicted or interrupts(kind, self.exception_note)
+            if self.outcome is None:
+                self.interrupted = self.evicted or interrupts(kind, self.exception_note)
 
     def _place(self, context: Mapping[str, Any]) -> None:
         """Take in what members add to `start`: when and where the job was given its resources."""

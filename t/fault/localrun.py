@@ -100,7 +100,8 @@ class LocalRun:
         command = [
             str(Path(sys.executable).with_name("flux-ensemble")),
             "run", "--member", "local", "--state-dir", str(self.directory / "state"),
-            "--nodes", "4", "--cores", "4", *(["--resume"] if resume else []),
+            # Trials that publish nothing are meant to fail.
+            "--nodes", "4", "--cores", "4", "--fail-on", "job", *(["--resume"] if resume else []),
             str(self._document),
         ]  # fmt: skip
         return subprocess.Popen(

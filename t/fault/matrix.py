@@ -195,8 +195,8 @@ def load_job_manager(stage: Scene) -> None:
 def purge(context: Context) -> None:
     """Inactive jobs are purged, by command or by limit, before the service comes back.
 
-    What had been submitted and not been seen is not submitted again, so that a few jobs may
-    never run; they count as failed.
+    Nobody saw what became of them, so they are interrupted and run again. What had been submitted
+    and not been seen is not submitted again with its tag.
     """
     for limit in (False, True):
         config = "[job-manager]\ninactive-num-limit = 0\n" if limit else ""

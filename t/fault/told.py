@@ -48,17 +48,19 @@ def check(
     problems, pruned = list[str](), Counter[str]()
     by_id = {one["id"]: one for one in told}
     params: dict[str, dict[int, Any]] = {}
-    known: dict[int, tuple[str, int]] = {}
+    known: dict[int, tuple[str, int, bool]] = {}
     searches = {given["group"]: given["id"] for given in document["search"]}
     for row in rows:
-        # What runs again has the parameters of its trial, and counts in its place.
-        if "trial" in row and row["outcome"] != "interrupted":
-            id = searches[row["group"]]
-            params.setdefault(id, {})[row["trial"]] = row["params"]
-            known[row["id"]] = id, row["trial"]
+        # What was interrupted runs again, with the parameters of its trial, and counts then.
+        if "trial" in row:
+            id, last = searches[row["group"]], row["outcome"] != "interrupted"
+            known[row["id"]] = id, row["trial"], last
+            if last or row["trial"] not in params.setdefault(id, {}):
+                params.setdefault(id, {})[row["trial"]] = row["params"]
     stops = [one["context"] for one in entries if one["name"] == "pruned"]
     for given in load_mapping(document).searches:
-        one, own = by_id[given.id], _jobs_of(given, jobs, known)
+        one, attempts = by_id[given.id], _attempts_of(given, jobs, known)
+        own = {number: job for number, job, last in attempts if last}
         ends = {number: _end(job, given) for number, job in own.items()}
         if (one["state"], one["reason"]) != ("done", "trials"):
             problems.append(f"search {given.id!r} is {one['state']} ({one['reason']})")
@@ -77,7 +79,7 @@ def check(
         if given.stop is not None:
             numbers = [stop["trial"] for stop in stops if stop["search"] == given.id]
             pruned[given.stop.policy] += len(numbers)
-            if numbers != (right := _stopped(given, own)):
+            if numbers != (right := _stopped(given, attempts)):
                 pairs = enumerate(zip_longest(numbers, right))
                 place, (was, right_one) = next(pair for pair in pairs if pair[1][0] != pair[1][1])
                 problems.append(
@@ -87,16 +89,12 @@ def check(
     return problems, pruned
 
 
-def _jobs_of(
-    given: Search, jobs: Iterable[Job], known: Mapping[int, tuple[str, int]]
-) -> dict[int, Job]:
-    """The jobs of the trials of a search, without those that were interrupted and ran again."""
-    own: dict[int, Job] = {}
-    for job in jobs:
-        id, number = known.get(job.id, ("", 0))
-        if id == given.id:
-            own[number] = job
-    return own
+def _attempts_of(
+    given: Search, jobs: Iterable[Job], known: Mapping[int, tuple[str, int, bool]]
+) -> list[tuple[int, Job, bool]]:
+    """The jobs of a search: the number of the trial, the job, and whether it is the last one."""
+    found = [(job, known[job.id]) for job in jobs if job.id in known]
+    return [(number, job, last) for job, (id, number, last) in found if id == given.id]
 
 
 def _end(job: Job, given: Search) -> tuple[str, float | None]:
@@ -138,17 +136,18 @@ def _points(given: Search, seed: int, ends: Ends) -> list[dict[str, Any]]:
     return found
 
 
-def _stopped(given: Search, jobs: Mapping[int, Job]) -> list[int]:
+def _stopped(given: Search, attempts: Iterable[tuple[int, Job, bool]]) -> list[int]:
     """The trials that are stopped early, as the order of memos and ends has it."""
+    jobs = {number: job for number, job, last in attempts if last}
     assert given.stop is not None
     decides, stopped = stopping(given.stop), list[int]()
     key = given.objectives[0].key
     happened = sorted(
         (
             (t, number, name, context)
-            for number, job in jobs.items()
+            for number, job, last in attempts
             for name, t, context in job.events
-            if name in ("memo", "finish")
+            if name == "memo" or name == ("finish" if last else "exception")
         ),
         key=lambda one: one[0],
     )
@@ -157,7 +156,9 @@ def _stopped(given: Search, jobs: Mapping[int, Job]) -> list[int]:
         # A job that has finished can publish something still.
         if number in over:
             continue
-        if name == "finish":
+        if name == "exception":
+            decides.again(number)
+        elif name == "finish":
             over.add(number)
             decides.end(number, _end(jobs[number], given)[0] == COMPLETE)
         elif number not in stopped and decides.publish(

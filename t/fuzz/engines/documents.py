@@ -133,7 +133,8 @@ def document(random: Random) -> dict[str, Any]:
         "jobs": [
             {"name": "a", "command": "true", "count": random.randint(1, 4)},
             {"name": "a", "command": "true", "nodes": random.randint(1, 2)},
-            {"name": "b", "command": "true", "retries": random.randint(0, 2)},
+            {"name": "b", "command": "true", "retries": random.randint(0, 2),
+             "on-lost": random.choice(["resubmit", "fail", "hold"])},
             {"name": "c", "command": "true {x}", "params": {"x": [1, 2]}, "retries": 1,
              **learning.predicted(random)},
             learning.group(random),

@@ -42,6 +42,15 @@ from flux_ensemble.engine.events import (
     TimerFired,
 )
 
+#: Exceptions of jobs: type and note. The last two are no doing of the job.
+EXCEPTIONS = (
+    ("cancel", ""),
+    ("timeout", ""),
+    ("exec", "job shell exec error"),
+    ("lost", "gone"),
+    ("exec", "node failure on n3 (rank 3)"),
+)
+
 
 class History:
     """One history of an engine, made up as it goes.
@@ -273,7 +282,8 @@ class History:
             case "finish":
                 context = {"status": random.choice([0, 0, 256, 15])}
             case "exception":
-                context = {"type": random.choice(["cancel", "timeout", "exec"]), "severity": 0}
+                kind, note = random.choice(EXCEPTIONS)
+                context = {"type": kind, "severity": 0, "note": note}
             case "memo":
                 values: list[Any] = [-1, 0, 1, 2.5, True, "text", None, [1]]
                 keys = random.sample(["x", "y", "z", "duration", "waiting"], random.randint(1, 3))

@@ -198,6 +198,20 @@ def test_a_group_that_does_not_begin_twice_fails() -> None:
     assert play.submitted("b") == 1
 
 
+@pytest.mark.parametrize(("status", "outcome"), [(0, "success"), (256, "failed")])
+def test_what_is_lost_when_it_has_finished_has_the_outcome_that_it_had(
+    status: int, outcome: str
+) -> None:
+    play = played({"trigger": "job-clean", "group": "a", "action": submit("b")})
+    play.engine.records.keep()
+    play.event(1, "finish", status=status)
+    lost(play, 1)
+    assert play.submitted("a") == 2
+    assert play.submitted("b") == 1
+    (job,) = play.engine.records.take()
+    assert (job.outcome, job.interrupted) == (outcome, False)
+
+
 def test_its_retries_can_have_it_run_again() -> None:
     play = on_lost("fail", retries=1)
     lost(play, 1)

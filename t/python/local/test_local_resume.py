@@ -83,7 +83,7 @@ def test_a_run_that_was_killed_anywhere_goes_on_to_its_end(directory: Path) -> N
         ended = {
             event["job"]
             for event in map(json.loads, lines[:cut])
-            if event["type"] == "JobEvent" and event["name"] == "clean"
+            if event["type"] == "JobEvent" and event["name"] in ("finish", "clean")
         }
         ran = (directory / "ran").read_text().split()
         assert len(ran) == len(set(ran))

@@ -116,7 +116,8 @@ def test_a_run_that_is_killed_goes_on_with_the_points_of_one_that_is_not(tmp_pat
         os.sched_yield()
     kill(first)
     (tmp_path / "go-on").touch()
-    code, _, err = Run(tmp_path, document(tmp_path), "--resume").end()
+    # That it found nothing is meant to be.
+    code, _, err = Run(tmp_path, document(tmp_path), "--resume", "--fail-on", "job").end()
     assert (code, err) == (0, "")
     states = States(tmp_path / "state")
     (search,) = states.status("test")["searches"]
@@ -241,7 +242,7 @@ def test_generators_that_do_something_wrong_end_their_own_search_and_say_why(
         "jobs": [{"name": id, "command": "true {x}"} for id in BAD],
         "rules": [{"trigger": "start", "action": {"name": "search", "label": id}} for id in BAD],
     }
-    code, out, _ = Run(tmp_path, value).end()
+    code, out, _ = Run(tmp_path, value, "--fail-on", "job").end()
     status = States(tmp_path / "state").status("test")
     assert (code, status["state"]) == (0, "completed"), out
     found = {one["id"]: (one["state"], one["reason"], one["failed"]) for one in status["searches"]}
