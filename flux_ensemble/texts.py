@@ -134,3 +134,27 @@ def listed(names: Iterable[str]) -> str:
 def shortened(text: str, longest: int = MAX_QUOTED) -> str:
     """Text that is quoted in a sentence, without the rest where it is long."""
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+#: How a text begins that a spreadsheet takes for a formula, in halfwidth and fullwidth characters.
+_FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+
+
+def with_guard(text: str) -> str:
+    """A text for a cell of a spreadsheet, which an apostrophe keeps from being a formula.
+
+    https://owasp.org/www-community/attacks/CSV_Injection
+
+    >>> with_guard("=1+1"), with_guard("'=x"), with_guard("a=b")
+    ("'=1+1", "''=x", 'a=b')
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def without_guard(text: str) -> str:
+    """The text that `with_guard` was given.
+
+    >>> without_guard("'=1+1"), without_guard("'quoted'")
+    ('=1+1', "'quoted'")
+    """
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from flux_ensemble.document.plain_scalar import plain_scalar
+from flux_ensemble.scalars import plain_scalar
 
 #: What also ends a line in YAML, and would be read as a line feed.
 _OTHER_BREAKS = re.compile("[\r\x85\u2028\u2029]")

@@ -137,14 +137,22 @@ class Since(click.ParamType):
 
 
 class Assignment(click.ParamType):
-    """`key=value`, where the value is read as YAML, as it would be in a document."""
+    """`key=value`, where the value is read as YAML, as it would be in a document.
+
+    Args:
+        written: it is one of a parameter, which keeps its spelling.
+    """
 
     name = "key=value"
+
+    def __init__(self, *, written: bool = False) -> None:
+        self._written = written
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, Any]:
-        import yaml
+        from flux_ensemble.document.problems import DocumentError
+        from flux_ensemble.document.spellings import read_argument, read_setting
 
         if isinstance(value, tuple):
             return value
@@ -152,8 +160,8 @@ class Assignment(click.ParamType):
         if not (key and equals and text):
             self.fail(f"expected key=value, not {value!r}", param, ctx)
         try:
-            return key, yaml.safe_load(text)
-        except yaml.YAMLError:
+            return key, read_argument(text) if self._written else read_setting(key, text)
+        except DocumentError:
             self.fail(f"the value of {key!r} is not YAML: {text!r}", param, ctx)
 
 
@@ -165,13 +173,14 @@ class Mapped(click.ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> dict[str, Any]:
-        import yaml
+        from flux_ensemble.document.problems import DocumentError
+        from flux_ensemble.document.spellings import read_action
 
         if isinstance(value, dict):
             return value
         try:
-            mapping = yaml.safe_load(value)
-        except yaml.YAMLError:
+            mapping = read_action(value)
+        except DocumentError:
             mapping = None
         if not isinstance(mapping, dict):
             self.fail(f"expected a mapping such as '{{name: submit, label: x}}', not {value!r}")

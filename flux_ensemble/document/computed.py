@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flux_ensemble.metrics.expressions import Expression, compile_expression
+from flux_ensemble.scalars import number
 
 #: Most values that a job publishes.
 MAX_STEPS = 10_000
@@ -50,7 +51,7 @@ class Computed:
         """
         names = {**params, self.step: step} if self.step is not None else params
         try:
-            value = self._expression.value(names.get)
+            value = number(self._expression.value(names.get))
         except ValueError:
             return math.nan
         return math.nan if value is None or isinstance(value, str) else float(value)

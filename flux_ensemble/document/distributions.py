@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from flux_ensemble.document.computed import Computed
+from flux_ensemble.scalars import number
 
 
 @cache
@@ -131,7 +132,7 @@ class Param:
 
     def draw(self, uniforms: Iterator[float], params: Mapping[str, Any]) -> float:
         """The value, which was checked to be a number when the document was read."""
-        return float(params[self.name])
+        return float(number(params[self.name]))
 
 
 @dataclass(frozen=True, slots=True)

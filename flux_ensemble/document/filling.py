@@ -15,6 +15,7 @@ from flux_ensemble.document.overrides import OF_EACH, OVERRIDES, VALUES
 from flux_ensemble.document.templates import Template
 from flux_ensemble.metrics.conditions import Names, Variable
 from flux_ensemble.metrics.paths import MetricPath
+from flux_ensemble.scalars import packed
 
 #: The value of `params` that hands over the parameters of the triggering job.
 TRIGGER = "trigger"
@@ -94,6 +95,9 @@ class Filling:
     ) -> dict[str, Any]:
         if value == TRIGGER:
             assert self._group is not None
-            return {name: params[name] for name in self._group.params if name in params}
-        filled: dict[str, Any] = Template.filled(value, lookup)
-        return filled
+            return {name: packed(params[name]) for name in self._group.params if name in params}
+        return {name: _packed(filled) for name, filled in Template.filled(value, lookup).items()}
+
+
+def _packed(value: Any) -> Any:
+    return list(map(packed, value)) if isinstance(value, list) else packed(value)

@@ -19,13 +19,14 @@ from flux_ensemble.document.retries import Policy, Retries, read_retries
 from flux_ensemble.document.schema_terms import PARAMETER, matches
 from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.templates import most_expressions
-from flux_ensemble.document.texts import as_text, check_sizes, measure, split_command
+from flux_ensemble.document.texts import check_sizes, measure, split_command
 from flux_ensemble.document.values import parse_values
 from flux_ensemble.document.variable import VARIABLE, VariableCheck, variable_text
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.conditions import Names
 from flux_ensemble.metrics.job_fields import scope_of
+from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import listed, shown
 
 #: Keys that cannot be combined with `jobspec`, which has the same information.

@@ -27,6 +27,7 @@ from flux_ensemble.document.texts import (
     split_command,
     texts_in,
 )
+from flux_ensemble.document.values import Column
 from flux_ensemble.texts import MAX_NAMES, listed, shown
 
 #: Names that Flux fills in in `{{name}}`, in the paths of output files; in a command the first two
@@ -72,6 +73,7 @@ def lint_jobs(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _unshelled(entry.get("command"), (*at, "command"))
         yield from _values(entry.get("params", {}), (*at, "params"))
         yield from _equal_jobs(entry, given, at)
+    yield from _empty_cells(spec, value)
     yield from _equal_submissions(spec)
     yield from _shared_by_members(spec, value)
     yield from _shared_files(spec, value)
@@ -84,6 +86,31 @@ def _varied(value: Mapping[str, Any], group: Any) -> Mapping[str, Any]:
             variables: Mapping[str, Any] = search["variables"]
             return variables
     return {}
+
+
+# -- sheets -------------------------------------------------------------------------
+
+
+def _empty_cells(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
+    """Parameters that are empty in some rows of a sheet."""
+    seen: set[tuple[str, str]] = set()
+    for index, entry in enumerate(value.get("jobs") or ()):
+        for name, given in (entry.get("params") or {}).items():
+            if not isinstance(given, Mapping) or (entry["name"], name) in seen:
+                continue
+            seen.add((entry["name"], name))
+            for jobset in spec.groups[entry["name"]].sets:
+                column = (jobset.sweep.params or {}).get(name)
+                if isinstance(column, Column) and column.empty:
+                    many = f"{column.empty} cells" if column.empty > 1 else "a cell"
+                    first = f"{column.file}:{column.first_empty[0]}"
+                    yield Finding(
+                        ("jobs", index, "params", name),
+                        f"{many} of the column {name!r} {'are' if column.empty > 1 else 'is'} "
+                        f"empty, the first in {first}; these jobs get an empty text "
+                        '(write "" in quotes if that is meant)',
+                    )
+                    break
 
 
 # -- braces -------------------------------------------------------------------------

@@ -18,8 +18,9 @@ from flux_ensemble.document.job_sets import TAG_KEY, JobSet
 from flux_ensemble.document.problems import DocumentError, Path, Problems, hint
 from flux_ensemble.document.schema_check import check_form
 from flux_ensemble.document.schema_terms import MAX_INT
-from flux_ensemble.document.texts import as_text, filled
+from flux_ensemble.document.texts import filled
 from flux_ensemble.document.yaml_reader import Document, read_yaml
+from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import listed, shown
 
 #: Values of `output` and `error` that mean the KVS, which is the default too.

@@ -22,6 +22,7 @@ from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import DocumentError, Problem, Problems, TooMany
 from flux_ensemble.document.schema_check import check_form
 from flux_ensemble.document.spec_reader import SpecReader
+from flux_ensemble.document.spellings import with_spellings
 from flux_ensemble.document.use import check_uses, expand, plain_form
 from flux_ensemble.document.yaml_reader import Document, read_yaml
 
@@ -199,10 +200,9 @@ class _Loader:
 
     def _form(self) -> dict[str, Any] | None:
         """The valid part of the document's form."""
-        wrong = check_plain(self._document.value, self._problems)
-        value: dict[str, Any] | None = check_form(
-            "document", self._document.value, self._problems, wrong=wrong
-        )
+        written = with_spellings(self._document)
+        wrong = check_plain(written, self._problems)
+        value: dict[str, Any] | None = check_form("document", written, self._problems, wrong=wrong)
         return value
 
     def _expand(self, value: dict[str, Any]) -> dict[str, Any] | None:

@@ -63,6 +63,10 @@ class Expanded(Document):
         """The original text of the number or boolean at `path`; None if it was made."""
         return None if self._user(path) is not None else self._original.text(path)
 
+    def written(self, path: Path, value: Any) -> Any:
+        """A value with its spellings; what was made has none."""
+        return value if self._user(path) is not None else self._original.written(path, value)
+
     def block_line(self, path: Path) -> int | None:
         """The first line of the text of the `|` block at `path`."""
         # What was made of `custom` follows what was written.

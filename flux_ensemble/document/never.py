@@ -12,7 +12,9 @@ from flux_ensemble.document.problems import Path
 from flux_ensemble.metrics.by_value import unsplit, values_of
 from flux_ensemble.metrics.expressions import keys_of, parse_expression
 from flux_ensemble.metrics.job_fields import JOB, PARAMS
+from flux_ensemble.metrics.operations import same
 from flux_ensemble.metrics.paths import COUNT, split_stream
+from flux_ensemble.scalars import number
 from flux_ensemble.texts import listed, shown
 
 #: Parameters with more values are not looked at.
@@ -100,7 +102,7 @@ class _Values:
         values = self.of(rule.groups or tuple(self._spec.groups), keys[2])
         if len(literals) != len(others) or not values:
             return
-        if not any(literal == value for literal in literals for value in values):
+        if not any(same(literal, value) for literal in literals for value in values):
             what = " or ".join(map(shown, literals))
             yield (
                 f"'{JOB}.{PARAMS}.{keys[2]}' is never {what} (values: {listed(map(str, values))})"
@@ -115,7 +117,7 @@ class _Values:
         base = unsplit(variable)
         for param, value in (values_of(variable[len(base) + 1 :]) or {}).items():
             values = self.of((group,), param) if base != variable else None
-            if values and value not in values:
+            if values and value not in map(number, values):
                 yield (
                     f"no job has {param}={value}, as in {shown(name)} "
                     f"(values: {listed(map(str, values))})"

@@ -8,7 +8,7 @@ from typing import Any
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.problems import hint
 from flux_ensemble.document.sizes import SIZES, URGENCY, Whole
-from flux_ensemble.document.texts import as_text
+from flux_ensemble.scalars import as_text, number
 from flux_ensemble.texts import listed, shown
 
 #: Keys whose texts differ from job to job: parameters, and what they are filled into.
@@ -20,6 +20,7 @@ SHAPE = ("nodes", "tasks", "cores", "gpus")
 
 def _integer(whole: Whole) -> Callable[[Any], int]:
     def read(value: Any) -> int:
+        value = number(value)
         # A division gives a float.
         if type(value) is float and value.is_integer():
             value = int(value)
@@ -87,7 +88,7 @@ def _dependency(value: Any) -> dict[str, Any]:
 #: Keys of a submission's overrides -> what reads a value, or raises ValueError.
 OVERRIDES: Mapping[str, Callable[[Any], Any]] = {
     **{key: _integer(whole) for key, whole in SIZES.items()},
-    "duration": parse_duration,
+    "duration": lambda value: parse_duration(number(value)),
     "urgency": _integer(URGENCY),
     "queue": _text,
     "bank": _text,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from flux_ensemble.document.computed import MAX_STEPS
 from flux_ensemble.document.schema_terms import (
     BOOLEAN,
+    CHOICE,
     DURATION,
     IDENTIFIER,
     OBJECT,
     PARAMETER,
-    SCALAR,
     choice,
     integer,
     mapping,
@@ -43,7 +43,7 @@ _VARIABLE = {
         "high",
     ),
     "type": ["object", "array"],
-    "items": SCALAR,
+    "items": CHOICE,
     "minItems": 1,
 }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from flux_ensemble.scalars import WRITTEN
+
 #: Largest integer of a jobspec; Flux reads them as C ints.
 MAX_INT = 2**31 - 1
 
@@ -110,6 +112,17 @@ PROBABILITY = {
 SCALAR = {
     "type": ["string", "number", "boolean"],
     "description": "text, a number, true or false",
+}
+
+_OF_CHOICE = {"description": "a value as text, such as {written: '1.10'}"}
+
+#: A scalar, or its text as `{written: "1.10"}`.
+CHOICE = {
+    **SCALAR,
+    "type": ["string", "number", "boolean", "object"],
+    "propertyNames": {"enum": [WRITTEN], **_OF_CHOICE},
+    "additionalProperties": {"type": "string", **_OF_CHOICE},
+    "minProperties": 1,
 }
 
 NAMED = text(

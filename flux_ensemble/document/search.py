@@ -10,6 +10,7 @@ from typing import Any
 from flux_ensemble.document.stop import Stop
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.searched import Searched
+from flux_ensemble.scalars import Spelled, identity, packed
 from flux_ensemble.texts import listed, shown
 
 #: What suggests points, the default first.
@@ -68,8 +69,7 @@ class Variable:
     def objection(self, value: Any) -> str | None:
         """Why a value is none that it can have; None if it is one."""
         if self.choices:
-            # True is not 1.
-            if any(type(value) is type(choice) and value == choice for choice in self.choices):
+            if any(identity(value) == identity(choice) for choice in self.choices):
                 return None
             return f"expected one of {', '.join(map(repr, self.choices))}, not {shown(value)}"
         kinds = (int,) if self.integer else (int, float)
@@ -78,10 +78,15 @@ class Variable:
         what = "an integer" if self.integer else "a number"
         return f"expected {what} >= {self.low!r} and <= {self.high!r}, not {shown(value)}"
 
+    @property
+    def spellings(self) -> dict[str, Spelled]:
+        """Its choices that are numbers or booleans with a text, by that."""
+        return {str(one): one for one in self.choices if type(one) is Spelled}
+
     def to_json(self) -> dict[str, Any]:
         """As JSON, for the process that suggests points."""
         if self.choices:
-            return {"name": self.name, "choices": list(self.choices)}
+            return {"name": self.name, "choices": list(map(packed, self.choices))}
         return {
             "name": self.name,
             "low": self.low,

@@ -27,6 +27,7 @@ from flux_ensemble.document.search import (
 )
 from flux_ensemble.document.stop import read_stop
 from flux_ensemble.metrics.searched import OF_BEST, Searched
+from flux_ensemble.scalars import identity, number, packed, unpacked
 from flux_ensemble.texts import listed, shown
 
 #: The argument of a generator that tells it of the variables and the objectives.
@@ -198,7 +199,7 @@ def _generator(
             )
     for variable in variables:
         # A set has only one of 1, 1.0 and true.
-        if len(set(variable.choices)) < len(variable.choices):
+        if len(set(map(number, variable.choices))) < len(variable.choices):
             problems.add(
                 (*at, "variables", variable.name),
                 "expected choices that are different for a generator: 1, 1.0 and true are the same",
@@ -275,15 +276,16 @@ def _choices(name: str, values: list[Any], at: Path, problems: Problems) -> Iter
         problems.add(at, f"expected at most {MAX_CHOICES} choices, not {len(values)}")
         return
     seen: set[tuple[type, Any]] = set()
-    for index, value in enumerate(values):
+    choices = list(map(unpacked, values))
+    for index, value in enumerate(choices):
         if value is None:
             continue
-        if isinstance(value, float) and not math.isfinite(value):
+        if isinstance(number(value), float) and not math.isfinite(number(value)):
             problems.add((*at, index), f"expected a finite number, not {shown(value)}")
-        if (type(value), value) in seen:
+        if identity(value) in seen:
             problems.add((*at, index), f"the choice {shown(value)} is there twice")
-        seen.add((type(value), value))
-    yield Variable(name, choices=tuple(values))
+        seen.add(identity(value))
+    yield Variable(name, choices=tuple(choices))
 
 
 def _range(name: str, value: Mapping[str, Any], at: Path, problems: Problems) -> Iterator[Variable]:
@@ -340,7 +342,9 @@ def with_variables(
         one.group: {name: 1 for name in one.variables if matches(PARAMETER, name)} for one in every
     }
     for search in searches:
-        params[search.group] = {variable.name: variable.example for variable in search.variables}
+        params[search.group] = {
+            variable.name: packed(variable.example) for variable in search.variables
+        }
     return [
         {**entry, "params": {**params[entry["name"]], **entry.get("params", {})}}
         if entry is not None and entry.get("name") in params
@@ -363,7 +367,7 @@ def check_groups(
         group = groups.get(search.group)
         if group is None:
             continue
-        point = {variable.name: variable.example for variable in search.variables}
+        point = {variable.name: packed(variable.example) for variable in search.variables}
         try:
             jobs = len(group.submission(None, point))
         except ValueError as error:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from flux_ensemble.document.plain import text_problem
-from flux_ensemble.document.texts import INDEX, NUMBER, as_text
+from flux_ensemble.document.texts import INDEX, NUMBER
 from flux_ensemble.metrics.conditions import Names, Variable
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
 from flux_ensemble.metrics.hints import remedy
+from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import shortened, shown
 
 #: Most expressions in one text.

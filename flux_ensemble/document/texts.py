@@ -12,6 +12,7 @@ from typing import Any
 
 from flux_ensemble.document.bounds import MAX_BYTES, MAX_VALUES
 from flux_ensemble.document.values import longest
+from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import shown
 
 #: Longest word of a command, and longest environment variable with its name, in bytes: Linux's
@@ -104,15 +105,6 @@ def _missing(rest: str) -> str:
     escapes = len(inside) - len(inside.rstrip("\\"))
     ends_in_escape = rest[0] == "\\" or (rest[0] == '"' and escapes % 2 == 1)
     return "no escaped character" if ends_in_escape else "no closing quotation"
-
-
-def as_text(value: Any) -> str:
-    """A scalar as text for a command line; booleans as in YAML.
-
-    >>> as_text(True), as_text(0.5)
-    ('true', '0.5')
-    """
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def filler(params: Mapping[str, Any]) -> Callable[[str], str]:

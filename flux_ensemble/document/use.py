@@ -21,6 +21,7 @@ from flux_ensemble.document.merge import USE, Expanded, Merge
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Path, Problems, hint
 from flux_ensemble.document.schema_check import explain
+from flux_ensemble.document.spellings import with_spellings
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.texts import listed, shown
 
@@ -310,8 +311,11 @@ def plain_form(document: Document) -> dict[str, Any]:
     >>> document, _ = read_yaml("jobs: [{name: a, command: [run, 010, 1.50, yes]}]")
     >>> plain_form(document)["jobs"][0]["command"]
     ['run', '010', '1.50', 'yes']
+    >>> document, _ = read_yaml("jobs: [{name: a, command: 'run {v}', params: {v: 1.10}}]")
+    >>> plain_form(document)["jobs"][0]["params"]
+    {'v': {'written': '1.10'}}
     """
-    value: dict[str, Any] = deepcopy(document.value)
+    value: dict[str, Any] = deepcopy(with_spellings(document))
     for index, entry in enumerate(value.get("jobs") or ()):
         for key in ("command", "environment") if isinstance(entry, dict) else ():
             part = entry.get(key)

@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from flux_ensemble.scalars import WRITTEN, as_text, number, spelled
 from flux_ensemble.texts import shown
 
 #: Largest exponent of `logspace`, and its negative the smallest.
@@ -22,7 +23,7 @@ _FLOAT_CHARACTERS = 24
 
 _FORMS = (
     "a list of values or {range: [start, stop, step]}, {linspace: [first, last, number]}, "
-    "{logspace: [first exponent, last exponent, number]}"
+    "{logspace: [first exponent, last exponent, number]}, {written: [text, ...]}"
 )
 
 
@@ -68,6 +69,8 @@ class Column(Sequence[Any]):
     Args:
         file: the file's name.
         values: one for each row.
+        first_empty: the line of the first cell that is empty, if one is.
+        empty: how many are.
 
     >>> Column("points.csv", (1, 20, 300)).characters
     3
@@ -75,6 +78,8 @@ class Column(Sequence[Any]):
 
     file: str
     values: tuple[Any, ...]
+    first_empty: tuple[int, ...] = ()
+    empty: int = 0
 
     def __len__(self) -> int:
         return len(self.values)
@@ -85,12 +90,13 @@ class Column(Sequence[Any]):
     @cached_property
     def characters(self) -> int:
         """The bytes of the longest value as text. Many job sets may have the column."""
-        return max(len(str(value).encode(errors="replace")) for value in self.values)
+        return max(len(as_text(value).encode(errors="replace")) for value in self.values)
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """The first of the values that is text, if there is one."""
-        return next(((value,) for value in self.values if isinstance(value, str)), ())
+        texts = ((value,) for value in self.values if isinstance(number(value), str))
+        return next(texts, ())
 
 
 def texts_among(values: Sequence[Any]) -> Sequence[Any]:
@@ -103,7 +109,7 @@ def texts_among(values: Sequence[Any]) -> Sequence[Any]:
         return ()
     if isinstance(values, Column):
         return values.texts
-    return [value for value in values if type(value) not in (int, float)]
+    return [value for value in values if type(number(value)) not in (int, float)]
 
 
 def longest(values: Sequence[Any], size: Callable[[Any], int]) -> int:
@@ -126,7 +132,7 @@ def longest(values: Sequence[Any], size: Callable[[Any], int]) -> int:
 
 def parse_values(entry: Any) -> Sequence[Any]:
     """The values of one parameter: a list, a mapping such as `{"range": [start, stop, step?]}`,
-    or a scalar.
+    or a scalar. `{"written": ["1.10", "NO"]}` has texts that mean what plain scalars mean in YAML.
 
     Raises:
         ValueError: no values, a value that is not text, a number or a boolean, or an invalid
@@ -136,6 +142,9 @@ def parse_values(entry: Any) -> Sequence[Any]:
     ((300, 310), range(0, 10, 2), ('fast',))
     >>> list(parse_values({"linspace": [0, 1, 5]})), list(parse_values({"logspace": [-2, 0, 3]}))
     ([0.0, 0.25, 0.5, 0.75, 1.0], [0.01, 0.1, 1.0])
+    >>> version, count = parse_values({"written": ["1.10", "300"]})
+    >>> version, version.value, count
+    ('1.10', 1.1, 300)
     """
     values: Sequence[Any]
     if isinstance(entry, Mapping):
@@ -144,10 +153,13 @@ def parse_values(entry: Any) -> Sequence[Any]:
             raise ValueError(f"expected {_FORMS}, not {shown(entry)}")
         values = _KINDS[kind](arguments)
     else:
-        values = tuple(entry) if isinstance(entry, (list, tuple)) else (entry,)
+        values = tuple(map(_one, entry)) if isinstance(entry, (list, tuple)) else (entry,)
         for value in values:
             if not isinstance(value, (str, int, float)):
-                raise ValueError(f"expected text, a number or a boolean, not {shown(value)}")
+                quoted = " (write '\"null\"' if the text is meant)" if value is None else ""
+                raise ValueError(
+                    f"expected text, a number or a boolean, not {shown(value)}{quoted}"
+                )
     try:
         number = len(values)
     except OverflowError:
@@ -205,6 +217,26 @@ def _logspace(arguments: Any) -> Steps:
     return Steps(steps.start, steps.step, steps.number, exponents=True)
 
 
+def _one(value: Any) -> Any:
+    """A value of a list, which may be written out as a mapping."""
+    if isinstance(value, Mapping) and value.keys() == {WRITTEN}:
+        return _written_value(value[WRITTEN])
+    return value
+
+
+def _written_values(arguments: Any) -> tuple[Any, ...]:
+    texts = arguments if isinstance(arguments, (list, tuple)) else [arguments]
+    return tuple(map(_written_value, texts))
+
+
+def _written_value(text: Any) -> Any:
+    if not isinstance(text, str):
+        raise ValueError(f"expected a value as text, such as '1.10', not {shown(text)}")
+    value = spelled(text)
+    # What means null without quotes is a text here.
+    return text if value is None else value
+
+
 def _written(arguments: Any) -> str:
     if isinstance(arguments, (list, tuple)) and 0 < len(arguments) <= 4:
         return f"[{', '.join(map(shown, arguments))}]"
@@ -215,4 +247,5 @@ _KINDS: Mapping[Any, Callable[[Any], Sequence[Any]]] = {
     "range": _range,
     "linspace": _linspace,
     "logspace": _logspace,
+    WRITTEN: _written_values,
 }

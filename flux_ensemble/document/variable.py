@@ -10,8 +10,9 @@ from flux_ensemble.document.bounds import MAX_VALUES
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.problems import hint
 from flux_ensemble.document.sizes import SIZES, URGENCY, Whole
-from flux_ensemble.document.texts import as_text, filler, placeholders
+from flux_ensemble.document.texts import filler, placeholders
 from flux_ensemble.document.values import Steps
+from flux_ensemble.scalars import as_text, number, numbers
 from flux_ensemble.texts import listed, shown
 
 #: An integer; steps are floats, such as 4.0.
@@ -45,7 +46,8 @@ def resolve(variable: Mapping[str, str], params: Mapping[str, Any]) -> dict[str,
     >>> resolve({"tasks": "{n}", "duration": "{n}m"}, {"n": 2})
     {'tasks': 2, 'duration': 120.0}
     """
-    fill = filler(params)
+    # A size is a number, however that is written.
+    fill = filler(numbers(params))
     return {key: VARIABLE[key](fill(text)) for key, text in variable.items()}
 
 
@@ -99,7 +101,7 @@ class VariableCheck:
         known = key, text, id(values)
         if known in self._checked:
             return
-        for value in self._looked_at(values):
+        for value in map(number, self._looked_at(values)):
             filled = filler({name: value})(text)
             try:
                 VARIABLE[key](filled)

@@ -15,9 +15,9 @@ from typing import Any
 import yaml
 
 from flux_ensemble.document.bounds import MAX_DEPTH, MAX_VALUES
-from flux_ensemble.document.plain_scalar import plain_scalar
 from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
 from flux_ensemble.document.yaml_text import UnreadableError, check_text
+from flux_ensemble.scalars import plain_scalar, spelled
 from flux_ensemble.texts import shortened, shown
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -92,6 +92,33 @@ class Document:
     def text(self, path: Path) -> str | None:
         """The original text of the number or boolean at `path`; None if unknown."""
         return self.texts.get(self._place(path))
+
+    def written(self, path: Path, value: Any) -> Any:
+        """A value with the spellings of its numbers and booleans, if it is one or a list of them.
+
+        Args:
+            path: where it is.
+            value: what is there, as far as it is right; what has been put there has no spelling.
+
+        >>> document, _ = read_yaml("{x: [1.10, NO, '1.10', 5]}")
+        >>> [type(one).__name__ for one in document.written(("x",), document.value["x"])]
+        ['Spelled', 'Spelled', 'str', 'int']
+        """
+        try:
+            if not isinstance(value, list):
+                text = None if isinstance(value, (str, Mapping)) else self.text(path)
+                return value if text is None else spelled(text)
+            there: Any = self.value
+            for step in path:
+                there = there[step]
+        except (LookupError, TypeError):
+            return value
+        if not isinstance(there, list) or len(there) != len(value):
+            return value
+        texts = [self.texts.get((id(there), place)) for place in range(len(value))]
+        return [
+            one if text is None else spelled(text) for one, text in zip(value, texts, strict=True)
+        ]
 
     def block_line(self, path: Path) -> int | None:
         """The first line of the text of the `|` block at `path`."""
@@ -209,8 +236,9 @@ class _Builder:
         self.document = Document(None)
         self.problems = Problems(self.document.line)
         self._stack: list[_Frame] = []
-        #: anchor -> (value, size, height); None while what it names is being read.
-        self._anchors: dict[str, tuple[Any, int, int] | None] = {}
+        #: anchor -> (value, size, height, text of a number or boolean); None while what it names
+        #: is being read.
+        self._anchors: dict[str, tuple[Any, int, int, str | None] | None] = {}
         self._values = 0
         self._documents = 0
 
@@ -246,8 +274,9 @@ class _Builder:
         else:
             value = plain_scalar(text) if plain else text
         self._count(1, line)
+        written = None if value is None or isinstance(value, str) else text
         if event.anchor is not None:
-            self._anchors[event.anchor] = (value, 1, 0)
+            self._anchors[event.anchor] = (value, 1, 0, written)
         if self._stack and self._stack[-1].wants_key:
             if type(value) is bool and text in _TEXT_AS_KEYS:
                 value = text
@@ -255,8 +284,8 @@ class _Builder:
             return
         place = self._place(value, line, 1, 0)
         if place is not None:
-            if value is not None and not isinstance(value, str):
-                self.document.texts[place] = text
+            if written is not None:
+                self.document.texts[place] = written
             elif event.style == "|":
                 self.document.blocks[place] = line + 1
 
@@ -301,7 +330,7 @@ class _Builder:
         for merged in frame.merged:
             self.document.merge(frame.value, merged)
         if frame.anchor is not None:
-            self._anchors[frame.anchor] = (frame.value, frame.size, frame.height)
+            self._anchors[frame.anchor] = (frame.value, frame.size, frame.height, None)
         self._place(frame.value, frame.line, frame.size, frame.height)
 
     def _alias(self, anchor: str, line: int) -> None:
@@ -311,7 +340,7 @@ class _Builder:
         target = self._anchors[anchor]
         if target is None:
             raise UnreadableError(line, f"the alias '*{named}' stands inside of what it names")
-        value, size, height = target
+        value, size, height, text = target
         self._count(size, line)
         if self._stack[-1].wants_key:
             if isinstance(value, (dict, list)):
@@ -319,7 +348,9 @@ class _Builder:
             self._key(value, f"*{anchor}", line)
             return
         self._check_depth(height, line)
-        self._place(value, line, size, height)
+        place = self._place(value, line, size, height)
+        if place is not None and text is not None:
+            self.document.texts[place] = text
 
     def _count(self, values: int, line: int) -> None:
         self._values += values

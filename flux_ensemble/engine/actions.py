@@ -38,7 +38,8 @@ from flux_ensemble.engine.searching import Searching
 from flux_ensemble.engine.sending import NOT_NEEDED, WITHDRAWN, Sending, because
 from flux_ensemble.engine.submitted import Submitted
 from flux_ensemble.engine.triggered import Triggered
-from flux_ensemble.metrics.paths import parse_label
+from flux_ensemble.metrics.paths import BEST, SEARCH, parse_label
+from flux_ensemble.scalars import numbers
 
 #: How often `on-error: retry` calls a custom function again, and the first delay in
 #: seconds, which doubles each time.
@@ -231,11 +232,14 @@ class Actions:
     def _call(self, origin: Origin, call: Call) -> None:
         core = self._core
         state = core.rules.states.get(origin.rule)
+        metrics = core.metrics(core.t)
+        # The function computes with the values of parameters.
+        metrics.update(numbers({key: metrics[key] for key in (BEST, SEARCH) if key in metrics}))
         command = CallCustom(
             self._table.next_id(),
             call.action.label or "",
             {
-                "metrics": core.metrics(core.t),
+                "metrics": metrics,
                 "event": dict(call.event),
                 "rule": rule_json(state.rule) if state is not None else {},
                 "action": action_json(call.action),

@@ -16,6 +16,7 @@ from typing import Any
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.submissions import Submissions
+from flux_ensemble.scalars import packed, unpacked
 
 #: Most combinations of one rule that can have jobs at the same time, or that are remembered for
 #: how often it fired for them.
@@ -82,10 +83,11 @@ class Combinations:
 
 def name_of(group: str, values: dict[str, Any]) -> str:
     """The name of a combination."""
-    return group + _encode(values)
+    return group + _encode({name: packed(value) for name, value in values.items()})
 
 
 def parse_name(name: str) -> tuple[str, dict[str, Any]]:
     """The group and the values in the name of a combination; no values in that of a group."""
     group, brace, rest = name.partition("{")
-    return group, json.loads(brace + rest) if brace else {}
+    values = json.loads(brace + rest) if brace else {}
+    return group, {name: unpacked(value) for name, value in values.items()}

@@ -12,6 +12,7 @@ from flux_ensemble.engine.job_keys import MAX_ID, named
 from flux_ensemble.engine.jobs import Job, runtime
 from flux_ensemble.engine.triggered import Cause
 from flux_ensemble.metrics.job_fields import MEMO, PARAMS, PREDICTED, JobField
+from flux_ensemble.scalars import numbers
 
 
 def caused_by(core: Core, job: Job, name: str, t: float, context: Mapping[str, Any]) -> Cause:
@@ -89,7 +90,7 @@ class JobView:
         job = self._job
         told: dict[str, Any] = {
             "name": self._event,
-            "params": dict(self.params),
+            "params": numbers(self.params),
             "memo": dict(job.memo),
             "returncode": job.returncode,
             "index": None,
@@ -125,7 +126,7 @@ class CombinationView:
 
     def told(self) -> dict[str, Any]:
         """What a custom function is told of it, besides the event."""
-        return {}
+        return {"params": numbers(self.params)}
 
 
 def pending(job: Job) -> float | None:

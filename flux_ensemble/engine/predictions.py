@@ -13,6 +13,7 @@ from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.submissions import Submissions
 from flux_ensemble.metrics.durations import Durations
+from flux_ensemble.scalars import number
 
 #: The value that says which entry of its group a job is of, where several have `predict`; no
 #: parameter has this name.
@@ -106,7 +107,7 @@ class Predictions:
         job_set, params = self._job(firing, index)
         if job_set.predict is None:
             return None
-        values = {name: params[name] for name in job_set.predict if name in params}
+        values = {name: number(params[name]) for name in job_set.predict if name in params}
         if firing.group in self._several:
             values[_ENTRY] = str(job_set.index)
         return values

@@ -40,6 +40,7 @@ from flux_ensemble.engine.sending import Sending, search_rule
 from flux_ensemble.engine.trials import CANCELED, COMPLETE, FAILED
 from flux_ensemble.engine.triggered import Cause, Triggered
 from flux_ensemble.metrics.searched import PRUNED
+from flux_ensemble.scalars import packed
 
 #: How often `on-failure: retry` runs a trial again.
 RETRIES = 3
@@ -298,7 +299,7 @@ class Searching:
         self._sending.submit(
             search.group,
             None,
-            trials.params(trial),
+            {name: packed(value) for name, value in trials.params(trial).items()},
             Origin(search_rule(search.id), trial.number),
             trial=trial_name(search.id, trial.number),
         )

@@ -18,6 +18,7 @@ from typing import Any
 
 from flux_ensemble.document.search import Search, Value
 from flux_ensemble.metrics.searched import FRONT, PRUNED
+from flux_ensemble.scalars import Spelled
 
 #: States of a trial; in a snapshot, each is its first letter.
 STOCK, ACTIVE, COMPLETE, FAILED, CANCELED = "stock", "active", "complete", "failed", "canceled"
@@ -88,6 +89,8 @@ class Trials:
         self.seconds: float | None = None
         #: How often points were dropped, for whoever asks: not part of a snapshot.
         self.refreshes = 0
+        names = {one.name: one.spellings for one in search.variables if one.spellings}
+        self._spellings: dict[str, dict[str, Spelled]] = names
 
     def params(self, trial: Trial) -> dict[str, Any]:
         """The parameters of a trial, by name."""
@@ -100,9 +103,20 @@ class Trials:
         if self.search.generator is not None and attributes and STATE in attributes:
             # Of a generator only the last one is needed.
             self._drop_state()
-        row = tuple(params[variable.name] for variable in self.search.variables)
-        self.all.append(Trial(number, row, attributes))
+        row = [params[variable.name] for variable in self.search.variables]
+        self.all.append(Trial(number, self._spelled(row), attributes))
         self.stock.append(number)
+
+    def _spelled(self, row: Sequence[Any]) -> tuple[Any, ...]:
+        """Values of the variables, of which JSON has kept the texts alone."""
+        if not self._spellings:
+            return tuple(row)
+        return tuple(
+            self._spellings.get(variable.name, {}).get(value, value)
+            if isinstance(value, str)
+            else value
+            for variable, value in zip(self.search.variables, row, strict=True)
+        )
 
     def _drop_state(self) -> None:
         for trial in reversed(self.all):
@@ -223,7 +237,7 @@ class Trials:
         """Set what `dump` returned."""
         states = value["states"]
         for number, params in enumerate(value["params"]):
-            trial = Trial(number, tuple(params), None)
+            trial = Trial(number, self._spelled(params), None)
             trial.state = _STATES[states[2 * number : 2 * number + 2]]
             self.all.append(trial)
             if trial.state == STOCK:

@@ -21,9 +21,11 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.search import Search, Variable
+from flux_ensemble.document.spellings import with_spellings
 from flux_ensemble.document.yaml_reader import read_yaml
 from flux_ensemble.engine.trials import ACTIVE, COMPLETE
 from flux_ensemble.metrics.searched import PRUNED
+from flux_ensemble.scalars import as_text, identity
 
 #: The files that Optuna can keep studies in, by their suffixes.
 JOURNALS, DATABASES = (".journal", ".log"), (".db", ".sqlite", ".sqlite3")
@@ -58,7 +60,7 @@ def searches_of(entries: Iterable[Mapping[str, Any]]) -> tuple[Search, ...]:
         if entry["name"] == "load":
             document = entry["context"]["document"]
             return _searches(
-                read_yaml(document)[0].value if isinstance(document, str) else document
+                with_spellings(read_yaml(document)[0]) if isinstance(document, str) else document
             )
     raise StudyError(
         "the log does not have the document any more, which says what the searches are"
@@ -135,12 +137,29 @@ def _write(
 
 def _distribution(variable: Variable) -> Any:
     if variable.choices:
-        return optuna.distributions.CategoricalDistribution(variable.choices)
+        return optuna.distributions.CategoricalDistribution(list(_labels(variable).values()))
     if variable.integer:
         return optuna.distributions.IntDistribution(
             int(variable.low), int(variable.high), log=variable.log
         )
     return optuna.distributions.FloatDistribution(variable.low, variable.high, log=variable.log)
+
+
+def _labels(variable: Variable) -> dict[tuple[type, Any], Any]:
+    """What Optuna is to call each choice: itself, or of those that are equal in Python its text.
+
+    >>> list(_labels(Variable("c", choices=(0, 1, 2, False))).values())
+    ['0', 1, 2, 'false']
+    """
+    labels: dict[tuple[type, Any], Any] = {}
+    for choice in variable.choices:
+        label = str(choice) if isinstance(choice, str) else choice
+        if sum(choice == other for other in variable.choices) > 1:
+            label = as_text(choice)
+            if any(label == other for other in variable.choices):
+                label = f"{type(choice).__name__} {label}"
+        labels[identity(choice)] = label
+    return labels
 
 
 def _trial(search: Search, distributions: Mapping[str, Any], job: Job | None) -> FrozenTrial:
@@ -152,7 +171,12 @@ def _trial(search: Search, distributions: Mapping[str, Any], job: Job | None) ->
     trial = create_trial(
         state=state,
         values=values,
-        params={name: job["params"][name] for name in distributions},
+        params={
+            one.name: _labels(one)[identity(job["params"][one.name])]
+            if one.choices
+            else job["params"][one.name]
+            for one in search.variables
+        },
         distributions=dict(distributions),
         intermediate_values=steps,
         user_attrs={"job": str(job["id"]), "outcome": job["outcome"]},

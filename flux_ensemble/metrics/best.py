@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from flux_ensemble.metrics.job_fields import PARAMS
 from flux_ensemble.metrics.numbers import Number
 from flux_ensemble.metrics.paths import BEST, MetricPath
+from flux_ensemble.scalars import packed, unpacked
 from flux_ensemble.texts import listed, shown
 
 #: Fields besides the parameters.
@@ -84,13 +85,24 @@ class Point(NamedTuple):
     job: int | str
     params: Mapping[str, Any]
 
-    def dump(self) -> dict[str, Any]:
-        """The job as JSON.
+    def report(self) -> dict[str, Any]:
+        """The job as JSON, for people.
 
-        >>> Point(0.5, 17, {"t": 300}).dump()
+        >>> Point(0.5, 17, {"t": 300}).report()
         {'value': 0.5, 'job': 17, 'params': {'t': 300}}
         """
         return {"value": self.value, "job": self.job, "params": dict(self.params)}
+
+    def dump(self) -> dict[str, Any]:
+        """The job as JSON that `load` takes."""
+        params = {name: packed(value) for name, value in self.params.items()}
+        return {**self.report(), "params": params}
+
+    @classmethod
+    def load(cls, value: Mapping[str, Any]) -> Point:
+        """The job of which `dump` returned this."""
+        params = {name: unpacked(one) for name, one in value["params"].items()}
+        return cls(value["value"], value["job"], params)
 
 
 class _Kept:
@@ -208,7 +220,9 @@ class Bests:
 
     def snapshot(self) -> dict[str, Any]:
         """Those that there are as JSON: name -> value, job and parameters."""
-        return {name: kept.now.dump() for name, kept in self._kept.items() if kept.now is not None}
+        return {
+            name: kept.now.report() for name, kept in self._kept.items() if kept.now is not None
+        }
 
     def report(self) -> list[dict[str, Any]]:
         """What is kept, with the best jobs so far, as JSON (docs/rpc.md, `ensemble.status`)."""
@@ -220,7 +234,7 @@ class Bests:
                 "mode": best.mode,
                 "live": best.live,
                 "running": kept.now is not None and kept.now is not kept.ended,
-                **(kept.now.dump() if kept.now else {"value": None, "job": None, "params": {}}),
+                **(kept.now.report() if kept.now else {"value": None, "job": None, "params": {}}),
             }
             for best, kept in ((kept.best, kept) for kept in self._kept.values())
         ]
@@ -240,6 +254,6 @@ class Bests:
         """Set what `dump` returned."""
         for name, dumped in value.items():
             kept = self._kept[name]
-            kept.ended = dumped["ended"] and Point(**dumped["ended"])
-            kept.running = {id: Point(**point) for id, point in dumped["running"]}
+            kept.ended = dumped["ended"] and Point.load(dumped["ended"])
+            kept.running = {id: Point.load(point) for id, point in dumped["running"]}
             kept._look()

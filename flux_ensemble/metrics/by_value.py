@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flux_ensemble.scalars import number
 from flux_ensemble.texts import shown
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
@@ -40,7 +41,9 @@ class ByValue:
         >>> ByValue("md", "fom", ("t", "mode")).suffix({"mode": "fast", "t": 300.0, "x": 1})
         '[t=300,mode=fast]'
         """
-        return f"[{','.join(f'{name}={_written(values.get(name))}' for name in self.params)}]"
+        return (
+            f"[{','.join(f'{name}={_written(number(values.get(name)))}' for name in self.params)}]"
+        )
 
     @property
     def form(self) -> str:

@@ -13,6 +13,7 @@ from flux_ensemble.metrics.domains import fitted
 from flux_ensemble.metrics.expressions import MAX_LENGTH, compile_expression
 from flux_ensemble.metrics.hints import remedy
 from flux_ensemble.metrics.operations import Value
+from flux_ensemble.scalars import as_spelling
 from flux_ensemble.texts import listed, shown
 
 #: Fields of a job that have a value.
@@ -126,8 +127,13 @@ def _fitted(path: tuple[str, ...], value: Value) -> Value:
 
 
 def _value(job: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """The value of a field; None where there is none, also if it cannot be compared."""
+    """The value of a field; None where there is none, also if it cannot be compared.
+
+    A parameter that was written as a number equals its text, and the number.
+    """
     value: Any = job
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
-    return None if isinstance(value, (list, Mapping)) else value
+    if isinstance(value, (list, Mapping)):
+        return None
+    return as_spelling(value) if path[0] == "params" else value

@@ -1,6 +1,7 @@
 """What expressions compute: the values of operands, the operators and the functions.
 
-A value is a number bounded by `numbers.finite`, text, or None for "no value". An operation that
+A value is a number bounded by `numbers.finite`, text, or None for "no value". A number that was
+written in a way of its own, such as 1.10, is a number that also equals its text. An operation that
 does not take its operands raises `Unfit`; one without a result, such as a division by zero, gives
 None.
 """
@@ -14,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flux_ensemble.metrics.numbers import Number, finite
+from flux_ensemble.scalars import Spelled, number
 
 #: No float has more digits before or after the point.
 _MAX_DIGITS = 308
@@ -36,11 +38,16 @@ def taken(value: Any) -> Value:
     ('text', 1.0, None)
     """
     kind = type(value)
-    if kind is bool or kind is str or value is None:
+    if kind is bool or kind is str or value is None or kind is Spelled:
         return value
     if kind is int or kind is float:
         return finite(value)
     raise Unfit
+
+
+def plain(value: Value) -> Value:
+    """A value without its spelling."""
+    return taken(number(value)) if type(value) is Spelled else value
 
 
 def truth(value: Value) -> bool:
@@ -52,6 +59,8 @@ def truth(value: Value) -> bool:
     >>> truth(0.5), truth(None)
     (True, False)
     """
+    if type(value) is Spelled:
+        value = plain(value)
     if type(value) is str:
         raise Unfit
     return bool(value)
@@ -63,9 +72,12 @@ def _not(value: Value) -> bool:
 
 def _arithmetic(compute: Callable[..., Number]) -> Callable[..., Value]:
     def bounded(*operands: Value) -> Value:
+        kinds = [type(operand) for operand in operands]
+        if Spelled in kinds:
+            return bounded(*map(plain, operands))
         if None in operands:
             return None
-        if str in map(type, operands):
+        if str in kinds:
             raise Unfit
         try:
             return finite(compute(*operands))
@@ -80,19 +92,33 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Value, Value], bo
     def guarded(left: Value, right: Value) -> bool:
         if left is None or right is None:
             return False
-        if type(left) is str or type(right) is str:
-            raise Unfit
+        if isinstance(left, str) or isinstance(right, str):
+            left, right = plain(left), plain(right)
+            if left is None or right is None:
+                return False
+            if type(left) is str or type(right) is str:
+                raise Unfit
         return compare(left, right)
 
     return guarded
 
 
+def same(left: Value, right: Value) -> bool:
+    """Whether two values are equal: a spelling and a text as texts, else as numbers."""
+    if (type(left) is Spelled and type(right) is not str) or (
+        type(right) is Spelled and type(left) is not str
+    ):
+        left, right = plain(left), plain(right)
+        return left is not None and left == right
+    return left == right
+
+
 def _equal(left: Value, right: Value) -> bool:
-    return left is not None and right is not None and left == right
+    return left is not None and right is not None and same(left, right)
 
 
 def _unequal(left: Value, right: Value) -> bool:
-    return left is not None and right is not None and left != right
+    return left is not None and right is not None and not same(left, right)
 
 
 def _in(left: Value, right: Any) -> bool:
@@ -100,8 +126,8 @@ def _in(left: Value, right: Any) -> bool:
     if left is None or right is None:
         return False
     if type(right) is tuple:
-        return left in right
-    if type(left) is str and type(right) is str:
+        return any(same(left, literal) for literal in right)
+    if isinstance(left, str) and isinstance(right, str):
         return left in right
     raise Unfit
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import clip, printable
 
 #: Most characters of a value, of a line, and of a text of many lines.
@@ -59,4 +60,4 @@ def number(value: object) -> str:
     >>> number(1234567), number(0.123456789), number("x")
     ('1234567', '0.123457', 'x')
     """
-    return f"{value:.6g}" if type(value) is float else shown(str(value), MAX_VALUE)
+    return f"{value:.6g}" if type(value) is float else shown(as_text(value), MAX_VALUE)

@@ -26,11 +26,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from flux_ensemble import scalars
 from flux_ensemble.document.search import Variable
 from flux_ensemble.engine.trials import ENDED, STATE
 from flux_ensemble.runtime.custom.child import Problem
 from flux_ensemble.runtime.custom.state import MAX_STATE, state_text
-from flux_ensemble.runtime.sampling import MAX_ANSWER, seed_of
+from flux_ensemble.runtime.sampling import MAX_ANSWER, seed_of, with_choices
 from flux_ensemble.runtime.unit_cube import Qmc
 from flux_ensemble.runtime.vocs import adapted, identity, plain, vocs_of
 from flux_ensemble.texts import shown
@@ -60,11 +61,12 @@ class Generating:
     """
 
     def __init__(self, search: Mapping[str, Any]) -> None:
-        self._search = search
+        self._search = search = with_choices(search)
         self._variables = [
             Variable(**{**one, "choices": tuple(one.get("choices", ()))})
             for one in search["variables"]
         ]
+        self._spellings = {one.name: one.spellings for one in self._variables if one.spellings}
         self._qmc = Qmc(search)
         self._reset()
 
@@ -191,7 +193,11 @@ class Generating:
             keys.pop(_ID, None)
         values = value if isinstance(value, list) else [value]
         names = [name for name, _ in self._search["objectives"]]
-        return {**keys, **self._named(params), **dict(zip(names, values, strict=True))}
+        point = self._named(params)
+        for name, spellings in self._spellings.items():
+            if isinstance(point[name], str):
+                point[name] = scalars.number(spellings.get(point[name], point[name]))
+        return {**keys, **point, **dict(zip(names, values, strict=True))}
 
     def _state(self) -> dict[str, Any]:
         """What a generator that can be loaded is made of again."""

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from flux_ensemble.runtime.gaussian import Gaussian
 from flux_ensemble.runtime.unit_cube import Qmc
+from flux_ensemble.scalars import identity, unpacked
 
 #: What a sampler answers at once has at most so many characters as JSON, about.
 MAX_ANSWER = 1 << 19
@@ -71,7 +72,7 @@ class Sampling:
     """
 
     def __init__(self, search: Mapping[str, Any]) -> None:
-        self._search = search
+        self._search = with_choices(search)
         self._names = [variable["name"] for variable in search["variables"]]
         self._reset()
 
@@ -104,6 +105,20 @@ class Sampling:
         return {"points": points, "seconds": time.perf_counter() - begin}
 
 
+def with_choices(search: Mapping[str, Any]) -> dict[str, Any]:
+    """A search as `asking.asker.described` gives it, with its choices as they are.
+
+    >>> search = {"variables": [{"name": "c", "choices": [{"written": "1.10"}, 2]}]}
+    >>> with_choices(search)["variables"][0]["choices"]
+    ['1.10', 2]
+    """
+    variables = [
+        {**one, "choices": list(map(unpacked, one["choices"]))} if "choices" in one else one
+        for one in search["variables"]
+    ]
+    return {**search, "variables": variables}
+
+
 def seed_of(search: Mapping[str, Any], number: int) -> int:
     """The seed of a trial's point, of 32 bits.
 
@@ -131,6 +146,15 @@ class Optuna:
         self._distributions = {
             variable["name"]: self._distribution(variable) for variable in search["variables"]
         }
+        self._choices: dict[str, Sequence[Any]] = {
+            variable["name"]: variable["choices"]
+            for variable in search["variables"]
+            if "choices" in variable
+        }
+        self._places = {
+            name: {identity(choice): place for place, choice in enumerate(choices)}
+            for name, choices in self._choices.items()
+        }
         self._points: list[tuple[Point, Attributes]] = []
         self._values: dict[int, Value | None] = {}
         #: The steps of the values of those that were stopped early.
@@ -141,7 +165,8 @@ class Optuna:
     def _distribution(self, variable: Mapping[str, Any]) -> Any:
         distributions = self._optuna.distributions
         if "choices" in variable:
-            return distributions.CategoricalDistribution(variable["choices"])
+            # Of 0 and false, which are equal, Optuna would take the first for both.
+            return distributions.CategoricalDistribution(range(len(variable["choices"])))
         integer = variable["integer"]
         kind = distributions.IntDistribution if integer else distributions.FloatDistribution
         return kind(variable["low"], variable["high"], log=variable["log"])
@@ -199,7 +224,10 @@ class Optuna:
         return self._optuna.trial.create_trial(
             state=state,
             values=None if value is None else _listed(value),
-            params=dict(zip(self._distributions, params, strict=True)),
+            params={
+                name: self._places[name][identity(value)] if name in self._places else value
+                for name, value in zip(self._distributions, params, strict=True)
+            },
             distributions=self._distributions,
             system_attrs=dict(attributes or {}),
             intermediate_values=published,
@@ -228,7 +256,7 @@ class Optuna:
         study.sampler = self._sampler(seed)
         before = self._of_study() if self._search["sampler"] in _KEEP else {}
         trial = study.ask(self._distributions)
-        params = [trial.params[name] for name in self._distributions]
+        params = [self._value(name, trial.params[name]) for name in self._distributions]
         attributes = None
         if self._search["sampler"] in _KEEP:
             # The state of the strategy, or the generation, which it keeps with its trials; and who
@@ -241,6 +269,10 @@ class Optuna:
         if study is not self._study:
             self._study.add_trial(self._trial(params, None))
         return params, attributes
+
+    def _value(self, name: str, drawn: Any) -> Any:
+        """The value of a variable that was drawn, which of choices is the place."""
+        return self._choices[name][drawn] if name in self._choices else drawn
 
     def _study_of_some(self) -> Any:
         """A study of the best trials, the latest ones, and those under way."""
@@ -286,9 +318,10 @@ class Random(Optuna):
         for name, distribution in self._distributions.items():
             if distribution.single():
                 # Nothing is drawn, as in a trial of a study.
-                params.append(distribution.choices[0])
+                params.append(self._value(name, 0))
             else:
-                params.append(draw(self._study, self._any, name, distribution))
+                drawn = draw(self._study, self._any, name, distribution)
+                params.append(self._value(name, drawn))
         return params, None
 
 

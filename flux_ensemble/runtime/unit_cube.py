@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
+from flux_ensemble.scalars import identity
+
 
 class Qmc:
     """Points of a scrambled Sobol sequence, which follow from their numbers.
@@ -92,10 +94,7 @@ def back(variable: Mapping[str, Any], value: Any) -> list[float]:
     [0.5]
     """
     if "choices" in variable:
-        # True is not 1.
-        return [
-            float(type(choice) is type(value) and choice == value) for choice in variable["choices"]
-        ]
+        return [float(identity(choice) == identity(value)) for choice in variable["choices"]]
     margin = 0.5 if variable["integer"] else 0.0
     begin, end = variable["low"] - margin, variable["high"] + margin
     if variable["log"]:

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from flux_ensemble import scalars
 from flux_ensemble.document.search import Variable
+from flux_ensemble.scalars import number
 
 #: A number this much of its range beyond a bound was rounded.
 _ROUNDED = 1e-6
@@ -40,8 +42,9 @@ def vocs_of(search: Mapping[str, Any]) -> Any:
     variables: dict[str, Any] = {}
     for given in search["variables"]:
         if "choices" in given:
-            variable = DiscreteVariable(values=set(given["choices"]))
-            variable.values = Choices(given["choices"])
+            choices = Choices(map(number, given["choices"]))
+            variable = DiscreteVariable(values=set(choices))
+            variable.values = choices
         else:
             kind = int if given["integer"] else None
             variable = ContinuousVariable(domain=[given["low"], given["high"]], dtype=kind)
@@ -54,7 +57,7 @@ def vocs_of(search: Mapping[str, Any]) -> Any:
 
 def identity(params: Any) -> tuple[tuple[type, Any], ...]:
     """By what two points are told apart; True is not 1."""
-    return tuple((type(value), value) for value in params)
+    return tuple(map(scalars.identity, params))
 
 
 def adapted(variable: Variable, value: Any) -> Any:
@@ -68,7 +71,7 @@ def adapted(variable: Variable, value: Any) -> Any:
     2
     """
     if variable.choices:
-        same = (choice for choice in variable.choices if choice == value)
+        same = (choice for choice in variable.choices if number(choice) == value)
         return next(same, value)
     if type(value) not in (int, float) or not math.isfinite(value):
         return value

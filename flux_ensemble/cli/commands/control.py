@@ -27,7 +27,7 @@ from flux_ensemble.job_ids import JobIds
 @click.option(
     "--param",
     "params",
-    type=Assignment(),
+    type=Assignment(written=True),
     multiple=True,
     metavar="KEY=VALUE",
     help='A parameter\'s value or values, as in "x=7" or "x=[1, 2]"; may be repeated.',

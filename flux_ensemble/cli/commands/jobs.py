@@ -282,6 +282,12 @@ def jobs(
 @click.argument("file", type=FILE, required=False)
 @click.option("--force", is_flag=True, help="Replace the file if there is one.")
 @click.option(
+    "--raw",
+    is_flag=True,
+    help="Leave texts in CSV as they are that a spreadsheet would take for formulas; otherwise "
+    "these get an apostrophe, which is taken off where the file is read as values of parameters.",
+)
+@click.option(
     "--to",
     type=click.Choice(["otlp", "optuna"]),
     help="otlp: send the ensemble, its firings and its jobs as a trace to an OpenTelemetry "
@@ -299,6 +305,7 @@ def export(
     name: str,
     file: Path | None,
     force: bool,
+    raw: bool,
     to: str | None,
     endpoint: str | None,
     choice: Choice,
@@ -335,7 +342,7 @@ def export(
     with chosen(target, name, choice) as found:
         wanted = found if order == Order() else order.take(found)[0]
         try:
-            written = write(file, wanted, force=force)
+            written = write(file, wanted, force=force, raw=raw)
         except ExportError as error:
             raise Failure(str(error)) from None
     click.echo(f"{written} job{'s'[: written != 1]} written to {file}")

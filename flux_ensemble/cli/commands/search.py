@@ -12,6 +12,7 @@ from flux_ensemble.cli.display.formats import Output, Table, print_json, table_o
 from flux_ensemble.cli.display.tables import BESTS, best_rows
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import Target, label_of, targeted
+from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import one_line
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def _print_best(search: SearchStatus, no_header: bool) -> None:
 
 def _text(params: Mapping[str, Any], name: str) -> str:
     value = params[name]
-    return f"{value:.6g}" if isinstance(value, float) else one_line(str(value))
+    return f"{value:.6g}" if isinstance(value, float) else one_line(as_text(value))
 
 
 COMMANDS = (search, best)

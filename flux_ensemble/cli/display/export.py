@@ -7,15 +7,17 @@ on disk. No file is there before it is whole.
 
 from __future__ import annotations
 
-import csv
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from flux_ensemble.files import replacing
+from flux_ensemble.scalars import as_text
 
 Job = Mapping[str, Any]
 
@@ -29,17 +31,22 @@ _BATCH = 10_000
 _SPREAD = frozenset(("params", "memo", "exception"))
 
 
+#: Numbers that are not finite, as texts that `float` takes.
+_NOT_FINITE = re.compile("[-+]?(nan|inf(inity)?)", re.IGNORECASE)
+
+
 class ExportError(Exception):
     """A file cannot be written; one sentence."""
 
 
-def write(path: Path, jobs: Iterable[Job], *, force: bool = False) -> int:
+def write(path: Path, jobs: Iterable[Job], *, force: bool = False, raw: bool = False) -> int:
     """Write jobs to a file, whose suffix says in which form.
 
     Args:
         path: the file.
         jobs: as `Client.jobs` gives them.
         force: replace the file that is there.
+        raw: in CSV, leave texts that a spreadsheet takes for formulas as they are.
 
     Returns:
         How many there were.
@@ -49,6 +56,8 @@ def write(path: Path, jobs: Iterable[Job], *, force: bool = False) -> int:
         OSError: the jobs cannot be had.
     """
     writer = WRITERS.get(path.suffix.lower())
+    if raw and writer is _write_csv:
+        writer = partial(_write_csv, raw=True)
     if writer is None:
         raise ExportError(f"{path}: expected a file that ends in one of: {', '.join(WRITERS)}")
     if path.suffix.lower() == ".parquet":
@@ -107,12 +116,17 @@ def _write_lines(path: Path, jobs: Iterable[Job]) -> None:
             file.write(json.dumps(job) + "\n")
 
 
-def _write_csv(path: Path, jobs: Iterable[Job]) -> None:
-    with _spool(path, jobs) as (columns, rows), path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
+def _write_csv(path: Path, jobs: Iterable[Job], *, raw: bool = False) -> None:
+    from flux_ensemble.document.points import cell_of
+
+    with (
+        _spool(path, jobs) as (columns, rows),
+        path.open("w", newline="", encoding="utf-8") as file,
+    ):
+        file.write(",".join(map(cell_of, columns)) + "\r\n")
         for row in rows:
-            writer.writerow([_scalar(row.get(name)) for name in columns])
+            cells = (cell_of(_scalar(row.get(name)), raw=raw) for name in columns)
+            file.write(",".join(cells) + "\r\n")
 
 
 def _write_sqlite(path: Path, jobs: Iterable[Job]) -> None:
@@ -140,7 +154,7 @@ def _write_sqlite(path: Path, jobs: Iterable[Job]) -> None:
             marks = ", ".join("?" * len(names))
             database.executemany(
                 f"insert into jobs ({', '.join(map(_quoted, names))}) values ({marks})",
-                (list(map(_scalar, map(row.get, names))) for row in rows),
+                ([_for_sqlite(name, row.get(name)) for name in names] for row in rows),
             )
         database.execute("commit")
     finally:
@@ -161,11 +175,33 @@ def _write_parquet(path: Path, jobs: Iterable[Job]) -> None:
 
 
 def _array(pyarrow: Any, column: list[Any]) -> Any:
-    """A column; one of numbers and texts becomes text."""
-    try:
-        return pyarrow.array(column)
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError):
-        return pyarrow.array([None if value is None else str(value) for value in column])
+    """A column: of numbers, of booleans, or of texts, which any other one becomes."""
+    numbers = _floats(column)
+    if numbers is not None:
+        return pyarrow.array(numbers, pyarrow.float64())
+    kinds = {type(value) for value in column} - {type(None)}
+    if len(kinds) > 1:
+        column = [None if value is None else as_text(value) for value in column]
+    return pyarrow.array(column)
+
+
+def _floats(column: list[Any]) -> list[float | None] | None:
+    """A column of numbers of which some are fractions or not finite, as floats; None if it is none.
+
+    What is not finite is published as a text, because JSON has no number for it.
+    """
+    kinds = {type(value) for value in column} - {type(None)}
+    if not (kinds <= {int, float, str} and kinds & {int, float}) or kinds == {int}:
+        return None
+    if any(isinstance(value, str) and not _NOT_FINITE.fullmatch(value) for value in column):
+        return None
+    return [None if value is None else float(value) for value in column]
+
+
+def _for_sqlite(name: str, value: Any) -> Any:
+    """A value as SQLite has it; of a parameter, true and false are not 1 and 0."""
+    of_params = isinstance(value, bool) and name.startswith("params.")
+    return as_text(value) if of_params else _scalar(value)
 
 
 def _require_parquet() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from flux_ensemble.metrics.signals import name_of
 from flux_ensemble.report.source import place_of
 from flux_ensemble.report.texts import plural
+from flux_ensemble.scalars import as_text
 
 Job = Mapping[str, Any]
 
@@ -225,7 +226,7 @@ def _files(job: Job) -> set[str]:
 
 def _traits(job: Job) -> Iterator[Trait]:
     for name, value in job["params"].items():
-        yield f"params.{name}", str(value)
+        yield f"params.{name}", as_text(value)
     if "member" in job:
         yield "member", job["member"]
     if (ranks := place_of(job)) is not None:

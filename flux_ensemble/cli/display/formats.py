@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import click
 
+from flux_ensemble.scalars import Spelled
 from flux_ensemble.texts import one_line
 
 if TYPE_CHECKING:
@@ -180,6 +181,8 @@ def _item(row: Mapping[str, Any]) -> SimpleNamespace:
 
 def _cell(field: str, value: Any) -> Any:
     """A value that breaks no line and steers no terminal; colours are ours."""
+    if type(value) is Spelled:
+        return value
     if isinstance(value, str) and not field.startswith("color_"):
         return one_line(value)
     return value

@@ -9,6 +9,7 @@ from typing import Any
 from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.cli.display.formats import Table
 from flux_ensemble.engine.job_keys import shown
+from flux_ensemble.scalars import as_spelling, as_text
 
 #: Columns, with what takes the place of a value that is not known.
 _TIMES = ("t_submit", "t_alloc", "t_run", "t_end")
@@ -76,13 +77,15 @@ def job_row(job: Mapping[str, Any], table: Table, label: Callable[[int], str]) -
     }
     for field in table.headings.keys() - row.keys():
         kind, _, name = field.partition(".")
-        row[field] = _known(job.get(kind, {}).get(name))
+        value = job.get(kind, {}).get(name)
+        # So that a format of numbers has the number.
+        row[field] = _known(as_spelling(value) if kind == "params" else value)
     return row
 
 
 def _known(value: Any) -> Any:
-    return "" if value is None else value
+    return "" if value is None else as_text(value) if isinstance(value, bool) else value
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={value}" for name, value in values.items())
+    return " ".join(f"{name}={as_text(value)}" for name, value in values.items())

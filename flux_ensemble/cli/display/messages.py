@@ -16,6 +16,7 @@ from flux_ensemble.cli.display.member_messages import STYLES, member_sentence
 from flux_ensemble.cli.display.outlook import in_words
 from flux_ensemble.cli.display.search_messages import search_sentence
 from flux_ensemble.engine.job_keys import shown
+from flux_ensemble.scalars import WRITTEN
 from flux_ensemble.texts import hanging
 
 if TYPE_CHECKING:
@@ -391,7 +392,16 @@ def _each_pair(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _plain(value: Any) -> str:
+    value = _as_written(value)
     return value if isinstance(value, str) and " " not in value else json.dumps(value)
+
+
+def _as_written(value: Any) -> Any:
+    """Values of a parameter as they were written."""
+    if isinstance(value, list):
+        return list(map(_as_written, value))
+    one = isinstance(value, Mapping) and value.keys() == {WRITTEN}
+    return value[WRITTEN] if one else value
 
 
 def time_is_up(timeout: float) -> str:

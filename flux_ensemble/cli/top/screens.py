@@ -18,6 +18,7 @@ from flux_ensemble.cli.display.plain_tables import fsd
 from flux_ensemble.cli.top.rows import Rows
 from flux_ensemble.engine.job_keys import shown
 from flux_ensemble.metrics.signals import name_of
+from flux_ensemble.scalars import as_text
 
 _STYLES = {"success": "good", "failed": "bad", "timeout": "bad", "canceled": "warn",
            "interrupted": "warn", "running": "action"}  # fmt: skip
@@ -111,7 +112,7 @@ def job_line(job: Mapping[str, Any], label: Callable[[int], str]) -> Line:
     ended = f"exit {code}" if code else ""
     if signal is not None:
         ended = name_of(signal)
-    params = " ".join(f"{name}={value}" for name, value in job.get("params", {}).items())
+    params = " ".join(f"{name}={as_text(value)}" for name, value in job.get("params", {}).items())
     note = (job.get("exception") or {}).get("note") or ""
     return (
         Span(f"{shown(job['id'], job, label):>12}  "),

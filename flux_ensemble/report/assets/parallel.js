@@ -5,15 +5,20 @@ const MOST_AXES = 8;
 const MOST_LINES = 2000;
 const LEVELS = 48;
 
+/** The number of a value, which may be a text such as "1e-3"; NaN where it is none. */
+function numberOf(value) {
+  return typeof value === "number" ? value : typeof value === "string" && value.trim() !== "" ? Number(value) : NaN;
+}
+
 /** The places of values on an axis, from 0 at the bottom to 1 at the top. */
 class Axis {
   constructor(name, column, rows) {
     this.name = name;
     this.column = column;
     const values = column.values ? column.values.filter((value) => value !== null) : null;
-    this.discrete = values !== null && (values.length <= 12 || values.some((value) => typeof value !== "number"));
+    this.discrete = values !== null && (values.length <= 12 || values.some((value) => !Number.isFinite(numberOf(value))));
     if (this.discrete) {
-      const sorted = values.sort((a, b) => (typeof a === "number" && typeof b === "number" ? a - b : `${a}` < `${b}` ? -1 : 1));
+      const sorted = values.sort((a, b) => (numberOf(a) - numberOf(b)) || (`${a}` < `${b}` ? -1 : 1));
       const of = new Map(sorted.map((value, at) => [value, sorted.length > 1 ? at / (sorted.length - 1) : 0.5]));
       const places = column.values.map((value) => (value === null ? NaN : of.get(value)));
       this.place = (row) => places[column.array[row]];
@@ -22,16 +27,17 @@ class Axis {
       this.marks = sorted.map((value) => [of.get(value), shownValue(value)]).filter((_, at) => at % every === 0);
       return;
     }
+    const at = column.values ? (row) => numberOf(column.get(row)) : (row) => column.number(row);
     let low = Infinity;
     let high = -Infinity;
     for (let row = 0; row < rows; row++) {
-      const value = column.number(row);
+      const value = at(row);
       if (value < low) low = value;
       if (value > high) high = value;
     }
     const span = high - low || 1;
     this.count = high > low ? 3 : 1;
-    this.place = (row) => (column.number(row) - low) / span;
+    this.place = (row) => (at(row) - low) / span;
     this.marks = high > low ? ticks(low, high, 5).map((value) => [(value - low) / span, shownValue(+value.toPrecision(6))]) : [[0.5, shownValue(low)]];
   }
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux_ensemble.document.bounds import MAX_BYTES, MAX_VALUES
+from flux_ensemble.document.lint import Warnings
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
+from flux_ensemble.document.points import Points
+from flux_ensemble.document.problems import Problems
 from flux_ensemble.document.values import parse_values
+from flux_ensemble.scalars import number
+from flux_ensemble.texts import with_guard
 
 
 @pytest.mark.parametrize(
@@ -57,7 +64,10 @@ def test_steps_are_the_decimal_numbers_that_one_would_write(
         ({"file": "points.csv"},
          "expected a list of values or {range: [start, stop, step]}, "
          "{linspace: [first, last, number]}, {logspace: [first exponent, last exponent, number]}, "
-         "not a mapping with 1 key"),
+         "{written: [text, ...]}, not a mapping with 1 key"),
+        ({"written": ["1.10", 2]}, "expected a value as text, such as '1.10', not 2"),
+        ([None],
+         "expected text, a number or a boolean, not null (write '\"null\"' if the text is meant)"),
     ],
 )  # fmt: skip
 def test_steps_that_are_none_are_refused(entry: dict[str, Any], sentence: str) -> None:
@@ -104,8 +114,8 @@ def test_the_columns_of_a_file_go_side_by_side(tmp_path: Path) -> None:
     assert load(tmp_path, text, params={"x": FILE, "t": [300, 310], "y": FILE}) == [
         {"x": 1, "t": 300, "y": 0.5},
         {"x": 1, "t": 310, "y": 0.5},
-        {"x": 2, "t": 300, "y": 1000.0},
-        {"x": 2, "t": 310, "y": 1000.0},
+        {"x": 2, "t": 300, "y": "1e3"},
+        {"x": 2, "t": 310, "y": "1e3"},
     ]
 
 
@@ -137,10 +147,104 @@ def test_an_override_of_one_column_leaves_the_others(tmp_path: Path) -> None:
 
 
 def test_cells_are_numbers_where_yaml_has_them_so_and_else_text(tmp_path: Path) -> None:
-    text = 'x\n7\n-1.5\n1e-3\n010\nnan\n"a, b"\nyes\n.5\n'
-    assert [one["x"] for one in load(tmp_path, text, params={"x": FILE})] == [
-        7, -1.5, 0.001, "010", "nan", "a, b", "yes", 0.5,
-    ]  # fmt: skip
+    text = 'x\n7\n-1.5\n1e-3\n010\nnan\n"a, b"\nyes\n.5\n"7"\n'
+    values = [one["x"] for one in load(tmp_path, text, params={"x": FILE})]
+    assert values == [7, -1.5, "1e-3", "010", "nan", "a, b", "yes", ".5", "7"]
+    assert list(map(number, values)) == [7, -1.5, 0.001, "010", "nan", "a, b", "yes", 0.5, "7"]
+
+
+def test_a_cell_that_is_no_number_of_64_bits_is_run_as_it_is_written(tmp_path: Path) -> None:
+    cells = ["12e4567", "123456789012345678901234", "0.10", "1E5", "+7", "-0"]
+    values = [one["x"] for one in load(tmp_path, "x\n" + "\n".join(cells), params={"x": FILE})]
+    assert values == cells
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x,barcode\n1,\n2,12e4567\n3,123456789012345678901234\n", [1, 2, 3]),
+        ("note,x,note\na,1,b\nc,2,d\n", [1, 2]),
+        ("x,y,\n1,2,\n3,4,\n", [1, 3]),
+        ("x,y\n1,2,\n3,4,,\n", [1, 3]),
+        ("x,y,z\n1\n2,3\n", [1, 2]),
+        ("x\ty\n1\t2,5\n3\t4\n", [1, 3]),
+        ("x;y\n1;2,5\n3;4\n", [1, 3]),
+        ('x;"a, b, c"\r\n1;2\r\n3;4', [1, 3]),
+        ("id,params.x,x\n17,1,a\n18,2,b\n", [1, 2]),
+    ],
+)  # fmt: skip
+def test_columns_that_no_parameter_is_named_after_are_left_alone(
+    tmp_path: Path, text: str, expected: list[int]
+) -> None:
+    assert [one["x"] for one in load(tmp_path, text, params={"x": FILE})] == expected
+
+
+def test_a_quoted_cell_is_the_text_between_its_quotes(tmp_path: Path) -> None:
+    text = 'x\n"1.10"\n" a "\n"say ""no"""\n"two\nlines"\n""\n'
+    values = [one["x"] for one in load(tmp_path, text, params={"x": FILE})]
+    assert values == ["1.10", " a ", 'say "no"', "two\nlines", ""]
+    assert {type(value) for value in values} == {str}
+
+
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8")), min_size=1),
+    st.sampled_from(",;\t"),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_what_is_quoted_as_csv_says_is_read_as_it_was(
+    texts: list[str], separator: str, end: str
+) -> None:
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, delimiter=separator, lineterminator=end, quoting=csv.QUOTE_ALL)
+    writer.writerows([["x", "y"], *([with_guard(text), "1"] for text in texts)])
+    points = Points(lambda name, problems: out.getvalue())
+    column = points.column("points.csv", "x", Problems(), ())
+    assert column is not None
+    assert list(column.values) == texts
+    assert not column.empty
+
+
+def test_an_empty_cell_of_a_used_column_is_an_empty_text_and_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "points.csv").write_text("x,y\n1,\n2,\n3,c\n")
+    found = Warnings()
+    document = 'jobs: [{name: a, command: "run {x}{y}", params: {x: &f {file: points.csv}, y: *f}}]'
+    spec = load_text(document, name="t", directory=str(tmp_path), warnings=found)
+    assert [params["y"] for _, params in spec.groups["a"].submission()] == ["", "", "c"]
+    assert any(
+        "jobs[0].params.y: 2 cells of the column 'y' are empty, the first in points.csv:2" in one
+        for one in found.warnings
+    )
+
+
+SHEETS = Path(__file__).parent / "sheets"
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "rows"),
+    [
+        ("single-end.csv", ["sample", "fastq_1", "fastq_2", "strandedness"], 3),
+        ("several-lanes.csv", ["patient", "lane", "fastq_1"], 3),
+        ("long-reads.csv", ["ID", "LongFastQ", "GenomeSize"], 2),
+        ("no-barcode.csv", ["group", "replicate", "barcode", "input_file"], 2),
+        ("trailing-commas.csv", ["sample", "fastq_1"], 2),
+        ("semicolons.csv", ["sample", "condition"], 2),
+        ("quoted.csv", ["sample", "run_accession", "description"], 2),
+        ("bom-and-crlf.csv", ["sample", "fastq_1"], 2),
+        ("controls.csv", ["sample", "antibody", "control"], 3),
+        ("twice.csv", ["sample"], 2),
+        ("contrasts.tsv", ["id", "blocking"], 2),
+    ],
+)  # fmt: skip
+def test_sample_sheets_of_pipelines_are_read(name: str, params: list[str], rows: int) -> None:
+    job = {"name": "a", "command": "run", "params": {one: {"file": name} for one in params}}
+    group = load_mapping({"jobs": [job]}, name="test", directory=str(SHEETS)).groups["a"]
+    assert len(group.submission()) == rows
+
+
+def test_a_file_of_sections_is_no_sheet() -> None:
+    job = {"name": "a", "command": "run", "params": {"fastqs": {"file": "sections.csv"}}}
+    with pytest.raises(DocumentError, match=r"sections\.csv"):
+        load_mapping({"jobs": [job]}, name="test", directory=str(SHEETS))
 
 
 @pytest.mark.parametrize(
@@ -148,18 +252,19 @@ def test_cells_are_numbers_where_yaml_has_them_so_and_else_text(tmp_path: Path) 
     [
         ("", ["points.csv:1: expected a header with the names of parameters"]),
         ("x,y\n", ["points.csv:1: expected at least one row below the header"]),
-        ("x,x\n1,2\n", ["points.csv:1: expected different names in the header, not 'x'"]),
-        ("x,\n1,2\n", ["points.csv:1: expected different names in the header, not ''"]),
+        ("x,x\n1,2\n",
+         ["'points.csv' has several columns 'x': give the others other names"]),
+        ("x,y\n1,2\n3,4,5\n",
+         ["points.csv:3: expected 2 values, as the header has, not 3"]),
         ("y\n1\n", ["'points.csv' has no column 'x' (columns: y)"]),
         ("temperature,x_\n1,2\n",
          ["'points.csv' has no column 'x' (did you mean 'x_'? columns: temperature, x_)"]),
-        ("x,y\n1,2\n\n3\n4,\n",
-         ["points.csv:4: expected 2 values, as the header has, not 1",
-          "points.csv:5: y: expected a value"]),
-        ("x\n1e999\n99999999999999999999\n",
-         ["points.csv:2: x: expected a finite number, not 1e999",
-          "points.csv:3: x: expected an integer of at most 64 bits"]),
-        ('x\n1\n"open\n', ["points.csv:3: unexpected end of data"]),
+        ("y,x\n1,2\n\n3\n4,\n",
+         ["points.csv:4: expected 2 values, as the header has, not 1"]),
+        ('x\n1\n"open\n',
+         ["points.csv:3: a '\"' is not closed, or not where a cell ends"]),
+        ('x\n"two\nlines"\n"a"b\n',
+         ["points.csv:4: a '\"' is not closed, or not where a cell ends"]),
         ("x\n\0\n", ["expected text without the character '\\0' in 'points.csv'"]),
     ],
 )  # fmt: skip

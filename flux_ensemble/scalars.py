@@ -1,0 +1,166 @@
+"""Scalars as they are written: what a plain one of YAML means, and the text that it keeps.
+
+The spelling of a value is its text: commands, names, tables and exports have it. What computes with
+the value, such as an expression or a sampler, has its number.
+
+    1.10 ──spelled──► Spelled("1.10") ──► text "1.10"
+                                      └──number──► 1.1
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+#: The key of a mapping in place of values: their texts, as a document has them without quotes.
+WRITTEN = "written"
+
+_WORDS: dict[str, bool | None] = {
+    spelled: value
+    for word, value in (
+        ("null", None),
+        ("true", True),
+        ("yes", True),
+        ("on", True),
+        ("false", False),
+        ("no", False),
+        ("off", False),
+    )
+    for spelled in (word, word.capitalize(), word.upper())
+} | {"": None, "~": None}
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*|0b_*[01][01_]*)")
+_FLOAT = re.compile(
+    r"[-+]?(?:(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
+    r"|[0-9][0-9_]*[eE][-+]?[0-9]+|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)"
+)
+#: Longer numbers are read as text.
+_MAX_DIGITS = 400
+_INT64 = 2**63
+
+#: Types of formats that texts do not have, and none.
+_OF_NUMBERS = frozenset("bcdeEfFgGnoxX%")
+
+
+def plain_scalar(text: str) -> Any:
+    """The value of a plain scalar: null, a boolean, a number, or text.
+
+    >>> plain_scalar("1e-5"), plain_scalar("on"), plain_scalar("null")
+    (1e-05, True, None)
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] in "+-.0123456789" and len(text) <= _MAX_DIGITS:
+        number = text.replace("_", "")
+        if _INTEGER.fullmatch(text):
+            return int(number, 0)
+        if _FLOAT.fullmatch(text):
+            return float(number.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    return text
+
+
+def as_text(value: Any) -> str:
+    """A scalar as text; booleans as in YAML.
+
+    >>> as_text(True), as_text(0.5), as_text(spelled("1.10"))
+    ('true', '0.5', '1.10')
+    """
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Spelled(str):
+    """A number or a boolean as it was written, which is not how it would be: `1.10`, `0x1F`, `NO`.
+
+    It is a text, so that whoever shows it, and JSON, has it as it was written.
+    """
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Any:
+        """The number or boolean."""
+        return plain_scalar(self)
+
+    def __format__(self, spec: str) -> str:
+        """The text, or the number where the format is one of numbers.
+
+        >>> f"{Spelled('1.10'):>5}", f"{Spelled('1.10'):.3f}"
+        (' 1.10', '1.100')
+        """
+        return format(self.value if spec[-1:] in _OF_NUMBERS else str(self), spec)
+
+
+def spelled(text: str) -> Any:
+    """The value of a plain scalar, with its text where that says more.
+
+    >>> spelled("300"), spelled("fast"), spelled("true"), spelled("1e-05")
+    (300, 'fast', True, 1e-05)
+    >>> spelled("1.10"), spelled("1.10").value, type(spelled("NO")).__name__
+    ('1.10', 1.1, 'Spelled')
+    """
+    value = plain_scalar(text)
+    kind = type(value)
+    if kind is str or value is None:
+        return value
+    fits = kind is bool or (-_INT64 <= value < _INT64 if kind is int else math.isfinite(value))
+    return value if fits and as_text(value) == text else Spelled(text)
+
+
+def as_spelling(value: Any) -> Any:
+    """A value from JSON, where a text may have been a number without quotes: it is taken for one.
+
+    >>> as_spelling("1.10").value, as_spelling("fast"), as_spelling("null"), as_spelling(3)
+    (1.1, 'fast', 'null', 3)
+    """
+    means = plain_scalar(value) if isinstance(value, str) else None
+    return value if means is None or isinstance(means, str) else Spelled(value)
+
+
+def number(value: Any) -> Any:
+    """What expressions and samplers have of a value: without its spelling.
+
+    >>> number(spelled("0x1F")), number(spelled("NO")), number("0x1F"), number(2.5)
+    (31, False, '0x1F', 2.5)
+    """
+    return value.value if type(value) is Spelled else value
+
+
+def numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by name, without their spellings, also in mappings among them.
+
+    >>> numbers({"top": {"c": spelled("1.10")}, "job": 1})
+    {'top': {'c': 1.1}, 'job': 1}
+    """
+    return {
+        name: numbers(value) if isinstance(value, Mapping) else number(value)
+        for name, value in values.items()
+    }
+
+
+def packed(value: Any) -> Any:
+    """A value such that JSON keeps which text is a spelling; `unpacked` undoes it.
+
+    >>> packed(spelled("1.10")), packed("1.10"), packed(300)
+    ({'written': '1.10'}, '1.10', 300)
+    """
+    return {WRITTEN: str(value)} if type(value) is Spelled else value
+
+
+def unpacked(value: Any) -> Any:
+    """The value that `packed` was given.
+
+    >>> unpacked({"written": "1.10"}).value
+    1.1
+    """
+    return spelled(value[WRITTEN]) if isinstance(value, Mapping) else value
+
+
+def identity(value: Any) -> tuple[type, Any]:
+    """By what two values are told apart, also after JSON: 1, 1.0 and true are three.
+
+    >>> identity(1) == identity(True), identity("1.10") == identity(spelled("1.10"))
+    (False, True)
+    """
+    kind = type(value)
+    return str if kind is Spelled else kind, value
