@@ -98,7 +98,7 @@ class _Values:
         keys = keys_of(node)
         if not keys or len(keys) != 3 or keys[:2] != [JOB, PARAMS]:
             return
-        literals = [other.value for other in others if isinstance(other, ast.Constant)]
+        literals: list[Any] = [one.value for one in others if isinstance(one, ast.Constant)]
         values = self.of(rule.groups or tuple(self._spec.groups), keys[2])
         if len(literals) != len(others) or not values:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import math
 import os
 import sqlite3
 import sys
@@ -18,6 +19,7 @@ from local_queue import mounted
 
 from flux_ensemble.cli.display import export
 from flux_ensemble.cli.display.export import ExportError, write
+from flux_ensemble.document.loading import load_mapping
 
 JOBS: list[dict[str, Any]] = [
     {
@@ -60,8 +62,85 @@ def test_sqlite_has_a_table_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (0, 300, 0.5, 'it said "no"', None),
         (1, 301, 0.5, 'it said "no"', None),
         (2, 302, 0.5, 'it said "no"', None),
-        (0, 1, 0.5, 'it said "no"', str(2**70)),
+        (0, "true", 0.5, 'it said "no"', str(2**70)),
     ]
+
+
+def values_of(path: Path, name: str, values: list[Any], **given: Any) -> list[str]:
+    """The cells of a column, as they are in the file."""
+    jobs = [{"id": number, "params": {name: value}} for number, value in enumerate(values)]
+    write(path, jobs, **given)
+    with path.open(newline="") as file:
+        return [row[f"params.{name}"] for row in csv.DictReader(file)]
+
+
+FORMULAS = ["=1+1", "+a", "-a", "@x", "\tx", "\rx", "\n=1", "\uff1dx", "'=x", "''-x"]
+
+
+def test_a_text_that_a_spreadsheet_takes_for_a_formula_is_a_text_and_comes_back(
+    tmp_path: Path,
+) -> None:
+    cells = values_of(tmp_path / "a.csv", "x", FORMULAS)
+    assert cells == [f"'{text}" for text in FORMULAS]
+    assert read_back(tmp_path / "a.csv", "x") == FORMULAS
+
+
+def test_the_raw_text_can_be_had(tmp_path: Path) -> None:
+    assert values_of(tmp_path / "a.csv", "x", FORMULAS, raw=True) == FORMULAS
+
+
+def test_numbers_are_no_formulas(tmp_path: Path) -> None:
+    numbers = [-1.5, -7, "-1.50", "+7", "-1e5", 1e-05]
+    cells = ["-1.5", "-7", "-1.50", "+7", "-1e5", "1e-05"]
+    assert values_of(tmp_path / "a.csv", "x", numbers) == cells
+
+
+def read_back(path: Path, name: str) -> list[Any]:
+    """The values of a parameter that is read from an export."""
+    job = {"name": "a", "command": "x", "params": {name: {"file": path.name}}}
+    spec = load_mapping({"jobs": [job]}, name="t", directory=str(path.parent))
+    return [params[name] for _, params in spec.groups["a"].submission()]
+
+
+def test_an_export_is_read_back_as_values_of_parameters(tmp_path: Path) -> None:
+    values = ["NO", "1.10", 1.1, 300, "300", "1e5", "0x1F", "a,b", "", " a ", 'say "no"', "two\nl"]
+    jobs = [{**JOBS[0], "id": number, "params": {"name": one}} for number, one in enumerate(values)]
+    jobs[0] = {**jobs[0], "name": "a", "memo": {"barcode": 2**70, "": "x"}}
+    write(tmp_path / "a.csv", jobs)
+    found = read_back(tmp_path / "a.csv", "name")
+    assert [(str(one), isinstance(one, str)) for one in found] == [
+        (str(one), isinstance(one, str)) for one in values
+    ]
+
+
+def test_true_and_false_are_exported_as_commands_got_them(tmp_path: Path) -> None:
+    assert values_of(tmp_path / "a.csv", "x", [True, False, "yes"]) == ["true", "false", "yes"]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        ([0.5, "nan", 2.5], "double", [0.5, math.nan, 2.5]),
+        ([0.5, "NaN", None, 2], "double", [0.5, math.nan, None, 2.0]),
+        ([1, "-inf", "Infinity"], "double", [1.0, -math.inf, math.inf]),
+        ([2**60, 0.5], "double", [2.0**60, 0.5]),
+        ([1, None, 2], "int64", [1, None, 2]),
+        ([True, None, False], "bool", [True, None, False]),
+        ([True, 1], "string", ["true", "1"]),
+        ([0.5, "fast"], "string", ["0.5", "fast"]),
+        (["nan", "inf"], "string", ["nan", "inf"]),
+        ([2**70, 0.5], "string", [str(2**70), "0.5"]),
+    ],
+)
+def test_a_column_of_numbers_stays_one(
+    values: list[Any], kind: str, expected: list[Any], tmp_path: Path
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    jobs = [{"id": number, "memo": {"x": value}} for number, value in enumerate(values)]
+    write(tmp_path / "a.parquet", jobs)
+    column = parquet.read_table(tmp_path / "a.parquet").column("memo.x")
+    assert str(column.type) == kind
+    assert list(map(repr, column.to_pylist())) == list(map(repr, expected))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".sqlite"])

@@ -130,3 +130,38 @@ def test_what_has_no_search_is_said() -> None:
     text = "jobs: [{name: a, command: a}]\nrules: []\n"
     with pytest.raises(StudyError, match="the ensemble has no search"):
         searches_of([{**loaded, "context": {"document": text}}])
+
+
+@pytest.mark.parametrize(
+    ("choices", "labels"),
+    [
+        ("[0, 1, 2, false]", ("0", 1, 2, "false")),
+        ("[1, 1.0, 2]", ("1", "1.0", 2)),
+        ("[true, 1, '1', 5]", ("true", "int 1", "1", 5)),
+        ("[1.10, NO, 0x1F, 1e-3]", ("1.10", "NO", "0x1F", "1e-3")),
+    ],
+)
+def test_choices_are_labelled_by_what_they_are(
+    choices: str, labels: tuple[Any, ...], tmp_path: Path
+) -> None:
+    text = f"""
+    jobs: [{{name: a, command: 'run {{c}}'}}]
+    search: [{{id: s, group: a, variables: {{c: {choices}}}, minimize: loss, trials: 9}}]
+    rules: []
+    """
+    loaded = {"timestamp": 1.0, "name": "load", "context": {"document": text}}
+    (search,) = searches_of([loaded])
+    (variable,) = search.variables
+    jobs = [
+        {
+            "id": number, "group": "a", "trial": number, "trial_state": "complete",
+            "params": {"c": choice}, "memo": {"loss": float(number)}, "outcome": "success",
+            "t_submit": 1.0, "t_run": 1.0, "t_end": 2.0,
+        }
+        for number, choice in enumerate(variable.choices)
+    ]  # fmt: skip
+    write(tmp_path / "a.journal", "e", (search,), json.loads(json.dumps(jobs)))
+    backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "a.journal"))
+    study = optuna.load_study(study_name="e/s", storage=optuna.storages.JournalStorage(backend))
+    found = [trial.params["c"] for trial in study.trials]
+    assert [(type(one), one) for one in found] == [(type(one), one) for one in labels]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +20,7 @@ import pytest
 from local_queue import children, command_of
 
 import flux_ensemble
+from flux_ensemble import scalars
 from flux_ensemble.document.search import Objective, Search, Variable
 from flux_ensemble.document.stop import Stop
 from flux_ensemble.engine.commands import Ask
@@ -27,6 +30,7 @@ from flux_ensemble.runtime.asking.asker import Advice, Asker, described
 from flux_ensemble.runtime.sampling import BEST, LATEST, MANY, Sampling, seed_of
 from flux_ensemble.runtime.suggesting import suggesting
 from flux_ensemble.runtime.unit_cube import sequence_seed
+from flux_ensemble.scalars import identity, spelled
 
 pytest.importorskip("optuna")
 # It takes longer to import than all else here, so each worker would wait for it as it begins.
@@ -207,6 +211,54 @@ def test_points_are_in_the_bounds_and_of_the_types_of_their_variables(sampler: s
     assert len({point["n"] for point in points}) > 3
 
 
+@pytest.mark.parametrize(
+    "choices",
+    [
+        (0, 1, 2, False),
+        (1, 1.0, 2),
+        (True, 1, 5),
+        (spelled("NO"), 0, 2),
+        (spelled("1.10"), 1.1, "1.1"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("sampler", ["tpe", "random", "qmc", "nsga2", "gp"])
+def test_choices_that_are_equal_in_python_are_told_apart(
+    sampler: str, choices: tuple[Any, ...]
+) -> None:
+    variable = Variable("c", choices=choices)
+    given = Search("hpo", "a", (variable,), ONE, sampler=sampler, trials=10_000)
+    asked = Asked(given)
+    best = asked.search.variables[0].choices[-1]
+    kinds = Counter(identity(point["c"]) for point in _played(asked, best, 60))
+    assert kinds.keys() == {identity(choice) for choice in choices}
+    if sampler == "tpe":
+        # It learns which of them it is.
+        assert kinds[identity(best)] > 35
+
+
+def _played(asked: Asked, best: Any, count: int) -> Iterator[Mapping[str, Any]]:
+    """The points of so many trials, of which those with one choice are the best."""
+    for number in range(count):
+        # Through JSON, as between processes.
+        (point,) = json.loads(json.dumps(asked.ask()))
+        value = 0.0 if identity(point["c"]) == identity(best) else 1.0
+        asked.trials.end(number, COMPLETE, value, 1.0)
+        yield point
+
+
+def test_a_choice_that_json_had_is_the_one_of_the_document_again() -> None:
+    choices = (spelled("1.10"), "1.1", spelled("NO"), True)
+    trials = Trials(Search("hpo", "a", (Variable("c", choices=choices),), ONE, trials=9))
+    for point in json.loads(json.dumps([{"c": choice} for choice in choices])):
+        trials.add(point, None)
+    again = Trials(trials.search)
+    again.load(json.loads(json.dumps(trials.dump())))
+    for one in (trials, again):
+        assert [type(trial.params[0]) for trial in one.all] == list(map(type, choices))
+        assert [scalars.number(trial.params[0]) for trial in one.all] == [1.1, "1.1", False, True]
+
+
 @pytest.mark.filterwarnings("ignore:QMCSampler is experimental")
 @pytest.mark.parametrize("sampler", ["random", "qmc", "tpe", "cma", "nsga2"])
 def test_points_are_those_of_optuna_with_the_same_seeds(sampler: str) -> None:
@@ -229,7 +281,8 @@ def test_points_are_those_of_optuna_with_the_same_seeds(sampler: str) -> None:
     distributions: dict[str, Any] = {
         "x": optuna.distributions.FloatDistribution(1e-4, 1.0, log=True),
         "n": optuna.distributions.IntDistribution(1, 8),
-        "kind": optuna.distributions.CategoricalDistribution(VARIABLES[2].choices),
+        # Their places: of True and 1, which are equal, Optuna would see one alone.
+        "kind": optuna.distributions.CategoricalDistribution(range(4)),
         "one": optuna.distributions.CategoricalDistribution(("only",)),
     }
     space = {variable.name: distributions[variable.name] for variable in given.variables}
@@ -243,7 +296,10 @@ def test_points_are_those_of_optuna_with_the_same_seeds(sampler: str) -> None:
         seed = sequence_seed(words) if sampler == "qmc" else seed_of(words, number)
         study.sampler = kinds[sampler](seed=seed)
         trial = study.ask(space)
-        assert trial.params == point
+        kinds_of = {"kind": VARIABLES[2].choices[trial.params["kind"]]} if "kind" in point else {}
+        assert list(map(identity, {**trial.params, **kinds_of}.values())) == list(
+            map(identity, point.values())
+        )
         if number % 7 == 6:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
         else:
