@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from flux_ensemble.client import EnsembleError
-from flux_ensemble.texts import printable
+from flux_ensemble.texts import hanging, printable
 
 if TYPE_CHECKING:
     from flux_ensemble.document.lint import Warnings
@@ -72,7 +72,7 @@ def print_error(message: str) -> None:
 def say(sentence: str) -> None:
     """Prints what is no error to standard error, with the command's name in front."""
     with suppress(OSError):
-        click.echo(f"flux-ensemble: {printable(sentence)}", err=True)
+        click.echo(f"flux-ensemble: {hanging(sentence)}", err=True)
 
 
 def drop_output() -> None:
@@ -249,7 +249,7 @@ def check_document(
     except DocumentError as exc:
         raise Failure(first_problems(str(exc), file), USAGE) from exc
     for sentence in warnings.warnings:
-        click.echo(f"warning: {printable(sentence)}", err=True)
+        click.echo(f"warning: {hanging(sentence)}", err=True)
     return spec
 
 

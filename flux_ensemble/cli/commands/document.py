@@ -22,7 +22,7 @@ from flux_ensemble.cli.common import (
 from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.cli.session import completion
 from flux_ensemble.files import writing
-from flux_ensemble.texts import listed, printable
+from flux_ensemble.texts import hanging, listed, one_line, printable
 
 #: What `explain` explains besides keys.
 _EXPRESSIONS = "expressions"
@@ -111,10 +111,10 @@ def _print(finding: dict[str, Any]) -> None:
         return
     for kind in ("warning", "note"):
         for sentence in finding[f"{kind}s"]:
-            click.echo(f"{kind}: {printable(sentence)}", err=True)
+            click.echo(f"{kind}: {hanging(sentence)}", err=True)
     groups, rules = len(finding["groups"]), len(finding["rules"])
     click.echo(
-        f"{printable(finding['file'])}: ok: {groups} job group{'s'[: groups != 1]}, "
+        f"{one_line(finding['file'])}: ok: {groups} job group{'s'[: groups != 1]}, "
         f"{rules} rule{'s'[: rules != 1]}"
     )
 

@@ -206,8 +206,13 @@ def failed_line(status: EnsembleStatus, command: str) -> Line | None:
     return (Span(text, "warn"),)
 
 
-def as_text(line: Line, styles: Mapping[str, str] = STYLES) -> Any:
-    """The line as rich's text; `styles` are rich's for each style of a span."""
+def as_text(
+    line: Line, styles: Mapping[str, str] = STYLES, fit: Callable[[str], str] = hanging
+) -> Any:
+    """The line as rich's text; `styles` are rich's for each style of a span.
+
+    With `one_line` as `fit` it is a row of a screen: what others say takes no second one.
+    """
     from rich.text import Text
 
-    return Text.assemble(*((hanging(span.text), styles.get(span.style, "")) for span in line))
+    return Text.assemble(*((fit(span.text), styles.get(span.style, "")) for span in line))

@@ -27,7 +27,7 @@ from flux_ensemble.cli.top.rows import STYLES, Rows
 from flux_ensemble.cli.top.screens import KEYS, JobsScreen, Prompt, Question, TextScreen
 from flux_ensemble.cli.top.source import PAGE, Source
 from flux_ensemble.engine.job_keys import shown
-from flux_ensemble.texts import printable
+from flux_ensemble.texts import hanging, one_line, printable
 
 #: From so many columns on there are two columns of lists.
 WIDE = 150
@@ -141,11 +141,11 @@ class TopApp(App[Exception | None]):
     def _take(self, picture: Picture) -> None:
         self.picture = picture
         body = self.screen_stack[0]
-        title = as_text(lines.title(picture), STYLES)
+        title = as_text(lines.title(picture), STYLES, one_line)
         self._title_width = title.cell_len
         body.query_one("#title", Static).update(title)
         trouble = body.query_one("#trouble", Static)
-        trouble.update(Text(printable(picture.trouble)))
+        trouble.update(Text(hanging(picture.trouble)))
         trouble.display = bool(picture.trouble)
         many = len(picture.ensembles) > 1
         self._list("ensembles").show(picture.ensembles if many else ())

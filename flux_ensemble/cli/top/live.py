@@ -14,6 +14,7 @@ from flux_ensemble.cli.display.views import as_text
 from flux_ensemble.cli.top import lines
 from flux_ensemble.cli.top.picture import Picture
 from flux_ensemble.cli.top.poller import Poller
+from flux_ensemble.texts import one_line
 
 #: What is said of what is missing.
 HINT = "Ctrl-C leaves; for keys and paging: pip install 'flux-ensemble[tui]'"
@@ -49,7 +50,7 @@ def render(
     from rich.text import Text
 
     rows = fit(picture, width, height - 1, label, ascii_only)
-    texts = [as_text(row) for row in rows[: height - 1]]
+    texts = [as_text(row, fit=one_line) for row in rows[: height - 1]]
     for text in texts:
         text.truncate(width, overflow="crop" if ascii_only else "ellipsis")
     texts += [Text("")] * (height - 1 - len(texts))

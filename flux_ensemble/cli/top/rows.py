@@ -13,6 +13,7 @@ from textual.widget import Widget
 
 from flux_ensemble.cli.display.messages import Line
 from flux_ensemble.cli.display.views import as_text
+from flux_ensemble.texts import one_line
 
 #: Styles of spans on Textual's dark background, which all have enough contrast with it and with
 #: the background of the line that is marked.
@@ -163,7 +164,7 @@ class Rows(Widget, can_focus=True):
         seen = self.items[self._top : self._top + self._page]
         rows = [self._head(len(seen), width)]
         for index, line in enumerate(self._draw_items(seen, width)):
-            text = as_text(line, STYLES)
+            text = as_text(line, STYLES, one_line)
             text.truncate(width, overflow="ellipsis" if self._rule != "-" else "crop", pad=True)
             if self.has_focus and self._top + index == self.cursor:
                 text.stylize(MARKED)
@@ -171,7 +172,7 @@ class Rows(Widget, can_focus=True):
         return Text("\n", no_wrap=True).join(rows)
 
     def _head(self, seen: int, width: int) -> Text:
-        words = f"{self.heading} "
+        words = f"{one_line(self.heading)} "
         if seen < len(self.items):
             words += f"{self._top + 1:,}-{self._top + seen:,} of {len(self.items):,} "
         elif self.items:

@@ -52,6 +52,13 @@ def test_an_entry_of_a_log_is_one_entry(given: Any) -> None:
         assert all(one.startswith("    ") for one in more), (first, more)
 
 
+@pytest.mark.parametrize("given", ENTRIES.values(), ids=ENTRIES)
+def test_an_entry_is_one_row_of_a_screen(given: Any) -> None:
+    text = as_text(explain(given, 0.0, str), fit=one_line).plain
+    assert "\n" not in text
+    assert not set(text) & set(STEERING)
+
+
 @pytest.mark.parametrize("form", [printable, hanging, one_line])
 def test_what_steers_turns_or_hides_text_is_escaped(form: Callable[[str], str]) -> None:
     controls = [
