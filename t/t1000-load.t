@@ -145,6 +145,19 @@ test_expect_success 'the service itself makes what its own algorithms make, and 
 	flux module remove ensemble
 '
 
+test_expect_success 'a file that never ends, and one that nobody writes to, are no files of a document' '
+	load_module && mkfifo pipe &&
+	for file in /proc/kmsg /dev/zero pipe; do
+		printf "jobs: [{name: a, command: \"x {p}\", params: {p: {file: %s}}}]\n" $file >endless.yaml &&
+		rpc load text=@endless.yaml name=endless cwd="$PWD" environment:={} >endless.out 2>&1
+		grep "$file" endless.out && flux ensemble list || return 1
+	done &&
+	printf "p\n1\n2\n" >points.csv &&
+	echo "jobs: [{name: a, command: \"true {p}\", params: {p: {file: points.csv}}}]" >sheet.yaml &&
+	rpc load text=@sheet.yaml name=sheet cwd="$PWD" environment:={} &&
+	flux module remove ensemble
+'
+
 test_expect_success 'the service logs to the broker at the level of the module argument' '
 	flux dmesg --clear &&
 	load_module log-level=debug &&

@@ -96,6 +96,25 @@ test_expect_success 'each of the others is unreadable, with a sentence' '
 	test_must_fail grep Traceback list.json
 '
 
+test_expect_success 'list shows them, and whoever names one is told why it cannot be read' '
+	flux ensemble list >list.out &&
+	grep "^two  *unreadable.*the snapshot is damaged" list.out && grep "^good  *running" list.out &&
+	test_must_fail flux ensemble log two 2>err && grep "ensemble .two. cannot be read: the snapshot" err
+'
+
+test_expect_success 'what a later version has written is said to be, and goes on with that version' '
+	flux module remove ensemble &&
+	flux kvs get --raw ensemble.good.snapshot >good.json &&
+	sed "s/\"format\":[0-9]*/\"format\":99/; s/\"values\":\"/\"values\":\"0/" good.json >later.json &&
+	flux kvs put --raw ensemble.good.snapshot=- <later.json &&
+	load_module &&
+	unreadable good | grep "the snapshot was written by a later version of flux-ensemble (format 99" &&
+	flux ensemble list | grep "^good  *unreadable" &&
+	flux module remove ensemble &&
+	flux kvs put --raw ensemble.good.snapshot=- <good.json &&
+	load_module && is running "$(status_of good state)"
+'
+
 test_expect_success 'the name is free again when it has been unloaded' '
 	flux ensemble unload backup &&
 	flux ensemble unload run &&

@@ -109,6 +109,16 @@ test_expect_success FLUX 'kill -9 of the keeper ends the service at once' '
 	EOD
 '
 
+test_expect_success FLUX 'a service that does not answer is killed and started again' '
+	with_flux >out 2>err <<-EOD &&
+	flux module load "$keeper" "$python" silence=2 && flux ensemble load idle.yaml &&
+	old=\$(kept pid) && kill -STOP \$old && wait_until is_another \$old &&
+	flux ensemble list && kept last_exit
+	EOD
+	grep "^idle  *running" out &&
+	grep "did not answer for 2 s, and was killed by SIGKILL" out
+'
+
 test_expect_success FLUX 'commands wait for a service that is started again, not for what the dead one had' '
 	cat >lost.py <<-EOD &&
 	import os, signal, threading

@@ -15,6 +15,7 @@ from flux_ensemble.client.errors import (
     failure,
     is_unloaded,
     not_kept,
+    silence,
 )
 from flux_ensemble.client.instance import no_instance
 from flux_ensemble.client.payloads import payload_problem
@@ -27,6 +28,9 @@ RETURN_PAUSE = 0.2
 #: Seconds until it is first asked whether the service that got a request is still there: the
 #: keeper starts it again within about one.
 FIRST_LOOK = 1.5
+
+#: Seconds after which a service is given up that answers nothing at all.
+SILENT_SECONDS = 60.0
 
 #: Requests that change nothing.
 READING = frozenset(("list", "status", "metrics", "why"))
@@ -124,8 +128,10 @@ class Connection:
 
         Raises:
             OSError: the request failed; EHOSTUNREACH where the service that got it has died.
+            EnsembleError: ETIMEDOUT; the service answers nothing any more.
         """
         pause = FIRST_LOOK
+        t_answered = time.monotonic()
         while True:
             try:
                 future.wait_for(pause)
@@ -136,6 +142,18 @@ class Connection:
             pause = LOOK_INTERVAL
             if self.has_died(t_sent) and not future.is_ready():
                 raise OSError(errno.EHOSTUNREACH, "the service was started again")
+            if self._answers():
+                t_answered = time.monotonic()
+            elif time.monotonic() - t_answered > SILENT_SECONDS and not future.is_ready():
+                raise EnsembleError(errno.ETIMEDOUT, silence(SILENT_SECONDS))
+
+    def _answers(self) -> bool:
+        """Whether the service answers what needs nothing but itself; an error is an answer."""
+        try:
+            self.send("claim", {}).wait_for(LOOK_TIMEOUT)
+        except OSError as exc:
+            return exc.errno != errno.ETIMEDOUT
+        return True
 
     def has_died(self, t_sent: float) -> bool:
         """Whether the service that got a request has died, as far as that can be told.

@@ -51,6 +51,16 @@ def is_unloaded(exc: OSError) -> bool:
     return exc.errno == errno.ENOSYS and str(exc.strerror or exc).startswith("No service")
 
 
+def silence(seconds: float) -> str:
+    """What is said of a service that is there and does not answer."""
+    return (
+        f"the ensemble service has answered nothing for {seconds:.0f} s: it is stopped, or waits "
+        "for something such as a disk. What was asked may still be done; jobs go on. "
+        "'flux ensemble supervise' has a keeper start it again when that happens, and 'flux dmesg' "
+        "may say what it was doing"
+    )
+
+
 def not_kept(kept: Mapping[str, Any]) -> str:
     """Why there is no service, though there is a keeper that says `kept`.
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -234,6 +235,11 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file so that reading does not wait, as for what /proc has yet to say."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def read_file(
     name: str,
     directory: str | None,
@@ -271,8 +277,16 @@ def read_file(
         if not stat.S_ISREG(path.stat().st_mode):
             problems.add(at, f"expected a file with {what}, and {name!r} is none")
             return None
-        with path.open("rb") as file:
-            files[name] = file.read(MAX_BYTES + 1).decode()
+        with open(path, "rb", buffering=0, opener=_without_waiting) as file:
+            data = bytearray()
+            while len(data) <= MAX_BYTES:
+                part = file.read(MAX_BYTES + 1 - len(data))
+                if part is None:
+                    raise BlockingIOError(errno.EAGAIN, "it has no end that can be read")
+                if not part:
+                    break
+                data += part
+            files[name] = data.decode()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         problems.add(at, f"cannot read {name!r}: {reason}")

@@ -15,6 +15,7 @@ Arguments (Flux splits them at white space, so the path is percent-encoded):
     log-level=LEVEL   of the service: emerg, alert, crit, err, warning, notice, info or debug
     deaths=N          do not start it again after so many deaths (10)
     seconds=S         within so many seconds (300)
+    silence=S         kill a service that has not answered for so long (300; 0 is never)
     pause=S           the longest pause before it is started again (15)
 """
 
@@ -44,6 +45,10 @@ READY_SECONDS, END_SECONDS = 120.0, 30.0
 #: Seconds that a child has to live for its death to count as no failure to start.
 SHORT_LIFE = 10.0
 
+#: Seconds between two looks whether the service answers, and after which one that does not is
+#: killed. A service that is stopped for a while, or busy, answers sooner.
+PING_SECONDS, SILENT_SECONDS = 10.0, 300.0
+
 PR_SET_PDEATHSIG = 1
 
 Logger = Callable[[int, str], None]
@@ -70,7 +75,9 @@ def mod_main(handle: Any, *args: str) -> None:
         float(options.get("seconds", 300)),
         float(options.get("pause", 15)),
     )
-    keeper = Keeper(handle, log, command(python, options.get("log-level", "info")), restarts)
+    silence = Silence(float(options.get("silence", SILENT_SECONDS)))
+    argv = command(python, options.get("log-level", "info"))
+    keeper = Keeper(handle, log, argv, restarts, silence)
     # A module that was loaded by hand gets SIGTERM when the instance ends.
     stop = handle.signal_watcher_create(signal.SIGTERM, lambda *_: handle.reactor_stop())
     with stop:
@@ -100,14 +107,14 @@ def parse(args: Sequence[str]) -> Dict[str, str]:
     Raises:
         ValueError: one that there is not, or that is no number.
     """
-    numbers = ("deaths", "seconds", "pause")
+    numbers = ("deaths", "seconds", "pause", "silence")
     options = {}
     for arg in args:
         key, _, value = arg.partition("=")
         if not value or key not in ("python", "log-level", *numbers):
             raise ValueError(
                 "unknown argument {!r} (arguments: python=FILE, log-level=LEVEL, deaths=N, "
-                "seconds=S, pause=S)".format(arg[:200])
+                "seconds=S, silence=S, pause=S)".format(arg[:200])
             )
         if key in numbers and not re.match(r"[0-9]{1,9}$", value):
             raise ValueError("{}: expected a whole number, not {!r}".format(key, value[:200]))
@@ -200,6 +207,46 @@ class Restarts:
         return min(self.longest, 2.0 ** (self._short - 3)) if self._short > 1 else 0.0
 
 
+class Silence:
+    """Whether a service that is asked now and then has answered in time.
+
+    Args:
+        longest: seconds after which one that has not answered is silent.
+    """
+
+    def __init__(self, longest: float) -> None:
+        self.longest = longest
+        self._asked = None  # type: Optional[float]
+        self._looked = None  # type: Optional[float]
+
+    def forget(self) -> None:
+        """There is another service."""
+        self._asked = self._looked = None
+
+    def ask(self, now: float) -> bool:
+        """Whether to ask it now: not while an answer is waited for."""
+        if self._asked is not None:
+            return False
+        self._asked = now
+        return True
+
+    def answered(self) -> None:
+        """It has answered."""
+        self._asked = None
+
+    def is_silent(self, now: float) -> bool:
+        """Whether it has not answered for too long; to be called now and then.
+
+        Time in which nobody looked does not count: this process was stopped then, too.
+        """
+        gap = 0.0 if self._looked is None else max(0.0, now - self._looked - 2 * PING_SECONDS)
+        self._looked = now
+        if self._asked is None:
+            return False
+        self._asked += gap
+        return now - self._asked >= self.longest
+
+
 class Keeper:
     """Starts the service, watches it, starts it again, and ends it.
 
@@ -208,15 +255,21 @@ class Keeper:
         log: syslog level, text.
         argv: the service's command, without the number of its end of the socket.
         restarts: when it is started again.
+        silence: when it is killed, since it does not answer.
     """
 
-    def __init__(self, handle: Any, log: Logger, argv: List[str], restarts: Restarts) -> None:
+    def __init__(
+        self, handle: Any, log: Logger, argv: List[str], restarts: Restarts, silence: Silence
+    ) -> None:
         from flux.constants import FLUX_MSGTYPE_REQUEST
 
         self._handle = handle
         self._log = log
         self._argv = argv
         self._restarts = restarts
+        self._silence = silence
+        self._why = ""
+        self._pinger = None  # type: Any
         self._environment = environment(os.environ, handle.attr_get("local-uri"))
         self._prctl = getattr(ctypes.CDLL(None), "prctl", None)
         self._child = None  # type: Optional[subprocess.Popen[bytes]]
@@ -259,6 +312,31 @@ class Keeper:
             self._fail(int(number), text.strip())
         self._state = "running"
         self._watch()
+        if self._silence.longest:
+            every = min(PING_SECONDS, self._silence.longest / 4)
+            self._pinger = self._handle.timer_watcher_create(
+                every, self._guarded(self._ping), repeat=every
+            )
+            self._pinger.start()
+
+    def _ping(self, *_: Any) -> None:
+        """See whether the service answers, and kill one that does not."""
+        now = time.monotonic()
+        silent = self._silence.is_silent(now)
+        if self._state != "running" or self._child is None:
+            self._silence.forget()
+        elif silent:
+            self._why = "did not answer for {:g} s, and ".format(self._silence.longest)
+            self._silence.forget()
+            self._child.kill()
+        elif self._silence.ask(now):
+            # What it says does not matter.
+            future = self._handle.rpc("ensemble.claim", {}, nodeid=0)
+            future.then(lambda _, child: self._answered(child), self._child)
+
+    def _answered(self, child: Any) -> None:
+        if child is self._child:
+            self._silence.answered()
 
     def _fail(self, number: int, why: str) -> None:
         self._log(syslog.LOG_ERR, "the ensemble service does not start: " + why)
@@ -354,7 +432,9 @@ class Keeper:
         # "0 ready", and the reason where there is one.
         lines = self._said.decode("utf-8", "replace").splitlines()
         why = [line.partition(" ")[2] for line in lines if not line.startswith("0 ")]
-        self._last_exit = ": ".join([how, *why[-1:]])
+        self._last_exit = ": ".join([self._why + how, *why[-1:]])
+        self._why = ""
+        self._silence.forget()
         pause = self._restarts.after(now, now - self._began)
         text = "the ensemble service {}".format(self._last_exit)
         if pause is None:

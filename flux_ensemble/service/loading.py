@@ -20,17 +20,25 @@ from flux.message import Message
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.samplers import objection
 from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.faults import ENDINGS
 from flux_ensemble.run_names import free_name
 from flux_ensemble.runtime.durability.replay import Replayed
 from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.ports import Loop
 from flux_ensemble.service.assembly import Assembly
+from flux_ensemble.service.files import Wanted, read_files
 from flux_ensemble.service.functions import FunctionChecks, Prepared
 from flux_ensemble.service.lifetimes import Lifetimes
 from flux_ensemble.service.marks import REPLAY, Marks
 from flux_ensemble.service.members import Members
 from flux_ensemble.service.recovery.recovery import Recovery
 from flux_ensemble.service.registry import Ensembles
-from flux_ensemble.service.requests.documents import check_context, open_recorder, read_document
+from flux_ensemble.service.requests.documents import (
+    check_context,
+    document_directory,
+    open_recorder,
+    read_document,
+)
 from flux_ensemble.service.requests.limits import check_ensembles
 from flux_ensemble.service.requests.messages import Responder
 from flux_ensemble.service.requests.registration import request_handler
@@ -67,6 +75,7 @@ class Loading:
         members: Members,
         marks: Marks,
         log_error: Callable[[str], None],
+        loop: Loop,
     ) -> None:
         self._responder = responder
         self._ensembles = ensembles
@@ -77,20 +86,40 @@ class Loading:
         self._members = members
         self._marks = marks
         self._log_error = log_error
+        self._loop = loop
+        self._closed: str | None = None
         self._checks = FunctionChecks(responder, assembly.prepare)
         #: What ensembles were asked for by, where they have another name: see `run_names`.
         self._asked: dict[str, str] = {}
 
     def close(self, reason: str) -> None:
         """Load nothing more of what was begun."""
+        self._closed = reason
         self._checks.close(reason)
 
     @request_handler("load")
     def load(self, message: Message, payload: Payload) -> None:
         """Load an ensemble; the response follows when it has started, and that is durable."""
-        files: dict[str, str] = {}
+        self._load(message, payload, Wanted())
+
+    def _load(self, message: Message, payload: Payload, files: Wanted) -> None:
+        """Read a document, after the files that it names.
+
+        Args:
+            message, payload: the request.
+            files: the texts of those files, as far as they are known.
+        """
         elastic = self._members.elastic or "scaler" in payload
-        spec = read_document(payload, files, elastic=elastic)
+        try:
+            spec = read_document(payload, files, elastic=elastic)
+        except RequestError:
+            # Of a file that is not read yet nothing can be said.
+            if not files.missing:
+                raise
+        if files.missing:
+            read = partial(self._read, message, payload, files)
+            read_files(self._loop, files.missing, document_directory(payload), read)
+            return
         check_context(payload)
         uninstalled = objection(spec, payload.get("file"))
         if uninstalled is not None:
@@ -101,6 +130,30 @@ class Loading:
             self._remember(name, spec.name)
             spec = spec.renamed(name)
         self._checks.run(message, spec, payload, partial(self._make, message, payload, spec, files))
+
+    def _read(
+        self,
+        message: Message,
+        payload: Payload,
+        files: Wanted,
+        result: dict[str, str] | str,
+    ) -> None:
+        """Files that a document names have been read."""
+        if self._closed is not None:
+            self._responder.refuse(message, errno.EAGAIN, self._closed)
+            return
+        try:
+            if isinstance(result, str):
+                file = payload.get("file") or "document"
+                raise RequestError(errno.EINVAL, f"{file}: {result}")
+            files.take(result)
+            self._load(message, payload, files)
+        except RequestError as refusal:
+            self._responder.refuse(message, refusal.errno, str(refusal))
+        except ENDINGS:
+            raise
+        except BaseException as error:
+            self._responder.fail("load", message, error)
 
     def _make(
         self,

@@ -156,6 +156,8 @@ def _mapped(path: Path) -> mmap.mmap:
         if os.fstat(file).st_size != 3 * _SIZE:
             os.ftruncate(file, 0)
             os.ftruncate(file, 3 * _SIZE)
+        # Where the disk is full, to write to a hole of the mapping would be a SIGBUS.
+        os.posix_fallocate(file, 0, 3 * _SIZE)
         return mmap.mmap(file, 3 * _SIZE)
     finally:
         os.close(file)

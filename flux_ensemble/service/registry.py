@@ -17,6 +17,8 @@ class Ensembles:
 
     def __init__(self) -> None:
         self._all: dict[str, Ensemble] = {}
+        #: Why ensembles that are stored could not be restored, by name.
+        self.unreadable: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[Ensemble]:
         return iter(list(self._all.values()))
@@ -25,8 +27,12 @@ class Ensembles:
         """The ensemble of a name.
 
         Raises:
-            RequestError: ENOENT.
+            RequestError: ENOENT, or EIO where it is stored and could not be restored.
         """
+        if name not in self._all and name in self.unreadable:
+            raise RequestError(
+                errno.EIO, f"ensemble {name!r} cannot be read: {self.unreadable[name]}"
+            )
         if name not in self._all:
             known = ", ".join(self._all) or "none"
             raise RequestError(errno.ENOENT, f"no ensemble named {name!r} (ensembles: {known})")

@@ -240,6 +240,7 @@ class Service:
             self._members,
             self._marks,
             self._error,
+            self._broker.loop,
         )
         handlers = Handlers(
             self._responder,

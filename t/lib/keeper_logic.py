@@ -28,6 +28,36 @@ def load(name: str) -> Any:
 keeper = load("ensemble-keeper")
 
 
+class TestSilence(unittest.TestCase):
+    """A service that is asked and does not answer."""
+
+    def test_one_that_answers_is_never_silent_and_one_that_does_not_is_in_time(self) -> None:
+        silence = keeper.Silence(120.0)
+        for now in range(0, 1000, 10):
+            self.assertFalse(silence.is_silent(float(now)))
+            self.assertTrue(silence.ask(float(now)))
+            silence.answered()
+        self.assertTrue(silence.ask(1000.0))
+        found = [silence.is_silent(float(now)) for now in range(1000, 1130, 10)]
+        self.assertEqual(found, [False] * 12 + [True])
+        self.assertFalse(silence.ask(1130.0))
+
+    def test_time_in_which_nobody_looked_does_not_count(self) -> None:
+        silence = keeper.Silence(120.0)
+        silence.is_silent(0.0)
+        silence.ask(0.0)
+        self.assertFalse(silence.is_silent(10.0))
+        self.assertFalse(silence.is_silent(5000.0))
+        self.assertFalse(silence.is_silent(5010.0))
+
+    def test_another_service_begins_anew(self) -> None:
+        silence = keeper.Silence(120.0)
+        silence.ask(0.0)
+        silence.forget()
+        self.assertFalse(silence.is_silent(500.0))
+        self.assertTrue(silence.ask(500.0))
+
+
 class TestRestarts(unittest.TestCase):
     """Pauses, and the end of it."""
 

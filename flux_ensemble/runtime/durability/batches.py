@@ -24,6 +24,7 @@ from flux_ensemble.encoding import dumps
 from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.events import Event, JobEvent, JobEvents, JobsAlike, Tag
 from flux_ensemble.engine.fastclass import fastclass
+from flux_ensemble.runtime.durability.format import FORMAT, KEY, check_format
 
 #: The entry that begins a batch, and what is before the digest in its text.
 BATCH = "batch"
@@ -140,7 +141,7 @@ class Waiting:
 
 def header(t: float, number: int, events: Iterable[str]) -> str:
     """The header of a batch; `events` are JSON, as `Waiting.take` returns it."""
-    context = f'{{"number":{number},"events":[{",".join(events)}]}}'
+    context = f'{{"{KEY}":{FORMAT},"number":{number},"events":[{",".join(events)}]}}'
     return f'{{"timestamp":{t},"name":"{BATCH}","context":{context}}}\n'
 
 
@@ -228,6 +229,7 @@ class Batches:
                 yield current
                 current = None
             context = entry["context"]
+            check_format(context, "a part of the log")
             number = context["number"]
             if latest is not None and number <= latest:
                 continue  # committed twice

@@ -3,7 +3,7 @@
 A chunk has the values that streams took in since the snapshot before (`metrics.streams.Values`),
 and the jobs that were gone since (`engine.records`), if there are any:
 
-    [[group, variable, [value, ...]], ...]    or    {"values": [...], "jobs": {...}}
+    {"format": n, "values": [[group, variable, [value, ...]], ...], "jobs": {...}}
 
 Where all values of a row are multiples of a tick (`engine.events.TICKS`), as durations are, being
 differences of times, they are integers, and the row has how many ticks are one besides. To write an
@@ -19,6 +19,7 @@ from typing import Any
 from flux_ensemble.encoding import dumps
 from flux_ensemble.engine.events import TICKS
 from flux_ensemble.metrics.streams import Values
+from flux_ensemble.runtime.durability.format import FORMAT, KEY, check_format
 from flux_ensemble.runtime.durability.records import Records
 
 #: A chunk as JSON.
@@ -28,7 +29,8 @@ Beside = Values | Mapping[str, Any]
 def beside(values: Values, jobs: str | None) -> str:
     """A chunk as JSON text; the jobs are that already."""
     text = dumps([_in_ticks(*row) for row in values])
-    return text if jobs is None else f'{{"values":{text},"jobs":{jobs}}}'
+    record = "" if jobs is None else f',"jobs":{jobs}'
+    return f'{{"{KEY}":{FORMAT},"values":{text}{record}}}'
 
 
 def sorted_out(chunks: Iterable[Beside], records: Records) -> Iterator[Values]:
@@ -38,8 +40,11 @@ def sorted_out(chunks: Iterable[Beside], records: Records) -> Iterator[Values]:
         ValueError: a chunk is damaged.
     """
     for chunk in chunks:
+        # One of format 1 that has no jobs is a list.
         if isinstance(chunk, Mapping):
-            records.add(chunk["jobs"])
+            check_format(chunk, "what is beside the snapshot")
+            if "jobs" in chunk:
+                records.add(chunk["jobs"])
             chunk = chunk["values"]
         yield [_as_taken(*row) for row in chunk]
 

@@ -25,6 +25,7 @@ from flux_ensemble.engine.snapshot import restore
 from flux_ensemble.metrics.streams import Values
 from flux_ensemble.runtime.durability.batches import Batches, Entry, Written, follow, line
 from flux_ensemble.runtime.durability.beside import Beside, sorted_out
+from flux_ensemble.runtime.durability.format import FORMAT, KEY, check_format
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ports import Marker
@@ -174,17 +175,18 @@ def replay(
 
 def snapshot_text(state: Mapping[str, Any]) -> str:
     """The text of a snapshot: JSON of a state, with a digest of that."""
-    text = dumps(state)
+    text = dumps({KEY: FORMAT, **state})
     return f'{text[:-1]},"digest":"{follow("", text)}"}}'
 
 
 def _verified(identity: str, snapshot: Mapping[str, Any]) -> Digests:
     """The digests in a snapshot, which is as it was written; none in one of an earlier version."""
+    check_format(snapshot, "the snapshot")
     digest = snapshot.get("digest")
     if digest is None:
         return Digests("", "")
-    state = {key: value for key, value in snapshot.items() if key != "digest"}
-    if snapshot_text(state) != dumps(snapshot):
+    text = dumps({key: value for key, value in snapshot.items() if key != "digest"})
+    if follow("", text) != digest or [*snapshot][-1] != "digest":
         raise ValueError("the snapshot is damaged: its digest is not that of its text")
     if snapshot["ensemble"] != identity:
         raise ValueError(f"the snapshot is of ensemble {snapshot['ensemble']}, not of {identity}")

@@ -131,7 +131,7 @@ class Recovery:
         self._catch_up: CatchUp | None = None
         self.epoch = 0
         self.ready = False
-        self.unreadable: dict[str, str] = {}
+        self.unreadable = ensembles.unreadable
         self._restored: list[tuple[Ensemble, list[Effect]]] = []
         self._then: Callable[[], None] = lambda: None
         self._attempts = 0

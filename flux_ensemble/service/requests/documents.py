@@ -67,7 +67,7 @@ def read_document(payload: Mapping[str, Any], files: dict[str, str], *, elastic:
     for key, value in payload["environment"].items():
         if type(value) is not str:
             raise _invalid(f"environment: {key}: expected a string, not {value!r}")
-    directory = os.path.join(cwd, os.path.dirname(file or ""))
+    directory = document_directory(payload)
     where: dict[str, Any] = {"name": payload.get("name"), "file": file, "directory": directory}
     # The commands have expanded what other packages make; their code has no place in the service.
     how: dict[str, Any] = {"elastic": elastic, "files": files, "packages": False}
@@ -79,6 +79,11 @@ def read_document(payload: Mapping[str, Any], files: dict[str, str], *, elastic:
     except DocumentError as error:
         raise RequestError(errno.EINVAL, str(error)) from None
     return spec
+
+
+def document_directory(payload: Mapping[str, Any]) -> str:
+    """The base of relative paths in the document of a load request."""
+    return os.path.join(payload["cwd"], os.path.dirname(payload.get("file") or ""))
 
 
 def open_recorder(

@@ -69,6 +69,7 @@ class Reports:
     def list(self, owner: bool) -> Payload:
         """The answer to `ensemble.list`; guests see less than the owner."""
         listed: Listed = [ensemble.summary() for ensemble in self._ensembles]
+        listed += [_unread(name, why) for name, why in self._recovery.unreadable.items()]
         if not owner:
             listed = _cut(listed, (*GUEST_KEYS, "active", "waiting", "finished"))
         return {"ensembles": listed}
@@ -150,6 +151,14 @@ class Reports:
             },
             "perf": self._perf.report(),
         }
+
+
+def _unread(name: str, why: str) -> Payload:
+    """The line of `list` about an ensemble that is stored and could not be restored."""
+    counts = dict.fromkeys(("active", "waiting", "finished"), 0)
+    return {
+        "name": name, "state": "unreadable", "reason": why, "t_start": None, "t_end": None, **counts
+    }  # fmt: skip
 
 
 def _status(ensemble: Ensemble, waits: Listed) -> Payload:

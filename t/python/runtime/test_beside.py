@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from flux_ensemble.engine.events import TICKS
 from flux_ensemble.runtime.durability.beside import beside, sorted_out
+from flux_ensemble.runtime.durability.format import FORMAT
 from flux_ensemble.runtime.durability.records import Records
 
 #: Durations, and whatever a job publishes; None where a stream begins anew.
@@ -33,5 +34,5 @@ def test_values_come_back_to_the_last_bit(values: list[Any]) -> None:
 
 def test_durations_are_written_as_integers() -> None:
     assert beside([["a", "duration", [0.5, 1.25]]], None) == (
-        f'[["a","duration",[{TICKS // 2},{TICKS * 5 // 4}],{TICKS}]]'
+        f'{{"format":{FORMAT},"values":[["a","duration",[{TICKS // 2},{TICKS * 5 // 4}],{TICKS}]]}}'
     )

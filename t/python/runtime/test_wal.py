@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from play import document, on_start
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.model import Spec
 from flux_ensemble.encoding import dumps
+from flux_ensemble.engine import records
 from flux_ensemble.engine.codec import encode
 from flux_ensemble.engine.commands import Record, StartTimer
 from flux_ensemble.engine.engine import Engine
@@ -22,6 +24,8 @@ from flux_ensemble.engine.events import JobEvent, Request, Started, Tag, TimerFi
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.runtime.durability import wal as module
 from flux_ensemble.runtime.durability.batches import Batches, compact, expand, line
+from flux_ensemble.runtime.durability.beside import beside
+from flux_ensemble.runtime.durability.format import FORMAT, KEY, LaterFormatError
 from flux_ensemble.runtime.durability.replay import Facts, Replayed, replay
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.durability.wal import WriteAheadLog
@@ -56,7 +60,7 @@ class Bench:
         return {"engine": dump(self.engine), "facts": Facts().to_json()}
 
     def take_beside(self) -> str:
-        return dumps(self.engine.stats.take_values())
+        return beside(self.engine.stats.take_values(), None)
 
     def post(self, event: Any) -> None:
         commands = self.engine.handle(event)
@@ -452,10 +456,61 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield path
 
 
+def later(text: str) -> str:
+    """As a later version may write it: of another format, and with other digests."""
+    return text.replace(f'"{KEY}":{FORMAT}', f'"{KEY}":{FORMAT + 1}').replace(
+        '"digest":"', '"digest":"0'
+    )
+
+
+@pytest.mark.parametrize("what", ["snapshot", "values", "lines"])
+def test_what_a_later_version_has_written_is_said_to_be_and_is_not_taken_for_damaged(
+    long: Bench, what: str
+) -> None:
+    written = long.replay
+    found: Any = long.store.snapshot if what == "snapshot" else list(getattr(long.store, what))
+    texts = found if what == "lines" else [dumps(found)]
+    changed = [later(text) for text in texts]
+    found = changed if what == "lines" else json.loads(changed[0])
+    with pytest.raises(
+        LaterFormatError, match=r"written by a later version .*format 3.* nothing is"
+    ):
+        written(**{what: found})
+
+
+def test_what_an_earlier_version_has_written_without_a_number_is_read(long: Bench) -> None:
+    snapshot = {key: one for key, one in long.store.snapshot.items() if key not in (KEY, "digest")}
+    values = [chunk["values"] for chunk in long.store.values]
+    replayed = long.replay(snapshot=snapshot, values=values)
+    assert replayed.number == len(long.store.batches)
+
+
+def test_the_number_of_the_format_changes_with_the_format(long: Bench) -> None:
+    """Whoever changes the form raises FORMAT, once for a release, and writes the form down here."""
+    bench = Bench()
+    bench.engine.records.keep()
+    bench.post(Started(1000.0))
+    bench.run(Tag("a", "rule-0", 0, 0))
+    jobs = bench.engine.records.take()
+    chunk = beside([["a", "x", [0.1]]], dumps(records.encode(jobs)))
+    header = json.loads(next(iter(long.store.lines)))
+    form = {
+        "snapshot": sorted(long.store.snapshot),
+        "engine": sorted(long.store.snapshot["engine"]),
+        "batch": sorted(header["context"]),
+        "beside": sorted(json.loads(chunk)),
+        "jobs": sorted(json.loads(chunk)["jobs"]),
+    }
+    stored = Path(__file__).parents[2] / "traces" / "format.json"
+    assert json.loads(stored.read_text()) == {KEY: FORMAT, **form}, f"now: {dumps(form)}"
+
+
 def test_a_snapshot_that_was_changed_anywhere_is_refused(long: Bench) -> None:
     snapshot = long.store.snapshot
     assert long.replay().number == len(long.store.batches)
     for *path, last in places(snapshot):
+        if last == KEY:
+            continue
         changed = json.loads(json.dumps(snapshot))
         at = changed
         for key in path:
@@ -483,7 +538,7 @@ def test_values_that_were_changed_or_swapped_are_refused(long: Bench) -> None:
     first, second = long.store.values
     assert first != second
     changed = json.loads(json.dumps(first))
-    changed[0][2][0] += 1
+    changed["values"][0][2][0] += 1
     for values in ([second, first], [changed, second], [first], [second]):
         with pytest.raises(ValueError, match=r"the values beside|its stream|had \d+ values"):
             long.replay(values=values)
