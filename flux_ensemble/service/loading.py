@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,6 @@ from flux_ensemble.document.samplers import objection
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.run_names import free_name
-from flux_ensemble.runtime.durability.replay import Replayed
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Loop
 from flux_ensemble.service.assembly import Assembly
@@ -31,7 +30,7 @@ from flux_ensemble.service.functions import FunctionChecks, Prepared
 from flux_ensemble.service.lifetimes import Lifetimes
 from flux_ensemble.service.marks import REPLAY, Marks
 from flux_ensemble.service.members import Members
-from flux_ensemble.service.recovery.recovery import Recovery
+from flux_ensemble.service.recovery.recovery import Reading, Recovery
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.requests.documents import (
     check_context,
@@ -222,8 +221,10 @@ class Loading:
         }
         self._asked[name] = asked
 
-    def restore(self, load: Payload, store: KvsStore, read: Callable[[Spec], Replayed]) -> Ensemble:
-        """Bring an ensemble back.
+    def restore(
+        self, load: Payload, store: KvsStore, read: Reading
+    ) -> Generator[None, None, Ensemble]:
+        """Bring an ensemble back, in steps.
 
         Args:
             load: what it was loaded with.

@@ -19,6 +19,8 @@ class Ensembles:
         self._all: dict[str, Ensemble] = {}
         #: Why ensembles that are stored could not be restored, by name.
         self.unreadable: dict[str, str] = {}
+        #: Those that are still to be restored, by name, with how far that is.
+        self.coming: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[Ensemble]:
         return iter(list(self._all.values()))
@@ -27,11 +29,16 @@ class Ensembles:
         """The ensemble of a name.
 
         Raises:
-            RequestError: ENOENT, or EIO where it is stored and could not be restored.
+            RequestError: ENOENT; EIO where it is stored and could not be restored; EAGAIN where it
+                is not restored yet.
         """
         if name not in self._all and name in self.unreadable:
             raise RequestError(
                 errno.EIO, f"ensemble {name!r} cannot be read: {self.unreadable[name]}"
+            )
+        if name not in self._all and name in self.coming:
+            raise RequestError(
+                errno.EAGAIN, f"ensemble {name!r} is being recovered: {self.coming[name]}"
             )
         if name not in self._all:
             known = ", ".join(self._all) or "none"

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import errno
 import syslog
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,9 @@ from flux_ensemble.service.status.reports import Reports
 from flux_ensemble.service.store.errors import StoreError
 from flux_ensemble.service.store.kvs import KvsStores
 from flux_ensemble.service.tracker import Tracker
+
+#: Seconds for which ensembles are restored at a time; between that requests are answered.
+RESTORE_SECONDS = 0.1
 
 
 class Service:
@@ -281,8 +285,16 @@ class Service:
 
     def _begin(self) -> None:
         """Bring back what the KVS holds; if it does not answer, again a little later."""
+        self._restore(self._recovery.restoring(self._loading.restore))
+
+    def _restore(self, steps: Iterator[None]) -> None:
+        """Go on with that for a moment, and then again when the reactor has had its turn."""
+        t_end = time.monotonic() + RESTORE_SECONDS
         try:
-            self._recovery.restore(self._loading.restore)
+            for _ in steps:
+                if time.monotonic() >= t_end:
+                    self._broker.loop.timer(0.0, partial(self._restore, steps))
+                    return
         except ClaimedError as refusal:
             self._end(str(refusal))
             return
@@ -297,6 +309,11 @@ class Service:
             self.unexpected(error)
             self._dispatcher.cannot_begin(f"internal error: {error!r} (see flux dmesg)")
             return
+        if self.over is None:
+            self._restored()
+
+    def _restored(self) -> None:
+        """The ensembles are there, as they stood: see what their jobs have done since."""
         self._dispatcher.can_begin()
         self._queue.elsewhere[:] = self._claims.elsewhere
         self._log(
@@ -312,7 +329,11 @@ class Service:
         self._collector.calm()
         self._needs.find_queue_wide()
         self._members.begin_again()
-        self._recovery.catch_up(self._ready)
+        self._dispatcher.restored()
+        if self._shutdown.begun:
+            self._suspend()
+        else:
+            self._recovery.catch_up(self._ready)
 
     def _ready(self) -> None:
         """The journal is read: start what was loaded, and do what was asked, meanwhile."""

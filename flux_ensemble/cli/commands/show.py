@@ -110,7 +110,11 @@ def _print_service(answer: Status) -> None:
             f"up {fsd(time.time() - service['t_start'])}, {service['events']} events, "
             f"{service['firings']} firings"
         )
+    if service.get("state", "ready") != "ready":
+        words += f", {service['state']}"
     click.echo(f"service: {words}")
+    for name, far in service.get("recovering", {}).items():
+        click.echo(f"recovering {printable(name)}: {far}")
     click.echo(
         f"nodes:   {nodes['node_up_count']} up, {nodes['node_free_count']} free; "
         f"cores: {nodes['node_cores_up']} up, {nodes['node_cores_free']} free"

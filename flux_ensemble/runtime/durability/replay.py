@@ -13,7 +13,7 @@ things twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.snapshot import restore
 from flux_ensemble.metrics.streams import Values
-from flux_ensemble.runtime.durability.batches import Batches, Entry, Written, follow, line
+from flux_ensemble.runtime.durability.batches import BATCH, Batches, Entry, Written, follow, line
 from flux_ensemble.runtime.durability.beside import Beside, sorted_out
 from flux_ensemble.runtime.durability.format import FORMAT, KEY, check_format
 from flux_ensemble.runtime.durability.records import Records
@@ -140,6 +140,35 @@ def replay(
     Raises:
         ValueError: something is damaged, missing, or of another version.
     """
+    steps = replaying(spec, identity, snapshot, values, lines, marker)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            replayed: Replayed = end.value
+            return replayed
+
+
+def count_events(lines: Iterable[str], after: int) -> int:
+    """How many events the batches of a log have that come after batch number `after`."""
+    many, latest = 0, after
+    for text in lines:
+        entry = json.loads(text)
+        if entry["name"] == BATCH and (context := entry["context"])["number"] > latest:
+            latest = context["number"]
+            many += len(context["events"])
+    return many
+
+
+def replaying(
+    spec: Spec,
+    identity: str,
+    snapshot: Mapping[str, Any] | None,
+    values: Iterable[Beside],
+    lines: Iterable[str],
+    marker: Marker | None = None,
+) -> Generator[int, None, Replayed]:
+    """Replay a log in steps, as `replay`; each step gives how many events it has replayed."""
     begin = Digests.of(identity)
     digests = Digests(begin.log, begin.values)
     records = Records()
@@ -167,6 +196,7 @@ def replay(
             replayed.entries.extend(batch.entries)
             if batch.number > start:
                 _replay(replayed, batch, marker)
+                yield len(batch.events)
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(f"the log cannot be replayed: {type(error).__name__}: {error}") from error
     replayed.digests = Digests(batches.digest or begin.log, digests.values)

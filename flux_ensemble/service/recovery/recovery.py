@@ -17,7 +17,7 @@ Nothing here raises: an ensemble that cannot be restored is left in the KVS, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -28,7 +28,7 @@ from flux_ensemble.faults import ENDINGS
 from flux_ensemble.members.flux.journal import Journal
 from flux_ensemble.members.flux.steps import Resume, Steps, run
 from flux_ensemble.runtime.durability.batches import identity
-from flux_ensemble.runtime.durability.replay import Replayed, replay
+from flux_ensemble.runtime.durability.replay import Replayed, count_events, replay, replaying
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import FLEET_EVENTS, Loop, Marker
 from flux_ensemble.service.recovery.catchup import CatchUp
@@ -40,8 +40,9 @@ from flux_ensemble.service.tracker import Tracker
 RETRY_SECONDS = 0.1
 RETRY_LIMIT = 2.0
 
-#: Makes an ensemble of what it was loaded with, the store of its log, and what reads that.
-Make = Callable[[Mapping[str, Any], Any, Callable[[Spec], Replayed]], Ensemble]
+#: Makes an ensemble of what it was loaded with, the store of its log, and what reads that; at once,
+#: or in steps.
+Make = Callable[[Mapping[str, Any], Any, "Reading"], Ensemble | Generator[None, None, Ensemble]]
 
 
 class Stores(Protocol):
@@ -84,6 +85,45 @@ class Fleets(Protocol):
     def settle(self) -> None: ...
 
 
+class Reading:
+    """Reads the log of an ensemble, at once or in steps.
+
+    Args:
+        recovery: is told how far that is.
+        name: of the ensemble.
+        stored: what the KVS has of it.
+    """
+
+    def __init__(self, recovery: Recovery, name: str, stored: Any) -> None:
+        self._recovery = recovery
+        self._name = name
+        self._stored = stored
+
+    def __call__(self, spec: Spec) -> Replayed:
+        """Read it at once."""
+        return replay(*self._what(spec))
+
+    def _what(self, spec: Spec) -> tuple[Any, ...]:
+        stored, run = self._stored, self._stored.load["run"]
+        whose, mark = identity(spec.name, run), self._recovery.mark(spec.name, run)
+        return spec, whose, stored.snapshot, stored.values, stored.lines, mark
+
+    def steps(self, spec: Spec) -> Generator[None, None, Replayed]:
+        """Read it in steps."""
+        spec, whose, snapshot, values, lines, mark = self._what(spec)
+        lines, after = list(lines), 0 if snapshot is None else snapshot.get("number", 0)
+        total, done = count_events(lines, after), 0
+        steps = replaying(spec, whose, snapshot, values, lines, mark)
+        while True:
+            self._recovery.coming[self._name] = f"{done:,} of {total:,} events"
+            yield
+            try:
+                done += next(steps)
+            except StopIteration as end:
+                replayed: Replayed = end.value
+                return replayed
+
+
 class Recovery:
     """Brings ensembles back.
 
@@ -103,6 +143,7 @@ class Recovery:
         epoch: how many services have begun in this instance.
         ready: the journal is being read, and nothing is left to be caught up with.
         unreadable: why an ensemble could not be restored, by name.
+        coming: the ensembles that are still to be restored, by name, with how far that is.
     """
 
     def __init__(
@@ -119,7 +160,7 @@ class Recovery:
         fleets: Fleets,
     ) -> None:
         self._claim = claim
-        self._mark = mark
+        self.mark = mark
         self._stores = stores
         self._journal = journal
         self._tracker = tracker
@@ -132,6 +173,7 @@ class Recovery:
         self.epoch = 0
         self.ready = False
         self.unreadable = ensembles.unreadable
+        self.coming = ensembles.coming
         self._restored: list[tuple[Ensemble, list[Effect]]] = []
         self._then: Callable[[], None] = lambda: None
         self._attempts = 0
@@ -139,13 +181,20 @@ class Recovery:
 
     def restore(self, make: Make) -> None:
         """Claim what the KVS holds, and bring it back; `make` raises where it cannot."""
+        for _ in self.restoring(make):
+            pass
+
+    def restoring(self, make: Make) -> Iterator[None]:
+        """As `restore`, in steps, between which the service does other things."""
         self.epoch = self._claim()
-        restored = []
-        for name in self._stores.names():
+        restored: list[Ensemble] = []
+        names = list(self._stores.names())
+        self.coming.update(dict.fromkeys(names, "it waits for its turn"))
+        for name in names:
             try:
                 stored = self._stores.read(name)
-                read = partial(self._replay, stored)
-                restored.append(make(stored.load, stored.store, read))
+                made = make(stored.load, stored.store, Reading(self, name, stored))
+                restored.append((yield from made) if isinstance(made, Generator) else made)
             except ENDINGS:
                 raise
             except BaseException as error:
@@ -154,15 +203,12 @@ class Recovery:
                     f"cannot restore ensemble {name!r}: {self.unreadable[name]}; "
                     f"its log stays in the KVS, at ensemble.{name}"
                 )
+            yield
         for ensemble in sorted(restored, key=lambda ensemble: ensemble.run):
             self._ensembles.add(ensemble)
             if ensemble.live:
                 self._restored.append((ensemble, ensemble.engine.pending))
-
-    def _replay(self, stored: Any, spec: Spec) -> Replayed:
-        run = stored.load["run"]
-        whose, mark = identity(spec.name, run), self._mark(spec.name, run)
-        return replay(spec, whose, stored.snapshot, stored.values, stored.lines, mark)
+        self.coming.clear()
 
     def catch_up(self, then: Callable[[], None]) -> None:
         """Read the journal in full; `then` is called when the service is ready."""

@@ -77,10 +77,24 @@ class Dispatcher:
             self._responder.refuse(message, errno.EIO, self._unfit)
             return
         # Nothing can be read before the KVS was, and nothing be changed before the journal.
-        if self._recovery.ready or (self._recovery.epoch and TOPICS[method].reading):
+        if self._recovery.ready or (self._recovery.epoch and self._is_readable(method)):
             self._handle(method, message, payload)
         else:
             self._held.append((method, message, payload))
+
+    def _is_readable(self, method: str) -> bool:
+        """What a request asks for is there already, or is said to come."""
+        coming = bool(self._recovery.coming)
+        return TOPICS[method].reading and (not coming or method in ("list", "status"))
+
+    def restored(self) -> None:
+        """The ensembles are there: handle the requests that only read them."""
+        held, self._held = self._held, []
+        for method, message, payload in held:
+            if TOPICS[method].reading:
+                self._handle(method, message, payload)
+            else:
+                self._held.append((method, message, payload))
 
     def ready(self) -> None:
         """The service is ready: handle the requests that waited for that."""

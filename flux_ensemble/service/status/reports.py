@@ -69,7 +69,14 @@ class Reports:
     def list(self, owner: bool) -> Payload:
         """The answer to `ensemble.list`; guests see less than the owner."""
         listed: Listed = [ensemble.summary() for ensemble in self._ensembles]
-        listed += [_unread(name, why) for name, why in self._recovery.unreadable.items()]
+        listed += [
+            *(_line(name, "unreadable", why) for name, why in self._recovery.unreadable.items()),
+            *(
+                _line(name, "recovering", far)
+                for name, far in self._recovery.coming.items()
+                if name not in self._recovery.unreadable
+            ),
+        ]
         if not owner:
             listed = _cut(listed, (*GUEST_KEYS, "active", "waiting", "finished"))
         return {"ensembles": listed}
@@ -144,6 +151,7 @@ class Reports:
             "epoch": self._recovery.epoch,
             "state": self._state(),
             "unreadable": self._recovery.unreadable,
+            "recovering": dict(self._recovery.coming),
             "events": self._tracker.events,
             **{
                 key: past + sum(getattr(ensemble, key) for ensemble in self._ensembles)
@@ -153,11 +161,11 @@ class Reports:
         }
 
 
-def _unread(name: str, why: str) -> Payload:
-    """The line of `list` about an ensemble that is stored and could not be restored."""
+def _line(name: str, state: str, reason: str) -> Payload:
+    """The line of `list` about an ensemble that is stored, and is not restored."""
     counts = dict.fromkeys(("active", "waiting", "finished"), 0)
     return {
-        "name": name, "state": "unreadable", "reason": why, "t_start": None, "t_end": None, **counts
+        "name": name, "state": state, "reason": reason, "t_start": None, "t_end": None, **counts
     }  # fmt: skip
 
 

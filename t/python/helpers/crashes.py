@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any
 
 from fakes import Result
@@ -100,6 +101,7 @@ class Luck:
     error: float = 0.0
     failing_commit: float = 0.0
     failing_job: float = 0.1
+    disabled: float = 0.0
 
 
 @dataclass
@@ -163,7 +165,10 @@ class World:
     def send(self, service: Service, text: str, answer: Answer) -> None:
         """A service sends a job; requests overtake each other."""
         luck = self.luck
-        if self.chance(luck.error):
+        if luck.disabled and self.chance(luck.disabled):
+            refused = OSError(errno.EINVAL, "job submission is disabled: maintenance")
+            self.deliver(service, lambda: answer(refused))
+        elif self.chance(luck.error):
             if self.chance(0.5):
                 self._arrives(service, text, lambda _: None)
             self.deliver(service, lambda: answer(OSError(errno.EHOSTUNREACH, "no route")))
@@ -391,6 +396,7 @@ class Queue:
         self._service = service
         self._world = service.world
         self.loop = service.loop
+        self.broker = SimpleNamespace(loop=service.loop, report=self.report)
         self.submissions = Pipeline(Window(16), self._later, clock=lambda: 0.0)
         self.outcomes = Outcomes(lambda done: self.fence(done), self.loop.timer)
         self._fences = Fences(partial(self._world.fence, service), self.loop.timer)
@@ -471,9 +477,6 @@ class Member(Submitter):
 
     def scale(self, command: Scale, done: Done) -> None:
         raise NotImplementedError
-
-    def revoke(self) -> None:
-        self._queue.submissions.revoke(self)
 
 
 class Caller:

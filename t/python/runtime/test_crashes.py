@@ -21,6 +21,7 @@ from crashes import IDENTITY, Luck, Service, World
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.model import RETRY_RULE, Spec
+from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import Tag
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.members.flux.pipeline import Pipeline
@@ -227,6 +228,11 @@ def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_undisturbed_run_passes_the_checks() -> None:
     verify(run(World(1, Luck())))
+
+
+def test_it_does_so_while_the_queue_takes_no_jobs_now_and_then() -> None:
+    for seed in range(RUNS // 2):
+        verify(run(crashing(World(seed, replace(BAD_LUCK, disabled=0.3)), 0.3, 10)))
 
 
 def test_it_does_so_with_lost_requests_and_responses() -> None:
@@ -501,6 +507,31 @@ def test_a_panic_in_the_statistic_of_one_ensemble_fails_that_ensemble_only(
         # error and the end.
         assert len(set(bad.facts.errors)) == 1
         assert len(bad.facts.errors) <= 2
+
+
+def test_how_far_a_recovery_is_is_known_while_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wal, "SNAPSHOT_EVENTS", 10**9)
+    service = Service(loaded(World(1, Luck())))
+
+    def make(load: Any, store: Any, reading: Any) -> Any:
+        replayed = yield from reading.steps(crashes.read(load["document"]))
+        return service._make(load, store, replayed)
+
+    said = []
+    for _ in service.recovery.restoring(make):
+        said.append(dict(service.recovery.coming))
+        with pytest.raises(RequestError, match="ensemble 'test' is being recovered"):
+            service.ensembles.get("test")
+    (total,) = {one["test"].rpartition(" of ")[2] for one in said if " of " in one["test"]}
+    done = [int(one["test"].partition(" of ")[0].replace(",", "")) for one in said
+            if " of " in one["test"]]  # fmt: skip
+    assert total == f"{done[-1]:,} events"
+    assert done == sorted(done)
+    assert len(set(done)) > 3
+    assert not service.recovery.coming
+    assert {one.name for one in service.ensembles} == {"bad", "test"}
 
 
 def test_an_ensemble_whose_replay_panics_is_unreadable_and_the_others_go_on(
