@@ -64,7 +64,9 @@ from flux_ensemble.service.store.errors import StoreError
 from flux_ensemble.service.store.kvs import KvsStores
 from flux_ensemble.service.tracker import Tracker
 
-#: Seconds for which ensembles are restored at a time; between that requests are answered.
+#: Seconds for which ensembles are restored at once, and then at a time: between that requests are
+#: answered.
+RESTORE_FIRST_SECONDS = 1.0
 RESTORE_SECONDS = 0.1
 
 
@@ -285,11 +287,11 @@ class Service:
 
     def _begin(self) -> None:
         """Bring back what the KVS holds; if it does not answer, again a little later."""
-        self._restore(self._recovery.restoring(self._loading.restore))
+        self._restore(self._recovery.restoring(self._loading.restore), RESTORE_FIRST_SECONDS)
 
-    def _restore(self, steps: Iterator[None]) -> None:
+    def _restore(self, steps: Iterator[None], seconds: float = RESTORE_SECONDS) -> None:
         """Go on with that for a moment, and then again when the reactor has had its turn."""
-        t_end = time.monotonic() + RESTORE_SECONDS
+        t_end = time.monotonic() + seconds
         try:
             for _ in steps:
                 if time.monotonic() >= t_end:

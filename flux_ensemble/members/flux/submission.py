@@ -19,7 +19,7 @@ from __future__ import annotations
 import errno
 import json
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -105,6 +105,7 @@ class _Sent:
         report: gets its outcome.
         shown: its id, once the journal has shown it.
         refused: the journal has shown that the job manager refused it.
+        lost: it is not known what became of it.
     """
 
     batch: _Batch
@@ -115,6 +116,7 @@ class _Sent:
     report: Report
     shown: int | None = None
     refused: bool = False
+    lost: bool = False
 
     def outcome(self) -> int | None:
         """What the journal has shown of it.
@@ -190,6 +192,8 @@ class Submitter:
         self._closed: dict[Kind, _Closed] = {}
         self._over = False
         self._waits: dict[Kind, Wait] = {}
+        #: How many jobs of each kind are lost, of which it is to be found out what became of them.
+        self._lost = Counter[Kind]()
         self.known: dict[Tag, int] = {}
 
     def waits(self) -> list[Wait]:
@@ -278,7 +282,7 @@ class Submitter:
             partial(self._send, sent),
             sent.outcome,
             partial(self._answered, sent),
-            trouble=partial(self._note, sent.kind, sent.tag.group),
+            trouble=partial(self._lose, sent),
             over=lambda: self._over,
         )
 
@@ -303,7 +307,17 @@ class Submitter:
             given = OSError(errno.EPROTO, "the queue has given it an id, and does not have it")
         answer(given)
 
+    def _lose(self, sent: _Sent, error: Exception) -> None:
+        """It is not known for now what became of a job."""
+        if not sent.lost:
+            sent.lost = True
+            self._lost[sent.kind] += 1
+        self._note(sent.kind, sent.tag.group, error)
+
     def _answered(self, sent: _Sent, answer: int | Exception) -> None:
+        if sent.lost:
+            sent.lost = False
+            self._lost[sent.kind] -= 1
         if isinstance(answer, Exception) and is_held(answer):
             if sent.shown is not None:
                 self._held.pop(sent.shown, None)
@@ -314,7 +328,7 @@ class Submitter:
                 self._wait(sent)
             return
         self._end(sent, answer)
-        if self._waits:
+        if self._waits and not self._lost[sent.kind]:
             self._clear(sent.kind)
         if self._closed:
             self._reopen(sent.kind)

@@ -77,15 +77,17 @@ class Dispatcher:
             self._responder.refuse(message, errno.EIO, self._unfit)
             return
         # Nothing can be read before the KVS was, and nothing be changed before the journal.
-        if self._recovery.ready or (self._recovery.epoch and self._is_readable(method)):
+        if self._recovery.ready or (self._recovery.epoch and self._is_readable(method, payload)):
             self._handle(method, message, payload)
         else:
             self._held.append((method, message, payload))
 
-    def _is_readable(self, method: str) -> bool:
+    def _is_readable(self, method: str, payload: Payload) -> bool:
         """What a request asks for is there already, or is said to come."""
-        coming = bool(self._recovery.coming)
-        return TOPICS[method].reading and (not coming or method in ("list", "status"))
+        if not TOPICS[method].reading:
+            return False
+        # Who names an ensemble waits for it.
+        return not self._recovery.coming or (method in ("list", "status") and not payload)
 
     def restored(self) -> None:
         """The ensembles are there: handle the requests that only read them."""

@@ -209,6 +209,23 @@ def test_why_jobs_wait_is_told_after_a_moment_and_that_they_do_no_longer() -> No
     assert not site.member.waits()
 
 
+def test_that_a_job_is_lost_is_said_until_it_is_known_what_became_of_it() -> None:
+    site = Site()
+    site.submit(6)
+    site.take()
+    site.submit(2, id=2)
+    lost, taken = site.queue.answers
+    lost(OSError(errno.ENOSYS, "no such service"))
+    site.member.seen(Tag("a", "rule", 1, 1), 101)
+    taken(101)
+    assert [wait.kind for wait in site.member.waits()] == ["away"]
+    site.queue.fences.pop()(OSError(errno.ENOSYS, "no such service"))
+    assert [wait.kind for wait in site.member.waits()] == ["away"]
+    site.member.seen(Tag("a", "rule", 1, 0), 100)
+    site.queue.fences.pop()(None)
+    assert not site.member.waits()
+
+
 def test_a_queue_that_is_gone_for_good_meanwhile_refuses_what_waits() -> None:
     site = Site()
     site.queue.closed = DISABLED

@@ -116,9 +116,23 @@ def away(jobs: int, seconds: float) -> dict[str, Any]:
 
 
 def gone(jobs: int) -> dict[str, Any]:
-    """Remove job-ingest for good in the middle of a burst; load it when all is over."""
+    """Remove job-ingest for good in the middle of a burst; load it when all is over.
+
+    The ensemble ends when fences have been given up several times.
+    """
     bench = Bench(patience=2.0)
-    found = burst(bench, jobs, lambda modules: modules.run("remove"))
+    waits: list[str] = []
+
+    def end() -> None:
+        member = bench.members[0]
+        waits.extend(wait.kind for wait in member.waits())
+        member.revoke()
+
+    def disturb(modules: Modules) -> None:
+        modules.run("remove", lambda: bench.queue.broker.loop.timer(7.0, end))
+
+    found = burst(bench, jobs, disturb)
+    found["waits"] = waits
     member = bench.members[0]
     again = bench.perform(member.submit, SubmitJobs(2, "a", "r", 1, 0, 1))
     found["again"] = getattr(again, "errno", "")
@@ -192,9 +206,9 @@ def fence() -> dict[str, Any]:
     begin = bench.queue.outcomes.begin
     sent: list[None] = []
 
-    def count(*args: Any) -> None:
+    def count(*args: Any, **more: Any) -> None:
         sent.append(None)
-        begin(*args)
+        begin(*args, **more)
 
     bench.queue.outcomes.begin = count  # type: ignore[method-assign, assignment]
 

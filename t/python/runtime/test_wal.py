@@ -496,7 +496,7 @@ def test_the_number_of_the_format_changes_with_the_format(long: Bench) -> None:
     header = json.loads(next(iter(long.store.lines)))
     form = {
         "snapshot": sorted(long.store.snapshot),
-        "engine": sorted(long.store.snapshot["engine"]),
+        "engine": sorted(long.store.snapshot["engine"]["state"]),
         "batch": sorted(header["context"]),
         "beside": sorted(json.loads(chunk)),
         "jobs": sorted(json.loads(chunk)["jobs"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +26,7 @@ class Bench:
         self.recovery = SimpleNamespace(ready=False, epoch=0, coming={})
         self.handled: list[str] = []
         responder = SimpleNamespace(
-            admit=lambda method, message: None if method == "list" else '{"name": "one"}',
+            admit=lambda method, message: message,
             refuse=lambda message, number, reason: self.handled.append(f"refused: {reason}"),
         )
 
@@ -44,7 +45,9 @@ class Bench:
         """What is handled at once of these requests."""
         before = len(self.handled)
         for method in methods:
-            self.dispatcher.dispatch(method, SimpleNamespace())  # type: ignore[arg-type]
+            method, _, name = method.partition(" ")
+            payload = json.dumps({"name": name}) if name else None
+            self.dispatcher.dispatch(method, payload)  # type: ignore[arg-type]
         return self.handled[before:]
 
 
@@ -52,7 +55,8 @@ def test_list_and_status_are_answered_while_ensembles_are_restored(monkeypatch: 
     bench = Bench(monkeypatch)
     assert bench.ask("list") == []
     bench.recovery.epoch, bench.recovery.coming = 2, {"one": "5 of 10 events"}
-    assert bench.ask("list", "status", "log", "why", "pause") == ["list", "status"]
+    asked = ("list", "status", "status one", "log one", "why one", "pause one")
+    assert bench.ask(*asked) == ["list", "status"]
 
 
 def test_what_reads_waits_until_they_are_and_what_changes_until_the_journal_is_read(
@@ -60,11 +64,11 @@ def test_what_reads_waits_until_they_are_and_what_changes_until_the_journal_is_r
 ) -> None:
     bench = Bench(monkeypatch)
     bench.recovery.epoch, bench.recovery.coming = 2, {"one": "5 of 10 events"}
-    bench.ask("pause", "log", "metrics")
+    bench.ask("pause one", "log one", "metrics one")
     bench.recovery.coming = {}
     bench.dispatcher.restored()
     assert bench.handled == ["log", "metrics"]
-    assert bench.ask("why", "resume") == ["why"]
+    assert bench.ask("why one", "resume one") == ["why"]
     bench.recovery.ready = True
     bench.dispatcher.ready()
     assert bench.handled == ["log", "metrics", "why", "pause", "resume"]
