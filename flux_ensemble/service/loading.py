@@ -243,7 +243,8 @@ class Loading:
             fatal = re.sub(r"\bjob (\d+)", lambda job: f"job {JobID(int(job[1])).f58}", fatal)
         if fatal is not None and fatal.startswith(REPLAY):
             raise StoreError(f"the service died twice in a row in {fatal}")
-        ensemble = self._assembly.make(spec, load, store, replayed=read(spec))
+        replayed = yield from read.steps(spec)
+        ensemble = self._assembly.make(spec, load, store, replayed=replayed)
         if type(load.get("asked")) is str:
             self._asked[spec.name] = load["asked"]
         if fatal is not None and ensemble.live:

@@ -114,7 +114,7 @@ def _print_service(answer: Status) -> None:
         words += f", {service['state']}"
     click.echo(f"service: {words}")
     for name, far in service.get("recovering", {}).items():
-        click.echo(f"recovering {printable(name)}: {far}")
+        click.echo(f"recovering {hanging(name)}: {far}")
     click.echo(
         f"nodes:   {nodes['node_up_count']} up, {nodes['node_free_count']} free; "
         f"cores: {nodes['node_cores_up']} up, {nodes['node_cores_free']} free"
