@@ -78,6 +78,7 @@ class RuleStatus(TypedDict):
     every: float | None
     action: str
     label: str | None
+    actions: list[str]
     enabled: bool
     fired: int
     repetitions: int | None
@@ -93,7 +94,7 @@ class Term(TypedDict):
 
     text: str
     holds: bool | None
-    values: dict[str, float | None]
+    values: dict[str, Any]
     missing: str | None
 
 
@@ -115,6 +116,7 @@ class RuleReason(TypedDict):
     trigger: str
     action: str
     label: str | None
+    actions: list[str]
     enabled: bool
     fired: int
     left: int | None

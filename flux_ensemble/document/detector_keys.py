@@ -20,11 +20,16 @@ DETECTOR_KEYS = {
     ".adwin.min-window-length": Key("Parts of fewer values are not compared.", (3,), 5),
     ".adwin.mode": Key("Whether the mean rises, falls, or either.", ("up", "down"), "both"),
     ".page-hinkley": Key(
-        "Of drift: the sum of what values are away from their mean goes beyond a threshold.",
+        "Of drift: the sum of what values are away from their mean goes beyond a threshold. It is "
+        "in the unit of the values: give delta and threshold for how much yours scatter.",
         ({"threshold": 5},),
     ),
     ".page-hinkley.min-instances": Key("It does not look before so many values.", (10,), 30),
-    ".page-hinkley.delta": Key("So much away from the mean is none.", (0.1,), 0.005),
+    ".page-hinkley.delta": Key(
+        "So much away from the mean is none; a quarter of the standard deviation, say.",
+        (0.25,),
+        0.005,
+    ),
     ".page-hinkley.threshold": Key("The sum that is a drift, in units of the values.", (5,), 50),
     ".page-hinkley.alpha": Key("What the sum is multiplied by at each value.", (1,), 0.9999),
     ".page-hinkley.mode": Key("Whether the mean rises, falls, or either.", ("up", "down"), "both"),

@@ -98,7 +98,12 @@ def unresolved(spec: Spec) -> list[str] | None:
     >>> unresolved(load_text(f"{text}\\nplugins: [tools]", name="demo"))
     ['f']
     """
-    labels = [rule.action.label or "" for rule in spec.rules if rule.action.name == "custom"]
+    labels = [
+        action.label or ""
+        for rule in spec.rules
+        for action in rule.actions
+        if action.name == "custom"
+    ]
     names = signatures(spec.custom).keys() if spec.custom is not None else frozenset()
     if not spec.plugins and names >= set(labels):
         return None

@@ -207,6 +207,11 @@ class Rule:
         return (self.action, *self.more_actions)
 
     @property
+    def named_actions(self) -> list[str]:
+        """All its actions in words, such as "submit md"."""
+        return [f"{action.name} {action.label or ''}".rstrip() for action in self.actions]
+
+    @property
     def title(self) -> str:
         """What `run` prints after "trigger": the metric, the event, or the trigger."""
         if self.trigger == "metric":

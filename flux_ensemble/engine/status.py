@@ -97,6 +97,7 @@ def _rule(engine: Engine, state: RuleState) -> dict[str, Any]:
         "every": rule.every,
         "action": rule.action.name,
         "label": rule.action.label,
+        "actions": rule.named_actions,
         "enabled": state.enabled,
         "fired": state.fired,
         "repetitions": state.repetitions,

@@ -18,9 +18,9 @@ from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.metrics.conditions import SUBJECTS, Lookup, compile_condition
 from flux_ensemble.metrics.detector import Detector
-from flux_ensemble.metrics.paths import COUNT, MetricPath, parse_path
+from flux_ensemble.metrics.paths import BEST, COUNT, SEARCH, MetricPath, parse_path
 from flux_ensemble.metrics.terms import Comparison, Term, terms_of
-from flux_ensemble.texts import listed
+from flux_ensemble.texts import listed, shortened
 
 #: Most rules that are described at once, and for which it is found out what can still happen.
 MAX_RULES = 500
@@ -77,6 +77,7 @@ class _Reader:
             "trigger": rule.title,
             "action": rule.action.name,
             "label": rule.action.label,
+            "actions": rule.named_actions,
             "enabled": state.enabled,
             "fired": state.fired,
             "left": state.left,
@@ -121,7 +122,8 @@ class _Reader:
         if holds is False and comparison is not None and comparison.name in values:
             value = values[comparison.name]
             operator, number = comparison.operator, comparison.number
-            now = "has no value yet" if value is None else f"is {value:.6g}"
+            # A parameter of the best job can be a text.
+            now = "has no value yet" if value is None else f"is {_shown(value)}"
             missing = f"{comparison.name} {now}, and must be {operator} {number:g}"
         return {"text": term.text, "holds": holds, "values": values, "missing": missing}
 
@@ -138,6 +140,7 @@ class _Reader:
                     groups=self._engine.spec.groups,
                     statistics=self._statistics,
                     subject=SUBJECTS.get(state.rule.trigger),
+                    bests=self._engine.spec.bested,
                     by=self._engine.spec.by,
                     searches=self._engine.spec.searched,
                 )
@@ -147,8 +150,13 @@ class _Reader:
         return condition.holds(value, lookup)
 
     def _path(self, name: str) -> MetricPath | None:
+        spec, keys = self._engine.spec, name.split(".")
         with suppress(ValueError):
-            spec = self._engine.spec
+            if keys[0] == BEST and len(keys) > 1 and keys[1] in spec.bested:
+                best, params = spec.bested[keys[1]]
+                return best.path(keys, params)
+            if keys[0] == SEARCH and len(keys) > 1 and keys[1] in spec.searched:
+                return spec.searched[keys[1]].path(keys)
             return parse_path(name, spec.groups, self._statistics, spec.by)
         return None
 
@@ -302,6 +310,11 @@ class _Reader:
         if not high.get(operator, True):
             return f"{path} is {now} and never falls: it cannot be {operator} {number:g}"
         return None
+
+
+def _shown(value: Any) -> str:
+    number = type(value) in (int, float)
+    return f"{value:.6g}" if number else shortened(repr(value))
 
 
 def _enables(rule: Rule, id: str) -> bool:

@@ -303,7 +303,7 @@ def _rules(content: Content) -> Iterator[Markup]:
             [
                 rule["id"],
                 rule["trigger"],
-                f"{rule['action']} {rule['label'] or ''}".rstrip(),
+                ", ".join(rule["actions"]),
                 f"{rule['fired']:,}" + ("" if most is None else f" of {most:,}"),
                 "" if rule["enabled"] else "disabled",
                 (rule["error"] or "").partition("\n")[0]

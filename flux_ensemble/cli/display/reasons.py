@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.display.plain_tables import fsd
 from flux_ensemble.texts import hanging, listed
@@ -41,7 +41,7 @@ def reasons(answer: Why, *, ended: bool = False) -> Iterator[str]:
 
 
 def _rule(rule: RuleReason, t: float, ended: bool) -> Iterator[str]:
-    what = f"{rule['action']} {rule['label'] or ''}".rstrip()
+    what = ", ".join(rule["actions"])
     yield f"{rule['id']}: {what} on {rule['trigger']}"
     if ended:
         yield f"  fired {_times(rule['fired'])}" if rule["fired"] else "  never fired"
@@ -98,8 +98,10 @@ def _left(left: int | None) -> str:
     return "unlimited" if left is None else f"{left} left"
 
 
-def _number(value: float | None) -> str:
-    return "empty" if value is None else f"{value:.6g}"
+def _number(value: Any) -> str:
+    if value is None:
+        return "empty"
+    return f"{value:.6g}" if type(value) in (int, float) else str(value)
 
 
 def _when(then: float, t: float) -> str:

@@ -263,7 +263,7 @@ def rule_row(rule: RuleStatus) -> dict[str, Any]:
     return {
         "id": rule["id"],
         "trigger": rule["trigger"] + _times(rule) + _members(rule),
-        "action": f"{rule['action']} {rule['label'] or ''}".rstrip(),
+        "action": ", ".join(rule["actions"]),
         "state": state,
         "fired": rule["fired"],
         "of": f"{each} each" if each else "unlimited" if repetitions is None else repetitions,

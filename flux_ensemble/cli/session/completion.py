@@ -85,7 +85,7 @@ def _groups(ctx: click.Context) -> Iterable[tuple[str, str]]:
 
 def _rules(ctx: click.Context) -> Iterable[tuple[str, str]]:
     for rule in _ensemble(ctx)["rules"]:
-        yield rule["id"], f"{rule['action']} {rule['label'] or ''} on {rule['trigger']}"
+        yield rule["id"], f"{', '.join(rule['actions'])} on {rule['trigger']}"
 
 
 def _templates(ctx: click.Context) -> Iterable[tuple[str, str]]:

@@ -86,12 +86,12 @@ def rule_lines(rules: Sequence[RuleReason], now: float, ascii_only: bool) -> lis
 
 
 def _rule_line(rule: RuleReason, now: float, width: int, ascii_only: bool) -> Line:
-    label = middle(rule["label"] or "", MOST_LABEL, ascii_only)
+    actions = [middle(action, MOST_LABEL, ascii_only) for action in rule["actions"]]
     left = "" if rule["left"] is None else f" of {rule['fired'] + rule['left']}"
     text, style = chance(rule, now)
     return (
         Span(f"{rule['id']:<{width}}  ", "name"),
-        Span(f"{rule['action']} {label}".rstrip(), "trigger"),
+        Span(", ".join(actions), "trigger"),
         Span(f"  fired {rule['fired']:,}{left}  "),
         Span(text, style),
     )

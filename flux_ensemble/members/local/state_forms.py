@@ -92,23 +92,31 @@ _RULE: dict[Any, Form] = {
     "trigger": _text,
     "action": _text,
     "label": _or_none(_text),
+    "actions": [_text],
     "enabled": lambda value: isinstance(value, bool),
     "fired": _count,
     "repetitions": _or_none(_count),
     "error": _or_none(_text),
 }
 
+
+def _value(value: Any) -> bool:
+    # A parameter of a best job can be any plain value.
+    return value is None or type(value) in (bool, str) or _number(value)
+
+
 _TERM: Form = {
     "text": _text,
     "holds": lambda value: value is None or isinstance(value, bool),
-    "values": {...: _or_none(_number)},
+    "values": {...: _value},
     "missing": _or_none(_text),
 }
 
 #: What `why` says of a rule.
 _REASON: Form = {
     **{
-        key: _RULE[key] for key in ("id", "trigger", "action", "label", "enabled", "fired", "error")
+        key: _RULE[key]
+        for key in ("id", "trigger", "action", "label", "actions", "enabled", "fired", "error")
     },
     "left": _or_none(_count),
     "terms": [_TERM],

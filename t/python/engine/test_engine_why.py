@@ -6,6 +6,8 @@ from typing import Any
 
 from play import Play, document, on_start, submit
 
+from flux_ensemble.cli.display.reasons import reasons
+from flux_ensemble.cli.display.tables import rule_row
 from flux_ensemble.engine.why import why
 
 STOP = {"name": "terminate"}
@@ -145,3 +147,53 @@ def test_an_idle_rule_says_what_is_not_over() -> None:
     rule = {"id": "r", "trigger": "idle", "group": "a", "action": STOP}
     play = Play(document(rules=[on_start(), rule]))
     assert rules_of(play, "r")["waits"] == "waits for group 'a' to be idle: 2 jobs not over"
+
+
+def test_terms_on_best_jobs_and_on_searches_have_their_values() -> None:
+    search = {
+        "id": "hpo",
+        "group": "b",
+        "variables": {"x": {"low": 0, "high": 1}},
+        "minimize": "loss",
+        "trials": 2,
+    }
+    p = Play(
+        document(
+            jobs=[
+                {"name": "a", "command": "a {mode}", "params": {"mode": "fast"}},
+                {"name": "b", "command": "b {x}"},
+            ],
+            search=[search],
+            metrics=[{"best": {"name": "top", "of": "a-fom"}}],
+            rules=[
+                on_start(),
+                {
+                    "trigger": "job-success",
+                    "when": "best.top.value > 5 and best.top.params.mode == 'fast' "
+                    "and search.hpo.complete >= 1",
+                    "action": {"name": "search", "label": "hpo"},
+                },
+            ],
+        )
+    )
+    p.begin(1)
+    p.event(1, "memo", fom=2.5)
+    p.end(1)
+    value, mode, complete = why(p.engine, p.t, "rule-1")[0]["terms"]
+    assert (value["holds"], value["values"]) == (False, {"best.top.value": 2.5})
+    assert value["missing"] == "best.top.value is 2.5, and must be > 5"
+    assert (mode["holds"], mode["values"]) == (True, {"best.top.params.mode": "fast"})
+    assert complete["values"] == {"search.hpo.complete": None}
+    assert complete["missing"] == "search.hpo.complete has no value yet, and must be >= 1"
+
+
+def test_a_rule_with_three_actions_is_shown_with_three() -> None:
+    actions = [submit("a"), {"name": "disable", "label": "other"}, {"name": "terminate"}]
+    other = {"id": "other", "trigger": "idle", "action": submit("b")}
+    p = Play(document(rules=[{"id": "many", "trigger": "idle", "actions": actions}, other]))
+    words = ["submit a", "disable other", "terminate"]
+    assert why(p.engine, p.t, "many")[0]["actions"] == words
+    assert p.status()["rules"][0]["actions"] == words
+    assert rule_row(p.status()["rules"][0])["action"] == ", ".join(words)
+    (line, *_) = reasons({"t": p.t, "rules": why(p.engine, p.t, "many")})
+    assert line == "many: submit a, disable other, terminate on idle"

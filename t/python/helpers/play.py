@@ -86,8 +86,13 @@ class Play:
         Returns:
             The commands of this event, without records.
         """
+        before = {group: dict(counts) for group, counts in self.engine.stats.counts.items()}
         commands = self.handle(event)
         self.engine.check()
+        for group, counts in before.items():
+            # What was counted once does not go back.
+            after = self.engine.stats.counts[group]
+            assert all(after[name] >= count for name, count in counts.items()), (event, after)
         self.records += [one for one in commands if isinstance(one, Record)]
         commands = [one for one in commands if not isinstance(one, Record)]
         self.commands += commands
