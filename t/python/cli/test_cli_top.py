@@ -460,6 +460,7 @@ def test_busy_groups_come_first_where_the_screen_is_short() -> None:
 
 RULE: Any = {
     "id": "r", "trigger": "metric", "action": "submit", "label": "md", "enabled": True, "fired": 1,
+    "actions": ["submit md"],
     "left": None, "error": None, "terms": [], "skips": 0, "t_cooldown": None, "t_next": None,
     "waits": None, "never": None,
 }  # fmt: skip

@@ -267,6 +267,7 @@ RULE: Any = {
     "trigger": "start",
     "action": "submit",
     "label": "a",
+    "actions": ["submit a"],
     "enabled": True,
     "fired": 0,
     "repetitions": 1,

@@ -83,7 +83,7 @@ def test_every_key_of_the_schema_is_explained_and_no_other_is() -> None:
 
 
 def test_every_key_is_in_the_guide_to_the_document_and_in_the_schema_with_its_meaning() -> None:
-    guide = "".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("document", "search"))
+    guide = "".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("document", "searches"))
     for path, key in KEYS.items():
         assert path.rpartition(".")[2] in guide, path
         assert key.text.endswith("."), path

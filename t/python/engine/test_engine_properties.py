@@ -43,7 +43,7 @@ from flux_ensemble.engine.events import (
     MemberChanged,
 )
 from flux_ensemble.engine.status import status
-from flux_ensemble.metrics.names import OUTCOMES
+from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 
 #: event -> the events that may follow it in a job's life.
 LIFE = {
@@ -477,7 +477,7 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def statistics_add_up(self):
         for group in self.engine.stats.counts.values():
-            assert group["attempts"] == sum(group[outcome] for outcome in OUTCOMES)
+            assert group["attempts"] == sum(group[outcome] for outcome in ATTEMPT_OUTCOMES)
         json.dumps(self.engine.metrics(self.t), allow_nan=False)
         json.dumps(status(self.engine), allow_nan=False)
 

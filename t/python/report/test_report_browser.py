@@ -184,6 +184,7 @@ def test_what_others_wrote_is_text_and_nothing_else(browser: Browser, tmp_path: 
     ]
     rule = {
         "id": EVIL, "trigger": EVIL, "action": EVIL, "label": EVIL, "enabled": True, "fired": 1,
+        "actions": [EVIL],
         "repetitions": 1, "error": EVIL,
     }  # fmt: skip
     metrics = {"count": {EVIL: {}}, EVIL: {f"{EVIL}-duration": 1.0}}
