@@ -102,8 +102,8 @@ def load_mapping(
         DocumentError: the document has problems; it lists at most `MAX_PROBLEMS`.
 
     >>> spec = load_mapping({"name": "demo", "jobs": [{"name": "hello", "command": "true"}]})
-    >>> spec.name, list(spec.groups), spec.limits
-    ('demo', ['hello'], Limits(active_jobs=10000, jobs=100000, records=1000000))
+    >>> spec.name, list(spec.groups), spec.limits.active_jobs
+    ('demo', ['hello'], 10000)
     """
     return load_document(
         Document(mapping),
