@@ -83,4 +83,22 @@ test_expect_success 'metrics of the service are those of the status' '
 	grep "flux_ensemble_up 1.0" all.prom
 '
 
+test_expect_success 'where the instance ends with the run, that says what keeps the results, or keeps them' '
+	flux start flux ensemble run study.yaml >out &&
+	grep "^this instance ends with this command.*--report FILE and --export FILE keep that" out &&
+	test_must_fail grep "flux ensemble failures" out &&
+	flux start flux ensemble run --report left.html --export left.json study.yaml >out 2>err &&
+	test_must_fail grep "this instance ends" out &&
+	grep "left.json: .* jobs" err &&
+	head -n 2 left.html | grep "report of flux-ensemble" &&
+	"$SHARNESS_BUILD_DIRECTORY/python" -c "import json; assert json.load(open(\"left.json\"))"
+'
+
+test_expect_success 'where it has a statedir, the command that asks it later works' '
+	mkdir kept &&
+	flux start -S statedir="$PWD/kept" flux ensemble run study.yaml >out &&
+	eval "$(sed -n "s/^later, .\(flux start .*\). asks this instance/\1/p" out)" >failures.out &&
+	grep "jobs failed" failures.out
+'
+
 test_done

@@ -15,6 +15,7 @@ import click
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.commands.minicluster_options import read_minicluster, run_member_options
 from flux_ensemble.cli.common import (
+    EXIT_CODES,
     FAILED,
     FILE,
     MOST,
@@ -24,6 +25,7 @@ from flux_ensemble.cli.common import (
     check_document,
     naming,
     own_cores,
+    print_error,
     read_document,
     say,
 )
@@ -31,6 +33,7 @@ from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.local_states import LocalStates
 from flux_ensemble.cli.session.own_service import is_needed, serving
+from flux_ensemble.cli.session.results import Results
 from flux_ensemble.cli.session.summary_file import Summary
 from flux_ensemble.cli.session.target import Target, connect_unless, member_options, targeted
 from flux_ensemble.client import Client, EnsembleError, user_context
@@ -38,6 +41,7 @@ from flux_ensemble.deploy.loading import ensure_service
 from flux_ensemble.run_names import named_otherwise
 
 if TYPE_CHECKING:
+    from flux_ensemble.client.responses import EnsembleStatus
     from flux_ensemble.document.model import Spec
     from flux_ensemble.members.virtual.cluster import Cluster
 
@@ -90,6 +94,21 @@ QUIET_OPTION = click.option("-q", "--quiet", is_flag=True, help="Print only how 
     metavar="FILE",
     help="Write how it ended to FILE, as JSON.",
 )
+@click.option(
+    "--report",
+    type=FILE,
+    metavar="FILE",
+    help='Write a report to FILE when it has ended, as "report" does.',
+)
+@click.option(
+    "--export",
+    "exports",
+    type=FILE,
+    multiple=True,
+    metavar="FILE",
+    help="Write its jobs to FILE (.csv, .json, .jsonl, .sqlite, .parquet) when it has ended, as "
+    '"export" does; may be repeated.',
+)
 @FAIL_ON_OPTION
 @ISOLATE_OPTION
 @click.option(
@@ -128,15 +147,16 @@ def run(**options: Any) -> int:
     not yet; without one they are processes of this machine. Ctrl-C ends the ensemble and
     cancels its jobs; a second Ctrl-C leaves at once.
     """
-    kept = {field.name for field in fields(_Run)} - {"minicluster", "summary"}
+    kept = {field.name for field in fields(_Run)} - {"minicluster", "summary", "results"}
     strict = options.pop("strict")
     summary = Summary(options.pop("summary"))
+    results = Results(options.pop("report"), options.pop("exports"))
     given = {key: value for key, value in options.items() if key in kept}
     if strict:
         given["fail_on"] |= {"job"}
     minicluster = {key: value for key, value in options.items() if key not in kept}
     try:
-        code = _Run(**given, minicluster=minicluster, summary=summary).execute()
+        code = _Run(**given, minicluster=minicluster, summary=summary, results=results).execute()
     except Exception as exc:
         summary.write(getattr(exc, "code", FAILED), str(exc))
         raise
@@ -165,6 +185,9 @@ class _Run:
     resume: bool | None
     minicluster: dict[str, Any]
     summary: Summary
+    results: Results
+    #: Its name, once it has ended.
+    ended: str | None = None
 
     def execute(self) -> int:
         """Checks the document, and runs it on Flux or on this machine.
@@ -188,14 +211,30 @@ class _Run:
             raise Failure(
                 "--record cannot be given with --resume: it would miss the beginning", USAGE
             )
+        self.results.check()
         events = self.debug or spec.debug
         client = connect_unless(Client, self.member)
         if client is None:
             if self.isolate:
                 raise Failure("--isolate is for the service in a Flux instance", USAGE)
-            return self._run_locally(spec, text, events)
+            code = self._run_locally(spec, text, events)
+            return code if not self.results else self._written(_local(self.state_dir), code)
         document = {"text": text} if spec.expansion is None else {"spec": spec.expansion}
         return self._run_on_flux(client, spec, document, label, events, scaler)
+
+    def _take(self, status: EnsembleStatus) -> None:
+        """Note how it ended."""
+        self.summary.take(status)
+        if status["state"] in EXIT_CODES:
+            self.ended = status["name"]
+
+    def _written(self, target: Target, code: int) -> int:
+        """Write what is asked for of an ensemble that has ended; the exit code."""
+        if self.ended is None:
+            print_error("it has not ended: there is no report, and no export")
+            return code or FAILED
+        wrong = self.results.write(target, self.ended)
+        return code or wrong
 
     def _run_locally(self, spec: Spec, text: str, events: bool) -> int:
         from flux_ensemble.cli.display.views import make_view
@@ -218,7 +257,7 @@ class _Run:
             again=shlex.join(self._again()),
         )
         view = make_view(quiet=self.quiet)
-        return run_locally(spec, text, cluster, view, options, self.summary.take)
+        return run_locally(spec, text, cluster, view, options, self._take)
 
     def _again(self) -> Iterator[str]:
         """The words of the command that goes on with an interrupted local run."""
@@ -281,7 +320,8 @@ class _Run:
             events=events,
             timeout=self.timeout,
             fail_on=self.fail_on,
-            ended=self.summary.take,
+            ended=self._take,
+            results=self.results,
         )
         request = {**document, "name": self.name, "file": label, **user_context()}
         if scaler is not None:
@@ -289,7 +329,14 @@ class _Run:
         if self.record is not None:
             request["record"] = os.path.abspath(self.record)
         others = [(other["name"], other["t_start"]) for other in client.list()]
-        return follower.load(request, spec.name, others)
+        code = follower.load(request, spec.name, others)
+        return self._written(client, code) if self.results else code
+
+
+def _local(state_dir: Path | None) -> LocalStates:
+    from flux_ensemble.members.local.root import default_root
+
+    return LocalStates(state_dir or default_root())
 
 
 def _need_service(client: Client, isolate: bool) -> None:

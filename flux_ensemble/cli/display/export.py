@@ -55,13 +55,9 @@ def write(path: Path, jobs: Iterable[Job], *, force: bool = False, raw: bool = F
         ExportError: the suffix is unknown, the file exists, or cannot be written.
         OSError: the jobs cannot be had.
     """
-    writer = WRITERS.get(path.suffix.lower())
+    writer = check(path)
     if raw and writer is _write_csv:
         writer = partial(_write_csv, raw=True)
-    if writer is None:
-        raise ExportError(f"{path}: expected a file that ends in one of: {', '.join(WRITERS)}")
-    if path.suffix.lower() == ".parquet":
-        _require_parquet()
     if path.exists() and not force:
         raise ExportError(f"{path} exists: --force replaces it")
     counted = _Counted(jobs)
@@ -75,6 +71,20 @@ def write(path: Path, jobs: Iterable[Job], *, force: bool = False, raw: bool = F
     except sqlite3.Error as error:
         raise ExportError(f"cannot write {path}: {error}") from None
     return counted.count
+
+
+def check(path: Path) -> Callable[[Path, Iterable[Job]], None]:
+    """What writes a file of that name.
+
+    Raises:
+        ExportError: the suffix is unknown, or what writes such a file is not installed.
+    """
+    writer = WRITERS.get(path.suffix.lower())
+    if writer is None:
+        raise ExportError(f"{path}: expected a file that ends in one of: {', '.join(WRITERS)}")
+    if path.suffix.lower() == ".parquet":
+        _require_parquet()
+    return writer
 
 
 class _Counted:
@@ -114,6 +124,15 @@ def _write_lines(path: Path, jobs: Iterable[Job]) -> None:
     with path.open("w") as file:
         for job in jobs:
             file.write(json.dumps(job) + "\n")
+
+
+def _write_json(path: Path, jobs: Iterable[Job]) -> None:
+    """One array, a line for each job."""
+    with path.open("w") as file:
+        file.write("[")
+        for number, job in enumerate(jobs):
+            file.write(f"{',' if number else ''}\n{json.dumps(job)}")
+        file.write("\n]\n")
 
 
 def _write_csv(path: Path, jobs: Iterable[Job], *, raw: bool = False) -> None:
@@ -217,6 +236,7 @@ def _require_parquet() -> None:
 #: What writes a file, by its suffix.
 WRITERS: Mapping[str, Callable[[Path, Iterable[Job]], None]] = {
     ".csv": _write_csv,
+    ".json": _write_json,
     ".jsonl": _write_lines,
     ".sqlite": _write_sqlite,
     ".parquet": _write_parquet,

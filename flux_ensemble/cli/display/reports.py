@@ -79,8 +79,8 @@ def written(path: Path, text: str, contents: Sequence[Content], *, force: bool) 
     if str(path) == "-":
         sys.stdout.write(text)
         return
-    if not force and path.exists() and not _is_report(path):
-        raise CommandFailure(f"{path} exists and is no report: --force replaces it")
+    if not force:
+        check_free(path)
     try:
         with replacing(path) as beside:
             size = beside.write_bytes(text.encode())
@@ -88,6 +88,16 @@ def written(path: Path, text: str, contents: Sequence[Content], *, force: bool) 
         raise CommandFailure(f"cannot write {path}: {error.strerror}") from None
     jobs = plural(sum(content.run.jobs.count for content in contents), "job")
     click.echo(f"{path}: {jobs}, {size / 1e6:.1f} MB", err=True)
+
+
+def check_free(path: Path) -> None:
+    """Check that there is nothing else than a report in the place of one.
+
+    Raises:
+        CommandFailure: there is.
+    """
+    if path.exists() and not _is_report(path):
+        raise CommandFailure(f"{path} exists and is no report: --force replaces it")
 
 
 def _is_report(path: Path) -> bool:

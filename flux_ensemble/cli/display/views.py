@@ -196,14 +196,14 @@ def failed_line(status: EnsembleStatus, command: str) -> Line | None:
 
     Args:
         status: of the ensemble.
-        command: `failures`, as it is called from where the ensemble ran.
+        command: `failures`, as it is called from where the ensemble ran; "" if it cannot be asked.
     """
     failed = failed_jobs(status)
     if not failed:
         return None
     jobs = sum(group["finished"] for group in status["groups"].values())
-    text = f"{failed} of {jobs} job{'s'[: jobs != 1]} failed: see '{command} {status['name']}'"
-    return (Span(text, "warn"),)
+    see = f": see '{command} {status['name']}'" if command else ""
+    return (Span(f"{failed} of {jobs} job{'s'[: jobs != 1]} failed{see}", "warn"),)
 
 
 def as_text(

@@ -43,6 +43,7 @@ from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import View, summarize
 from flux_ensemble.cli.session.loading import Known, Load
 from flux_ensemble.cli.session.reconnect import Absence, ask
+from flux_ensemble.cli.session.results import Results, ends_with_us
 from flux_ensemble.cli.session.signals import signals
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import failure, given_up, given_up_loading, log_failure
@@ -61,6 +62,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 LEAVE_SECONDS = 5.0
 
 
+#: What is said where nothing can be asked later.
+FORGETS = (
+    "this instance ends with this command, and what it knows of the jobs with it: --report FILE "
+    "and --export FILE keep that"
+)
+
+
 class Follower:
     """Follows one ensemble and prints it to a view.
 
@@ -72,6 +80,7 @@ class Follower:
         timeout: end after so many seconds; 0 is no limit.
         fail_on: exit 1 if what of these kinds went wrong: see `display.troubles`.
         ended: called with the status of the ensemble when it has ended.
+        results: the files that are written then.
     """
 
     def __init__(
@@ -84,8 +93,11 @@ class Follower:
         timeout: float = 0.0,
         fail_on: frozenset[str] = frozenset(),
         ended: Callable[[EnsembleStatus], None] = lambda status: None,
+        results: Results | None = None,
     ) -> None:
         self._fail_on = fail_on
+        self._results = results
+        self._last = ends_with_us(client.handle.attr_get)
         self._ended = ended
         self._status: EnsembleStatus | None = None
         self._client = client
@@ -214,11 +226,25 @@ class Follower:
             errors = (one for one in status["errors"] if one.startswith(about))
             self._unrecorded = next(errors, None)
         try:
-            summarize(self._view, status, metrics, "flux ensemble failures")
+            summarize(self._view, status, metrics, self._failures)
+            if self._last and not self._results and not self._expired:
+                self._line((Span(self._later(name), "detail"),))
             if self._expired:
                 self._line((Span(self._left(status), "warn"),))
         except OSError:
             drop_output()
+
+    @property
+    def _failures(self) -> str:
+        """The command that says why jobs failed; "" if there is nobody to ask any more."""
+        return "" if self._last else "flux ensemble failures"
+
+    def _later(self, name: str) -> str:
+        """What there is to do about an instance that ends with this command."""
+        if self._kept is None:
+            return FORGETS
+        asks = f"sh -c 'flux ensemble supervise && flux ensemble failures {name}'"
+        return f'later, "flux start -S statedir={self._kept} {asks}" asks this instance'
 
     def _left(self, status: Mapping[str, Any]) -> str:
         """What is left to do when the allocation expires, and what becomes of it."""
