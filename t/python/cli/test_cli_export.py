@@ -160,7 +160,7 @@ def test_a_file_that_is_there_is_kept_unless_it_is_forced(tmp_path: Path) -> Non
 
 
 def test_an_unknown_suffix_is_a_sentence_with_those_that_there_are(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match=r"one of: \.csv, \.jsonl, \.sqlite, \.parquet"):
+    with pytest.raises(ExportError, match=r"one of: \.csv, \.json, \.jsonl, \.sqlite, \.parquet"):
         write(tmp_path / "a.xls", JOBS)
 
 
