@@ -20,6 +20,7 @@ has not printed yet. If that was before it had answered the load, the ensemble m
 from __future__ import annotations
 
 import errno
+import shlex
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -243,8 +244,9 @@ class Follower:
         """What there is to do about an instance that ends with this command."""
         if self._kept is None:
             return FORGETS
-        asks = f"sh -c 'flux ensemble supervise && flux ensemble failures {name}'"
-        return f'later, "flux start -S statedir={self._kept} {asks}" asks this instance'
+        asks = f"flux ensemble supervise && flux ensemble failures {name}"
+        words = ["flux", "start", "-S", f"statedir={self._kept}", "sh", "-c", asks]
+        return f'later, "{shlex.join(words)}" asks this instance'
 
     def _left(self, status: Mapping[str, Any]) -> str:
         """What is left to do when the allocation expires, and what becomes of it."""
