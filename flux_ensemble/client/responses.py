@@ -263,6 +263,7 @@ class EnsembleStatus(TypedDict):
     rules: list[RuleStatus]
     jobs: dict[str, int]
     firings: int
+    failed: int
     interrupted: int
     retries: int
     directory: str

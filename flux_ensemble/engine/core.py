@@ -65,6 +65,7 @@ class Core:
         t: time of the latest event.
         t_start, t_end: when the ensemble began and ended, or None.
         firings: how often rules have fired.
+        failed: how many jobs failed or ran out of time, and did not run again.
         t_walltime: when the allocation expires, once its end is near and nothing is submitted any
             more; else None.
         stats: counts and streams.
@@ -93,6 +94,7 @@ class Core:
         self.t_start: float | None = None
         self.t_end: float | None = None
         self.firings = 0
+        self.failed = 0
         self.t_walltime: float | None = None
         self.stats = Metrics(spec.groups, spec.statistics, spec.bests, spec.rate_window, spec.by)
         self.rules = RuleIndex(spec)
@@ -416,7 +418,7 @@ class Core:
         """Set the attributes from what `dump` returned."""
         for name in _DUMPED:
             setattr(self, name, value[name])
-        self.t_walltime = value.get("t_walltime")
+        self.t_walltime, self.failed = value.get("t_walltime"), value.get("failed", 0)
         refused, self.refusal = value.get("refused", ({}, None))
         self.refused = dict(refused)
         self.stats.t, self.stats.t_start = self.t, self.t_start

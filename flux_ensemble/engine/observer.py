@@ -46,6 +46,9 @@ _COUNTED: Final[dict[str, tuple[Change, ...]]] = {
 }
 _FINISHED: Final[tuple[Change, ...]] = ((COUNT, "finished"),)
 
+#: The outcomes of jobs that have failed.
+_BAD: Final = ("failed", "timeout")
+
 #: What changes with nearly all jobs that succeed; always the same object, by which it is known.
 _DONE: Final[tuple[Change, ...]] = _SUCCEEDED + _CONCLUDED["success"] + _FINISHED
 
@@ -387,6 +390,8 @@ class Observer:
         if further is not Further.AGAIN:
             counts["finished"] += 1
             changed += _FINISHED
+            if job.outcome in _BAD:
+                self._core.failed += 1
         if further is Further.GAVE_UP:
             counts["gave-up"] += 1
             changed += (GAVE_UP,)

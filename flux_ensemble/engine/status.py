@@ -33,6 +33,7 @@ def status(engine: Engine) -> dict[str, Any]:
         },
         "members": engine.scaling.report(),
         "firings": engine.firings,
+        "failed": engine.failed,
         "interrupted": engine.interrupted,
         "retries": engine.pending_table.jobs_again,
         **({"best": engine.stats.bests.report()} if engine.stats.bests.kept else {}),

@@ -445,6 +445,8 @@ def shared(
     count = {"min": members, "max": members + 1}
     document = {
         "name": name,
+        # Members are lost again and again.
+        "limits": {"losses": 1000},
         "members": [{"name": "pool", "count": count, **(pool or {})}, *others],
         "jobs": [
             {"name": "sim", **sweep, "params": {"s": {"range": [0, jobs]}}},

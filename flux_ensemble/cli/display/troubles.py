@@ -62,20 +62,19 @@ def exit_code(
 
 def failed_jobs(status: EnsembleStatus) -> int:
     """How many jobs failed or ran out of time, and were not tried again."""
+    return status.get("failed", _failed_attempts(status))
+
+
+def _failed_attempts(status: EnsembleStatus) -> int:
     groups = status.get("groups", {}).values()
-    failed = sum(group["failed"] + group["timeout"] for group in groups)
-    return max(0, failed - _tried_again(status))
-
-
-def _tried_again(status: EnsembleStatus) -> int:
-    # What is tried again after a shutdown of the instance was cancelled, and did not fail.
-    return max(0, status.get("retries", 0) - status.get("interrupted", 0))
+    return sum(group["failed"] + group["timeout"] for group in groups)
 
 
 def _jobs(status: EnsembleStatus) -> Iterator[str]:
-    groups = status.get("groups", {}).values()
-    if _tried_again(status):
-        number = failed_jobs(status)
+    groups = list(status.get("groups", {}).values())
+    number = failed_jobs(status)
+    if number != _failed_attempts(status):
+        # Some were tried again.
         if number:
             yield f"{number} job{'s'[: number != 1]} failed"
         return

@@ -232,16 +232,16 @@ def test_the_counts_are_asked_for_one_answer_at_a_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("strict", "failed", "retries", "code"),
-    [(True, 1, 0, 1), (True, 1, 1, 0), (True, 0, 0, 0), (False, 1, 0, 0)],
+    ("strict", "failed", "jobs", "code"),
+    [(True, 1, 1, 1), (True, 1, 0, 0), (True, 0, 0, 0), (False, 1, 1, 0)],
 )
 def test_a_job_that_failed_is_a_failure_where_that_was_asked_for(
-    strict: bool, failed: int, retries: int, code: int
+    strict: bool, failed: int, jobs: int, code: int
 ) -> None:
     kinds = frozenset({"job"} if strict else ())
     runs, handle, _ = follower(LOADED, finish("completed"), fail_on=kinds)
     groups = {"g": {**COUNTS, "timeout": 0, "failed": failed}}
-    status = {**STATUS, "groups": groups, "retries": retries, "interrupted": 0}
+    status = {**STATUS, "groups": groups, "failed": jobs}
     handle.answers["status"] = {**ANSWER, "ensembles": [status]}
     assert runs.load(REQUEST, "a", []) == code
 

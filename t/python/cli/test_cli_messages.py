@@ -262,14 +262,14 @@ def test_a_job_event_is_printed_as_flux_does() -> None:
     ("failed", "timeout", "more", "line"),
     [
         (8, 1, {}, "9 of 10 jobs failed: see 'flux ensemble failures md'"),
-        (8, 1, {"retries": 4}, "5 of 10 jobs failed: see 'flux ensemble failures md'"),
+        (8, 1, {"failed": 5, "retries": 4}, "5 of 10 jobs failed: see 'flux ensemble failures md'"),
         (
             1,
             0,
-            {"retries": 1, "interrupted": 1},
+            {"failed": 1, "retries": 1, "interrupted": 1},
             "1 of 10 jobs failed: see 'flux ensemble failures md'",
         ),
-        (2, 0, {"retries": 2}, None),
+        (2, 0, {"failed": 0, "retries": 2}, None),
         (0, 0, {}, None),
     ],
 )

@@ -154,6 +154,16 @@ def test_a_job_that_is_lost_each_time_is_given_up() -> None:
     assert play.submitted("b") == 2
 
 
+def test_a_job_that_was_tried_again_has_failed_once_or_not() -> None:
+    play = played(retries=1)
+    play.end(1, status=256)
+    lost(play, 2)
+    assert play.status()["failed"] == 0
+    play.run(3, status=256)
+    play.run(4)
+    assert play.status()["failed"] == 1
+
+
 def test_a_document_says_how_often_a_job_may_be_lost() -> None:
     given = document(
         jobs=[{"name": "a", "command": "true"}],

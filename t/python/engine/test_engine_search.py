@@ -347,6 +347,16 @@ def test_a_trial_without_a_value_has_failed_and_runs_again_too(loss: Any) -> Non
     assert (counts["attempts"], counts["success"], counts["finished"]) == (4, 4, 1)
 
 
+def test_what_runs_again_without_a_value_hides_no_job_that_has_failed() -> None:
+    play = Search(searching(on_failure="retry", parallel=1, trials=1))
+    for job in (1, 2, 3):
+        play.try_out(job)
+    play.request("submit", group="b")
+    play.run(5, status=256)
+    play.try_out(4, loss=2)
+    assert (play.status()["failed"], play.status()["retries"]) == (1, 3)
+
+
 def test_a_trial_without_a_value_fails_when_it_has_been_tried_often_enough() -> None:
     play = Search(searching(on_failure="retry", parallel=1, trials=1))
     for job in range(1, 5):
