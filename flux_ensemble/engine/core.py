@@ -412,6 +412,8 @@ class Core:
             state["t_walltime"] = self.t_walltime
         if self.refusal is not None:
             state["refused"] = [self.refused, self.refusal]
+        if self.failed:
+            state["failed"] = self.failed
         return state
 
     def load(self, value: Mapping[str, Any]) -> None:
