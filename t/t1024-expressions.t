@@ -113,7 +113,7 @@ test_expect_success 'a firing without a fitting value is in the log and in the s
 	    group: a
 	    action: {name: submit, label: b, nodes: "{job.memo.nodes}"}
 	EOD
-	flux ensemble run unfit.yaml >out 2>&1 &&
+	test_expect_code 1 flux ensemble run unfit.yaml >out 2>&1 &&
 	sentence="submit b: nodes: {job.memo.nodes} has no value" &&
 	grep -F "$sentence" out &&
 	flux ensemble log unfit | grep -F "$sentence" &&
