@@ -27,7 +27,9 @@ from flux_ensemble.document.texts import (
     split_command,
     texts_in,
 )
-from flux_ensemble.document.values import Column
+from flux_ensemble.document.values import Column, Steps
+from flux_ensemble.metrics.by_value import ByValue
+from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import MAX_NAMES, listed, shown
 
 #: Names that Flux fills in in `{{name}}`, in the paths of output files; in a command the first two
@@ -74,6 +76,7 @@ def lint_jobs(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _values(entry.get("params", {}), (*at, "params"))
         yield from _equal_jobs(entry, given, at)
     yield from _empty_cells(spec, value)
+    yield from _one_stream(spec)
     yield from _equal_submissions(spec)
     yield from _shared_by_members(spec, value)
     yield from _shared_files(spec, value)
@@ -111,6 +114,27 @@ def _empty_cells(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
                         '(write "" in quotes if that is meant)',
                     )
                     break
+
+
+def _one_stream(spec: Spec) -> Iterator[Finding]:
+    """Values of a parameter that differ as texts, and share their statistics as one number."""
+    for by in spec.by:
+        for name in by.params:
+            alone = ByValue(by.group, by.variable, (name,))
+            known: dict[str, str] = {}
+            for jobset in spec.groups[by.group].sets:
+                values = (jobset.sweep.params or {}).get(name, ())
+                for value in () if isinstance(values, (range, Steps)) else values[:_COMPARED]:
+                    text = as_text(value)
+                    first = known.setdefault(alone.suffix({name: value}), text)
+                    if first != text:
+                        yield Finding(
+                            ("metrics",),
+                            f"{shown(first)} and {shown(text)}, values of the parameter {name!r}, "
+                            f"are one number, so their jobs share the statistics {by.form} (in "
+                            "quotes they are two texts)",
+                        )
+                        return
 
 
 # -- braces -------------------------------------------------------------------------

@@ -235,3 +235,20 @@ def test_nothing_is_called_never_true_because_it_is_spelled_otherwise(when: str)
     found = Warnings()
     load_text(text, name="t", warnings=found)
     assert found.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("values", "warned"),
+    [("[1.10, 1.1]", True), ("[1e2, 100.0]", True), ("['1.10', 1.1]", False), ("[1, 2]", False)],
+)
+def test_values_that_share_statistics_as_one_number_are_warned_of(
+    values: str, warned: bool
+) -> None:
+    text = f"""
+    jobs: [{{name: a, command: "x {{c}}", params: {{c: {values}}}}}]
+    metrics: [{{of: a-x, by: [c]}}]
+    rules: [{{trigger: start, action: {{name: submit, label: a}}}}]
+    """
+    found = Warnings()
+    load_text(text, name="t", warnings=found)
+    assert any("share the statistics a-x[c=VALUE]" in one for one in found.warnings) is warned
