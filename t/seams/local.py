@@ -54,6 +54,10 @@ class Local:
         recorded: the run that goes on, or has ended, is recorded from its beginning.
     """
 
+    #: Of all commands on a run, and whether runs are recorded.
+    options: Sequence[str] = ("--member", "local")
+    records = True
+
     def __init__(
         self,
         directory: Path,
@@ -64,7 +68,7 @@ class Local:
     ) -> None:
         self.directory = directory
         self.features = features
-        self.size = ("--nodes", str(size[0]), "--cores", str(size[1]))
+        self.size: Sequence[str] = ("--nodes", str(size[0]), "--cores", str(size[1]))
         # No Flux is looked for, and what it keeps is here.
         variables = {"XDG_STATE_HOME": str(directory / "state"), "FLUX_URI": None}
         self.commands = Commands(directory, variables, cold)
@@ -117,8 +121,7 @@ class Local:
             process = during(self, process)
             if number + 1 < len(happens):
                 self.gate(max(places[number + 1], self.begun() + 1))
-        with contextlib.suppress(FileNotFoundError):
-            self._gate.unlink()
+        self.open()
         return process
 
     # -- for situations ---------------------------------------------------------------------
@@ -126,21 +129,26 @@ class Local:
     def start(self, *more: str, commands: Commands | None = None) -> subprocess.Popen[str]:
         """Start a run, or go on with one."""
         # A run that goes on is not recorded: that would miss the beginning.
-        record = [] if "--resume" in more else ["--record", f"{NAME}.recording"]
-        self.recorded = bool(record)
-        words = ["run", "--member", "local", *self.size, *record,
+        self.recorded = self.records and "--resume" not in more
+        record = ["--record", f"{NAME}.recording"] if self.recorded else []
+        words = ["run", *self.options, *self.size, *record,
                  "--summary", f"{NAME}.summary", *more, f"{NAME}.yaml"]  # fmt: skip
         return (commands or self.commands).start(*words)
 
     def ask(self, *words: str) -> Done:
         """Run another command on it."""
-        return self.commands.run(words[0], "--member", "local", *words[1:])
+        return self.commands.run(words[0], *self.options, *words[1:])
 
     def gate(self, many: int) -> None:
         """Hold back all jobs but the first so many."""
         temporary = self.directory / "gate.new"
         temporary.write_text(str(many))
         temporary.rename(self._gate)
+
+    def open(self) -> None:
+        """Hold back no job any more."""
+        with contextlib.suppress(FileNotFoundError):
+            self._gate.unlink()
 
     def begun(self) -> int:
         """How many jobs have begun."""
@@ -170,7 +178,7 @@ class Local:
         self, name: str, done: Done | None, witness: str
     ) -> tuple[Evidence, Happened]:
         """Ask once more for all of an ensemble, of which the witness is elsewhere now."""
-        seen = collect(self.commands, name, "--member", "local", run=done, witness=witness)
+        seen = collect(self.commands, name, *self.options, run=done, witness=witness)
         return seen, Happened(interrupted=self.interrupted)
 
     def _collect(self, name: str, done: Done) -> tuple[Evidence, Happened]:
@@ -178,7 +186,7 @@ class Local:
         if self.recorded:
             files["recording"] = f"{NAME}.recording"
         try:
-            seen = collect(self.commands, name, "--member", "local", run=done, **files)
+            seen = collect(self.commands, name, *self.options, run=done, **files)
         except (OSError, RuntimeError) as error:
             raise RuntimeError(f"{error}\n{done.out[-2000:]}\n{done.err[-2000:]}") from None
         return seen, Happened(interrupted=self.interrupted)

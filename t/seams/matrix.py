@@ -28,6 +28,7 @@ if __package__ in (None, ""):
 
 from seams.features import FEATURES, Feature
 from seams.local import SITUATIONS, SIZE, Situation, play
+from seams.onflux import ON_FLUX, play_on_flux
 
 #: After how many jobs something happens, where nothing is said.
 AT = (2, 4, 6)
@@ -91,8 +92,9 @@ class Cell:
 def cells() -> Iterator[Cell]:
     """All cells."""
     for feature in FEATURES.values():
-        for situation in SITUATIONS.values():
-            reason = feature.alone or situation.without.get(feature.name, "")
+        for situation in (*SITUATIONS.values(), *ON_FLUX.values()):
+            local = situation.name in SITUATIONS
+            reason = (feature.alone if local else "") or situation.without.get(feature.name, "")
             yield Cell(feature, situation, reason)
 
 
@@ -140,7 +142,13 @@ def run(
         What is wrong and not known, and the directory.
     """
     directory = Path(tempfile.mkdtemp(prefix="seams-"))
-    problems = play(directory, features, situations, at, cold=cold, must_meet=must_meet, size=size)
+    if any(situation.name in ON_FLUX for situation in situations):
+        (situation,) = situations
+        problems = play_on_flux(directory, features, situation, at[0])
+    else:
+        problems = play(
+            directory, features, situations, at, cold=cold, must_meet=must_meet, size=size
+        )
     problems = expected(problems, features, situations)
     if not problems:
         shutil.rmtree(directory, ignore_errors=True)
@@ -173,12 +181,15 @@ def main() -> int:
     at = [int(number) for number in options.at.split(",")]
     nodes, cores = map(int, options.size.split("x"))
     rows = [options.features] if options.features else list(FEATURES)
-    columns = [options.situations] if options.situations else list(SITUATIONS)
+    columns = [options.situations] if options.situations else list(SITUATIONS | ON_FLUX)
+    if shutil.which("flux") is None:
+        columns = [name for name in columns if name not in ON_FLUX]
+        print("skipped, as flux is not on PATH:", *ON_FLUX)
     failed = ran = 0
     for row in rows:
         for column in columns:
             features = [FEATURES[name] for name in row.split("+")]
-            situations = [SITUATIONS[name] for name in column.split("+")]
+            situations = [(SITUATIONS | ON_FLUX)[name] for name in column.split("+")]
             reasons = [
                 cell.reason
                 for cell in cells()

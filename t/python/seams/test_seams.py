@@ -18,6 +18,7 @@ from seams.evidence import Evidence  # noqa: E402
 from seams.features import FEATURES, build  # noqa: E402
 from seams.judge import Happened, judge  # noqa: E402
 from seams.local import SITUATIONS, Local, play  # noqa: E402
+from seams.onflux import ON_FLUX  # noqa: E402
 
 #: Of the run whose evidence is forged.
 MIXED = [FEATURES[name] for name in ("lowest", "search", "retries", "failing")]
@@ -47,7 +48,7 @@ def _pools(document: Mapping[str, Any]) -> set[str]:
 
 def test_each_cell_runs_or_says_why_not() -> None:
     table = list(matrix.cells())
-    assert len(table) == len(FEATURES) * len(SITUATIONS)
+    assert len(table) == len(FEATURES) * (len(SITUATIONS) + len(ON_FLUX))
     assert any(not cell.reason for cell in table)
     assert all(cell.reason.count(" ") > 3 for cell in table if cell.reason)
 

@@ -1,0 +1,204 @@
+"""The same on Flux: runs in an instance, while something is done to that or to the service.
+
+    with OnFlux(directory, features) as stage:
+        seen = stage.play([ON_FLUX["queue-disabled"]], [2])
+
+The instance has one broker with many cores that are not there, or, for documents with members and
+for nodes that are lost, several with four cores each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from .commands import PATIENCE, Commands
+from .features import Feature
+from .judge import Happened, judge
+from .local import NAME, TICK, Local, Situation
+
+sys.path.append(str(Path(__file__).parents[1] / "fault"))
+
+from instance import Instance
+
+#: What is on disk by a crash: all that is older than this.
+_CONFIG = '[kvs]\ncheckpoint-period = "200ms"\n'
+
+
+class OnFlux(Local):
+    """A document in a Flux instance of its own.
+
+    Args:
+        directory: an empty one, with a short path: sockets are in it.
+        features: of the document.
+        brokers: of the instance.
+    """
+
+    options = ()
+    # A service that was started again would miss the beginning.
+    records = False
+
+    def __init__(self, directory: Path, features: Sequence[Feature], *, brokers: int = 1) -> None:
+        super().__init__(directory, features)
+        self.size = ()
+        self.instance = Instance(directory, statedir=True, config=_CONFIG, brokers=brokers)
+        self.instance.start(["--test-exit-mode=leader"] if brokers > 1 else [])
+        self._connect()
+
+    def _connect(self) -> None:
+        variables: dict[str, str | None] = dict(self.instance.environment)
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        # Python of the instance is that of the commands.
+        self.commands = Commands(self.directory, {**variables, "PATH": path}, cold=True)
+        self.ask("supervise")
+
+    def __enter__(self) -> OnFlux:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.instance.stop()
+
+    def status(self) -> dict[str, Any]:
+        """The answer of `status`."""
+        answer: dict[str, Any] = json.loads(self.ask("status", "--json", NAME).out)
+        return answer
+
+    def await_(self, what: str, holds: Any) -> None:
+        """Wait until something is so."""
+        deadline = time.monotonic() + PATIENCE
+        while not holds():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"it does not come about: {what}")
+            time.sleep(10 * TICK)
+
+    def crash(self) -> None:
+        """Kill the broker when all that it knows is on disk, and start the instance again."""
+        import flux
+        from flux.kvs import kvs_checkpoint_lookup
+
+        handle = flux.Flux(self.instance.uri)
+        root = handle.rpc("kvs.getroot", {"namespace": "primary", "flags": 0}).get()["rootseq"]
+        self.await_("a checkpoint", lambda: kvs_checkpoint_lookup(handle)[0]["sequence"] >= root)
+        self.instance.crash()
+        self.instance.start(keep_jobs=True)
+        self._connect()
+
+
+def _queue_disabled(stage: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """What is to be sent waits, says so, and is sent when the queue is enabled."""
+    assert isinstance(stage, OnFlux)
+    stage.instance.flux("queue", "disable", "--message", "maintenance")
+    stage.open()
+    stage.await_(
+        "all that was sent ends", lambda: not stage.status()["ensembles"][0]["jobs"]["active"]
+    )
+    said = json.dumps(stage.status()["ensembles"][0])
+    if "disabled" not in said:
+        stage.problems.append("the status does not say that the queue is disabled")
+    stage.instance.flux("queue", "enable")
+    return process
+
+
+def _service_killed(stage: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """The keeper starts it again."""
+    assert isinstance(stage, OnFlux)
+    pid = stage.status()["service"]["pid"]
+    os.kill(pid, signal.SIGKILL)
+    return process
+
+
+def _broker_killed(stage: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """The instance is started again with its statedir."""
+    assert isinstance(stage, OnFlux)
+    stage.crash()
+    stage.interrupted = True
+    process.kill()
+    stage.commands.end(process)
+    stage.open()
+    return stage.commands.start("watch", NAME)
+
+
+def _closed(stage: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """The ensemble is left to the service."""
+    assert isinstance(stage, OnFlux)
+    stage.end_by(process, signal.SIGHUP)
+    return stage.commands.start("watch", NAME)
+
+
+def _second_user(stage: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """A guest of the instance changes nothing, and sees no parameters."""
+    assert isinstance(stage, OnFlux)
+    guest = {"FLUX_HANDLE_ROLEMASK": "0x2", "FLUX_HANDLE_USERID": "9999"}
+    commands = Commands(stage.directory, {**stage.commands.environment, **guest}, cold=True)
+    for words in (
+        ["pause", NAME], ["cancel", NAME], ["submit", NAME, "sweep"], ["unload", NAME],
+        ["terminate", "--cancel", NAME],
+    ):  # fmt: skip
+        done = commands.run(*words)
+        if done.code == 0:
+            stage.problems.append(f"a guest may {' '.join(words)}: {done.out}")
+    return process
+
+
+def _node_lost(stage: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """The broker of the last node is killed; what ran there runs again elsewhere."""
+    assert isinstance(stage, OnFlux)
+    pid = int(stage.instance.flux("exec", "-r", "3", "flux", "getattr", "broker.pid"))
+    os.kill(pid, signal.SIGKILL)
+    stage.interrupted = True
+    stage.open()
+    return process
+
+
+#: What happens on Flux, besides what is in `local.SITUATIONS`.
+ON_FLUX = {
+    situation.name: situation
+    for situation in (
+        Situation("queue-disabled", "flux queue disable, and enable", _queue_disabled),
+        Situation("service-killed", "kill -9 of the service", _service_killed),
+        Situation("broker-killed", "kill -9 of the broker, which starts again", _broker_killed),
+        Situation("run-closed", "SIGHUP of the command that follows it", _closed),
+        Situation("second-user", "a guest tries to steer it", _second_user),
+        Situation("node-lost", "kill -9 of a broker with jobs", _node_lost),
+    )
+}
+
+
+def play_on_flux(
+    directory: Path, features: Sequence[Feature], situation: Situation, at: int
+) -> list[str]:
+    """Run a document in an instance of its own, have a situation happen, and judge it.
+
+    Returns:
+        What is wrong.
+    """
+    # Members are nodes of their own, and a node that is lost is one of several.
+    several = situation.name == "node-lost" or any(feature.alone for feature in features)
+    with OnFlux(directory, features, brokers=4 if several else 1) as stage:
+        try:
+            seen = stage.play([situation], [at])
+        except (RuntimeError, OSError, ValueError) as error:
+            with contextlib.suppress(RuntimeError):
+                stage.ask("cancel", NAME)
+            return [*stage.problems, f"{type(error).__name__}: {error}"]
+    problems = list(stage.problems)
+    if not stage.met:
+        problems.append("it has ended before anything could happen to it")
+    for evidence, happened in seen:
+        happened = Happened(interrupted=happened.interrupted, forgets=stage.interrupted)
+        problems += judge(features, evidence, happened)
+    return problems
