@@ -30,9 +30,6 @@ sys.path.append(str(Path(__file__).parents[1] / "fault"))
 
 from instance import Instance
 
-#: What is on disk by a crash: all that is older than this.
-_CONFIG = '[kvs]\ncheckpoint-period = "200ms"\n'
-
 
 class OnFlux(Local):
     """A document in a Flux instance of its own.
@@ -50,15 +47,14 @@ class OnFlux(Local):
     def __init__(self, directory: Path, features: Sequence[Feature], *, brokers: int = 1) -> None:
         super().__init__(directory, features)
         self.size = ()
-        self.instance = Instance(directory, statedir=True, config=_CONFIG, brokers=brokers)
+        self.instance = Instance(directory, brokers=brokers)
         self.instance.start(["--test-exit-mode=leader"] if brokers > 1 else [])
         self._connect()
 
     def _connect(self) -> None:
         variables: dict[str, str | None] = dict(self.instance.environment)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        # Python of the instance is that of the commands.
-        self.commands = Commands(self.directory, {**variables, "PATH": path}, cold=True)
+        self.commands = Commands(self.directory, {**variables, "PATH": path})
         self.ask("supervise")
 
     def __enter__(self) -> OnFlux:
@@ -85,18 +81,6 @@ class OnFlux(Local):
                 raise RuntimeError(f"it does not come about: {what}")
             time.sleep(10 * TICK)
 
-    def crash(self) -> None:
-        """Kill the broker when all that it knows is on disk, and start the instance again."""
-        import flux
-        from flux.kvs import kvs_checkpoint_lookup
-
-        handle = flux.Flux(self.instance.uri)
-        root = handle.rpc("kvs.getroot", {"namespace": "primary", "flags": 0}).get()["rootseq"]
-        self.await_("a checkpoint", lambda: kvs_checkpoint_lookup(handle)[0]["sequence"] >= root)
-        self.instance.crash()
-        self.instance.start(keep_jobs=True)
-        self._connect()
-
 
 def _queue_disabled(stage: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
     """What is to be sent waits, says so, and is sent when the queue is enabled."""
@@ -121,17 +105,6 @@ def _service_killed(stage: Local, process: subprocess.Popen[str]) -> subprocess.
     return process
 
 
-def _broker_killed(stage: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
-    """The instance is started again with its statedir."""
-    assert isinstance(stage, OnFlux)
-    stage.crash()
-    stage.interrupted = True
-    process.kill()
-    stage.commands.end(process)
-    stage.open()
-    return stage.commands.start("watch", NAME)
-
-
 def _closed(stage: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
     """The ensemble is left to the service."""
     assert isinstance(stage, OnFlux)
@@ -143,7 +116,7 @@ def _second_user(stage: Local, process: subprocess.Popen[str]) -> subprocess.Pop
     """A guest of the instance changes nothing, and sees no parameters."""
     assert isinstance(stage, OnFlux)
     guest = {"FLUX_HANDLE_ROLEMASK": "0x2", "FLUX_HANDLE_USERID": "9999"}
-    commands = Commands(stage.directory, {**stage.commands.environment, **guest}, cold=True)
+    commands = Commands(stage.directory, {**stage.commands.environment, **guest})
     for words in (
         ["pause", NAME], ["cancel", NAME], ["submit", NAME, "sweep"], ["unload", NAME],
         ["terminate", "--cancel", NAME],
@@ -170,7 +143,6 @@ ON_FLUX = {
     for situation in (
         Situation("queue-disabled", "flux queue disable, and enable", _queue_disabled),
         Situation("service-killed", "kill -9 of the service", _service_killed),
-        Situation("broker-killed", "kill -9 of the broker, which starts again", _broker_killed),
         Situation("run-closed", "SIGHUP of the command that follows it", _closed),
         Situation("second-user", "a guest tries to steer it", _second_user),
         Situation("node-lost", "kill -9 of a broker with jobs", _node_lost),

@@ -145,7 +145,7 @@ FORGED: Mapping[str, Callable[[Evidence], Evidence]] = {
     ),
     "the summary counts otherwise": lambda seen: replace(
         seen, summary={**(seen.summary or {}), "jobs": dict.fromkeys(
-            ("success", "failed", "canceled", "timeout"), 1)}
+            ("success", "failed", "canceled", "timeout", "interrupted"), 1)}
     ),
     "the last words are of no failures": lambda seen: replace(
         seen, run=seen.run and replace(seen.run, out="study: completed after 1s: as usual\n")

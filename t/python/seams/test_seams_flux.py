@@ -31,7 +31,7 @@ def directory() -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
-@pytest.mark.parametrize("name", ["queue-disabled", "service-killed", "second-user"])
+@pytest.mark.parametrize("name", ["queue-disabled", "service-killed"])
 def test_features_come_to_what_they_have_to_on_flux_where(name: str, directory: Path) -> None:
     situation, features = ON_FLUX[name], [FEATURES[one] for one in SHORT]
     problems = play_on_flux(directory, features, situation, 2)
