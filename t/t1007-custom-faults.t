@@ -56,7 +56,7 @@ test_expect_success 'load an ensemble that looks on' '
 
 test_expect_success 'a function that raises' '
 	echo "raise RuntimeError(\"no such luck\")" | broken raises &&
-	flux ensemble run raises.yaml >out 2>&1 &&
+	test_expect_code 1 flux ensemble run raises.yaml >out 2>&1 &&
 	survived raises "no such luck"
 '
 
@@ -78,44 +78,44 @@ test_expect_success 'a function that answers its call itself, with what is no ac
 	        pass
 	time.sleep(600)
 	EOD
-	flux ensemble run forges.yaml &&
+	test_expect_code 1 flux ensemble run forges.yaml &&
 	survived forges "returned what cannot be used: \[0\]: expected the keys kind and value"
 '
 
 test_expect_success 'a function that hangs' '
 	printf "%s\n" "import time" "while True:" "    time.sleep(600)" | broken hangs "" 0.5 &&
-	flux ensemble run hangs.yaml &&
+	test_expect_code 1 flux ensemble run hangs.yaml &&
 	survived hangs "0.5"
 '
 
 test_expect_success 'a function that hangs without ever listening to a signal' '
 	printf "%s\n" "import signal, time" "signal.signal(signal.SIGTERM, signal.SIG_IGN)" \
 		"while True:" "    pass" | broken deaf "" 0.5 &&
-	flux ensemble run deaf.yaml &&
+	test_expect_code 1 flux ensemble run deaf.yaml &&
 	survived deaf "0.5"
 '
 
 test_expect_success 'a function that calls sys.exit' '
 	printf "%s\n" "import sys" "sys.exit(0)" | broken exits &&
-	flux ensemble run exits.yaml &&
+	test_expect_code 1 flux ensemble run exits.yaml &&
 	survived exits exit
 '
 
 test_expect_success 'a function that kills its process' '
 	printf "%s\n" "import os" "os.kill(os.getpid(), 9)" | broken killed &&
-	flux ensemble run killed.yaml &&
+	test_expect_code 1 flux ensemble run killed.yaml &&
 	survived killed .
 '
 
 test_expect_success 'a function that returns what is no action' '
 	echo "return 17" | broken returns &&
-	flux ensemble run returns.yaml &&
+	test_expect_code 1 flux ensemble run returns.yaml &&
 	survived returns 17
 '
 
 test_expect_success 'a function that returns an action on a group that does not exist' '
 	echo "return Action({\"name\": \"submit\", \"label\": \"nowhere\"})" | broken nowhere &&
-	flux ensemble run nowhere.yaml &&
+	test_expect_code 1 flux ensemble run nowhere.yaml &&
 	survived nowhere nowhere
 '
 

@@ -160,7 +160,7 @@ test_expect_success 'a service that is removed meanwhile refuses the document' '
 '
 
 test_expect_success 'what functions print is in the log of Flux' '
-	cat >prints.yaml <<-EOD &&
+	cat >words.yaml <<-EOD &&
 	jobs:
 	  - {name: echo, command: echo hello}
 	rules:
@@ -168,8 +168,8 @@ test_expect_success 'what functions print is in the log of Flux' '
 	custom: |
 	  def say(**kwargs): print("a word")
 	EOD
-	flux ensemble run prints.yaml &&
-	flux dmesg | grep "prints: say: a word"
+	flux ensemble run words.yaml &&
+	flux dmesg | grep "words: say: a word"
 '
 
 test_done

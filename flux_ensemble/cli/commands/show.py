@@ -86,10 +86,7 @@ def status(name: str | None, output: Output, target: Target) -> None:
             click.echo(f"{left} left as predicted\n")
     output.show(GROUPS, group_rows(ensemble))
     if output.is_default:
-        bests = best_rows(ensemble, label_of(target))
-        if bests:
-            click.echo()
-            BESTS.show(bests, no_header=output.no_header)
+        _print_best(ensemble, target, output.no_header)
         for wait in ensemble.get("waits", ()):
             click.echo(f"\n{hanging(wait['text'])}")
         members = member_rows(ensemble, time.time())
@@ -97,6 +94,13 @@ def status(name: str | None, output: Output, target: Target) -> None:
             click.echo()
             MEMBERS.show(members, no_header=output.no_header)
         _print_rules(ensemble, output.no_header)
+
+
+def _print_best(status: EnsembleStatus, target: Target, no_header: bool) -> None:
+    bests = best_rows(status, label_of(target))
+    if bests:
+        click.echo()
+        BESTS.show(bests, no_header=no_header)
 
 
 def _print_service(answer: Status) -> None:
@@ -184,6 +188,9 @@ def metrics(name: str, output: Output, target: Target) -> None:
         print_json(answer)
     else:
         output.show(metrics_table(answer), metrics_rows(answer))
+        if output.is_default and ("best" in answer or "search" in answer):
+            (ensemble,) = target.status(name)["ensembles"]
+            _print_best(ensemble, target, output.no_header)
 
 
 @click.command

@@ -146,3 +146,31 @@ def test_failed_jobs_fail_the_run_only_where_that_is_asked_for(tmp_path: Path) -
     assert code == 0
     assert summary["trouble"] == "2 jobs failed"
     assert run_command(["wait", f"--state-dir={tmp_path}", "--fail-on", "job", "a"]) == 1
+
+
+BEST = """\
+jobs: [{name: work, command: "sleep {x}", params: {x: [0.01, 0]}}]
+metrics: [{best: {name: quick, of: work-duration, mode: min}}]
+rules: [{trigger: start, action: {name: submit, label: work}}]
+"""
+
+
+def test_the_best_job_is_shown_by_its_command_the_status_and_the_metrics(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, BEST)
+    place = f"--state-dir={tmp_path}"
+    lines = []
+    for command in ("best", "status", "metrics"):
+        capsys.readouterr()
+        assert run_command([command, place, "a"]) == 0
+        lines += [one for one in capsys.readouterr().out.splitlines() if one.startswith("quick")]
+    assert len(lines) == 3
+    assert len(set(lines)) == 1
+    assert "min work-duration" in lines[0]
+    assert run_command(["best", place, "a", "--json"]) == 0
+    (best,) = json.loads(capsys.readouterr().out)["best"]
+    assert f"x={best['params']['x']}" in lines[0]
+    run(tmp_path, DOCUMENT % "true")
+    assert run_command(["best", place, "a-2"]) == 1
+    assert "keeps no best job: its document has no search" in capsys.readouterr().err
