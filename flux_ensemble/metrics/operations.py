@@ -46,7 +46,11 @@ def taken(value: Any) -> Value:
 
 
 def plain(value: Value) -> Value:
-    """A value without its spelling."""
+    """A value without its spelling.
+
+    >>> plain(Spelled("1.10")), plain("1.10")
+    (1.1, '1.10')
+    """
     return taken(number(value)) if type(value) is Spelled else value
 
 
@@ -104,7 +108,11 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Value, Value], bo
 
 
 def same(left: Value, right: Value) -> bool:
-    """Whether two values are equal: a spelling and a text as texts, else as numbers."""
+    """Whether two values are equal: a spelling and a text as texts, else as numbers.
+
+    >>> same(Spelled("1.10"), 1.1), same(Spelled("1.10"), "1.10"), same("1.10", 1.1)
+    (True, True, False)
+    """
     if (type(left) is Spelled and type(right) is not str) or (
         type(right) is Spelled and type(left) is not str
     ):

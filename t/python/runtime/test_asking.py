@@ -230,7 +230,8 @@ def test_choices_that_are_equal_in_python_are_told_apart(
     given = Search("hpo", "a", (variable,), ONE, sampler=sampler, trials=10_000)
     asked = Asked(given)
     best = asked.search.variables[0].choices[-1]
-    kinds = Counter(identity(point["c"]) for point in _played(asked, best, 60))
+    points = _played(asked, best, ENOUGH["gp"] if sampler == "gp" else 60)
+    kinds = Counter(identity(point["c"]) for point in points)
     assert kinds.keys() == {identity(choice) for choice in choices}
     if sampler == "tpe":
         # It learns which of them it is.
