@@ -165,9 +165,16 @@ def create(path: str | Path, *, mode: int = 0o666, new: bool = False, regular: b
 
 @contextlib.contextmanager
 def writing(path: str | Path, *, mode: int = 0o666, new: bool = False) -> Iterator[IO[str]]:
-    """A file to write text to, in UTF-8; see `create`."""
-    with open(create(path, mode=mode, new=new), "w", encoding="utf-8") as file:
-        yield file
+    """A file to write text to, in UTF-8; see `create`. A new one is not left in part."""
+    made = create(path, mode=mode, new=new)
+    try:
+        with open(made, "w", encoding="utf-8") as file:
+            yield file
+    except BaseException:
+        if new:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        raise
 
 
 @contextlib.contextmanager

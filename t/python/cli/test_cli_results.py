@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import resource
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,3 +91,21 @@ def test_a_file_that_cannot_be_written_at_the_end_is_an_error_and_the_others_are
     assert code == 1
     assert "ERROR: a.csv exists" in err
     assert (tmp_path / "b.csv").exists()
+
+
+def test_init_leaves_no_empty_file_where_it_cannot_write(tmp_path: Path) -> None:
+    """As where the disk is full; what is there already is left alone."""
+    words = [sys.executable, "-m", "flux_ensemble.cli.main", "init", "hello-world"]
+
+    def full() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    done = subprocess.run(
+        words, cwd=tmp_path, preexec_fn=full, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "cannot write hello-world.yaml: File too large" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "hello-world.yaml").write_text("mine")
+    assert subprocess.run(words, cwd=tmp_path, stderr=subprocess.DEVNULL).returncode == 2
+    assert (tmp_path / "hello-world.yaml").read_text() == "mine"
