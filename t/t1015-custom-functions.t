@@ -38,7 +38,7 @@ test_expect_success 'it has the environment and the directory of whoever loaded 
 '
 
 test_expect_success 'what it prints is in the log of the ensemble' '
-	cat >spoken.yaml <<-EOD &&
+	cat >prints.yaml <<-EOD &&
 	jobs:
 	  - {name: echo, command: echo hello}
 	rules:
@@ -48,12 +48,12 @@ test_expect_success 'what it prints is in the log of the ensemble' '
 	      print("looked around")
 	      print("and saw nothing")
 	EOD
-	flux ensemble run spoken.yaml &&
+	flux ensemble run prints.yaml &&
 	flux ensemble log prints >log &&
 	grep "custom-output  *look:" log &&
 	grep "^  *looked around" log &&
 	grep "^  *and saw nothing" log &&
-	flux-ensemble run --member local --state-dir state spoken.yaml &&
+	flux-ensemble run --member local --state-dir state prints.yaml &&
 	flux-ensemble log --state-dir state prints | grep "looked around"
 '
 
