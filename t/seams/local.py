@@ -182,7 +182,8 @@ class Local:
         return seen, Happened(interrupted=self.interrupted)
 
     def _collect(self, name: str, done: Done) -> tuple[Evidence, Happened]:
-        files = {"summary": f"{NAME}.summary"}
+        # `watch`, by which some situations go on, writes none.
+        files = {"summary": f"{NAME}.summary"} if "run" in done.words else {}
         if self.recorded:
             files["recording"] = f"{NAME}.recording"
         try:
