@@ -103,7 +103,8 @@ class Local:
         process = self._run([one.during for one in situations if one.during], at)
         done = self.commands.end(process)
         seen = [self._collect(NAME, done)]
-        for situation in situations:
+        # A second run writes its recording and its report over those of the first.
+        for situation in sorted(situations, key=lambda one: one.name == "again"):
             if situation.after is not None:
                 seen += situation.after(self, seen)
         return seen
