@@ -112,8 +112,8 @@ def summary_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
                 "description": "jobs of each group by outcome, and mean times",
                 "format": "+:{group:<8} {submitted:>9} {color_success}{success:>7}{color_off} "
                 "{color_failed}{failed:>6}{color_off} {canceled:>8} {timeout:>7} "
-                "{mean_pending!F:>8h} {mean_duration!F:>8h} {min_duration!F:>8h} "
-                "{max_duration!F:>8h}" + columns,
+                "?:{interrupted:>11} {mean_pending!F:>8h} {mean_duration!F:>8h} "
+                "{min_duration!F:>8h} {max_duration!F:>8h}" + columns,
             }
         },
     )
