@@ -238,7 +238,7 @@ def fence() -> dict[str, Any]:
         "sent before": before,
         "back": back,
         "outcomes": outcomes,
-        "fences": len(set(bench.seen) - shown),
+        "fences": len(bench.fences),
         "agrees": {job["id"] for job in listed} == shown,
         "jobs": len(listed),
     }

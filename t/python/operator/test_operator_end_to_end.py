@@ -117,7 +117,8 @@ def test_an_ensemble_grows_runs_shrinks_completes_and_leaves_nothing(
         status = state(bench)
         assert status["phase"] == "Completed", f"{status}\n{running.logs()}"
         (one,) = status["members"]
-        assert one["jobs"] == {"success": 3, "failed": 0, "canceled": 0, "timeout": 0}
+        ended = {"success": 3, "failed": 0, "canceled": 0, "timeout": 0, "interrupted": 0}
+        assert one["jobs"] == ended
         assert condition(status, "Completed")[0] == "True"
         live = bench.minicluster()
         assert live is not None
