@@ -63,13 +63,20 @@ class Member:
         self.ending = False
         self.leaving = False
 
-    def is_lost(self, t: float) -> bool:
-        """Whether it is lost if it has ended at time `t`: nobody asked for that."""
-        if self.state in LIVE or self.state == "lost":
+    def is_lost(self, t: float, needed: bool) -> bool:
+        """Whether it is lost if it has ended at time `t`: nobody asked for that.
+
+        Args:
+            t: when.
+            needed: its ensemble goes on. The members of one that has ended are told to end.
+        """
+        if self.state == "lost":
             return True
+        if self.state in LIVE:
+            return needed
         t_expires = None if self.up is None else self.up.t_expires
         expired = t_expires is not None and t >= t_expires - EXPIRY_SECONDS
-        return self.leaving and not self.ending and not expired
+        return needed and self.leaving and not self.ending and not expired
 
     def enter(self, state: str) -> None:
         """Change the state.

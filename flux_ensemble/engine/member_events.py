@@ -25,6 +25,7 @@ from flux_ensemble.engine.events import (
 )
 from flux_ensemble.engine.job_keys import make
 from flux_ensemble.engine.jobs import MEMBER_LOST, Job, Phase
+from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.engine.member import CONNECTED, Member
 from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.member_time import DRAIN_TIMER, change_limit
@@ -130,7 +131,8 @@ class MemberEvents:
         member = self._members.known.get(event.ordinal)
         if member is None:
             return
-        core, lost = self._core, member.is_lost(event.t)
+        core = self._core
+        lost = member.is_lost(event.t, needed=core.state not in FINAL_STATES)
         unsaid = lost and member.state != "lost"
         if unsaid:
             self._lose(member, event.reason)

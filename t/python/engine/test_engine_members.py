@@ -215,7 +215,7 @@ def test_nothing_is_decided_about_a_lost_member_before_it_has_ended() -> None:
     assert told(one.handle(MemberDraining(6.0, "pool.0", 1, "late"))) == []
 
 
-def running(rules: Any = (), pool: Any = (), **job: Any) -> Engine:
+def running(rules: Any = (), pool: Any = (), finish: str = "never", **job: Any) -> Engine:
     """An engine on the first of two members of which a job runs; the second is up."""
     submit = {"trigger": "start", "action": {"name": "submit", "label": "a"}}
     document = {
@@ -223,7 +223,7 @@ def running(rules: Any = (), pool: Any = (), **job: Any) -> Engine:
         "members": [{"name": "pool", "count": {"min": 2, "max": 9}, **dict(pool)}],
         "jobs": [{"name": "a", "command": "a", "count": 1, **job}],
         "rules": [submit, *rules],
-        "finish": "never",
+        "finish": finish,
     }
     one = Engine(load_mapping(document))
     one.stats.keep_values()
@@ -270,6 +270,65 @@ def test_a_member_that_was_told_to_end_is_not_lost() -> None:
     one.handle(MemberDraining(3.0, "pool.1", 2, "its instance ends"))
     one.handle(MemberEnded(4.0, "pool.1", 2, "it was ended"))
     assert status(one)["pools"]["pool"]["lost"] == 0
+
+
+def ending(one: Engine) -> list[str]:
+    """What the log has when both members end, one of them saying so before."""
+    commands = one.handle(MemberEnded(9.0, "pool.0", 1, "its job has ended"))
+    commands += one.handle(MemberDraining(9.0, "pool.1", 2, "its instance ends"))
+    commands += one.handle(MemberEnded(10.0, "pool.1", 2, "its job has ended"))
+    one.check()
+    assert not any(isinstance(command, (StartMember, SubmitJobs)) for command in commands)
+    return [command.name for command in commands if isinstance(command, Record)]
+
+
+def over(one: Engine) -> None:
+    """The job comes to its end, and so has all that was asked for."""
+    for command in list(one.pending):
+        ids = {"ids": [make(1, 1)]} if isinstance(command, SubmitJobs) else {}
+        one.handle(CommandDone(6.0, command.id, ids))
+    one.handle(JobEvent(7.0, make(1, 1), "finish", {"status": 0}))
+    one.handle(JobEvent(7.0, make(1, 1), "clean", {}))
+
+
+def test_the_members_of_an_ensemble_that_has_completed_are_not_lost_when_they_end() -> None:
+    one = running([_GROW], finish="idle")
+    over(one)
+    assert one.state == "completed"
+    assert ending(one) == ["member-ended", "member-draining", "member-ended"]
+    assert status(one)["pools"]["pool"]["lost"] == 0
+
+
+def test_the_members_of_an_ensemble_that_was_canceled_are_lost_only_while_its_jobs_end() -> None:
+    one, other = running([_GROW]), running([_GROW])
+    for each in (one, other):
+        each.handle(Request(5.0, 1, "cancel", {}))
+        assert each.state == "ending"
+    over(one)
+    assert one.state == "canceled"
+    assert ending(one) == ["member-ended", "member-draining", "member-ended"]
+    assert status(one)["pools"]["pool"]["lost"] == 0
+    # A job of the other one is still there.
+    assert ending(other)[0] == "member-lost"
+    assert status(other)["pools"]["pool"]["lost"] == 1
+
+
+def test_jobs_that_an_ensemble_left_behind_end_with_its_members_and_do_not_run_again() -> None:
+    one = running([_GROW])
+    one.handle(Request(5.0, 1, "terminate", {"cancel": False}))
+    assert one.state == "completed"
+    assert "member-lost" not in ending(one)
+    counts = status(one)["groups"]["a"]
+    assert (counts["interrupted"], counts["failed"], counts["canceled"]) == (1, 0, 0)
+    assert status(one)["pools"]["pool"]["lost"] == 0
+
+
+def test_a_member_that_was_lost_before_its_ensemble_ended_has_been_lost() -> None:
+    one = running([_GROW])
+    one.handle(MemberLost(4.0, "pool.1", 2, "its broker is gone"))
+    one.handle(Request(5.0, 1, "terminate", {"cancel": False}))
+    ending(one)
+    assert status(one)["pools"]["pool"]["lost"] == 1
 
 
 def test_a_restored_engine_knows_that_a_member_had_begun_to_end_unasked() -> None:
