@@ -96,6 +96,7 @@ class JobKeys(TypedDict, total=False):
     sweep: str
     samples: int
     retries: int | Mapping[str, Any]
+    on_lost: str
     max_active: int
     predict: Sequence[str]
     order: str

@@ -28,7 +28,7 @@ test_expect_success 'the columns of a file go side by side' '
 test_expect_success 'what is wrong with a file is told with both lines' '
 	printf "length,angle\n1.5\n" >study/points.csv &&
 	test_expect_code 2 flux ensemble validate study/points.yaml 2>err &&
-	grep "points.yaml:4: jobs.0..params.length: points.csv:2: expected 2 values" err
+	grep "points.yaml:4: jobs.0..params.angle: points.csv:2: expected 2 values" err
 '
 
 test_expect_success 'every job has the size that its parameter says' '

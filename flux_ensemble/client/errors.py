@@ -52,7 +52,11 @@ def is_unloaded(exc: OSError) -> bool:
 
 
 def silence(seconds: float) -> str:
-    """What is said of a service that is there and does not answer."""
+    """What is said of a service that is there and does not answer.
+
+    >>> silence(20.0).partition(",")[0]
+    'the ensemble service has answered nothing for 20 s: it is stopped'
+    """
     return (
         f"the ensemble service has answered nothing for {seconds:.0f} s: it is stopped, or waits "
         "for something such as a disk. What was asked may still be done; jobs go on. "
