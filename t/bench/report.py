@@ -47,6 +47,7 @@ def _jobs(count: int) -> Iterator[dict[str, Any]]:
             "nnodes": 1, "ranks": str(core // CORES), "t_submit": 10.0, "t_alloc": 10.0 + begin,
             "t_run": 10.1 + begin, "t_end": 10.1 + begin + seconds, "runtime": seconds,
             "outcome": "failed" if bad else "success", "returncode": 3 if bad else 0,
+            "signal": None, "interrupted": False,
             "exception": {"type": None, "note": None}, "memo": {"fom": draw.gauss(1, 0.3)},
             "memo_left_out": 0, "output": None, "error": None,
         }  # fmt: skip

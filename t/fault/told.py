@@ -65,8 +65,13 @@ def check(
         if (one["state"], one["reason"]) != ("done", "trials"):
             problems.append(f"search {given.id!r} is {one['state']} ({one['reason']})")
             continue
+        found_by = params.get(given.id, {})
+        if unknown := sorted(set(range(given.trials)) - found_by.keys()):
+            # Which jobs are those of a trial is in the record alone: no more can be said.
+            problems.append(f"trials of {given.id!r} that are not in the record: {unknown}")
+            continue
         for number, wanted in enumerate(_points(given, document["seed"], ends)):
-            found = params[given.id].get(number)
+            found = found_by[number]
             if found != wanted:
                 problems.append(f"trial {number} of {given.id!r} has {found}, and not {wanted}")
         counts = {state: one.get(state, 0) for state in (COMPLETE, FAILED, PRUNED)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -241,13 +242,19 @@ def check_outcomes(expected: Expected, metrics: Mapping[str, Any], findings: Fin
         findings.expect(dict(outcomes), found, f"outcomes of group {group}")
 
 
-#: The return codes of jobs that did not run, as in flux-jobs(1).
-_NEVER_RAN = {"canceled": -128, "failed": 1, "timeout": 1}
+#: What a shell adds to the number of a signal that ended its command; Flux's shell exits so.
+_SHELL = 128
+
+#: The signals that end a process which does nothing about them.
+_ENDING = set(range(1, 32)) - {
+    signal.SIGCHLD, signal.SIGCONT, signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN,
+    signal.SIGTTOU, signal.SIGURG, signal.SIGWINCH,
+}  # fmt: skip
 
 #: What the record has to say of a job, besides its id.
 RECORDED = (
-    "group", "rule", "firing", "index", "state", "outcome", "returncode", "t_submit", "t_alloc",
-    "nnodes", "t_run", "t_end",
+    "group", "rule", "firing", "index", "state", "outcome", "returncode", "signal",
+    "t_submit", "t_alloc", "nnodes", "t_run", "t_end",
 )  # fmt: skip
 
 #: Seconds by which a time of the record may be off: it has microseconds.
@@ -295,12 +302,13 @@ def _row(job: Job) -> dict[str, Any]:
         job.first(name) for name in ("submit", "alloc", "start", "finish", "clean")
     )
     assert submit is not None
-    end, outcome = finish or clean, _outcome(job, finish)
+    end = finish or clean
     values = (
         *(job.tag[key] for key in RECORDED[:4]),
         "inactive",
-        outcome,
-        _NEVER_RAN[outcome] if finish is None else _code(finish[1]["status"]),
+        _outcome(job, finish),
+        # One that never ran has neither of them.
+        *((None, None) if finish is None else _codes(finish[1]["status"])),
         submit[0],
         # These two are told with its start.
         alloc[0] if alloc and start else None,
@@ -311,9 +319,16 @@ def _row(job: Job) -> dict[str, Any]:
     return dict(zip(RECORDED, values, strict=True))
 
 
-def _code(status: int) -> int:
-    """The exit code of a wait status, or the signal as a negative number."""
-    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+def _codes(status: int) -> tuple[int, int | None]:
+    """What a wait status says: the exit code or the signal as a negative number, and the signal."""
+    code = os.WEXITSTATUS(status)
+    if os.WIFSIGNALED(status):
+        ended_by = os.WTERMSIG(status)
+    elif code - _SHELL in _ENDING:
+        ended_by = code - _SHELL
+    else:
+        return code, None
+    return -ended_by, ended_by
 
 
 def _ids(ranks: Iterable[str]) -> set[int]:

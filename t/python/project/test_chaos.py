@@ -31,7 +31,7 @@ def job(id: int, *events: tuple[str, float, dict[str, Any]], ranks: tuple[str, .
 
 
 def jobs() -> list[Job]:
-    """One that ran on three nodes, one that was killed, and one that never began."""
+    """One on three nodes, one that was killed, one that never began, one whose shell tells that."""
     ran: list[tuple[str, float, dict[str, Any]]]
     ran = [("submit", 1.0, {}), ("alloc", 1.5, {}), ("start", 2.0, {})]
     cancel = ("exception", 2.5, {"type": "cancel", "severity": 0})
@@ -39,6 +39,7 @@ def jobs() -> list[Job]:
         job(1, *ran, ("finish", 3.0, {"status": 0}), ("clean", 4.0, {}), ranks=("0,2", "3")),
         job(2, *ran, ("finish", 3.0, {"status": 9}), ("clean", 4.0, {}), ranks=("1",)),
         job(3, ("submit", 1.0, {}), cancel, ("clean", 4.0, {})),
+        job(4, *ran, ("finish", 3.0, {"status": 137 << 8}), ("clean", 4.0, {}), ranks=("1",)),
     ]
 
 
@@ -47,10 +48,15 @@ def rows() -> list[dict[str, Any]]:
     base = {"group": "a", "rule": "r", "firing": 0, "state": "inactive", "t_submit": 1.0}
     ran = {**base, "t_alloc": 1.5, "t_run": 2.0, "t_end": 3.0}
     unborn = {"nnodes": None, "t_alloc": None, "t_run": None, "t_end": 4.0}
+    well, killed, neither = (
+        {"returncode": code, "signal": signal}
+        for code, signal in ((0, None), (-9, 9), (None, None))
+    )
     return [
-        {**ran, "id": 1, "index": 0, "outcome": "success", "returncode": 0, "nnodes": 3},
-        {**ran, "id": 2, "index": 1, "outcome": "failed", "returncode": -9, "nnodes": 1},
-        {**base, **unborn, "id": 3, "index": 2, "outcome": "canceled", "returncode": -128},
+        {**ran, **well, "id": 1, "index": 0, "outcome": "success", "nnodes": 3},
+        {**ran, **killed, "id": 2, "index": 1, "outcome": "failed", "nnodes": 1},
+        {**base, **unborn, **neither, "id": 3, "index": 2, "outcome": "canceled"},
+        {**ran, **killed, "id": 4, "index": 3, "outcome": "failed", "nnodes": 1},
     ]
 
 
@@ -124,7 +130,13 @@ def searched() -> Searched:
         "pruned": 2,
     }
     rows = [
-        {"rule": "search:s", "firing": number, "params": point["params"]}
+        {
+            "id": number + 1,
+            "group": "t",
+            "trial": number,
+            "params": point["params"],
+            "outcome": "canceled" if number in (1, 3) else "success",
+        }
         for number, point in enumerate(points)
     ]
     stops = [{"name": "pruned", "context": {"search": "s", "trial": number}} for number in (1, 3)]
