@@ -61,14 +61,31 @@ test_expect_success 'the name of an ensemble, a group and a parameter' '
 	says "name: expected a name" load --name "$bytes" idle.yaml
 '
 
+# Dates, and numbers that JSON does not have, are values like any other.
+test_expect_success 'values of parameters are run as they are written' '
+	flux ensemble submit idle echo --param x=.inf &&
+	flux ensemble submit idle echo --param "x=[-.INF, .nan]" &&
+	flux ensemble submit idle echo --param x=2026-01-01 &&
+	flux ensemble submit idle echo --param x=9223372036854775808 >id &&
+	flux job wait-event -t 60 $(cat id) clean &&
+	flux jobs -a -n -o "{id}" >ids &&
+	for id in $(cat ids); do
+		flux job attach $id || return 1
+	done | sort >ran &&
+	printf "%s\n" -.INF .inf .nan 2026-01-01 9223372036854775808 | sort | test_cmp - ran
+'
+
 test_expect_success 'values that no request can have' '
-	says "params.x: expected a finite number, not inf" submit idle echo --param x=.inf &&
-	says "params.x.1.: expected a finite number, not nan" submit idle echo --param "x=[1, .nan]" &&
-	says "params.x: expected plain data, not datetime" submit idle echo --param x=2026-01-01 &&
-	says "params.x: expected UTF-8 text" submit idle echo --param "x=\"\\ud800\"" &&
-	says "expected at most 64 levels" submit idle echo --param "x=&a [*a]" &&
-	says "params.x: expected an integer of at most 64 bits" submit idle echo \
-		--param x=9223372036854775808 &&
+	says "params.x.a: expected a finite number, not inf" submit idle echo --param "x={a: .inf}" &&
+	says "params.x.range.1.: expected a finite number, not nan" submit idle echo \
+		--param "x={range: [1, .nan]}" &&
+	says "params.x.range.1.: expected an integer of at most 64 bits" submit idle echo \
+		--param "x={range: [0, 9223372036854775808]}" &&
+	says "params.x.0..0.: expected a finite number, not inf" submit idle echo \
+		--param "x=[[.inf]]" &&
+	says "invalid Unicode character" submit idle echo --param "x=\"\\ud800\"" &&
+	says "the alias .\*a. stands inside of what it names" submit idle echo --param "x=&a [*a]" &&
+	says "at most 64 levels deep" submit idle echo --param "x=$(printf "[%.0s" $(seq 99))" &&
 	says "is not in the range" run --member local --nodes 99999999999999999999 idle.yaml &&
 	says "is not in the range" simulate --cores 99999999999999999999 idle.yaml
 '

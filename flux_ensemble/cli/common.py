@@ -161,8 +161,9 @@ class Assignment(click.ParamType):
             self.fail(f"expected key=value, not {value!r}", param, ctx)
         try:
             return key, read_argument(text) if self._written else read_setting(key, text)
-        except DocumentError:
-            self.fail(f"the value of {key!r} is not YAML: {text!r}", param, ctx)
+        except DocumentError as error:
+            reason = error.problems[0].message.removeprefix("malformed YAML: ")
+            self.fail(f"the value of {key!r} is not YAML: {text!r} ({reason})", param, ctx)
 
 
 class Mapped(click.ParamType):

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tempfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -30,13 +31,18 @@ PROJECT: dict[str, Any] = WHOLE["project"]
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory with the sdist, and the wheel that is built from it, without compiling."""
+    """The directory with the sdist, and the wheel that is built from it, without compiling.
+
+    In the tree is, as while t3304 runs, a file that is no part of it, with a name that is no text.
+    """
     directory = tmp_path_factory.mktemp("dist")
     # The tools are those of this environment, whatever their versions: nothing is downloaded.
     options = ["--no-isolation", "--skip-dependency-check", "--outdir", str(directory)]
     words = [sys.executable, "-m", "build", *options, str(ROOT)]
     environment = {"FLUX_ENSEMBLE_COMPILE": "0", "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    with tempfile.TemporaryDirectory(prefix="trash directory.", dir=ROOT / "t") as trash:
+        (Path(trash) / os.fsdecode(b"caf\xe9")).touch()
+        done = subprocess.run(words, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return directory
 
