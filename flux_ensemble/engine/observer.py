@@ -207,6 +207,9 @@ class Observer:
         if event.name != "submit" and not job.accept(event):
             return ()
         job.mark(event)
+        if job.outcome == INTERRUPTED:
+            # The ensemble does not run it again.
+            job.outcome = "failed"
         triggers = [f"job-{event.name}"]
         if job.outcome is not None and known is None:
             triggers.append(TRIGGER_OF[job.outcome])

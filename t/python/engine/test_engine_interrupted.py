@@ -299,6 +299,35 @@ def test_jobs_that_are_unknown_gone_or_of_others_are_ignored() -> None:
     assert play.recorded("interrupted") == []
 
 
+@pytest.mark.parametrize("started", [True, False])
+@pytest.mark.parametrize("kind", ["lost", "member-lost"])
+def test_a_job_of_others_that_was_interrupted_has_failed(kind: str, started: bool) -> None:
+    rules = [
+        {"trigger": "job-fail", "scope": "queue", "when": "job.interrupted", "action": submit("b")},
+        {"trigger": "job-cancel", "scope": "queue", "action": submit("b", count=9)},
+    ]
+    play = played(*rules)
+    names = ("submit", "validate", "start", "exception", "finish", "clean")
+    contexts = {"exception": {"type": kind, "severity": 0}, "finish": {"status": 9}}
+    for name in names:
+        if started or name not in ("start", "finish"):
+            play.foreign(99, name, **contexts.get(name, {}))
+    assert play.submitted("b") == 1
+    assert play.status()["interrupted"] == 0
+
+
+def test_a_job_of_others_that_succeeds_after_an_exception_was_not_interrupted() -> None:
+    rules = [
+        {"trigger": f"job-{outcome}", "scope": "queue", "action": submit("b", count=count)}
+        for count, outcome in enumerate(("success", "fail"), start=1)
+    ]
+    play = played(*rules)
+    play.foreign(99, "start")
+    play.foreign(99, "exception", type="lost", severity=0)
+    play.foreign(99, "finish", status=0)
+    assert play.submitted("b") == 1
+
+
 def test_a_job_whose_outcome_is_known_is_not_interrupted() -> None:
     play = played()
     play.event(1, "exception", type="cancel", severity=0)

@@ -431,9 +431,17 @@ class Histories(RuleBasedStateMachine):
             context = {"finish": {"status": status}, "exception": {"type": "cancel"}}.get(name, {})
             self.post(JobEvent(self.tick(), job, name, context, tag if name == "submit" else None))
 
-    @rule(name=st.sampled_from(["submit", "start", "finish", "clean"]), job=st.integers(1, 3))
-    def somebody_else_s_job_goes_on(self, name, job):
-        context = {"status": 0} if name == "finish" else {}
+    @rule(
+        name=st.sampled_from(["submit", "start", "exception", "finish", "clean"]),
+        job=st.integers(1, 3),
+        kind=st.sampled_from(["cancel", "lost", "member-lost"]),
+        status=st.sampled_from([0, 9]),
+    )
+    def somebody_else_s_job_goes_on(self, name, job, kind, status):
+        context = {
+            "exception": {"type": kind, "severity": 0},
+            "finish": {"status": status},
+        }.get(name, {})
         self.post(JobEvent(self.tick(), 10**6 + job, name, context, foreign=True, job_name="x"))
 
     @rule(jobs=st.lists(st.integers(1, 12), max_size=4))
