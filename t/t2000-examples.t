@@ -54,7 +54,7 @@ test_expect_success 'counter: so it does on the local queue, with --resume' '
 	flux-ensemble jobs --state-dir state counter -n -o "{status} {exception.type}" \
 		--group step | sort | uniq -c >ended &&
 	cat ended &&
-	is 1 "$(grep -c "1 failed lost" ended)" &&
+	is 1 "$(grep -c "1 interrupted lost" ended)" &&
 	is 1 "$(grep -c "6 success" ended)"
 '
 

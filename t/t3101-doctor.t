@@ -131,8 +131,11 @@ test_expect_success FLUX '--json has all of it' '
 	test \$? = 1
 	EOD
 	is flux "$(json checks.0.check <out)" &&
-	is problem "$(json checks.1.state <out)" &&
-	json checks.1.advice <out | grep "flux ensemble supervise"
+	is launch "$(json checks.1.check <out)" &&
+	is ok "$(json checks.1.state <out)" &&
+	is service "$(json checks.2.check <out)" &&
+	is problem "$(json checks.2.state <out)" &&
+	json checks.2.advice <out | grep "flux ensemble supervise"
 '
 
 test_expect_success FLUX 'a guest gets no traceback' '
