@@ -1,5 +1,7 @@
 #!/bin/sh
 test_description='The report of ensembles in the service, its metrics, and its trace'
+# What says that an instance ends with its command asks who started the command.
+cold_commands=t
 . "$(dirname "$0")/lib/ensemble.sh"
 test_under_flux 2
 

@@ -40,8 +40,13 @@ def _nodes(ranks: str) -> int:
 
 
 def _time(t: float | None) -> float | None:
-    """A time as records have it: to the microsecond, as Flux does."""
-    return None if t is None else round(t * 1e6) / 1e6
+    """A time as records have it; None where there is none."""
+    return None if t is None else _rounded(t)
+
+
+def _rounded(t: float) -> float:
+    """A time to the microsecond, as Flux has it."""
+    return round(t * 1e6) / 1e6
 
 
 class Describer:
@@ -75,7 +80,8 @@ class Describer:
         assert firing is not None
         job_set, params = self._submissions.of(firing)[job.index]
         output, error = self._paths(job, job_set, params)
-        t_start, t_end = _time(job.t_start), _time(job.t_end)
+        # What is between two times follows from them as they are shown and stored.
+        t_submit, t_start, t_end = _rounded(job.t_submit), _time(job.t_start), _time(job.t_end)
         seconds = runtime(t_start, t_end, now)
         ordinal, id = split(job.id)
         return {
@@ -97,11 +103,11 @@ class Describer:
             "duration": job_set.duration,
             "urgency": job_set.urgency,
             "ranks": job.ranks,
-            "t_submit": _time(job.t_submit),
+            "t_submit": t_submit,
             "t_alloc": _time(job.t_alloc),
             "t_run": t_start,
             "t_end": t_end,
-            "pending": _time(pending(job)),
+            "pending": _time(pending(t_submit, t_start)),
             "runtime": None if seconds is None else round(seconds, 6),
             "outcome": job.outcome,
             "interrupted": job.interrupted,

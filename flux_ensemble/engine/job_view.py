@@ -65,7 +65,7 @@ class JobView:
         if field.name == "runtime":
             return runtime(self._job.t_start, self._job.t_end, self._t)
         if field.name == "pending":
-            return pending(self._job)
+            return pending(self._job.t_submit, self._job.t_start)
         if self._job.firing is None:
             return None
         if field.name == "index":
@@ -129,9 +129,9 @@ class CombinationView:
         return {"params": numbers(self.params)}
 
 
-def pending(job: Job) -> float | None:
+def pending(t_submit: float, t_start: float | None) -> float | None:
     """Seconds that a job waited until it started; None if it has not."""
-    return None if job.t_start is None else max(0.0, job.t_start - job.t_submit)
+    return None if t_start is None else max(0.0, t_start - t_submit)
 
 
 #: Fields that are attributes of a job, and of a job set.

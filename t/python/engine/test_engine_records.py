@@ -57,6 +57,22 @@ def test_each_job_that_is_gone_is_there_once_in_the_order_of_their_ends() -> Non
     assert not play.engine.records.take()
 
 
+def test_what_is_between_two_times_is_the_same_of_a_job_that_is_stored() -> None:
+    play = played()
+    # Each is rounded to the microsecond, and so is what is between them.
+    play.t = 1000.0000004 - 0.001
+    play.event(1, "submit")
+    play.event(1, "validate")
+    play.t = 1000.1000006 - 0.001
+    play.event(1, "start")
+    play.t = 1000.3000004 - 0.001
+    play.end(1)
+    jobs = play.engine.records.take()
+    (row,) = described(play, jobs)
+    assert (row["pending"], row["runtime"]) == (0.100001, 0.199999)
+    assert described(play, through_json(jobs)) == [row]
+
+
 def test_what_is_stored_of_a_job_says_all_there_is_to_say_of_it() -> None:
     play = played(jobs=SWEPT)
     play.event(3, "submit")
