@@ -78,11 +78,13 @@ def draw(random: Random) -> Input:
         and not any(cell.reason for cell in matrix.cells()
                     if cell.feature is feature and cell.situation.name in situations)
     ]  # fmt: skip
+    features = tuple(random.sample(sensible, 3))
+    room = max(FEATURES[name].at_once for name in features)
     return Input(
-        tuple(random.sample(sensible, 3)),
+        features,
         tuple(situations),
         tuple(sorted(random.randrange(12) for _ in situations)),
-        random.choice(SIZES),
+        random.choice([(nodes, cores) for nodes, cores in SIZES if nodes * cores >= room]),
     )
 
 

@@ -50,6 +50,8 @@ class Feature:
         alone: why it needs Flux; empty where it does not.
         simulated: what a simulation of it has otherwise, by group: how many succeed. Simulated jobs
             fail only if they run out of time.
+        at_once: how many jobs the queue has to have room for, so that it can be over: one that
+            hangs would have its copy wait for it.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Feature:
     files: Mapping[str, str] = field(default_factory=dict)
     alone: str = ""
     simulated: Mapping[str, int] = field(default_factory=dict)
+    at_once: int = 1
 
     @property
     def ends(self) -> Mapping[str, int]:
@@ -410,7 +413,7 @@ FEATURES: Mapping[str, Feature] = {
         Feature("lowest", "the job with the least value", _lowest, {"lowest": 4},
                 best=Best("lowest_top", "lowest", "fom", "min")),
         Feature("copies", "a job that hangs gets a copy", _copies,
-                {"copies": 5, "copies-after": 5}),
+                {"copies": 5, "copies-after": 5}, at_once=2),
         Feature("predictions", "the longest jobs go first", _predictions, {"predictions": 8}),
         Feature("custom", "a function that counts in its state", _custom,
                 {"custom": 4, "custom-more": 2}),
