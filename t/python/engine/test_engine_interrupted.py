@@ -308,7 +308,10 @@ def test_a_job_of_others_that_was_interrupted_has_failed(kind: str, started: boo
     ]
     play = played(*rules)
     names = ("submit", "validate", "start", "exception", "finish", "clean")
-    contexts = {"exception": {"type": kind, "severity": 0}, "finish": {"status": 9}}
+    contexts: dict[str, dict[str, Any]] = {
+        "exception": {"type": kind, "severity": 0},
+        "finish": {"status": 9},
+    }
     for name in names:
         if started or name not in ("start", "finish"):
             play.foreign(99, name, **contexts.get(name, {}))

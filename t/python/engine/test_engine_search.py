@@ -667,7 +667,7 @@ def test_a_search_that_found_nothing_says_so_and_why(
         if memo is not None:
             play.event(job, "memo", **memo)
         play.end(job, 0 if memo is not None else 256)
-    trouble = play.search["trouble"]
+    trouble = play.search["trouble"] or ""
     assert trouble.startswith("search 'hpo' found nothing in 3 trials: ")
     assert trouble.endswith(sentence)
 

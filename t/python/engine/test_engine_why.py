@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from play import Play, document, on_start, submit
 
 from flux_ensemble.cli.display.reasons import reasons
 from flux_ensemble.cli.display.tables import rule_row
+from flux_ensemble.client.responses import Why
 from flux_ensemble.engine.why import why
 
 STOP = {"name": "terminate"}
@@ -195,5 +196,5 @@ def test_a_rule_with_three_actions_is_shown_with_three() -> None:
     assert why(p.engine, p.t, "many")[0]["actions"] == words
     assert p.status()["rules"][0]["actions"] == words
     assert rule_row(p.status()["rules"][0])["action"] == ", ".join(words)
-    (line, *_) = reasons({"t": p.t, "rules": why(p.engine, p.t, "many")})
+    (line, *_) = reasons(cast(Why, {"t": p.t, "rules": why(p.engine, p.t, "many")}))
     assert line == "many: submit a, disable other, terminate on idle"

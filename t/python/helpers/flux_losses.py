@@ -128,8 +128,11 @@ def gone(jobs: int) -> dict[str, Any]:
         waits.extend(wait.kind for wait in member.waits())
         member.revoke()
 
+    def wait() -> None:
+        bench.queue.broker.loop.timer(7.0, end)
+
     def disturb(modules: Modules) -> None:
-        modules.run("remove", lambda: bench.queue.broker.loop.timer(7.0, end))
+        modules.run("remove", wait)
 
     found = burst(bench, jobs, disturb)
     found["waits"] = waits
@@ -210,7 +213,7 @@ def fence() -> dict[str, Any]:
         sent.append(None)
         begin(*args, **more)
 
-    bench.queue.outcomes.begin = count  # type: ignore[method-assign, assignment]
+    bench.queue.outcomes.begin = count  # type: ignore[method-assign]
 
     def stop_if_over() -> None:
         if len(back) == 3 and len(outcomes) == 2:

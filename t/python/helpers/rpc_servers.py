@@ -69,7 +69,7 @@ def serving(
     members: Members | Sequence[str] = ("alpha",),
     *,
     host: str = "localhost",
-    port: int = 0,
+    port: int | None = 0,
     limits: Limits | None = None,
     **options: Any,
 ) -> Iterator[str]:
@@ -90,7 +90,7 @@ def serving(
     async def main() -> None:
         state["stop"], state["loop"] = asyncio.Event(), asyncio.get_running_loop()
 
-        def ready(bound: int) -> None:
+        def ready(bound: int | None) -> None:
             state["port"] = bound
             started.set()
 

@@ -47,7 +47,7 @@ class Bench:
         for method in methods:
             method, _, name = method.partition(" ")
             payload = json.dumps({"name": name}) if name else None
-            self.dispatcher.dispatch(method, payload)  # type: ignore[arg-type]
+            self.dispatcher.dispatch(method, payload)
         return self.handled[before:]
 
 

@@ -25,7 +25,7 @@ def read(directory: Path, *names: str) -> dict[str, str] | str:
         loop.run(lambda: bool(taken))
         assert not loop.watching
     (result,) = taken
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def test_texts_come_by_name_without_those_that_cannot_be_read(tmp_path: Path) -> None:
