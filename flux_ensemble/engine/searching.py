@@ -39,6 +39,7 @@ from flux_ensemble.engine.search_state import (
 from flux_ensemble.engine.sending import Sending, search_rule
 from flux_ensemble.engine.trials import CANCELED, COMPLETE, FAILED
 from flux_ensemble.engine.triggered import Cause, Triggered
+from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.searched import PRUNED
 from flux_ensemble.scalars import packed
 
@@ -164,6 +165,9 @@ class Searching:
         how, value, reason = judge(state.search, job)
         if value is None and number in state.stopped:
             how = PRUNED
+        elif how == INTERRUPTED:
+            # It does not run again, since nobody needs it any more.
+            how = CANCELED
         if how == FAILED and self._is_retried(state.search, job):
             state.runs_again(number)
             attempt = firing.attempt + 1

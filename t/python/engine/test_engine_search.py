@@ -516,6 +516,36 @@ def test_a_restored_engine_knows_how_often_a_trial_was_lost() -> None:
     assert len(play.recorded("gave-up")) == 1
 
 
+def test_a_trial_that_is_lost_while_its_ensemble_ends_is_canceled() -> None:
+    play = Search(searching([{"trigger": "job-start", "action": {"name": "terminate"}}]))
+    for job in (1, 2):
+        play.begin(job)
+        lost(play, job)
+    assert play.engine.state == "completed"
+    assert (play.search["canceled"], play.search["active"]) == (2, 0)
+    assert [entry["reason"] for entry in play.recorded("trial-failed")] == ["interrupted"] * 2
+
+
+def test_a_trial_that_a_shutdown_ends_with_a_failed_ensemble_is_canceled() -> None:
+    play = Search(searching(on_failure="retry"))
+    play.begin(1)
+    play.post(Interrupted(play.tick(), (1,)))
+    play.engine.fail("no more")
+    play.event(1, "exception", type="cancel", severity=0)
+    play.end(1, 15)
+    assert play.search["canceled"] == 1
+    restored = restore(play.engine.spec, json.loads(json.dumps(dump(play.engine))), [])
+    assert restored.searching.states["hpo"].trials.counts["canceled"] == 1
+
+
+def test_a_trial_of_a_paused_ensemble_that_is_lost_waits_to_run_again() -> None:
+    play = Search(searching())
+    play.begin(1)
+    play.request("pause")
+    lost(play, 1)
+    assert (play.search["active"], play.search["canceled"]) == (2, 0)
+
+
 def test_what_a_trial_that_runs_again_had_published_is_not_its_value() -> None:
     play = Search(searching(trials=1, parallel=1))
     play.begin(1)
