@@ -17,13 +17,14 @@ from prometheus_client.core import (
     StateSetMetricFamily,
 )
 
+from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
+
 PREFIX = "flux_ensemble_"
 
 #: Most series of ensembles, unless another bound is given.
 MOST_SERIES = 10_000
 
 STATES = ("running", "paused", "ending", "completed", "failed", "canceled")
-OUTCOMES = ("success", "failed", "canceled", "timeout", "interrupted")
 MEMBER_STATES = ("starting", "up", "draining", "lost")
 
 _GROUP = ("ensemble", "group")
@@ -75,7 +76,7 @@ def _bounded(
         series = (
             len(STATES)
             + 5
-            + (4 + len(OUTCOMES)) * len(ensemble["groups"])
+            + (4 + len(ATTEMPT_OUTCOMES)) * len(ensemble["groups"])
             + 3 * len(ensemble.get("rules", ()))
             + sum(
                 2 + (4 + len(MEMBER_STATES)) * len(pool["members"])
@@ -192,7 +193,7 @@ def _groups(ensembles: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
             for key, family in made.items():
                 family.add_metric(names, counts[key])
             submitted.add_metric(names, counts["submitted"])
-            for outcome in OUTCOMES:
+            for outcome in ATTEMPT_OUTCOMES:
                 ended.add_metric((*names, outcome), counts.get(outcome, 0))
     yield from (*made.values(), submitted, ended)
 

@@ -11,26 +11,30 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import partial
 
-from flux_ensemble.metrics.names import OUTCOMES
+from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES, INTERRUPTED, OUTCOMES
 from flux_ensemble.metrics.operations import Value
 from flux_ensemble.metrics.signals import SIGNALS, signal_of_code
 from flux_ensemble.texts import listed, shown
 
 #: States of a job, as flux-jobs(1) has them, and of a trial.
 STATES = ("pending", "running", "inactive")
-TRIAL_STATES = ("active", "complete", "failed", "canceled", "pruned")
+TRIAL_STATES = ("active", "complete", "failed", "canceled", "pruned", INTERRUPTED)
 
 #: The largest exit code, and the largest number of a signal.
 _MAX_CODE, _MAX_SIGNAL = 255, 64
 
 
-def fitted(field: str, value: Value, name: str | None = None) -> Value:
+def fitted(
+    field: str, value: Value, name: str | None = None, *, attempts: bool = False
+) -> Value:
     """A literal that a field is compared with, as the field has it.
 
     Args:
         field: such as `outcome`; one that can have any value takes any literal.
         value: the literal.
         name: what the expression calls the field, for the message.
+        attempts: jobs that were interrupted, and run again, are among those compared. No rule is
+            about these.
 
     Raises:
         ValueError: the field can never be that.
@@ -41,6 +45,8 @@ def fitted(field: str, value: Value, name: str | None = None) -> Value:
     Traceback (most recent call last):
     ValueError: 'outcome' is never 'fail' (did you mean 'failed'? one of: success, ...)
     """
+    if field == "outcome":
+        return _one_of(ATTEMPT_OUTCOMES if attempts else OUTCOMES, name or field, value)
     domain = _DOMAINS.get(field)
     return value if domain is None else domain(name or field, value)
 
@@ -120,12 +126,11 @@ def _signal(name: str, value: Value) -> Value:
 
 
 _DOMAINS: Mapping[str, Callable[[str, Value], Value]] = {
-    "outcome": partial(_one_of, OUTCOMES),
     "state": partial(_one_of, STATES),
     "trial_state": partial(_one_of, TRIAL_STATES),
     "returncode": _code,
     "signal": _signal,
-    "copied": _switch,
+    **dict.fromkeys(("copied", "interrupted"), _switch),
     **dict.fromkeys(("index", "attempt", "firing", "trial", "memo_left_out"), _whole),
     **dict.fromkeys(("nnodes", "ntasks", "ncores", "ngpus", "urgency"), _whole),
     **dict.fromkeys(

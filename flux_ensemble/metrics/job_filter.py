@@ -123,7 +123,9 @@ def _resolve(keys: list[str]) -> tuple[str, ...]:
 
 def _fitted(path: tuple[str, ...], value: Value) -> Value:
     """A literal that a field is compared with, as the field has it."""
-    return value if path[0] in ("params", "memo") else fitted(".".join(path), value)
+    if path[0] in ("params", "memo"):
+        return value
+    return fitted(".".join(path), value, attempts=True)
 
 
 def _value(job: Mapping[str, Any], path: tuple[str, ...]) -> Any:

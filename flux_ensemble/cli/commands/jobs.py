@@ -8,13 +8,24 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import wraps
+from operator import itemgetter
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from flux_ensemble.cli.common import FILE, USAGE, Failure, Since, naming, print_error
+from flux_ensemble.cli.common import (
+    FAILED,
+    FILE,
+    OK,
+    USAGE,
+    Failure,
+    Since,
+    naming,
+    print_error,
+    say,
+)
 from flux_ensemble.cli.display.formats import Output, print_json, table_options
 from flux_ensemble.cli.display.jobs_table import job_row, jobs_table
 from flux_ensemble.cli.session import completion
@@ -27,24 +38,23 @@ from flux_ensemble.cli.session.target import (
     targeted,
 )
 from flux_ensemble.engine.job_keys import shown
+from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 from flux_ensemble.report.texts import plural
-from flux_ensemble.texts import hanging, printable
+from flux_ensemble.scalars import number
+from flux_ensemble.texts import hanging, one_line, printable
 
 if TYPE_CHECKING:
     from flux_ensemble.cli.display.failures import Failures, Kind
     from flux_ensemble.cli.session.job_output import Outputs
 
-#: How a job can end.
-OUTCOMES = ("success", "failed", "canceled", "timeout", "interrupted")
-
 #: What `-f` may name, as flux-jobs(1) has it, with the jobs that are meant.
-_STATES = {
+STATES = {
     "active": 'state != "inactive"',
     "pending": 'state == "pending"',
     "running": 'state == "running"',
     "inactive": 'state == "inactive"',
     "completed": 'outcome == "success"',
-    **{outcome: f'outcome == "{outcome}"' for outcome in OUTCOMES},
+    **{outcome: f'outcome == "{outcome}"' for outcome in ATTEMPT_OUTCOMES},
 }
 
 #: Jobs that are shown unless the user says how many.
@@ -78,15 +88,15 @@ class States(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         names = str(value).split(",")
         for name in names:
-            if name not in _STATES:
+            if name not in STATES:
                 from flux_ensemble.document.problems import hint
 
                 self.fail(
-                    f"no such state: {name!r} ({hint(name, _STATES)}states: {', '.join(_STATES)})",
+                    f"no such state: {name!r} ({hint(name, STATES)}states: {', '.join(STATES)})",
                     param,
                     ctx,
                 )
-        return " or ".join(_STATES[name] for name in names)
+        return " or ".join(STATES[name] for name in names)
 
 
 def choice_options(command: _Command) -> Callable[..., Any]:
@@ -115,7 +125,7 @@ def choice_options(command: _Command) -> Callable[..., Any]:
             metavar="WHEN",
             help="Only jobs that have ended since, and active ones: 1h (ago), or a date.",
         ),
-        click.option("--outcome", type=click.Choice(OUTCOMES), help="Only jobs that ended so."),
+        click.option("--outcome", type=click.Choice(ATTEMPT_OUTCOMES), help="Only jobs that ended so."),
         click.option(
             "-f",
             "states",
@@ -212,17 +222,21 @@ class Order:
 
 
 def _sorted(rows: list[Any], field: str, *, reverse: bool) -> list[Any]:
-    """Jobs by a field; those without a value come last, and texts after numbers."""
+    """Sort jobs by a field. Texts follow numbers, and jobs without a value come last."""
     from flux_ensemble.metrics.job_filter import value_of
 
     try:
         value = value_of(field)
     except ValueError as error:
         raise Failure(f"--sort: {error}", USAGE) from None
-    known = [(value(row), row) for row in rows]
-    having = [(item, row) for item, row in known if item is not None]
-    having.sort(key=lambda pair: (isinstance(pair[0], str), pair[0]), reverse=reverse)
-    return [row for _, row in having] + [row for item, row in known if item is None]
+    numbers, texts, others = [], [], []
+    for row in rows:
+        item = number(value(row))
+        kind = others if item is None else texts if isinstance(item, str) else numbers
+        kind.append((item, row))
+    for kind in (numbers, texts):
+        kind.sort(key=itemgetter(0), reverse=reverse)
+    return [row for _, row in (*numbers, *texts, *others)]
 
 
 @contextmanager
@@ -268,8 +282,7 @@ def jobs(
             rows, total = order.take(found, 0 if output.as_json else MOST_JOBS)
         if order.count is None and len(rows) < total:
             which_ones = "last" if order.sort is None else "first"
-            said = f"the {which_ones} {len(rows):,} of {total:,} jobs; -c 0 shows all"
-            click.echo(f"flux-ensemble: {said}", err=True)
+            say(f"the {which_ones} {len(rows):,} of {total:,} jobs; -c 0 shows all")
     if output.as_json:
         print_json({"jobs": rows})
         return
@@ -388,15 +401,14 @@ def failures(name: str, group: str | None, target: Target) -> None:
     "--raw", is_flag=True, help="Print it as it is on a terminal too, with what steers one."
 )
 @targeted
-def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target: Target) -> None:
+def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target: Target) -> int:
     """Print what each JOB of ensemble NAME wrote (the end, if it is long).
 
-    It is printed as it is where standard output is no terminal; on a terminal what would steer it
-    is escaped.
+    Without JOB, print what the jobs of a group wrote (--group), or those that other options choose.
+    JOB is as "jobs" shows it: an id, after its member and a colon where there are members. What a
+    job on a member wrote into Flux is there as long as the member; files stay.
 
-    Or what the jobs of a group wrote (--group), or those that a filter chooses. JOB is as "jobs"
-    shows it: an id, after its member and a colon where there are members. What a job on a member
-    wrote into Flux is there as long as the member; files stay.
+    On a terminal, what would steer it is escaped.
     """
     from flux_ensemble.cli.session.job_output import Outputs
 
@@ -410,27 +422,29 @@ def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target:
     else:
         with chosen(target, name, choice) as those:
             found = list(those)
+    code = OK
     for job in found:
         if "output" not in job:
             raise Failure("only the owner of the instance may see what jobs wrote")
         id = shown(job["id"], job, label)
         parts = [(title, text) for title, text in outputs.written(job) if text]
-        if not parts:
-            nothing = "it has written nothing that can be read from here"
-            missing = f"job {id}: {outputs.missing(job) or nothing}"
-            if len(which) == 1:
-                raise Failure(missing)
-            print_error(missing)
+        missing = "" if parts else outputs.missing(job)
+        if which and not parts:
+            code = FAILED
+            print_error(f"job {id}: {missing or 'it has written nothing that can be read from here'}")
+        elif missing:
+            say(f"job {id}: {missing}")
         for title, text in parts:
             if len(found) > 1 or len(parts) > 1:
                 of_job = f"job {id}: " if len(found) > 1 else ""
-                click.echo(f"==> {of_job}{title}", err=True)
+                click.echo(f"==> {of_job}{one_line(title)}", err=True)
             ended = text.endswith(b"\n")
             if raw or not sys.stdout.isatty():
                 click.echo(text, nl=not ended)
             else:
                 lines = text.decode(errors="replace").replace("\r\n", "\n")
                 click.echo(printable(lines), nl=not ended)
+    return code
 
 
 def _about(

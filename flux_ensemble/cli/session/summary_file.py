@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any
 from flux_ensemble.cli.common import print_error
 from flux_ensemble.cli.display.troubles import sentence
 from flux_ensemble.files import writing
+from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
 
 #: What Kubernetes keeps, in bytes.
 LARGEST = 4096
-
-#: The outcomes of jobs that are counted.
-_OUTCOMES = ("success", "failed", "canceled", "timeout", "interrupted")
 
 #: How long a text in it may be, in characters: four bytes each at most.
 _LONGEST = 300
@@ -48,7 +46,7 @@ class Summary:
             "reason": status.get("reason", "")[:_LONGEST],
             "trouble": sentence(status)[:_LONGEST],
             "jobs": {
-                outcome: sum(group.get(outcome, 0) for group in groups) for outcome in _OUTCOMES
+                outcome: sum(group[outcome] for group in groups) for outcome in ATTEMPT_OUTCOMES
             },
             "t_start": status["t_start"],
             "t_end": status["t_end"],

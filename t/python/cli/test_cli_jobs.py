@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from flux_ensemble.cli.commands.jobs import MOST_JOBS, Order
+from flux_ensemble.cli.commands.jobs import MOST_JOBS, STATES, Order, States
 from flux_ensemble.cli.common import Failure, Since
 from flux_ensemble.cli.main import run_command
+from flux_ensemble.metrics.job_filter import compile_filter
 
 SWEEP = """
 name: s
@@ -50,6 +51,9 @@ def printed(capsys: pytest.CaptureFixture[str], state: Path, *words: str) -> lis
         (["-f", "completed", "--group", "a"], {"0"}),
         (["-f", "failed"], {"1", "2", "3"}),
         (["-f", "pending,running"], set()),
+        (["-f", "interrupted"], set()),
+        (["-f", "completed,interrupted", "--group", "a"], {"0"}),
+        (["--outcome", "interrupted"], set()),
         (["-f", "failed", "--filter", "params.x > 1"], {"2", "3"}),
         (["--since", "1h", "-f", "failed"], {"1", "2", "3"}),
         (["--since", "2999-01-01"], set()),
@@ -94,6 +98,19 @@ def test_jobs_without_a_value_come_last_whichever_way_they_are_sorted() -> None:
     rows = [{"runtime": None}, {"runtime": 2.0}, {"runtime": 1.0}]
     assert Order("runtime").take(rows)[0] == [rows[2], rows[1], rows[0]]
     assert Order("-runtime").take(rows)[0] == [rows[1], rows[2], rows[0]]
+
+
+def test_values_are_sorted_as_the_numbers_that_they_are_however_they_are_written() -> None:
+    rows = [{"params": {"x": value}} for value in ("z", "1e2", 20, "0x0A", 9.5, "a")]
+    ordered = [row["params"]["x"] for row in Order("params.x").take(rows)[0]]
+    assert ordered == [9.5, "0x0A", 20, "1e2", "a", "z"]
+    ordered = [row["params"]["x"] for row in Order("-params.x").take(rows)[0]]
+    assert ordered == ["1e2", 20, "0x0A", 9.5, "z", "a"]
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_each_state_that_can_be_named_is_a_filter(name: str) -> None:
+    compile_filter(States().convert(name, None, None))
 
 
 def test_a_field_that_jobs_do_not_have_is_named() -> None:
@@ -146,6 +163,24 @@ def test_output_prints_what_the_jobs_of_a_group_wrote(
 ) -> None:
     lines = printed(capsys, state, "output", "--group", "a", "-f", "failed")
     assert sorted(lines) == ["said 1", "said 2", "said 3"]
+
+
+def test_output_of_a_choice_passes_over_jobs_that_wrote_nothing(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["output", "--state-dir", str(state), "s", "--group", "b"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_output_of_several_jobs_prints_those_that_wrote_and_fails_for_the_others(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = printed(capsys, state, "jobs", "-n", "-o", "{id}", "--sort", "group")
+    wrote, silent = ids[0].strip(), ids[-1].strip()
+    assert run_command(["output", "--state-dir", str(state), "s", silent, wrote]) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("said ")
+    assert f"ERROR: job {silent}: it has written nothing that can be read from here" in err
 
 
 def test_output_wants_jobs_or_a_choice_of_them(

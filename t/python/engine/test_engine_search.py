@@ -528,13 +528,15 @@ def test_a_trial_that_is_lost_while_its_ensemble_ends_is_canceled() -> None:
 
 def test_a_trial_that_a_shutdown_ends_with_a_failed_ensemble_is_canceled() -> None:
     play = Search(searching(on_failure="retry"))
+    play.engine.stats.keep_values()
     play.begin(1)
     play.post(Interrupted(play.tick(), (1,)))
     play.engine.fail("no more")
     play.event(1, "exception", type="cancel", severity=0)
     play.end(1, 15)
     assert play.search["canceled"] == 1
-    restored = restore(play.engine.spec, json.loads(json.dumps(dump(play.engine))), [])
+    state = json.loads(json.dumps(dump(play.engine)))
+    restored = restore(play.engine.spec, state, [play.engine.stats.take_values()])
     assert restored.searching.states["hpo"].trials.counts["canceled"] == 1
 
 

@@ -481,6 +481,8 @@ def test_what_the_parser_of_python_warns_of_does_not_reach_users(text: str) -> N
         ("'cancelled' == job.outcome", "did you mean 'canceled'?"),
         ("job.outcome in ['failed', 'timed-out']", "'job.outcome' is never 'timed-out'"),
         ("job.outcome != 1", "'job.outcome' is never 1 (one of: success, failed, "),
+        ("job.outcome == 'interrupted'", "'job.outcome' is never 'interrupted' (one of: success, "),
+        ("job.interrupted == 'yes'", "'job.interrupted' is true or false, and never 'yes'"),
         ("job.returncode == 'SIGSEGV'", "of a signal write 'job.signal == \"SIGSEGV\"'"),
         ("job.returncode == 256", "an exit code from 0 to 255"),
         ("job.returncode == -128", "'job.returncode' is never -128"),
@@ -522,12 +524,20 @@ def test_what_can_hold_is_accepted(when: str) -> None:
         ("state == 'done'", "'state' is never 'done'"),
         ("outcome == 'fail'", "did you mean 'failed'?"),
         ("job.trial_state == 'stopped'", "'trial_state' is never 'stopped'"),
+        ("interrupted == 'yes'", "'interrupted' is true or false, and never 'yes'"),
         ("ranks == 0", "'ranks' is text, and never 0 (write it in quotes)"),
     ],
 )
 def test_a_filter_that_chooses_no_job_whatever_there_is_is_refused(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         compile_filter(text)
+
+
+def test_a_filter_finds_what_was_interrupted_which_runs_again() -> None:
+    attempt = {"outcome": "interrupted", "interrupted": True, "trial_state": "interrupted"}
+    for text in ("outcome == 'interrupted'", "interrupted", "trial_state == 'interrupted'"):
+        assert compile_filter(text)(attempt), text
+        assert not compile_filter(text)({"outcome": "failed", "interrupted": False}), text
 
 
 def test_a_filter_finds_a_signal_however_it_is_written() -> None:
