@@ -77,7 +77,9 @@ def say(sentence: str) -> None:
 
 def drop_output() -> None:
     """Nobody reads standard output any more, so nothing printed from now on is an error."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
 
 
 def recorded(code: int, recorder: Recorder | None) -> int:

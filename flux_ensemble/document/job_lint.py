@@ -461,7 +461,7 @@ def _writers(job_set: JobSet, path: str) -> int:
     seen: dict[tuple[Any, ...], int] = {}
     for number in range(min(len(job_set.sweep), _COMPARED)):
         params = job_set.sweep[number]
-        key = tuple(str(params[name]) for name in sorted(fill))
+        key = tuple(as_text(params[name]) for name in sorted(fill))
         seen[key] = seen.get(key, 0) + 1
     most = max(seen.values(), default=1)
     if not fill:

@@ -14,7 +14,7 @@ from flux_ensemble.metrics.expressions import keys_of, parse_expression
 from flux_ensemble.metrics.job_fields import JOB, PARAMS
 from flux_ensemble.metrics.operations import same
 from flux_ensemble.metrics.paths import COUNT, split_stream
-from flux_ensemble.scalars import number
+from flux_ensemble.scalars import as_text, number
 from flux_ensemble.texts import listed, shown
 
 #: Parameters with more values are not looked at.
@@ -104,9 +104,8 @@ class _Values:
             return
         if not any(same(literal, value) for literal in literals for value in values):
             what = " or ".join(map(shown, literals))
-            yield (
-                f"'{JOB}.{PARAMS}.{keys[2]}' is never {what} (values: {listed(map(str, values))})"
-            )
+            there = listed(map(as_text, values))
+            yield f"'{JOB}.{PARAMS}.{keys[2]}' is never {what} (values: {there})"
 
     def stream(self, name: str) -> Iterator[str]:
         """What to say of the name of a metric by value, such as `md-fom[t=300]`."""
@@ -119,6 +118,6 @@ class _Values:
             values = self.of((group,), param) if base != variable else None
             if values and value not in map(number, values):
                 yield (
-                    f"no job has {param}={value}, as in {shown(name)} "
-                    f"(values: {listed(map(str, values))})"
+                    f"no job has {param}={as_text(value)}, as in {shown(name)} "
+                    f"(values: {listed(map(as_text, values))})"
                 )

@@ -24,9 +24,7 @@ TRIAL_STATES = ("active", "complete", "failed", "canceled", "pruned", INTERRUPTE
 _MAX_CODE, _MAX_SIGNAL = 255, 64
 
 
-def fitted(
-    field: str, value: Value, name: str | None = None, *, attempts: bool = False
-) -> Value:
+def fitted(field: str, value: Value, name: str | None = None, *, attempts: bool = False) -> Value:
     """A literal that a field is compared with, as the field has it.
 
     Args:

@@ -125,7 +125,9 @@ def choice_options(command: _Command) -> Callable[..., Any]:
             metavar="WHEN",
             help="Only jobs that have ended since, and active ones: 1h (ago), or a date.",
         ),
-        click.option("--outcome", type=click.Choice(ATTEMPT_OUTCOMES), help="Only jobs that ended so."),
+        click.option(
+            "--outcome", type=click.Choice(ATTEMPT_OUTCOMES), help="Only jobs that ended so."
+        ),
         click.option(
             "-f",
             "states",
@@ -229,7 +231,9 @@ def _sorted(rows: list[Any], field: str, *, reverse: bool) -> list[Any]:
         value = value_of(field)
     except ValueError as error:
         raise Failure(f"--sort: {error}", USAGE) from None
-    numbers, texts, others = [], [], []
+    numbers: list[tuple[Any, Any]] = []
+    texts: list[tuple[Any, Any]] = []
+    others: list[tuple[Any, Any]] = []
     for row in rows:
         item = number(value(row))
         kind = others if item is None else texts if isinstance(item, str) else numbers
@@ -410,7 +414,7 @@ def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target:
 
     On a terminal, what would steer it is escaped.
     """
-    from flux_ensemble.cli.session.job_output import Outputs
+    from flux_ensemble.cli.session.job_output import NOTHING, Outputs
 
     if bool(which) == (choice != Choice()):
         raise Failure("name jobs, or choose them by options such as --group", USAGE)
@@ -428,11 +432,10 @@ def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target:
             raise Failure("only the owner of the instance may see what jobs wrote")
         id = shown(job["id"], job, label)
         parts = [(title, text) for title, text in outputs.written(job) if text]
-        missing = "" if parts else outputs.missing(job)
         if which and not parts:
             code = FAILED
-            print_error(f"job {id}: {missing or 'it has written nothing that can be read from here'}")
-        elif missing:
+            print_error(f"job {id}: {outputs.missing(job) or NOTHING}")
+        elif not parts and (missing := outputs.missing(job)):
             say(f"job {id}: {missing}")
         for title, text in parts:
             if len(found) > 1 or len(parts) > 1:

@@ -8,7 +8,12 @@ if TYPE_CHECKING:
     from flux_ensemble.client.responses import Entry
 
 #: What became of the job of a trial, by its outcome; other reasons are sentences.
-_ENDED = {"failed": "failed", "timeout": "timed out", "canceled": "was canceled"}
+_ENDED = {
+    "failed": "failed",
+    "timeout": "timed out",
+    "canceled": "was canceled",
+    "interrupted": "was interrupted",
+}
 
 
 def search_sentence(entry: Entry) -> str:

@@ -9,6 +9,7 @@ from flux_ensemble.cli.common import job_id
 from flux_ensemble.cli.display.colours import STATE_STYLES, colour, colour_off
 from flux_ensemble.cli.display.formats import Table
 from flux_ensemble.cli.display.plain_tables import fsd
+from flux_ensemble.scalars import as_text
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import (
@@ -200,13 +201,13 @@ def _best_job(best: BestJob, label: Callable[[int], str]) -> str:
 
 
 def words_of(params: Mapping[str, Any]) -> str:
-    """Parameters as `x=1.5 y=0.5`.
+    """Parameters as `x=1.5 y=0.5`, fractions in six digits.
 
-    >>> words_of({"x": 1.5, "mode": "fast"})
-    'x=1.5 mode=fast'
+    >>> words_of({"x": 1 / 3, "mode": "fast", "exact": True})
+    'x=0.333333 mode=fast exact=true'
     """
     return " ".join(
-        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
+        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={as_text(value)}"
         for name, value in params.items()
     )
 

@@ -29,6 +29,9 @@ _MOST_BYTES = 1 << 20
 
 _Job = Mapping[str, Any]
 
+#: What is said of a job without output.
+NOTHING = "it has written nothing that can be read from here"
+
 
 class Outputs:
     """What the jobs of one ensemble wrote.

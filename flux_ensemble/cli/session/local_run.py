@@ -10,10 +10,10 @@ import contextlib
 import errno
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,6 +22,7 @@ from flux_ensemble.cli.common import (
     TIMED_OUT,
     USAGE,
     Failure,
+    drop_output,
     print_error,
     recorded,
     say,
@@ -55,7 +56,7 @@ MANY = 100
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 #: Signals that end the run and leave it to be resumed, and what is said of each.
-_INTERRUPTS = {
+_INTERRUPTS: Mapping[int, str] = {
     signal.SIGTERM: "terminated (SIGTERM)",
     signal.SIGHUP: "the terminal is gone (SIGHUP)",
 }
@@ -276,9 +277,13 @@ class Printer:
             if number != signal.SIGHUP:
                 run.leave()
         elif number in _INTERRUPTS:
-            run.interrupt(f"{_INTERRUPTS[signal.Signals(number)]}: its jobs are ended")
+            self._interrupt(_INTERRUPTS[number])
         else:
             self._cancel(INTERRUPTED, "interrupted: cancelling its jobs (again to kill them)")
+
+    def _interrupt(self, why: str) -> None:
+        if self._forced is None:
+            self._run.interrupt(f"{why}: its jobs are ended")
 
     def _on_timeout(self) -> None:
         if self._forced is None:
@@ -303,7 +308,7 @@ class Printer:
         try:
             yield
         except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            drop_output()
             if error.errno == errno.EIO:
                 return
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
@@ -313,7 +318,7 @@ class Printer:
                 )
             else:
                 # Not from here: this may be within the engine.
-                self._loop.timer(0.0, lambda: self.on_signal(signal.SIGHUP))
+                self._loop.timer(0.0, partial(self._interrupt, "nobody reads what it prints"))
 
 
 @contextlib.contextmanager

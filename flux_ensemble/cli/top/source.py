@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 from flux_ensemble.cli.common import Failure, job_id
 from flux_ensemble.cli.display.failures import Failures
 from flux_ensemble.cli.display.progress import Paces
-from flux_ensemble.cli.session.job_output import Outputs
+from flux_ensemble.cli.session.job_output import NOTHING, Outputs
 from flux_ensemble.cli.session.local_states import LocalStates, summary_of
 from flux_ensemble.cli.session.target import reach
 from flux_ensemble.cli.top.picture import Picture
@@ -341,5 +341,4 @@ def _output(job: Mapping[str, Any], outputs: Outputs) -> str:
         for title, text in outputs.written(job)
         if text.strip()
     ]
-    nothing = outputs.missing(job) or "it has written nothing that can be read from here"
-    return "\n\n".join(parts) or nothing
+    return "\n\n".join(parts) or outputs.missing(job) or NOTHING

@@ -60,7 +60,7 @@ KINDS = (
     _kind(
         "disabled", Fate.HELD, errno.EINVAL,
         text=r"job submission( to \S+)? is disabled: ",
-        advice="'flux queue enable' ends this",
+        advice="'flux queue enable' with the queue's name, or --all, ends this",
     ),
     # flux-core, the frobnicator `defaults`. A site can configure one at any time.
     _kind(

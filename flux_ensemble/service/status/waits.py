@@ -197,11 +197,7 @@ def _queue_of(job_set: JobSet, params: Any) -> str | None:
     else:
         system = job_set.attributes.get("system", {})
     queue = job_set.queue or system.get("queue")
-    if not isinstance(queue, str):
-        return None
-    for name, value in params.items():
-        queue = queue.replace(f"{{{name}}}", str(value))
-    return queue
+    return job_set.filler(params)(queue) if isinstance(queue, str) else None
 
 
 def _jobs(number: int) -> str:

@@ -288,6 +288,7 @@ def test_how_many_jobs_failed_does_not_count_those_that_were_tried_again(
         ("failed", "the job of trial 4 failed"),
         ("timeout", "the job of trial 4 timed out"),
         ("canceled", "the job of trial 4 was canceled"),
+        ("interrupted", "the job of trial 4 was interrupted"),
         ("it published no number 'loss'", "trial 4 failed: it published no number 'loss'"),
     ],
 )

@@ -149,7 +149,7 @@ def test_failed_jobs_fail_the_run_only_where_that_is_asked_for(tmp_path: Path) -
 
 
 BEST = """\
-jobs: [{name: work, command: "sleep {x}", params: {x: [0.01, 0]}}]
+jobs: [{name: work, command: "sleep {x}", params: {x: [0.01, 0], ok: true, v: 1.10}}]
 metrics: [{best: {name: quick, of: work-duration, mode: min}}]
 rules: [{trigger: start, action: {name: submit, label: work}}]
 """
@@ -170,7 +170,8 @@ def test_the_best_job_is_shown_by_its_command_the_status_and_the_metrics(
     assert "min work-duration" in lines[0]
     assert run_command(["best", place, "a", "--json"]) == 0
     (best,) = json.loads(capsys.readouterr().out)["best"]
-    assert f"x={best['params']['x']}" in lines[0]
+    # As the command got them.
+    assert f"x={best['params']['x']} ok=true v=1.10" in lines[0]
     run(tmp_path, DOCUMENT % "true")
     assert run_command(["best", place, "a-2"]) == 1
     assert "keeps no best job: its document has no search" in capsys.readouterr().err

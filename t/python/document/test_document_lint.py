@@ -454,7 +454,7 @@ def test_a_file_that_jobs_on_two_members_can_share_is_noted(
     assert sum("put a parameter into its name" in note for note in said) == notes
 
 
-SWEPT = "{name: a, command: x, params: {mode: [fast, exact], t: [280, 300]}}"
+SWEPT = "{name: a, command: x, params: {mode: [fast, exact], t: [280, 300], on: [true]}}"
 BY = "metrics: [{of: a-duration, by: [t]}]"
 
 
@@ -466,6 +466,7 @@ BY = "metrics: [{of: a-duration, by: [t]}]"
         ("trigger: job-fail, when: \"job.params.t == '300'\"", "is never '300'"),
         ("trigger: job-fail, when: \"job.params.mode in ['slow', 'fst']\"",
          "is never 'slow' or 'fst'"),
+        ("trigger: job-fail, when: job.params.on == 2", "is never 2 (values: true)"),
         ("trigger: metric, when: \"n['a-duration[t=310]'] == 2\"", "no job has t=310"),
         ("trigger: metric, name: 'mean.a-duration[t=310]', when: 2", "no job has t=310"),
     ],
