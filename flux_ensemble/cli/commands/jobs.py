@@ -134,7 +134,7 @@ def choice_options(command: _Command) -> Callable[..., Any]:
             type=States(),
             metavar="STATE,...",
             help="Only jobs in these states or with these results, as for flux-jobs(1): "
-            "pending, running, active, inactive, completed, failed, canceled, timeout.",
+            f"{', '.join(STATES)}.",
         ),
         click.option(
             "--group",
