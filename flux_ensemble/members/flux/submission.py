@@ -415,9 +415,11 @@ class Submitter:
     def _note(self, kind: Kind, group: str, error: Exception) -> None:
         """Note why jobs wait."""
         what, before = refusal(error), self._waits.get(kind)
-        if before is None:
+        t = time.time()
+        if before is not None and before.kind == what.name:
+            t = before.t
+        else:
             self._queue.broker.loop.timer(TELL_SECONDS, self._news)
-        t = time.time() if before is None or before.kind != what.name else before.t
         self._waits[kind] = Wait(group, what.name, sentence(error), what.advice, t)
 
     def _clear(self, kind: Kind) -> None:

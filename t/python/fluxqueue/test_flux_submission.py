@@ -209,6 +209,21 @@ def test_why_jobs_wait_is_told_after_a_moment_and_that_they_do_no_longer() -> No
     assert not site.member.waits()
 
 
+def test_another_reason_why_jobs_wait_is_told_too() -> None:
+    site = Site(jobs=1)
+    site.queue.closed = OSError(errno.ETIMEDOUT, "no response within 10 s")
+    site.submit(1)
+    site.wait(TELL_SECONDS)
+    assert site.told == [["silent"]]
+    site.queue.closed = DISABLED
+    site.queue.fences.pop()(None)
+    site.wait(TELL_SECONDS)
+    assert site.told == [["silent"], ["disabled"]]
+    # The same one is told once.
+    site.wait(10 * LONGEST_WAIT)
+    assert site.told == [["silent"], ["disabled"]]
+
+
 def test_that_a_job_is_lost_is_said_until_it_is_known_what_became_of_it() -> None:
     site = Site()
     site.submit(6)
