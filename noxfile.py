@@ -83,7 +83,7 @@ def install(session: nox.Session) -> None:
     # .venv has what a wheel is built with; pip would install that once more for each Python.
     with tempfile.TemporaryDirectory() as directory:
         build = ["hatchling", "build", "--target=wheel:editable", f"--directory={directory}"]
-        session.run(sys.executable, "-m", *build, external=True, silent=True)
+        session.run_install(sys.executable, "-m", *build, external=True, silent=True)
         (wheel,) = Path(directory).glob("*.whl")
         # What is not imported need not be compiled.
         session.install("--no-compile", f"flux-ensemble[short] @ {wheel.as_uri()}")

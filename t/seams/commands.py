@@ -7,6 +7,7 @@ has these (`t/python/helpers/warm.py`); with `cold` each is a Python of its own.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,9 @@ _LOOKING = (
     "flux_ensemble.runtime.recording",
     "flux_ensemble.runtime.sampling",
 )  # fmt: skip
+
+# Under nohup commands would take no notice of a terminal that is closed.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Before the first command is started.
 multiprocessing.get_context("forkserver").set_forkserver_preload(

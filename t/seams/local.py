@@ -9,11 +9,13 @@ with jobs under way for certain something is done. Then the gate opens, for the 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +29,9 @@ from .judge import Happened, judge
 sys.path.append(str(Path(__file__).parents[1] / "fault"))
 
 from scenario import children
+from second_user import NoSecondUserError, made_user
+
+ROOT = Path(__file__).parents[2]
 
 #: Seconds between looks at what has no event to wait for.
 TICK = 0.005
@@ -111,17 +116,19 @@ class Local:
 
     def _run(self, happens: Sequence[During], at: Sequence[int]) -> subprocess.Popen[str]:
         """Run it, and have things happen; the process with which it ends."""
-        places = sorted(at[: len(happens)])
-        if places:
-            self.gate(places[0])
+        place, *later = sorted(at[: len(happens)]) or [0]
+        if happens:
+            self.gate(place)
         process = self.start()
-        for number, during in enumerate(happens):
-            if not self.await_begun(places[number] + 1, process):
+        for during in happens:
+            if not self.await_begun(place + 1, process):
                 break
             self.met += 1
             process = during(self, process)
-            if number + 1 < len(happens):
-                self.gate(max(places[number + 1], self.begun() + 1))
+            if later:
+                # With one that begins after that, what goes on is there for certain.
+                place = max(later.pop(0), self.begun() + 1)
+                self.gate(place)
         self.open()
         return process
 
@@ -211,6 +218,7 @@ class Situation:
         during: what is done while jobs are under way.
         after: what is done when it is over.
         without: by feature, why it makes no sense.
+        missing: why it cannot happen on this machine; empty where it can.
     """
 
     name: str
@@ -218,6 +226,7 @@ class Situation:
     during: During | None = None
     after: After | None = None
     without: dict[str, str] = field(default_factory=dict)
+    missing: Callable[[], str] = lambda: ""
 
 
 def _resumed(local: Local, done: Done, *, code: int | None = None) -> subprocess.Popen[str]:
@@ -272,6 +281,108 @@ def _paused(local: Local, process: subprocess.Popen[str]) -> subprocess.Popen[st
         if done.out.strip() != f"{NAME}: {state}":
             local.problems.append(f"{command} says {done.out!r}, {done.err!r}")
     return process
+
+
+#: What a second user tries, given the directory, where state is, and where sockets are. Each
+#: line that it prints is something that has worked, the first that it could look at all.
+_ATTEMPTS = """
+import json, pathlib, socket, sys
+directory, state, temporary = map(pathlib.Path, sys.argv[1:])
+def attempt(what, do):
+    try:
+        do()
+    except OSError:
+        return
+    print(what)
+def tell(path, kind, data):
+    with socket.socket(socket.AF_UNIX, kind) as out:
+        out.connect(str(path))
+        out.send(data)
+attempt("look", lambda: list(directory.iterdir()))
+attempt("list the state", lambda: list(state.iterdir()))
+for name in ("document", "eventlog", "events", "jobs", "status.json"):
+    attempt("read " + name, lambda: (state / name).read_bytes())
+    attempt("write " + name, lambda: (state / name).open("ab"))
+for name in ("gate", "witness", "mine"):
+    attempt("write " + name, lambda: (directory / name).open("ab"))
+for op in ("pause", "cancel", "terminate"):
+    request = op.encode() + b' {"name": "study"}\\n'
+    attempt(op, lambda: tell(state / "control", socket.SOCK_STREAM, request))
+memo = json.dumps({"id": 1, "memo": {"fom": -1e9, "loss": -1e9}}).encode()
+for path in temporary.glob("flux-ensemble-*"):
+    attempt("publish", lambda: tell(path / "memo", socket.SOCK_DGRAM, memo))
+"""
+
+
+def _second_user(local: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """A second user of the machine finds the directory, and can do nothing there."""
+    local.directory.chmod(0o755)
+    with made_user() as user:
+        places = (local.directory, local.state_dir / NAME, tempfile.gettempdir())
+        done = user.run_python(_ATTEMPTS, *map(str, places))
+    if done.stdout.split("\n")[0] != "look":
+        raise RuntimeError(f"the second user does not get there: {done.stdout}{done.stderr}")
+    local.problems += [f"a second user may {what}" for what in done.stdout.splitlines()[1:]]
+    return process
+
+
+@functools.cache
+def _no_second_user() -> str:
+    try:
+        with made_user():
+            return ""
+    except NoSecondUserError as reason:
+        return str(reason)
+
+
+def _other_python(local: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """The run is killed, and one under another Python goes on with it."""
+    local.interrupted = True
+    local.end_by(process, signal.SIGKILL)
+    return local.start("--resume", commands=_elsewhere(local))
+
+
+def _elsewhere(local: Local) -> Commands:
+    command = next(iter(other_pythons()))
+    return Commands(local.directory, local.commands.environment, command=[str(command)])
+
+
+def _looked_at_elsewhere(
+    local: Local, seen: Sequence[tuple[Evidence, Happened]]
+) -> list[tuple[Evidence, Happened]]:
+    """The other Python says the same of it, and replays what this one has recorded."""
+    first, other = seen[0][0], _elsewhere(local)
+    for words, known in (
+        (["status"], {"ensembles": [first.status]}),
+        (["jobs"], {"jobs": list(first.rows)}),
+        (["metrics"], first.metrics),
+    ):
+        done = other.run(*words, *local.options, "--json", NAME)
+        if done.code or json.loads(done.out) != known:
+            local.problems.append(f"{words[0]} under another Python: {done.out}{done.err}")
+    for recorder, player in ((local.commands, other), (other, local.commands)):
+        recording = f"{id(player)}.recording"
+        for commands, words in (
+            (recorder, ["simulate", *local.size, "--record", recording, f"{NAME}.yaml"]),
+            (player, ["replay", recording]),
+        ):
+            done = commands.run(*words)
+            if done.code:
+                local.problems.append(f"{words[0]} exits with {done.code}: {done.out}{done.err}")
+    return []
+
+
+def other_pythons() -> list[Path]:
+    """The commands of the environments of other Pythons that `make check-pythons` keeps."""
+    mine = f"{sys.version_info[0]}-{sys.version_info[1]}"
+    return sorted(
+        path for path in (ROOT / ".nox").glob("short-3-*/bin/flux-ensemble")
+        if path.parent.parent.name != f"short-{mine}"
+    )  # fmt: skip
+
+
+def _no_other_python() -> str:
+    return "" if other_pythons() else "other Python: `nox --install-only` makes an environment"
 
 
 def _again(
@@ -370,6 +481,10 @@ SITUATIONS = {
         Situation("terminal-closed", "SIGHUP; it goes on with --resume", _closed),
         Situation("terminated", "SIGTERM; it goes on with --resume", _terminated),
         Situation("paused", "it is paused, and goes on", _paused),
+        Situation("other-user", "another user of the machine tries to look, and to steer it",
+                  _second_user, missing=_no_second_user),
+        Situation("other-python", "kill -9; a run under another Python goes on with it",
+                  _other_python, _looked_at_elsewhere, missing=_no_other_python),
         Situation("again", "it is run a second time, under the same name", after=_again),
         Situation("replayed", "its recording is replayed", after=_replayed),
         Situation("simulated", "the document is simulated, too", after=_simulated,

@@ -189,6 +189,10 @@ def main() -> int:
         print("skipped, as flux is not on PATH:", *ON_FLUX)
     failed = ran = 0
     for column in columns:
+        if missing := [reason for name in column.split("+")
+                       if (reason := (SITUATIONS | ON_FLUX)[name].missing())]:  # fmt: skip
+            print(f"{column}: skipped: {missing[0]}", flush=True)
+            continue
         # An instance takes longer than a run in it: there all features are in one document.
         for row in _rows_on_flux() if column in ON_FLUX and not options.features else rows:
             features = [FEATURES[name] for name in row.split("+")]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -47,8 +48,13 @@ class OnFlux(Local):
     def __init__(self, directory: Path, features: Sequence[Feature], *, brokers: int = 1) -> None:
         super().__init__(directory, features)
         self.size = ()
-        self.instance = Instance(directory, brokers=brokers)
-        self.instance.start(["--test-exit-mode=leader"] if brokers > 1 else [])
+        self.instance = Instance(directory, statedir=True, brokers=brokers)
+        self._options = ["--test-exit-mode=leader"] if brokers > 1 else []
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the instance, where one has ended with its statedir, and the service."""
+        self.instance.start(self._options)
         self._connect()
 
     def _connect(self) -> None:
@@ -67,6 +73,13 @@ class OnFlux(Local):
         at: TracebackType | None,
     ) -> None:
         self.instance.stop()
+
+    def allocating(self) -> int:
+        """How many jobs wait for the scheduler's answer."""
+        said = self.instance.flux("queue", "status", "--verbose")
+        many = re.search(r"(\d+) alloc requests pending to scheduler", said)
+        assert many, said
+        return int(many[1])
 
     def status(self) -> dict[str, Any]:
         """The answer of `status`."""
@@ -137,6 +150,24 @@ def _node_lost(stage: Local, process: subprocess.Popen[str]) -> subprocess.Popen
     return process
 
 
+def _broker_killed(stage: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """An instance with the same statedir goes on."""
+    assert isinstance(stage, OnFlux)
+    # A crash between the R of a job and its `alloc` stops the scheduler of Flux 0.88 for good:
+    # "sched.alloc-response: id=... already allocated".
+    stage.instance.flux("queue", "stop")
+    stage.await_("no job is being allocated", lambda: not stage.allocating())
+    # All that there is now survives; without it, it is as if nothing had been loaded.
+    stage.instance.flux("kvs", "put", "--sync", "seams.checkpoint=1")
+    stage.instance.crash()
+    stage.commands.end(process)
+    stage.interrupted = True
+    stage.begin()
+    stage.instance.flux("queue", "start")
+    stage.open()
+    return stage.commands.start("watch", NAME)
+
+
 #: What happens on Flux, besides what is in `local.SITUATIONS`.
 ON_FLUX = {
     situation.name: situation
@@ -146,6 +177,11 @@ ON_FLUX = {
         Situation("run-closed", "SIGHUP of the command that follows it", _closed),
         Situation("second-user", "a guest tries to steer it", _second_user),
         Situation("node-lost", "kill -9 of a broker with jobs", _node_lost),
+        Situation(
+            "broker-killed",
+            "kill -9 of the instance, which goes on from its statedir",
+            _broker_killed,
+        ),
     )
 }
 

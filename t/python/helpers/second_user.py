@@ -58,13 +58,21 @@ class SecondUser:
         )
 
 
+class NoSecondUserError(Exception):
+    """There cannot be a second user here; it says why."""
+
+
 @contextmanager
-def second_user() -> Iterator[SecondUser]:
-    """Make a user; skips the test, by name, where there cannot be one."""
+def made_user() -> Iterator[SecondUser]:
+    """Make a user.
+
+    Raises:
+        NoSecondUserError: it cannot be made.
+    """
     if os.geteuid() != 0:
-        pytest.skip("second user: needs root, to make one")
+        raise NoSecondUserError("second user: needs root, to make one")
     if shutil.which("useradd") is None:
-        pytest.skip("second user: needs useradd, to make one")
+        raise NoSecondUserError("second user: needs useradd, to make one")
     name = f"fe-test-{os.getpid()}"
     made = subprocess.run(
         ["useradd", "--no-create-home", "--home-dir", "/", "--shell", "/bin/false", name],
@@ -72,8 +80,18 @@ def second_user() -> Iterator[SecondUser]:
         text=True,
     )
     if made.returncode != 0:
-        pytest.skip(f"second user: useradd: {made.stderr.strip()}")
+        raise NoSecondUserError(f"second user: useradd: {made.stderr.strip()}")
     try:
         yield SecondUser(name)
     finally:
         subprocess.run(["userdel", name], check=True, capture_output=True)
+
+
+@contextmanager
+def second_user() -> Iterator[SecondUser]:
+    """Make a user; skips the test, by name, where there cannot be one."""
+    try:
+        with made_user() as user:
+            yield user
+    except NoSecondUserError as reason:
+        pytest.skip(str(reason))
