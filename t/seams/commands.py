@@ -43,7 +43,7 @@ multiprocessing.get_context("forkserver").set_forkserver_preload(
 )
 
 #: Seconds that any command may take.
-PATIENCE = 240.0
+PATIENCE = 600.0
 
 COMMAND = Path(sys.executable).with_name("flux-ensemble")
 

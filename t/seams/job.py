@@ -14,7 +14,7 @@ import sys
 import time
 
 #: Seconds between looks at the gate, and after which a job gives up waiting for it.
-_TICK, _PATIENCE = 0.005, 120
+_TICK, _PATIENCE = 0.005, 900
 
 
 class Work:
