@@ -74,11 +74,12 @@ SCENARIOS = {
     "child-services": ("ways", "child_services", 0.01, 3),
     "local": ("localrun", "local", 0.03, 1),
     "local-search": ("localsearch", "local_search", 0.01, 1),
+    "local-interrupted": ("localsearch", "local_interrupted", 0.03, 5),
     "rounds": ("rounds", "rounds", 0.9, 1),
 }
 
 #: Those that need no Flux, whose kills are none of the service.
-LOCAL = ("local", "local-search")
+LOCAL = ("local", "local-search", "local-interrupted")
 
 COLUMNS = ("scenario", "jobs", "kills", "duplicates", "missing", "violations", "seconds")
 

@@ -12,12 +12,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import verify
-from scenario import FINAL, TICK, Context, children
+from scenario import FINAL, TICK, Context, children, words
 from witness import Job
 from workloads import Expected, Submits, Workload
 
@@ -101,7 +101,7 @@ class LocalRun:
             str(Path(sys.executable).with_name("flux-ensemble")),
             "run", "--member", "local", "--state-dir", str(self.directory / "state"),
             # Trials that publish nothing are meant to fail.
-            "--nodes", "4", "--cores", "4", "--fail-on", "job", *(["--resume"] if resume else []),
+            "--nodes", "4", "--cores", "6", "--fail-on", "job", *(["--resume"] if resume else []),
             str(self._document),
         ]  # fmt: skip
         return subprocess.Popen(
@@ -175,7 +175,7 @@ class LocalRun:
 
 
 def local(context: Context) -> None:
-    """kill -9 of `run --member local`, and of its helpers, at random; it goes on with --resume."""
+    """kill -9 or ends of `run --member local` or its helpers, at random; --resume goes on."""
     while context.row.kills < context.kills and not context.row.problems:
         with local_run(context, _workload) as run:
             if drive(context, run):
@@ -222,7 +222,8 @@ def drive(context: Context, run: LocalRun, *, grows: int = 0) -> bool:
                     time.sleep(TICK)
             time.sleep(context.random.uniform(0, 0.5))
         if context.row.kills < context.kills and process.poll() is None:
-            _kill(context, process)
+            how = context.random.choice(ENDS) if context.random.random() < 0.5 else ENDS[0]
+            end(context, process, how)
             context.row.kills += 1
             state = run.state()
             if state in FINAL:
@@ -241,34 +242,67 @@ def drive(context: Context, run: LocalRun, *, grows: int = 0) -> bool:
         return code == 0
 
 
-def _kill(context: Context, process: subprocess.Popen[bytes]) -> None:
-    """Kill the run, and perhaps guard, supervisor and what suggests points, in any order."""
-    family, helpers = [process.pid], list[int]()
-    while below := children(family[-1]):
-        jobs = [pid for pid in below if not _suggests(pid)]
-        helpers += [pid for pid in below if pid not in jobs]
-        if not jobs:
-            break
-        family.append(jobs[0])
-    # Below the supervisor are jobs.
-    helpers += family[1:3]
-    victims = [process.pid, *(pid for pid in helpers if context.random.random() < 0.5)]
-    context.random.shuffle(victims)
-    # Whoever is killed first, the others have no time to act on that: on a busy machine that would
-    # be enough for a run to end, as failed, since what starts its jobs is gone.
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in victims:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-    process.wait()
+#: What ends a run from outside, of which it goes on with --resume.
+ENDS = ("killed", "guard killed", "supervisor killed", "SIGHUP", "SIGTERM")
+
+
+def end(context: Context, process: subprocess.Popen[bytes], how: str) -> None:
+    """End a run from outside, and wait until it has.
+
+    Args:
+        context: of the scenario.
+        process: the run.
+        how: one of ENDS; what kills the run may kill what it has started, too.
+    """
+    run, *helpers = family(process.pid)
+    helpers += suggesting(process.pid)
+    if how == "killed":
+        victims = [run, *(pid for pid in helpers if context.random.random() < 0.5)]
+        context.random.shuffle(victims)
+        # All at once: whoever is killed first, the others have no time to act on that.
+        _signal(victims, signal.SIGSTOP)
+        _signal(victims, signal.SIGKILL)
+    elif how in ("guard killed", "supervisor killed"):
+        # Where it is about to end they may be gone.
+        at = ("guard killed", "supervisor killed").index(how)
+        _signal(helpers[at : at + 1], signal.SIGKILL)
+    else:
+        _signal([run], signal.Signals[how])
+    try:
+        process.wait(timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        context.row.problems.append(f"the run does not end: {how}")
+        process.kill()
+        process.wait()
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def family(run: int) -> list[int]:
+    """The processes of a run: its own, the guard, and the supervisor, below which are jobs."""
+    found = [run]
+    while len(found) < _PROCESSES and (
+        below := [pid for pid in children(found[-1]) if not _suggests(pid)]
+    ):
+        found.append(below[0])
+    return found
+
+
+#: Processes of a run, besides what suggests points.
+_PROCESSES = 3
+
+
+def suggesting(run: int) -> list[int]:
+    """The processes that suggest points to a run."""
+    return [pid for pid in children(run) if _suggests(pid)]
 
 
 def _suggests(pid: int) -> bool:
-    """Whether a process suggests the points of a search."""
-    try:
-        return b"runtime/custom/child.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
+    return any(b"runtime/custom/child.py" in word for word in words(pid))
 
 
 def verified(run: LocalRun, jobs: list[Job]) -> verify.Findings:

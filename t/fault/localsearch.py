@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import told
 from learning import EPOCHS, SEED, STOPS
-from localrun import LocalRun, drive, local_run, note, verified
-from scenario import Context
+from localrun import ENDS, LocalRun, drive, end, local_run, note, verified
+from scenario import TICK, Context
+from verify import Findings
 from workloads import Expected, Submits, Workload
 
 from flux_ensemble.members.local.states import States
@@ -114,3 +117,86 @@ def _verify(context: Context, run: LocalRun) -> None:
         job.tag is not None and job.tag["rule"] != "last" for job in jobs
     )
     note(context, jobs, findings)
+
+
+# -- many trials under way ------------------------------------------------------------------
+
+#: Trials of `local_interrupted` at once and in all.
+_UNDER_WAY, _IN_ALL = 24, 30
+
+
+def _searching(directory: Path) -> Workload:
+    """A search whose first failure would close it; its trials run until there is a file."""
+    memo = str(Path(sys.executable).with_name("flux-ensemble"))
+    script = (
+        f"echo {{x}} >>{directory}/began; until test -e {directory}/go-on; do sleep 0.2; done; "
+        f"echo {{x}} >>{directory}/done; exec {memo} memo fom={{x}}"
+    )
+    search = {
+        "id": "hpo", "group": "trial", "variables": {"x": {"low": 0, "high": 1}},
+        "maximize": "fom", "sampler": "random", "trials": _IN_ALL, "parallel": _UNDER_WAY,
+        "failures": 1, "on-failure": "retry",
+    }  # fmt: skip
+    document = {
+        "name": NAME,
+        "limits": {"losses": 10_000},
+        "seed": SEED,
+        "search": [search],
+        "jobs": [{"name": "trial", "command": ["sh", "-c", script]}],
+        "rules": [{"trigger": "start", "action": {"name": "search", "label": "hpo"}}],
+    }
+    return Workload(document, Expected({}, firings={"start": 1}))
+
+
+def local_interrupted(context: Context) -> None:
+    """A run ends from outside in each way while 24 trials run; all are complete in the end."""
+    row = context.row
+    row.reached.update(dict.fromkeys(ENDS, 0))
+    with local_run(context, _searching) as run:
+        began, resume = run.directory / "began", False
+        while row.kills < context.kills and not row.problems:
+            process = run.start(resume=resume)
+            resume = True
+            _await_lines(began, _UNDER_WAY * (row.kills + 1), process)
+            how = ENDS[row.kills % len(ENDS)]
+            end(context, process, how)
+            row.kills += 1
+            row.reached[how] += 1
+        (run.directory / "go-on").touch()
+        process = run.start(resume=resume)
+        code = process.wait()
+        _verify_interrupted(context, run, code)
+
+
+def _await_lines(path: Path, lines: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a file has so many lines."""
+    deadline = time.monotonic() + 120
+    while not path.exists() or len(path.read_text().splitlines()) < lines:
+        if process.poll() is not None:
+            raise RuntimeError(f"the run has ended with {process.returncode}")
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"there are no {lines} lines in {path.name!r}")
+        time.sleep(TICK)
+
+
+def _verify_interrupted(context: Context, run: LocalRun, code: int) -> None:
+    """All trials are complete, each point once, and nothing counts as failed."""
+    row = context.row
+    status = run.snapshot()["status"]
+    (search,) = status["searches"]
+    counts = status["groups"]["trial"]
+    rows = list(States(run.files.parent).jobs(NAME))
+    findings = Findings()
+    findings.expect(0, code, "the exit code of the run")
+    told = {state: search[state] for state in ("complete", "failed", "canceled")}
+    findings.expect({"complete": _IN_ALL, "failed": 0, "canceled": 0}, told, "trials")
+    ended = {outcome: counts[outcome] for outcome in ("success", "failed", "interrupted")}
+    lost = _UNDER_WAY * row.kills
+    findings.expect({"success": _IN_ALL, "failed": 0, "interrupted": lost}, ended, "outcomes")
+    # By what the jobs did, and by the record.
+    done = (run.directory / "done").read_text().split()
+    points = [str(one["params"]["x"]) for one in rows if one["outcome"] == "success"]
+    findings.expect(_IN_ALL, len(set(points)), "points that are complete")
+    findings.expect(sorted(points), sorted(done), "points that were tried to their end")
+    row.jobs += len(rows)
+    row.problems += findings.problems
