@@ -243,11 +243,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """The instance shut down while jobs were active, and cancelled them.
+    """What jobs ran on ends in order, and ends them: the instance, the allocation or a local run.
 
-    Comes before the events by which the jobs ended. A job that then ends as canceled counts
-    so, but its end is nothing that the ensemble or a user wanted: rules on `job-cancel` do
-    not fire, and it is tried again as a failed job would be.
+    Comes before the events by which the jobs end. The end of such a job is no doing of its own: see
+    `engine.retrying`.
 
     Args:
         jobs: ids; those that are not active jobs of the ensemble are ignored.

@@ -257,13 +257,15 @@ class Ensemble:
         if self.engine.scaling.is_news(event):
             self._driver.post(replace(event, t=self._loop.now()))
 
-    def suspend(self, reason: str | None = None) -> None:
+    def suspend(self, reason: str | None = None, *, lost: bool = False) -> None:
         """Take in and perform nothing more: somebody is to go on with it later.
 
         Args:
             reason: why, in one sentence; None: the Flux instance is shutting down.
+            lost: its jobs did not end in order.
         """
-        self.note("shutdown", {} if reason is None else {"reason": reason}, sync=True)
+        context = {} if reason is None else {"reason": reason}
+        self.note("shutdown", {**context, "lost": True} if lost else context, sync=True)
         self._driver.close()
         said = reason or "the Flux instance is shutting down"
         self._answers.close(RequestError(errno.EAGAIN, said))

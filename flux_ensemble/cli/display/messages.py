@@ -65,7 +65,8 @@ def announce(entry: Entry) -> Iterator[Line]:
         case "rule-disabled" | "rule-enabled" | "rule-added" as name:
             verb = name.removeprefix("rule-")
             yield (Span(f"   rule {context['rule']} {verb}", "warn"),)
-        case "retry":
+        case "retry" if context["attempt"]:
+            # An interrupted job is not tried again: it runs as if it had not run.
             what = f"{context['rule']} #{context['firing']}, job {context['index']}"
             yield (Span(f"   retry {context['attempt']} of {what}", "warn"),)
         case "gave-up":
@@ -112,7 +113,8 @@ def announce(entry: Entry) -> Iterator[Line]:
 def _goes_on(context: Mapping[str, Any]) -> str:
     """A service, or a local run, goes on with what another one has begun."""
     if "firings" in context:
-        return f"going on after {context['firings']} firings"
+        firings = context["firings"]
+        return f"going on after {firings} firing{'s'[: firings != 1]}"
     return "the service was started again, and goes on"
 
 

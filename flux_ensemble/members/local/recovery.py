@@ -192,6 +192,21 @@ def whole_log(before: Iterable[Entry], records: Iterable[Record]) -> Iterator[En
         yield from after[number]
 
 
+def t_stopped(before: Iterable[Entry]) -> float | None:
+    """When the run before stopped in order; None if it was killed.
+
+    Args:
+        before: its log.
+    """
+    t = None
+    for entry in before:
+        if entry["name"] == "epoch":
+            t = None
+        elif entry["name"] == "shutdown" and not entry["context"].get("lost"):
+            t = entry["timestamp"]
+    return t
+
+
 @dataclass(slots=True)
 class Recovered:
     """What a run that was killed had in its queue.
@@ -216,14 +231,30 @@ class Recovered:
             job_set = replace(job_set, **self.changed.get(id, {}))
             yield id, Tag(firing.group, firing.rule, firing.number, job.index), job_set, params
 
-    def events(self, engine: Engine, now: float) -> Iterator[JobEvent]:
-        """What is to be said of the jobs that were in the queue: those placed have failed."""
-        note = "lost when the run was killed"
+    def started(self, engine: Engine) -> tuple[int, ...]:
+        """The jobs that are known to have run."""
+        jobs = engine.workload.jobs
+        return tuple(id for id in jobs if id in self.placed and jobs[id].t_start is not None)
+
+    def events(self, engine: Engine, now: float, t_end: float | None) -> Iterator[JobEvent]:
+        """What is to be said of the jobs that were in the queue: those placed have ended.
+
+        Args:
+            engine: has replayed the events of the run.
+            now: the time.
+            t_end: as `t_stopped` returns it. Of a job that is not known to have started it is not
+                known either what became of it: it is lost.
+        """
+        started = () if t_end is None else self.started(engine)
         for id in [id for id in engine.workload.jobs if id <= self.last_id]:
             yield JobEvent(now, id, "validate")
-            if id in self.placed:
-                yield JobEvent(now, id, "exception", {"type": "lost", "severity": 0, "note": note})
-                yield JobEvent(now, id, "clean")
+            if id not in self.placed:
+                continue
+            t, kind, note = now, "lost", "lost when the run was killed"
+            if t_end is not None and id in started:
+                t, kind, note = t_end, "cancel", "its run was interrupted"
+            yield JobEvent(t, id, "exception", {"type": kind, "severity": 0, "note": note})
+            yield JobEvent(t, id, "clean")
 
     def take(self, event: JobEvent) -> None:
         """Take a job's event into account."""

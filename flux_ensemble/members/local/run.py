@@ -37,7 +37,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.document.samplers import objection
 from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.describe import Describer
-from flux_ensemble.engine.events import JobEvent
+from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.why import why
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.members.local.control import Control, Handler, Parse
@@ -45,7 +45,7 @@ from flux_ensemble.members.local.functions import Functions
 from flux_ensemble.members.local.listener import FunctionsError, Listener, RunError
 from flux_ensemble.members.local.loop import LocalLoop
 from flux_ensemble.members.local.queue import LocalQueue
-from flux_ensemble.members.local.recovery import EventFile, recover, whole_log
+from flux_ensemble.members.local.recovery import EventFile, recover, t_stopped, whole_log
 from flux_ensemble.members.local.root import StateError
 from flux_ensemble.members.local.state_dir import StateLog
 from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
@@ -219,7 +219,10 @@ class LocalRun:
         ensemble.note("epoch", {"version": __version__, "firings": ensemble.engine.firings})
         self._queue.adopt(recovered, ensemble.engine)
         ensemble.go_on(ensemble.engine.pending, purged=False)
-        for event in recovered.events(ensemble.engine, self._loop.now()):
+        t_end = t_stopped(before)
+        if t_end is not None:
+            ensemble.post([Interrupted(t_end, recovered.started(ensemble.engine))])
+        for event in recovered.events(ensemble.engine, self._loop.now(), t_end):
             ensemble.job_event(event)
 
     def _publish(self) -> None:
@@ -352,7 +355,7 @@ class LocalRun:
             self._left = True  # what runs was to end
         elif self._stopped is None:
             self._queue.halt()
-            self._ensemble.suspend(reason)
+            self._ensemble.suspend(reason, lost=True)
             self._snapshot()
             self._stopped = f"{reason}: its jobs are killed; --resume goes on"
 

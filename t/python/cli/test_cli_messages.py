@@ -137,6 +137,10 @@ def test_what_goes_well_is_not_announced() -> None:
     assert said(entry("finish", state="completed", reason="done")) == []
 
 
+def test_a_job_that_runs_as_if_it_had_not_run_is_no_retry() -> None:
+    assert said(entry("retry", rule="r", firing=0, index=3, attempt=0, retry=0)) == []
+
+
 def test_an_entry_that_is_not_known_is_not_announced_but_is_explained() -> None:
     given = entry("novelty", colour="red")
     assert said(given) == []

@@ -139,7 +139,7 @@ def test_a_run_that_was_killed_is_not_replaced_without_being_asked(tmp_path: Pat
     )
     code, out, _ = Run(tmp_path, document, "--resume").end()
     assert code == 0
-    assert "going on after 1 firings" in out
+    assert "going on after 1 firing" in out
     assert States(tmp_path / "state").status("test")["groups"]["wait"]["failed"] == 1
     code, _, err = Run(tmp_path, document, "--resume").end()
     assert code == 1

@@ -200,23 +200,6 @@ def test_an_output_that_nobody_reads_ends_the_run(tmp_path: Path) -> None:
     run.process.stderr.close()
 
 
-def test_a_run_whose_output_is_read_no_more_says_so_and_can_go_on(tmp_path: Path) -> None:
-    again = {"trigger": "job-success", "action": {"name": "submit", "label": "g0"}}
-    again["action"]["repetitions"] = "unlimited"  # type: ignore[index]
-    given = document("true")
-    run = Run(tmp_path, {**given, "rules": [*given["rules"], again]})
-    assert run.process.stdout is not None
-    run.process.stdout.readline()
-    run.process.stdout.close()
-    assert run.process.wait(timeout=PATIENCE) == 130
-    states = States(run.state)
-    (entry,) = (entry for entry in states.log("test") if entry["name"] == "shutdown")
-    assert entry["context"]["reason"] == "nobody reads what it prints: its jobs are ended"
-    assert states.is_interrupted(states.status("test"))
-    assert run.process.stderr is not None
-    run.process.stderr.close()
-
-
 def test_after_a_terminate_run_waits_for_the_jobs_that_are_active(tmp_path: Path) -> None:
     rules = [
         {"trigger": "start", "action": {"name": "submit", "label": "slow"}},

@@ -46,6 +46,7 @@ class Begun:
 
     def __init__(self, directory: Path, document: Mapping[str, Any] = DOCUMENT) -> None:
         self.directory = directory
+        self.document = document
         self.run = Run(directory, document, "--nodes", "1", "--cores", "2")
         self.pid = self.run.process.pid
         self.jobs = await_jobs(directory)
@@ -62,9 +63,9 @@ class Begun:
     def resume(self) -> Counter[str]:
         """Go on to the end; how often each job has begun in all."""
         (self.directory / "again").touch()
-        code, out, err = Run(self.directory, DOCUMENT, "--resume").end()
+        code, out, err = Run(self.directory, self.document, "--resume").end()
         assert code == 0, err
-        assert "going on after 1 firings" in out
+        assert "going on after 1 firing" in out
         status = self.status
         assert status["state"] == "completed"
         assert status["jobs"]["active"] == 0
@@ -117,6 +118,41 @@ def test_what_ends_a_run_from_outside_leaves_it_to_be_resumed(
     # Those that ran begin again, and count as no failures.
     assert begun.resume() == {"1": 2, "2": 2, "3": 1}
     assert begun.status["groups"]["a"]["failed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("end", "failed"),
+    [
+        pytest.param(send(signal.SIGHUP), 0, id="SIGHUP"),
+        pytest.param(send(signal.SIGTERM), 0, id="SIGTERM"),
+        pytest.param(kill("supervisor"), 2, id="supervisor"),
+        pytest.param(kill("run", "guard", "supervisor"), 2, id="all"),
+    ],
+)
+def test_what_ends_in_order_is_no_loss_of_its_jobs(
+    end: Callable[[Begun], None], failed: int, tmp_path: Path
+) -> None:
+    begun = Begun(tmp_path, {**DOCUMENT, "limits": {"losses": 0}})
+    end(begun)
+    begun.run.end()
+    for job in begun.jobs:
+        await_end(job)
+    begun.resume()
+    group = begun.status["groups"]["a"]
+    assert (group["failed"], group["gave-up"]) == (failed, failed)
+    assert group["success"] == 3 - failed
+
+
+def test_jobs_that_a_signal_interrupted_ran_until_then(tmp_path: Path) -> None:
+    begun = Begun(tmp_path)
+    os.kill(begun.pid, signal.SIGTERM)
+    begun.run.end()
+    begun.resume()
+    states = States(begun.run.state)
+    (t_end,) = (entry["timestamp"] for entry in states.log("test") if entry["name"] == "shutdown")
+    rows = [row for row in states.jobs("test") if row["outcome"] == "interrupted"]
+    assert [row["t_end"] for row in rows] == [pytest.approx(t_end, abs=1e-5)] * 2
+    assert {row["exception"]["note"] for row in rows} == {"its run was interrupted"}
 
 
 def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
@@ -218,3 +254,7 @@ def test_whose_output_is_read_no_more_can_be_resumed(tmp_path: Path) -> None:
     subprocess.run(words, cwd=tmp_path, stderr=subprocess.DEVNULL, check=False)
     assert begun.run.end()[0] == 130
     assert begun.status["resumable"] is True
+    (entry,) = (
+        entry for entry in States(begun.run.state).log("test") if entry["name"] == "shutdown"
+    )
+    assert entry["context"]["reason"] == "nobody reads what it prints: its jobs are ended"
