@@ -423,10 +423,11 @@ def closing(status: EnsembleStatus) -> Line:
     t_start = status["t_start"]
     after = "" if t_end is None or t_start is None else f" after {fsd(t_end - t_start)}"
     wrong = troubles.sentence(status)
+    joint = "but" if state == "completed" else "and"
     return (
         Span(f"{status['name']}: "),
         Span(state, STATE_STYLES.get(state, "")),
         Span(after),
-        Span(f", but {wrong}" if wrong else "", "bad"),
+        Span(f", {joint} {wrong}" if wrong else "", "bad"),
         Span(f": {reason}" if reason else ""),
     )

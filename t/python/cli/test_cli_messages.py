@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.cli.display.messages import announce, explain, job_event, plain
+from flux_ensemble.cli.display.messages import announce, closing, explain, job_event, plain
 from flux_ensemble.cli.display.views import failed_line
 from flux_ensemble.client.responses import Entry
 
@@ -260,6 +260,20 @@ def test_a_job_event_is_printed_as_flux_does() -> None:
         '   f7 finish status=0 note="a b"'
     )
     assert plain(job_event(entry("job-event", id=7, name="free", context={}), str)) == "   7 free"
+
+
+@pytest.mark.parametrize(
+    ("state", "line"),
+    [
+        ("completed", "md: completed after 2.000s, but 1 job failed: done"),
+        ("failed", "md: failed after 2.000s, and 1 job failed: done"),
+        ("canceled", "md: canceled after 2.000s, and 1 job failed: done"),
+    ],
+)
+def test_what_went_wrong_is_no_contrast_to_an_ensemble_that_failed(state: str, line: str) -> None:
+    group = {"failed": 1, "timeout": 0}
+    status: Any = {"name": "md", "state": state, "reason": "done", "groups": {"a": group}}
+    assert plain(closing({**status, "t_start": 1.0, "t_end": 3.0, "failed": 1})) == line
 
 
 @pytest.mark.parametrize(
