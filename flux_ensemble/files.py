@@ -218,9 +218,11 @@ def check_own_directory(path: Path) -> None:
     if status.st_uid != os.geteuid():
         raise ForeignFile(f"{str(path)!r} belongs to user {status.st_uid} and not to you")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        # Nobody is to change the mode of what is everybody's, such as /tmp.
+        everybodys = status.st_mode & _EVERYBODYS == _EVERYBODYS
+        remedy = "name a directory of yours" if everybodys else f"'chmod go-w {path}' ends that"
         raise ForeignFile(
-            f"others can write in {str(path)!r} (mode {stat.S_IMODE(status.st_mode):04o}): end "
-            f"that with 'chmod go-w {path}'"
+            f"others can write in {str(path)!r} (mode {stat.S_IMODE(status.st_mode):04o}): {remedy}"
         )
 
 

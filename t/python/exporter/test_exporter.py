@@ -324,10 +324,21 @@ def test_probes_are_answered_while_clients_never_end_their_headers() -> None:
         port.close()
 
 
-def test_a_socket_where_others_could_take_its_place_is_refused(tmp_path: Path) -> None:
-    tmp_path.chmod(0o1777)
-    with pytest.raises(ExporterError, match="others can write in"):
+@pytest.mark.parametrize(
+    ("mode", "remedy"),
+    [
+        # What is everybody's is to stay so.
+        (0o1777, "(mode 1777): name a directory of yours"),
+        (0o775, "(mode 0775): 'chmod go-w {}' ends that"),
+    ],
+)
+def test_a_socket_where_others_could_take_its_place_is_refused(
+    mode: int, remedy: str, tmp_path: Path
+) -> None:
+    tmp_path.chmod(mode)
+    with pytest.raises(ExporterError, match="others can write in") as refusal:
         listen(str(tmp_path / "metrics.sock"), collect, None)
+    assert remedy.format(tmp_path) in str(refusal.value)
 
 
 def test_a_textfile_is_what_node_exporter_reads(tmp_path: Path) -> None:
