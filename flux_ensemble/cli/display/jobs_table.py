@@ -34,13 +34,13 @@ _HEADINGS = {
 _FORMATS = {
     "default": {
         "description": "how each job ended, and its parameters",
-        "format": "+:{id:>12} +:{group:<8} {color_status}{status:<8}{color_off} {nnodes:>6h} "
+        "format": "+:{id:>12} +:{group:<8} {color_status}+:{status:<8}{color_off} {nnodes:>6h} "
         "{runtime!F:>8h} {returncode:>4h} ?:{params} ?:{waits}",
     },
     "long": {
         "description": "with times, ranks and exceptions",
         "format": "+:{id:>12} +:{group:<8} +:{rule:<6} {index:>6} {attempt:>7} "
-        "{color_status}{status:<8}{color_off} +:{ranks:>5h} {t_run!D:<19} {runtime!F:>8h} "
+        "{color_status}+:{status:<8}{color_off} +:{ranks:>5h} {t_run!D:<19} {runtime!F:>8h} "
         "{returncode:>4h} +:{exception.type:<14h} ?:{params}",
     },
 }

@@ -11,6 +11,7 @@ import pytest
 
 from flux_ensemble.cli.commands.jobs import MOST_JOBS, STATES, Order, States
 from flux_ensemble.cli.common import Failure, Since
+from flux_ensemble.cli.display.jobs_table import jobs_table
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.metrics.job_filter import compile_filter
 
@@ -111,6 +112,17 @@ def test_values_are_sorted_as_the_numbers_that_they_are_however_they_are_written
 @pytest.mark.parametrize("name", STATES)
 def test_each_state_that_can_be_named_is_a_filter(name: str) -> None:
     compile_filter(States().convert(name, None, None))
+
+
+def test_columns_stand_below_each_other_whatever_became_of_the_jobs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table = jobs_table("default")
+    row = dict.fromkeys(table.headings, "")
+    statuses = ("success", "interrupted")
+    table.show([{**row, "status": status, "nnodes": "7", "runtime": 1.0} for status in statuses])
+    lines = capsys.readouterr().out.splitlines()
+    assert len({line.index("7") for line in lines[1:]} | {lines[0].index("NNODES") + 5}) == 1
 
 
 def test_a_field_that_jobs_do_not_have_is_named() -> None:
