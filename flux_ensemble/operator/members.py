@@ -3,17 +3,20 @@
 A `Kind` of member knows which object it is made of, and how to read its state there. There is one
 kind, the MiniCluster of the Flux Operator: an Indexed Job, whose pod of index 0 runs the ensemble
 and leaves how that ended in its termination message (`run --summary`). The exit code tells nothing:
-the Flux Operator's script ends with 0 unless its logging is strict.
+the Flux Operator's script ends with 0 unless its logging is strict. Whether a pod's end is that of
+the member is the Job's to say: after one that was evicted it makes another.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from flux_ensemble.operator import names
+from flux_ensemble.operator.differences import annotation
 from flux_ensemble.operator.minicluster import minicluster
 
 Resource = Mapping[str, Any]
@@ -21,6 +24,12 @@ Resource = Mapping[str, Any]
 #: States of a member that has ended, by the state of its ensemble.
 ENDED = {"completed": "Completed", "failed": "Failed", "canceled": "Canceled"}
 OVER = frozenset(ENDED.values())
+
+#: Phases of a pod that has ended.
+_ENDED = ("Succeeded", "Failed")
+
+#: Why a member has no object.
+NOT_MADE = "it is not made yet"
 
 #: Which pod of an Indexed Job it is.
 _INDEX = "batch.kubernetes.io/job-completion-index"
@@ -38,12 +47,14 @@ class Observed:
         job: of it.
         pods: of the job.
         warnings: what events say of the job, the last one last.
+        suspended: the Ensemble has been suspended.
     """
 
     resource: Resource | None = None
     job: Resource | None = None
     pods: Sequence[Resource] = ()
     warnings: Sequence[str] = ()
+    suspended: bool = False
 
 
 class Kind(Protocol):
@@ -88,6 +99,7 @@ class MiniClusterKind:
         }
         if observed.resource is not None:
             status["uid"] = observed.resource["metadata"]["uid"]
+            status["template"] = annotation(observed.resource, names.TEMPLATE)
         return status
 
 
@@ -100,21 +112,46 @@ def kind_of(member: Resource) -> Kind:
 
 
 def _state(observed: Observed) -> dict[str, Any]:
+    suspended = "the Ensemble is suspended"
     if observed.resource is None:
-        return {"state": "Pending", "reason": "it is not made yet"}
+        return {"state": "Pending", "reason": suspended if observed.suspended else NOT_MADE}
+    if observed.suspended:
+        # It begins anew afterwards, so how it ended is nothing that is known of it any more.
+        return {"state": "Ending", "reason": suspended}
     if observed.resource["metadata"].get("deletionTimestamp"):
         return {"state": "Ending", "reason": "its MiniCluster is being deleted"}
-    first = _first(observed.pods)
-    job = _conditions(observed.job)
-    over = "Complete" in job or "Failed" in job or _phase(first) in ("Succeeded", "Failed")
-    if over:
-        return _outcome(first, job)
+    of_rank_0 = _of_rank_0(observed.pods)
+    conditions = _conditions(observed.job)
+    if conditions.keys() & {"Complete", "Failed"} or _rank_0_is_done(observed.job):
+        told = [pod for pod in of_rank_0 if _phase(pod) == "Succeeded"] or of_rank_0
+        return _outcome(told[-1] if told else None, conditions)
+    # What becomes of a pod that ends is the Job's to say: it may make another one.
+    live = [pod for pod in of_rank_0 if _phase(pod) not in _ENDED and not _leaves(pod)]
+    first = live[-1] if live else None
     if _phase(first) == "Running":
         lacking = "; ".join(_troubles(observed))
         begun = first["status"].get("startTime") if first else None
         state = {"state": "Running", "reason": lacking}
         return {**state, "startTime": begun} if begun else state
-    return {"state": "Pending", "reason": "; ".join(_troubles(observed)) or "its pods start"}
+    lost = [_lost(of_rank_0[-1])] if of_rank_0 and not live else []
+    return {
+        "state": "Pending",
+        "reason": "; ".join([*lost, *_troubles(observed)]) or "its pods start",
+    }
+
+
+def _lost(pod: Resource) -> str:
+    """What became of a pod of rank 0 after which its Job makes another one."""
+    status = pod.get("status") or {}
+    said = f"{status.get('reason', '')}: {status.get('message', '')}".strip(": ")
+    said = said or ("it is being deleted" if _leaves(pod) else "it has ended")
+    return f"the pod of rank 0 was lost ({said}), and its Job makes another one"
+
+
+def _rank_0_is_done(job: Resource | None) -> bool:
+    """Whether the Job says that index 0 has succeeded; workers may still be leaving."""
+    completed = str(((job or {}).get("status") or {}).get("completedIndexes", ""))
+    return re.match(r"0($|[,-])", completed) is not None
 
 
 def _outcome(first: Resource | None, job: Mapping[str, Resource]) -> dict[str, Any]:
@@ -123,6 +160,8 @@ def _outcome(first: Resource | None, job: Mapping[str, Resource]) -> dict[str, A
     if summary is None and failed is not None:
         said = f"{failed.get('reason', '')}: {failed.get('message', '')}".strip(": ")
         return {"state": "Failed", "reason": said or "its Job failed", **times}
+    if first is None:
+        return {"state": "Failed", "reason": "how it ended is not known: the pod of rank 0 is gone"}
     if summary is None:
         return {
             "state": "Failed",
@@ -204,8 +243,8 @@ def _troubles(observed: Observed) -> list[str]:
     return found
 
 
-def _first(pods: Iterable[Resource]) -> Resource | None:
-    """The latest pod of index 0."""
+def _of_rank_0(pods: Iterable[Resource]) -> list[Resource]:
+    """The pods of index 0, the latest one last."""
 
     def index(pod: Resource) -> str:
         metadata = pod["metadata"]
@@ -213,9 +252,11 @@ def _first(pods: Iterable[Resource]) -> Resource | None:
         return str(found or (metadata.get("labels") or {}).get(_INDEX, ""))
 
     chosen = [pod for pod in pods if index(pod) == "0"]
-    return max(
-        chosen, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), default=None
-    )
+    return sorted(chosen, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
+
+
+def _leaves(pod: Resource) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _phase(pod: Resource | None) -> str:

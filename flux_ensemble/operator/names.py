@@ -28,6 +28,9 @@ HASH = f"{GROUP}/hash"
 RELEASE = f"{GROUP}/version"
 TEMPLATE = f"{GROUP}/template"
 
+#: Label of pods: the uid of the Ensemble that they are of, for one before may have had its name.
+UID_LABEL = f"{GROUP}/uid"
+
 #: A change of this annotation of an Ensemble makes its members anew.
 RESTART = f"{GROUP}/restarted-at"
 
@@ -95,9 +98,15 @@ def selector(ensemble: str) -> str:
     return f"{ENSEMBLE_LABEL}={ensemble},{MANAGED_LABEL}={MANAGER}"
 
 
-def service_selector(ensemble: str) -> str:
-    """What selects the pods of the gRPC service of an Ensemble."""
-    return f"{ENSEMBLE_LABEL}={ensemble},{PART_LABEL}=service"
+def service_pods(ensemble: Mapping[str, Any]) -> dict[str, str]:
+    """The labels that select the pods of the gRPC service of an Ensemble.
+
+    Args:
+        ensemble: as the API server has it; one of a file has no uid.
+    """
+    metadata = ensemble["metadata"]
+    chosen = {ENSEMBLE_LABEL: metadata["name"], PART_LABEL: "service"}
+    return {**chosen, UID_LABEL: metadata["uid"]} if "uid" in metadata else chosen
 
 
 def hosts(ensemble: str, namespace: str) -> list[str]:
@@ -114,8 +123,8 @@ def foreign(kind: str, name: str) -> str:
     )
 
 
-def owned_by(ensemble: Mapping[str, Any], resource: Mapping[str, Any]) -> bool:
-    """Whether an object belongs to this very Ensemble, and not to one of the same name before."""
-    uid = ensemble["metadata"]["uid"]
+def owned_by(owner: Mapping[str, Any], resource: Mapping[str, Any]) -> bool:
+    """Whether an object belongs to this very owner, and not to one of the same name before."""
+    uid = owner["metadata"]["uid"]
     references = resource["metadata"].get("ownerReferences") or ()
     return any(reference.get("uid") == uid for reference in references)

@@ -8,7 +8,7 @@ from typing import Any
 from flux_ensemble.operator import names
 from flux_ensemble.operator import status as statuses
 from flux_ensemble.operator.cluster import Cluster, Resource
-from flux_ensemble.operator.members import OVER, Observed, kind_of, waiting
+from flux_ensemble.operator.members import Observed, kind_of, waiting
 
 
 class Observer:
@@ -24,27 +24,28 @@ class Observer:
         self, cluster: Cluster, ensemble: Resource, owned: Mapping[tuple[str, str], Resource]
     ) -> None:
         self._cluster = cluster
+        self._ensemble = ensemble
         self._name: str = ensemble["metadata"]["name"]
         self._namespace: str = ensemble["metadata"]["namespace"]
         self._before: Mapping[str, Any] = ensemble.get("status") or {}
         self._owned = owned
 
     def member(self, member: Mapping[str, Any]) -> dict[str, Any]:
-        """How a member is; one that has ended stays so."""
+        """How a member is that has not ended."""
         name = names.member(self._name, member["name"])
-        known = self.known(member)
         resource = self._owned.get(("MiniCluster", name))
-        if known is not None and known["state"] in OVER:
-            same = resource is None or resource["metadata"]["uid"] == known.get("uid")
-            if same:
-                return {**known, "size": 0}
         job, pods, warnings = None, [], []
         if resource is not None:
             job = self._cluster.get("batch/v1", "Job", self._namespace, name)
-            pods = self._cluster.list("v1", "Pod", self._namespace, labels=f"job-name={name}")
+            if job is not None and not names.owned_by(resource, job):
+                job = None
+        if job is not None and resource is not None:
+            found = self._cluster.list("v1", "Pod", self._namespace, labels=f"job-name={name}")
+            pods = [pod for pod in found if names.owned_by(job, pod)]
             if len(pods) < resource["spec"].get("size", 1):
-                warnings = self._warnings(name)
-        observed = Observed(resource, job, pods, warnings)
+                warnings = self._warnings(job)
+        suspended = bool(self._ensemble["spec"].get("suspend"))
+        observed = Observed(resource, job, pods, warnings, suspended)
         return {"name": member["name"], **kind_of(member).status(member, observed)}
 
     def known(self, member: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -56,13 +57,13 @@ class Observer:
         """How a member is of which nothing is known."""
         return {"name": member["name"], **kind_of(member).status(member, Observed())}
 
-    def _warnings(self, job: str) -> list[str]:
+    def _warnings(self, job: Resource) -> list[str]:
         """What the Job controller could not do, such as make pods beyond a quota."""
         found = self._cluster.list(
             "v1",
             "Event",
             self._namespace,
-            fields=f"involvedObject.kind=Job,involvedObject.name={job},type=Warning",
+            fields=f"involvedObject.uid={job['metadata']['uid']},type=Warning",
         )
         found.sort(key=lambda event: str(event.get("lastTimestamp") or ""))
         return [f"{event.get('reason')}: {event.get('message')}" for event in found]
@@ -77,9 +78,9 @@ class Observer:
         said = f"{ready} of {wanted} pods are ready"
         if ready and wanted:
             return True, "Ready", said
-        pods = self._cluster.list(
-            "v1", "Pod", self._namespace, labels=names.service_selector(self._name)
-        )
+        chosen = names.service_pods(self._ensemble)
+        labels = ",".join(f"{key}={value}" for key, value in chosen.items())
+        pods = self._cluster.list("v1", "Pod", self._namespace, labels=labels)
         if lacking := waiting(pods, live):
             return False, statuses.TROUBLE, "; ".join([said, *lacking])
         return False, "NotReady", said

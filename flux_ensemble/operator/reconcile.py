@@ -51,8 +51,10 @@ _OWN = (
 #: HTTP statuses by which the API server says that a manifest is wrong, whoever sends it.
 _WRONG = (400, 422)
 
-#: When to look again, in seconds: at one that is not as it should be yet, for pods are not watched;
-#: and at one that refers to what is not watched either.
+#: When to look again, in seconds: at one that waits for what is being deleted; at one that is not
+#: as it should be yet, for pods are not watched; and at one that refers to what is not watched
+#: either.
+_VERY_SOON = 1.0
 _SOON = 10.0
 _LATER = 60.0
 
@@ -120,12 +122,16 @@ class _Turn:
         self._refused: list[str] = []
         self._problems: list[str] = []
         self._owned: dict[tuple[str, str], Resource] = {}
+        self._looked = False
+        # What of an older MiniCluster has not left yet, by member.
+        self._awaited: dict[str, str] = {}
         self._certificates = Certificates(cluster, ensemble, now)
 
     def take(self) -> float | None:
         failure: ClusterFailure | None = None
         try:
             self._look()
+            self._looked = True
             self._problems = check(self._ensemble, documents(self._cluster, self._ensemble))
             if not self._problems:
                 self._write()
@@ -163,32 +169,54 @@ class _Turn:
         return members
 
     def _ended(self) -> set[str]:
-        """The members that have ended, and are as they were then."""
-        live = {
-            found["metadata"]["uid"]: found
-            for (kind, _), found in self._owned.items()
-            if kind == "MiniCluster"
-        }
+        """The members that have ended, and are not to begin anew.
+
+        The end that the status tells of is that of one MiniCluster, by its uid, and of what that
+        was made of. With another MiniCluster there, or another template wanted, it is of the past;
+        and so it is of all members while the Ensemble is suspended.
+        """
+        if self._suspended():
+            return set()
         ended = set()
-        for member in self._before.get("members") or ():
-            here = live.get(member.get("uid"))
-            if member["state"] in OVER and (here is None or not self._is_new(member["name"], here)):
-                ended.add(member["name"])
+        known = {member["name"]: member for member in self._before.get("members") or ()}
+        for member in self._members():
+            end = known.get(member["name"])
+            if end is None or end["state"] not in OVER:
+                continue
+            live = self._owned.get(("MiniCluster", names.member(self._name(), member["name"])))
+            if live is not None and live["metadata"]["uid"] != end.get("uid"):
+                continue
+            if self._recreates() and self._differs_from(member, end):
+                continue
+            ended.add(member["name"])
         return ended
 
-    def _is_new(self, name: str, live: Resource) -> bool:
-        """Whether a member is to be another one than it was."""
-        member = next((member for member in self._members() if member["name"] == name), None)
-        if member is None or self._ensemble["spec"].get("onChange", "Refuse") != "Recreate":
-            return False
+    def _differs_from(self, member: Mapping[str, Any], end: Mapping[str, Any]) -> bool:
+        """Whether a member is to be another one than that which has ended."""
         wanted = kind_of(member).render(self._ensemble, member)
-        return annotation(wanted, names.TEMPLATE) != annotation(live, names.TEMPLATE)
+        return annotation(wanted, names.TEMPLATE) != end.get("template")
+
+    def _recreates(self) -> bool:
+        return bool(self._ensemble["spec"].get("onChange", "Refuse") == "Recreate")
+
+    def _suspended(self) -> bool:
+        return bool(self._ensemble["spec"].get("suspend"))
+
+    def _is_forgotten_first(self) -> bool:
+        """Whether there is an end that a suspension makes one of the past.
+
+        The status is to say so before the MiniCluster is deleted: an operator that was killed in
+        between would take a member that is to begin anew for one whose MiniCluster somebody else
+        has deleted after its end.
+        """
+        known = self._before.get("members") or ()
+        return self._suspended() and any(member["state"] in OVER for member in known)
 
     # -- writing -----------------------------------------------------------------------
 
     def _write(self) -> None:
         ended = self._ended()
-        suspended = bool(self._ensemble["spec"].get("suspend"))
+        suspended = self._suspended()
         serve = not suspended and len(ended) < len(self._members())
         manifests = [
             owned(manifest, self._ensemble)
@@ -202,7 +230,7 @@ class _Turn:
         # MiniClusters that are not wanted go first: what they mount stays until then.
         keep = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
         keep |= {("Secret", name) for name in self._certificates.names()}
-        if suspended:
+        if suspended and not self._is_forgotten_first():
             keep -= {("MiniCluster", manifest["metadata"]["name"]) for manifest in clusters}
         self._prune(keep)
         self._certificates.ensure(self._owned)
@@ -238,8 +266,15 @@ class _Turn:
             if (kind, name) in keep or found["metadata"].get("deletionTimestamp"):
                 continue
             log.info("%s: delete %s %s", self._label(), kind, name)
-            self._cluster.delete(found)
-            del self._owned[kind, name]
+            self._delete(kind, name)
+
+    def _delete(self, kind: str, name: str) -> None:
+        """Delete what it owns; a MiniCluster is Ending until somebody sees that it is gone."""
+        found = self._owned.pop((kind, name))
+        self._cluster.delete(found)
+        if kind == "MiniCluster":
+            leaving = {**found["metadata"], "deletionTimestamp": self._now.isoformat()}
+            self._owned[kind, name] = {**found, "metadata": leaving}
 
     def _ensure(self, manifest: Resource) -> None:
         """Make an object, or mend what of it is not ours to differ."""
@@ -261,17 +296,17 @@ class _Turn:
     def _ensure_minicluster(self, member: str, manifest: Resource, *, ended: bool) -> None:
         name = manifest["metadata"]["name"]
         live = self._owned.get(("MiniCluster", name))
-        if live is None:
-            if not ended:
+        if live is None and not ended:
+            if not self._is_awaited(member, name):
                 self._ensure(manifest)
                 self._tell("MemberCreated", f"member {member!r}: made MiniCluster {name!r}")
             return
-        if live["metadata"].get("deletionTimestamp"):
+        if live is not None and live["metadata"].get("deletionTimestamp"):
             return
-        if annotation(live, names.TEMPLATE) != annotation(manifest, names.TEMPLATE):
-            if self._ensemble["spec"].get("onChange", "Refuse") == "Recreate":
+        if self._template_of(member, live) != annotation(manifest, names.TEMPLATE):
+            if live is not None and self._recreates():
                 log.info("%s: delete MiniCluster %s, to make it anew", self._label(), name)
-                self._cluster.delete(live)
+                self._delete("MiniCluster", name)
                 self._tell("MemberRecreated", f"member {member!r}: it has changed, and begins anew")
             else:
                 self._refused.append(
@@ -279,9 +314,40 @@ class _Turn:
                     "set onChange: Recreate to have it begin anew"
                 )
             return
+        if live is None:
+            return
         if not ended:
             live = self._mend(manifest, live)
             self._bound(member, live)
+
+    def _template_of(self, member: str, live: Resource | None) -> str | None:
+        """What a MiniCluster was made of, which may be gone after its end."""
+        if live is not None:
+            return annotation(live, names.TEMPLATE)
+        known = self._before.get("members") or ()
+        return next((end.get("template") for end in known if end["name"] == member), None)
+
+    def _is_awaited(self, member: str, name: str) -> bool:
+        """Whether what an older MiniCluster of the name had is still there.
+
+        The Flux Operator would take its Job for that of the new one; and what its pods do, the new
+        ones would do at the same time.
+        """
+        job = self._cluster.get("batch/v1", "Job", self._namespace, name)
+        if job is not None:
+            owners = job["metadata"].get("ownerReferences") or ()
+            if not any(owner["kind"] == "MiniCluster" for owner in owners):
+                self._problems.append(names.foreign("Job", name))
+                return True
+            self._awaited[member] = f"the Job {name!r} of the one before has still to go"
+            return True
+        pods = self._cluster.list("v1", "Pod", self._namespace, labels=f"job-name={name}")
+        for pod in pods:
+            if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+                own = pod["metadata"]["name"]
+                self._awaited[member] = f"the pod {own!r} of the one before has still to end"
+                return True
+        return False
 
     def _mend(self, manifest: Resource, live: Resource) -> Resource:
         sizeless = copy.deepcopy(manifest)
@@ -313,21 +379,33 @@ class _Turn:
     # -- the status --------------------------------------------------------------------
 
     def _write_status(self, failure: str) -> Mapping[str, Any]:
-        members = []
         observer = Observer(self._cluster, self._ensemble, self._owned)
+        members, service = [], statuses.known_service(self._before)
+        if self._looked:
+            service = observer.service()
+        ended = self._ended()
         for member in self._members():
+            known = observer.known(member) or observer.unknown(member)
+            if member["name"] in ended:
+                members.append({**known, "size": 0})
+                continue
+            if not self._looked:
+                members.append(known)
+                continue
             try:
                 members.append(observer.member(member))
             except ClusterFailure as exc:
                 failure = failure or str(exc)
-                members.append(observer.known(member) or observer.unknown(member))
+                members.append(known)
+            if reason := self._awaited.get(member["name"]):
+                members[-1]["reason"] = reason
         view = View(
             generation=self._ensemble["metadata"].get("generation", 0),
             problems=self._problems,
             refused=self._refused,
             failure=failure,
-            suspended=bool(self._ensemble["spec"].get("suspend")),
-            service=observer.service(),
+            suspended=self._suspended(),
+            service=service,
             members=members,
         )
         now = self._now.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -380,6 +458,8 @@ class _Turn:
 
     def _next(self, status: Mapping[str, Any]) -> list[float]:
         """When to look again at one that has not ended, for what no watch tells of."""
+        if self._awaited or self._is_forgotten_first():
+            return [_VERY_SOON]
         spec = self._ensemble["spec"]
         short = any(
             member["size"] != member["wanted"]

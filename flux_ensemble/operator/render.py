@@ -63,7 +63,7 @@ def _service(ensemble: Mapping[str, Any], settings: Settings, serve: bool) -> li
     owner = ensemble["metadata"]["name"]
     name = names.service(owner)
     labels = names.labels(owner, "service")
-    chosen = {names.ENSEMBLE_LABEL: owner, names.PART_LABEL: "service"}
+    chosen = names.service_pods(ensemble)
     port = service_of(ensemble).get("port", 50051)
     miniclusters = [names.member(owner, member["name"]) for member in ensemble["spec"]["members"]]
 
@@ -155,7 +155,10 @@ def _deployment(
         "replicas": service.get("replicas", 1) if serve else 0,
         "strategy": rolling,
         "selector": {"matchLabels": chosen},
-        "template": {"metadata": {"labels": names.labels(owner, "service")}, "spec": pod},
+        "template": {
+            "metadata": {"labels": {**names.labels(owner, "service"), **chosen}},
+            "spec": pod,
+        },
     }
 
 

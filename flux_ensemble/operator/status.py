@@ -78,8 +78,22 @@ def status(view: View, before: Mapping[str, Any], now: str) -> dict[str, Any]:
         "members": [dict(member) for member in view.members],
     }
     if over(result):
-        result["completionTime"] = before.get("completionTime", now)
+        same = over(before) and _which(before) == _which(result)
+        result["completionTime"] = before.get("completionTime", now) if same else now
     return result
+
+
+def known_service(before: Mapping[str, Any]) -> tuple[bool, str, str]:
+    """How the gRPC service was, as a status says: for `View.service`."""
+    for condition in before.get("conditions") or ():
+        if condition["type"] == "ServiceReady":
+            return condition["status"] == "True", condition["reason"], condition["message"]
+    return False, "NotReady", "its Deployment is not made yet"
+
+
+def _which(status: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    """The objects that the members of a status were made of."""
+    return [(member["name"], member.get("uid")) for member in status["members"]]
 
 
 def holds(status: Mapping[str, Any], condition: str) -> bool:

@@ -1,7 +1,9 @@
-"""A real API server with its etcd, for tests marked `apiserver`: nothing else of a cluster is here.
+"""A real API server with its etcd, for tests marked `apiserver`.
 
 The binaries are those that KUBE_APISERVER and ETCD name, or else those on PATH. Objects stay while
-it is restarted. Nothing collects what an owner leaves behind, nor starts pods: see `standin`.
+it is restarted. With kube-controller-manager (KUBE_CONTROLLER_MANAGER, or on PATH) garbage is
+collected and Jobs have pods; tests that need that have `CONTROLLERS` as a mark. Nothing runs pods:
+see `standin`.
 """
 
 from __future__ import annotations
@@ -40,6 +42,19 @@ def binaries() -> tuple[str, str] | None:
     return None if apiserver is None or etcd is None else (apiserver, etcd)
 
 
+def controller_manager() -> str | None:
+    """kube-controller-manager; None if it is not there."""
+    name = "kube-controller-manager"
+    return os.environ.get("KUBE_CONTROLLER_MANAGER") or shutil.which(name)
+
+
+#: The mark of tests that need garbage to be collected, or Jobs to have pods.
+CONTROLLERS = pytest.mark.skipif(
+    controller_manager() is None,
+    reason="kube-controller-manager is not on PATH, nor named by KUBE_CONTROLLER_MANAGER",
+)
+
+
 #: The mark of a module whose tests need it.
 MARKS = [
     pytest.mark.apiserver,
@@ -75,11 +90,11 @@ class ApiServer:
         lines = ['admin,admin,0,"system:masters"']
         lines += [f"{token},{name},{token}" for token, name in users.items()]
         (directory / "tokens.csv").write_text("\n".join(lines) + "\n")
-        self._ports = free_ports(3)
+        self._ports = free_ports(4)
         self.url = f"https://127.0.0.1:{self._ports[2]}"
 
     def start(self) -> None:
-        """Start etcd, unless it runs, and the API server; wait until it answers."""
+        """Start what does not run, and wait until the API server answers."""
         found = binaries()
         assert found is not None
         apiserver, etcd = found
@@ -112,6 +127,29 @@ class ApiServer:
             f"--token-auth-file={self._directory}/tokens.csv",
         )
         self._wait()
+        if "kube-controller-manager" not in self._children and controller_manager() is not None:
+            self.start_controllers()
+
+    def start_controllers(self) -> None:
+        """Start the garbage collector and the Job controller."""
+        program = controller_manager()
+        assert program is not None
+        config = self._directory / "controllers.config"
+        config.write_text(self.kubeconfig("admin"))
+        self._run(
+            "kube-controller-manager",
+            program,
+            f"--kubeconfig={config}",
+            "--controllers=garbage-collector-controller,job-controller",
+            "--leader-elect=false",
+            f"--cert-dir={self._directory}/certificates",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._ports[3]}",
+        )
+
+    def stop_controllers(self) -> None:
+        """Kill the controllers."""
+        self._kill("kube-controller-manager")
 
     def stop_apiserver(self) -> None:
         """Kill the API server; etcd goes on."""
@@ -178,7 +216,8 @@ class ApiServer:
         deadline = time.monotonic() + PATIENCE
         while True:
             log = self._directory / "kube-apiserver.log"
-            for name, child in self._children.items():
+            for name in ("etcd", "kube-apiserver"):
+                child = self._children[name]
                 assert child.poll() is None, f"{name} has ended: {log.read_text()[-2000:]}"
             try:
                 headers = {"Authorization": "Bearer admin"}

@@ -5,11 +5,15 @@ from __future__ import annotations
 import copy
 import datetime
 import functools
+import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+from memory_jobs import INDEX
+from patience import PATIENCE
 
 from flux_ensemble.operator import names
 from flux_ensemble.operator.cluster import Cluster
@@ -119,26 +123,148 @@ class Bench:
         for client in self.clients:
             client.close()
 
+    def flux(self, name: str = "sweep-solve") -> dict[str, Any]:
+        """The Job of a MiniCluster, as the Flux Operator makes it, and gives it its size.
+
+        It takes any Job of that name for it, whose ever that is.
+        """
+        cluster = self.minicluster(name)
+        assert cluster is not None, f"there is no MiniCluster {name!r}"
+        size = cluster["spec"].get("size", 1)
+        job = self.admin.get("batch/v1", "Job", "default", name)
+        if job is None:
+            return self.admin.create(job_of(cluster))
+        if job["spec"]["completions"] != size:
+            job["spec"] |= {"completions": size, "parallelism": size}
+            job = self.admin.replace(job)
+        return job
+
+    def live_pod(self, index: int = 0, name: str = "sweep-solve") -> dict[str, Any]:
+        """The pod of an index that has not ended, nor leaves; waits for it."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            for pod in self.admin.list("v1", "Pod", "default", labels=f"job-name={name}"):
+                metadata = pod["metadata"]
+                ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+                if metadata["labels"][INDEX] != str(index) or ended:
+                    continue
+                if not metadata.get("deletionTimestamp"):
+                    return pod
+            assert time.monotonic() < deadline, f"{name!r} has no pod {index}"
+            time.sleep(0.1)
+
     def pod(
         self, index: int = 0, phase: str = "Running", name: str = "sweep-solve", **container: Any
-    ) -> None:
-        """A pod of a MiniCluster as the Job controller and a kubelet would make it."""
-        self.remove("v1", "Pod", f"{name}-{index}")
+    ) -> dict[str, Any]:
+        """What a kubelet tells of a pod of a MiniCluster; the pod as it was before."""
+        self.flux(name)
+        pod = self.live_pod(index, name)
         status = {"phase": phase, "containerStatuses": [{"name": "a", **container}]}
-        labels = {"job-name": name, "batch.kubernetes.io/job-completion-index": str(index)}
-        made = self.admin.create(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {
-                    "name": f"{name}-{index}",
-                    "namespace": "default",
-                    "labels": labels,
-                },
-                "spec": {"containers": [{"name": "a", "image": "a"}]},
-            }
-        )
-        write_status(self.admin, made, status)
+        write_status(self.admin, pod, status)
+        return pod
+
+    def evict(self, index: int = 0, name: str = "sweep-solve") -> dict[str, Any]:
+        """A node that is short of something evicts a pod, which stays, as one that has failed."""
+        pod = self.live_pod(index, name)
+        evicted = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."}
+        write_status(self.admin, pod, evicted)
+        return pod
+
+    def lose(self, way: str, index: int = 0) -> dict[str, Any]:
+        """A pod is lost: "evicted" by its node, "deleted", or by an "eviction" of the API."""
+        if way == "evicted":
+            return self.evict(index)
+        pod = self.live_pod(index)
+        if way == "deleted":
+            self.admin.delete(pod)
+        else:
+            evict_pod(self.admin, pod)
+        return pod
+
+    def gone(self, pod: Mapping[str, Any]) -> None:
+        """A kubelet has ended a pod, so it is no more."""
+        remove_pod(self.admin, pod)
+
+    def put_status(self, status: Mapping[str, Any]) -> None:
+        """Give the Ensemble a status, as an operator that was killed has left it."""
+        live = self.ensemble()
+        assert live is not None
+        write_status(self.admin, live, status)
+
+    def end(self, name: str = "sweep-solve", **summary: Any) -> None:
+        """The pod of rank 0 ends, and says how the ensemble did."""
+        terminated = {
+            "exitCode": 0,
+            "message": json.dumps(summary),
+            "startedAt": "2026-01-01T00:00:00Z",
+            "finishedAt": "2026-01-01T00:01:00Z",
+        }
+        self.pod(phase="Succeeded", name=name, state={"terminated": terminated})
+
+
+def job_of(cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """The Job that the Flux Operator makes of a MiniCluster."""
+    metadata, spec = cluster["metadata"], cluster["spec"]
+    size = spec.get("size", 1)
+    owner = {
+        "apiVersion": names.MINICLUSTER,
+        "kind": "MiniCluster",
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    pod = {
+        "containers": [{"name": "flux", "image": "a"}],
+        "restartPolicy": "OnFailure",
+        # Its pods are on a node at once: one that is deleted leaves it before it is gone.
+        "nodeName": "node",
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": size,
+            "parallelism": size,
+            "backoffLimit": spec.get("backoffLimit") or 100,
+            "template": {"metadata": {"labels": spec["pod"]["labels"]}, "spec": pod},
+        },
+    }
+
+
+def evict_pod(cluster: Cluster, pod: Mapping[str, Any]) -> None:
+    """Evict a pod by the API, as `kubectl drain` does."""
+    metadata = pod["metadata"]
+    key = {"name": metadata["name"], "namespace": metadata["namespace"]}
+    _request(
+        cluster,
+        "POST",
+        pod,
+        "/eviction",
+        {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": key},
+    )
+
+
+def remove_pod(cluster: Cluster, pod: Mapping[str, Any]) -> None:
+    """Delete a pod without waiting for its containers; one that is gone is no error."""
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+    options["preconditions"] = {"uid": pod["metadata"]["uid"]}
+    _request(cluster, "DELETE", pod, "", options)
+
+
+def _request(
+    cluster: Cluster, method: str, pod: Mapping[str, Any], sub: str, body: Mapping[str, Any]
+) -> None:
+    metadata = pod["metadata"]
+    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}{sub}"
+    answer = cluster.client._client._client.request(method, path, json=dict(body))
+    assert answer.is_success or answer.status_code in (404, 409), answer.text
 
 
 def write_status(cluster: Cluster, resource: Mapping[str, Any], status: Mapping[str, Any]) -> None:
@@ -149,23 +275,6 @@ def write_status(cluster: Cluster, resource: Mapping[str, Any], status: Mapping[
     metadata = resource["metadata"]
     full = kind.Status({**resource, "status": dict(status)})
     cluster.client.replace(full, metadata["name"], namespace=metadata["namespace"])
-
-
-def no_pods(cluster: Cluster, job: str, message: str, namespace: str = "default") -> None:
-    """What the Job controller says when it may not make pods."""
-    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    cluster.create(
-        {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{job}.", "namespace": namespace},
-            "involvedObject": {"kind": "Job", "name": job, "namespace": namespace},
-            "type": "Warning",
-            "reason": "FailedCreate",
-            "message": message,
-            "lastTimestamp": now,
-        }
-    )
 
 
 def condition(status: Mapping[str, Any], name: str) -> tuple[str, str, str]:

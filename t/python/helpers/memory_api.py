@@ -3,7 +3,11 @@
 Objects have versions, and a write of another version than the current one is 409. Schemas and
 rules of CRDs are checked, which is 422, and unknown fields too where that is asked for. Roles are
 enforced, 403, and nobody makes a Role that has more rights than he has. Server-side apply drops
-what its manager had applied before and does not any more. What an object owns goes with it.
+what its manager had applied before and does not any more.
+
+There are two controllers. What an object owns goes with it, by its uid: at once, or with `collects`
+false as in a cluster, some time later (`collect`). Jobs have pods (`memory_jobs`); one on a node
+leaves it before it is gone, and pods can be evicted.
 
 It is used like a real API server (`apiserver`): `with memory_api() as api: api.client("admin")`.
 """
@@ -27,6 +31,7 @@ from crd_schema import Schema
 from lightkube import Client
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.config.models import Cluster, User
+from memory_jobs import Jobs, ended
 from patience import PATIENCE
 
 Object = dict[str, Any]
@@ -80,6 +85,9 @@ class MemoryApi:
         users: the name of each token's user; that of "admin" may do everything.
         writes: what was written: "POST configmaps default/a".
         refuse: raises a `Failure` for a request that is to fail: method, plural, name.
+        collects: what has lost its owner goes at once, and not when `collect` is called.
+        most_pods: how many a quota allows.
+        replaces: whether Jobs make pods for those that were lost.
     """
 
     def __init__(self) -> None:
@@ -87,6 +95,9 @@ class MemoryApi:
         self.users = {"admin": "admin"}
         self.writes: list[str] = []
         self.refuse: Any = lambda method, plural, name: None
+        self.collects = True
+        self.most_pods: int | None = None
+        self._replaces = True
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._kinds = copy.deepcopy(KINDS)
@@ -95,7 +106,9 @@ class MemoryApi:
         self._objects: dict[str, dict[tuple[str, str], Object]] = {}
         self._applied: dict[tuple[str, str, str, str], Object] = {}
         self._history: list[tuple[int, str, str, Object]] = []
-        self._version = 0
+        self.version = 0
+        self._controlling = False
+        self._jobs = Jobs(self)
         self.closed = False
         self.clients: list[Client] = []
 
@@ -241,9 +254,16 @@ class MemoryApi:
             return 200, {
                 "kind": "List",
                 "apiVersion": version,
-                "metadata": {"resourceVersion": str(self._version)},
+                "metadata": {"resourceVersion": str(self.version)},
                 "items": items,
             }
+        if method == "POST" and (plural, sub) == ("pods", "eviction"):
+            evicted = table.get((namespace, name))
+            if evicted is None:
+                raise Failure(404, "NotFound", f'pods "{name}" not found')
+            self.delete_pod(evicted)
+            self._control()
+            return 201, {"kind": "Status", "status": "Success"}
         if method == "POST" and not sub:
             return 201, self._create(version, plural, namespace, body, query, token)
         if method == "PATCH" and "apply" in kind:
@@ -257,8 +277,11 @@ class MemoryApi:
             for key, value in ((body or {}).get("preconditions") or {}).items():
                 if live["metadata"][key] != value:
                     raise Failure(409, "Conflict", f"the {key} in the precondition is another one")
-            if not dry:
+            if not dry and plural == "pods":
+                self.delete_pod(live, now=(body or {}).get("gracePeriodSeconds") == 0)
+            elif not dry:
                 self._remove(plural, (namespace, name))
+            self._control()
             return 200, {"kind": "Status", "status": "Success"}
         if method not in ("PUT", "PATCH"):
             raise Failure(405, "MethodNotAllowed", "the method is not allowed")
@@ -284,6 +307,7 @@ class MemoryApi:
         self._check(version, plural, new, live, query, token)
         if not dry:
             self._store(method, version, plural, new, live)
+            self._control()
         return 200, self._scale_of(new) if sub == "scale" else new
 
     def _create(
@@ -311,7 +335,7 @@ class MemoryApi:
             )
         metadata |= {
             "uid": str(uuid.uuid4()),
-            "creationTimestamp": now(),
+            "creationTimestamp": moment(),
             "generation": 1,
         }
         if plural in self._statused():
@@ -319,6 +343,7 @@ class MemoryApi:
         self._check(version, plural, new, None, query, token)
         if "dryRun" not in query:
             self._store("POST", version, plural, new, None)
+            self._control()
         return new
 
     def _apply(
@@ -404,8 +429,8 @@ class MemoryApi:
                 return
             if new.get("spec") != live.get("spec"):
                 metadata["generation"] = live["metadata"].get("generation", 1) + 1
-        self._version += 1
-        metadata["resourceVersion"] = str(self._version)
+        self.version += 1
+        metadata["resourceVersion"] = str(self.version)
         new["apiVersion"] = version
         key = metadata.get("namespace", ""), metadata["name"]
         self._objects.setdefault(plural, {})[key] = new
@@ -414,7 +439,9 @@ class MemoryApi:
             self._define(new)
         self._happened("ADDED" if live is None else "MODIFIED", plural, new)
         # What is made for an owner that has gone meanwhile is collected, too.
-        if any(owner["uid"] in self._gone for owner in metadata.get("ownerReferences") or ()):
+        if self.collects and any(
+            owner["uid"] in self._gone for owner in metadata.get("ownerReferences") or ()
+        ):
             self._remove(plural, key)
 
     def _define(self, crd: Object) -> None:
@@ -428,25 +455,126 @@ class MemoryApi:
         gone = self._objects[plural].pop(key)
         self._gone.add(gone["metadata"]["uid"])
         self.writes.append(f"DELETE {plural} {'/'.join(key)}")
-        self._version += 1
-        gone["metadata"]["resourceVersion"] = str(self._version)
+        self.version += 1
+        gone["metadata"]["resourceVersion"] = str(self.version)
         self._happened("DELETED", plural, gone)
         for applied in [one for one in self._applied if one[:3] == (plural, *key)]:
             del self._applied[applied]
-        for other, table in self._objects.items():
-            for name, one in list(table.items()):
-                owners = one["metadata"].get("ownerReferences") or ()
-                owned = any(owner["uid"] == gone["metadata"]["uid"] for owner in owners)
-                if owned and name in table:
-                    self._remove(other, name)
+        if self.collects:
+            self.collect()
+
+    # -- controllers -------------------------------------------------------------------
+
+    def collect(self) -> None:
+        """Delete what is owned only by what is not there any more, by its uid."""
+        with self._lock:
+            orphans = [(plural, key) for plural, key, one in self._every() if self._orphaned(one)]
+            for plural, key in orphans:
+                one = self._objects[plural].get(key)
+                if one is None:
+                    continue
+                if plural == "pods":
+                    self.delete_pod(one)
+                else:
+                    self._remove(plural, key)
+
+    def _every(self) -> Iterator[tuple[str, tuple[str, str], Object]]:
+        for plural, table in list(self._objects.items()):
+            for key, one in list(table.items()):
+                yield plural, key, one
+
+    def _orphaned(self, one: Object) -> bool:
+        owners = one["metadata"].get("ownerReferences") or ()
+        return bool(owners) and all(owner["uid"] in self._gone for owner in owners)
+
+    def _control(self) -> None:
+        """Let the Job controller look until there is nothing to do for it."""
+        if self._controlling:
+            return
+        self._controlling = True
+        try:
+            while self._jobs.look():
+                pass
+        finally:
+            self._controlling = False
+
+    @property
+    def replaces(self) -> bool:
+        return self._replaces
+
+    @replaces.setter
+    def replaces(self, replaces: bool) -> None:
+        with self._lock:
+            self._replaces = replaces
+            self._control()
+
+    def objects(self, plural: str) -> dict[tuple[str, str], Object]:
+        """The objects of a kind, by namespace and name."""
+        return self._objects.setdefault(plural, {})
+
+    def delete_pod(self, pod: Object, *, now: bool = False) -> None:
+        """Delete a pod: one that runs on a node leaves it before, which a kubelet tells."""
+        metadata = pod["metadata"]
+        key = metadata["namespace"], metadata["name"]
+        if now or ended(pod) or not (pod.get("spec") or {}).get("nodeName"):
+            self._remove("pods", key)
+        elif not metadata.get("deletionTimestamp"):
+            new = copy.deepcopy(pod)
+            new["metadata"]["deletionTimestamp"] = moment()
+            self._store("DELETE", "v1", "pods", new, pod)
+
+    def make_pod(self, namespace: str, pod: Object) -> str | None:
+        """Make a pod for a Job; why not, else."""
+        there = sum(place == namespace for place, _ in self.objects("pods"))
+        if self.most_pods is not None and there >= self.most_pods:
+            return "pods is forbidden: exceeded quota"
+        try:
+            self.refuse("POST", "pods", pod["metadata"]["name"])
+            made = self._create("v1", "pods", namespace, pod, {}, "admin")
+        except Failure as failure:
+            return str(failure)
+        key = namespace, made["metadata"]["name"]
+        self.put_status("pods", key, {"phase": "Pending"})
+        return None
+
+    def put_status(self, plural: str, key: tuple[str, str], status: Object) -> None:
+        """Write the status of an object."""
+        live = self._objects[plural][key]
+        self._store(
+            "PUT", live["apiVersion"], plural, {**copy.deepcopy(live), "status": status}, live
+        )
+
+    def tell(self, about: Object, reason: str, message: str, t_now: float) -> None:
+        """Write a warning of an object, once."""
+        metadata = about["metadata"]
+        involved = {
+            "kind": about["kind"],
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+        }
+        for one in self.objects("events").values():
+            if one["involvedObject"] == involved and one["message"] == message:
+                return
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{metadata['name']}."},
+            "involvedObject": involved,
+            "type": "Warning",
+            "reason": reason,
+            "message": message,
+            "lastTimestamp": moment(t_now),
+        }
+        self._create("v1", "events", metadata["namespace"], event, {}, "admin")
 
     def _happened(self, what: str, plural: str, one: Object) -> None:
-        self._history.append((self._version, what, plural, copy.deepcopy(one)))
+        self._history.append((self.version, what, plural, copy.deepcopy(one)))
         self._changed.notify_all()
 
     def watch(self, plural: str, namespace: str, query: Mapping[str, str]) -> Iterator[Object]:
         """What happens, until the time is up."""
-        begin = int(query.get("resourceVersion") or self._version)
+        begin = int(query.get("resourceVersion") or self.version)
         deadline = time.monotonic() + float(query.get("timeoutSeconds") or 300)
         at = 0
         while not self.closed and time.monotonic() < deadline:
@@ -583,8 +711,9 @@ def drop(live: Any, before: Any, now: Any) -> Any:
     return live
 
 
-def now() -> str:
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def moment(t: float | None = None) -> str:
+    time_of_it = time.time() if t is None else t
+    return datetime.datetime.fromtimestamp(time_of_it, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @contextmanager

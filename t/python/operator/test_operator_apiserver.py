@@ -162,6 +162,7 @@ def test_a_document_of_128_kib_is_taken(bench: Bench) -> None:
     assert condition(bench.look(), "Accepted")[0] == "True"
 
 
+@apiserver.CONTROLLERS
 @pytest.mark.skipif(shutil.which("flux") is None, reason="flux is not on PATH")
 def test_an_ensemble_completes_though_everything_is_restarted(
     server: apiserver.ApiServer, bench: Bench, tmp_path: Path
@@ -183,7 +184,7 @@ def test_an_ensemble_completes_though_everything_is_restarted(
         time.sleep(1)
         server.start()
 
-    with standin(server, collect=True) as running:
+    with standin(server) as running:
         with operator(server, tmp_path, "one") as first:
             bench.put(manifest)
             until(lambda: state(bench).get("phase") == "Running", "it does not run")
@@ -204,6 +205,7 @@ def test_an_ensemble_completes_though_everything_is_restarted(
             gone(bench, running)
 
 
+@apiserver.CONTROLLERS
 @pytest.mark.skipif(shutil.which("flux") is None, reason="flux is not on PATH")
 def test_a_quota_that_refuses_pods_is_told_and_growth_goes_on_when_it_is_raised(
     server: apiserver.ApiServer, bench: Bench, tmp_path: Path
@@ -215,7 +217,7 @@ def test_a_quota_that_refuses_pods_is_told_and_growth_goes_on_when_it_is_raised(
         members = state(bench).get("members") or [{}]
         return "exceeded quota" in members[0].get("reason", "")
 
-    with standin(server, collect=True) as running, operator(server, tmp_path):
+    with standin(server) as running, operator(server, tmp_path):
         bench.put(example(gate))
         until(refused, lambda: f"{state(bench)} {running.errors}")
         told(bench, "MemberWaits")
