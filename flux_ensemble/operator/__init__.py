@@ -4,6 +4,6 @@
                                     cluster ──observe──► status ──► status, events
 
 `render`, `check` and `status` are pure: no cluster, no clock, no random numbers. `reconcile` is the
-one place where something is decided on what the cluster has. `app` watches, by kopf; all that is
+one place where something is decided on what the cluster has. `watches` reads, and all that is
 written goes through `cluster`, by lightkube.
 """

@@ -7,6 +7,7 @@ Problems are sentences that begin with the place. All of them are found at once.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,6 +18,9 @@ from flux_ensemble.operator.minicluster import runner
 
 #: The volumes that are added to a container.
 _VOLUMES = ("flux-ensemble-document", "flux-ensemble-tls")
+
+#: How many documents are known, each of 128 KiB at most: they are looked at again and again.
+_KNOWN = 256
 
 #: The longest name that a document of a member may have; it is that of its file by default.
 _DEFAULT_NAME = "ensemble"
@@ -55,7 +59,8 @@ class Missing:
         self.reason = reason
 
 
-def of_document(text: str) -> list[str]:
+@functools.lru_cache(maxsize=_KNOWN)
+def of_document(text: str) -> tuple[str, ...]:
     """The problems of a document, each with its line.
 
     It is another user's, and runs in a pod: the files that it names are there. Here they would be
@@ -64,8 +69,8 @@ def of_document(text: str) -> list[str]:
     try:
         load_text(text, name=_DEFAULT_NAME, elastic=True, packages=False, here=False)
     except DocumentError as error:
-        return [_placed(line) for line in str(error).splitlines()]
-    return []
+        return tuple(_placed(line) for line in str(error).splitlines())
+    return ()
 
 
 def _placed(problem: str) -> str:

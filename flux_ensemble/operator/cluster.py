@@ -6,17 +6,19 @@ What fails is a `ClusterFailure` with the HTTP status; whoever asks decides whet
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import httpx2
-from lightkube import ApiError, Client
+from lightkube import Client
 from lightkube.core.resource import ApiInfo, ResourceDef
 from lightkube.generic_resource import GenericNamespacedResource, GenericNamespacedStatus
 from lightkube.types import CascadeType, PatchType
 
 from flux_ensemble.gateway.backends.kubernetes import MiniCluster
+from flux_ensemble.gateway.backends.kubernetes_client import CREDENTIAL_ERRORS, sturdy
 from flux_ensemble.operator import names
+from flux_ensemble.operator.ownership import Entry, as_applied
 
 Resource = dict[str, Any]
 
@@ -32,13 +34,14 @@ PLURALS = {
     ("batch/v1", "Job"): "jobs",
     ("coordination.k8s.io/v1", "Lease"): "leases",
     ("networking.k8s.io/v1", "NetworkPolicy"): "networkpolicies",
+    ("policy/v1", "PodDisruptionBudget"): "poddisruptionbudgets",
     ("rbac.authorization.k8s.io/v1", "Role"): "roles",
     ("rbac.authorization.k8s.io/v1", "RoleBinding"): "rolebindings",
     (names.MINICLUSTER, "MiniCluster"): "miniclusters",
     (names.API_VERSION, names.KIND): names.PLURAL,
 }
 
-_VERBS = ["delete", "get", "global_list", "list", "patch", "post", "put"]
+_VERBS = ["delete", "get", "global_list", "global_watch", "list", "patch", "post", "put", "watch"]
 
 
 class ClusterFailure(Exception):
@@ -55,7 +58,7 @@ class ClusterFailure(Exception):
 
 
 @functools.cache
-def _resource(api_version: str, kind: str) -> Any:
+def resource_class(api_version: str, kind: str) -> Any:
     """lightkube's class of a kind, without its types: they would drop what they do not know."""
     group, _, version = api_version.rpartition("/")
     plural = PLURALS[api_version, kind]
@@ -79,19 +82,23 @@ class Cluster:
     """
 
     def __init__(self, client: Client) -> None:
-        self.client = client
+        self.client = sturdy(client)
 
     def get(self, api_version: str, kind: str, namespace: str, name: str) -> Resource | None:
         """An object, or None."""
         try:
             found = self._ask(
-                self.client.get, _resource(api_version, kind), name, namespace=namespace
+                self.client.get, resource_class(api_version, kind), name, namespace=namespace
             )
         except ClusterFailure as failure:
             if failure.code == 404:
                 return None
             raise
         return {"apiVersion": api_version, "kind": kind, **dict(found)}
+
+    def known(self, api_version: str, kind: str, namespace: str, name: str) -> Resource | None:
+        """An object as it was when it was last heard of, or None."""
+        return self.get(api_version, kind, namespace, name)
 
     def list(
         self,
@@ -108,7 +115,7 @@ class Cluster:
             for key, text in (("labels", labels), ("fields", fields))
             if text
         }
-        resource = _resource(api_version, kind)
+        resource = resource_class(api_version, kind)
 
         def everything() -> list[Resource]:
             found = self.client.list(resource, namespace=namespace, **chosen)
@@ -119,7 +126,7 @@ class Cluster:
 
     def create(self, manifest: Mapping[str, Any]) -> Resource:
         """Make an object; one of the same name is 409."""
-        return dict(
+        return self._noted(
             self._ask(
                 self.client.create,
                 _object(manifest),
@@ -146,7 +153,7 @@ class Cluster:
     def replace(self, manifest: Mapping[str, Any]) -> Resource:
         """Put an object in place of the one of its version; another version is 409."""
         namespace = manifest["metadata"]["namespace"]
-        return dict(
+        return self._noted(
             self._ask(
                 self.client.replace,
                 _object(manifest),
@@ -155,22 +162,61 @@ class Cluster:
             )
         )
 
-    def apply(self, manifest: Mapping[str, Any], live: Mapping[str, Any]) -> Resource:
+    def apply(
+        self,
+        manifest: Mapping[str, Any],
+        live: Mapping[str, Any],
+        *,
+        without: Iterable[Sequence[str]] = (),
+    ) -> Resource:
         """Server-side apply to an object: the fields of the manifest become ours, and those are
-        dropped that were. One that has gone is 409, and another one of that name 422."""
+        dropped that were. One that has gone is 409, and so is another one of that name.
+
+        Args:
+            manifest: what is to be there.
+            live: the object as it was read.
+            without: paths of fields that it was made with and that are left to others since.
+        """
         metadata = {**manifest["metadata"], "uid": live["metadata"]["uid"]}
-        return dict(
-            self._ask(
-                self.client.patch,
-                _resource(manifest["apiVersion"], manifest["kind"]),
-                metadata["name"],
-                {**manifest, "metadata": metadata},
-                namespace=metadata["namespace"],
-                patch_type=PatchType.APPLY,
-                field_manager=names.MANAGER,
-                force=True,
-            )
+        patch = functools.partial(
+            self._ask,
+            self.client.patch,
+            resource_class(manifest["apiVersion"], manifest["kind"]),
+            metadata["name"],
+            namespace=metadata["namespace"],
+            field_manager=names.MANAGER,
         )
+        entries = as_applied(live["metadata"].get("managedFields") or (), names.MANAGER, without)
+        try:
+            if entries is not None:
+                self._own(live, entries, patch)
+            return self._noted(
+                patch({**manifest, "metadata": metadata}, patch_type=PatchType.APPLY, force=True)
+            )
+        except ClusterFailure as failure:
+            if failure.code in (404, 422) and not self._is_there(live):
+                raise ClusterFailure(str(failure), 409) from failure
+            raise
+
+    def _own(self, live: Mapping[str, Any], entries: Sequence[Entry], patch: Any) -> None:
+        """Put other `managedFields` in place of those of an object, if it is of this version."""
+        changes = {
+            "managedFields": entries,
+            "resourceVersion": live["metadata"]["resourceVersion"],
+        }
+        patch(
+            [
+                {"op": "replace", "path": f"/metadata/{key}", "value": value}
+                for key, value in changes.items()
+            ],
+            patch_type=PatchType.JSON,
+        )
+
+    def _is_there(self, live: Mapping[str, Any]) -> bool:
+        """Whether an object is this very one still."""
+        metadata = live["metadata"]
+        now = self.get(live["apiVersion"], live["kind"], metadata["namespace"], metadata["name"])
+        return now is not None and now["metadata"]["uid"] == metadata["uid"]
 
     def delete(self, live: Mapping[str, Any], *, unchanged: bool = False) -> None:
         """Delete an object and, afterwards, what it owns; one that is not there is no error.
@@ -193,26 +239,34 @@ class Cluster:
         # lightkube's `delete` has no preconditions.
         api = self.client._client
 
-        def send() -> None:
+        def send() -> Any:
             request = api.prepare_request(
                 "delete",
-                _resource(live["apiVersion"], live["kind"]),
+                resource_class(live["apiVersion"], live["kind"]),
                 name=metadata["name"],
                 namespace=metadata["namespace"],
             )
             request.data = options
-            api.handle_response("delete", api.send(api.build_adapter_request(request)), request)
+            answer = api.send(api.build_adapter_request(request))
+            api.handle_response("delete", answer, request)
+            return answer.json()
 
         try:
-            self._ask(send)
+            answer = self._ask(send)
         except ClusterFailure as failure:
             if failure.code != 404:
                 raise
+            answer = {}
+        if (answer.get("metadata") or {}).get("deletionTimestamp"):
+            # It goes later: something has to be done before, or it has to end.
+            self._wrote({**live, **answer})
+        else:
+            self._deleted({**live})
 
     def write_status(self, ensemble: Mapping[str, Any], status: Mapping[str, Any]) -> Resource:
         """Put a status in place of the one that an Ensemble has, if it is of that version."""
         metadata = ensemble["metadata"]
-        resource = _resource(names.API_VERSION, names.KIND).Status
+        resource = resource_class(names.API_VERSION, names.KIND).Status
         full = resource(
             {
                 "apiVersion": names.API_VERSION,
@@ -222,7 +276,7 @@ class Cluster:
                 "status": dict(status),
             }
         )
-        return dict(
+        return self._noted(
             self._ask(self.client.replace, full, metadata["name"], namespace=metadata["namespace"])
         )
 
@@ -241,20 +295,33 @@ class Cluster:
         )
         self._ask(self.client.replace, scale, name, namespace=namespace)
 
+    def _noted(self, answer: Mapping[str, Any]) -> Resource:
+        one = dict(answer)
+        self._wrote(one)
+        return one
+
+    def _wrote(self, one: Resource) -> None:
+        """Is told what has been written."""
+
+    def _deleted(self, one: Resource) -> None:
+        """Is told what is not there any more."""
+
     def _ask(self, request: Any, *args: Any, **options: Any) -> Any:
         try:
             return request(*args, **options)
-        except ApiError as exc:
-            raise ClusterFailure(_line(exc), exc.response.status_code) from exc
         except httpx2.HTTPStatusError as exc:
             raise ClusterFailure(_line(exc), exc.response.status_code) from exc
-        except (httpx2.HTTPError, OSError) as exc:
+        except httpx2.HTTPError as exc:
             raise ClusterFailure(f"the API server does not answer: {_line(exc)}", None) from exc
+        except CREDENTIAL_ERRORS as exc:
+            raise ClusterFailure(
+                f"there are no credentials for the API server: {_line(exc)}", None
+            ) from exc
 
 
 def _object(manifest: Mapping[str, Any]) -> Any:
     """lightkube asks the object for its namespace, and leaves the rest as it is."""
-    return _resource(manifest["apiVersion"], manifest["kind"])(manifest)
+    return resource_class(manifest["apiVersion"], manifest["kind"])(manifest)
 
 
 def _line(exc: Exception) -> str:

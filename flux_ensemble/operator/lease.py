@@ -2,7 +2,8 @@
 
 The holder renews the Lease; the others take it over when it has not changed for as long as it
 lasts, by their own clocks, so that clocks need not agree. A holder that cannot renew it in time has
-lost it, and must stop before anybody else can have it: `lost` is called, and the process ends.
+lost it, and must stop before anybody else can have it: `lost` is called, and the process ends. So
+does one that finds another holder. No answer ends the attempts, be it a page, a half or nothing.
 """
 
 from __future__ import annotations
@@ -50,8 +51,11 @@ class Lease:
         self._holder = holder
         self._seconds = seconds
         self._seen: tuple[object, float] = (None, 0.0)
+        self._known: Resource | None = None
+        self._taken = False
+        self._t_renewed = 0.0
         self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
 
     def wait(self, stop: Callable[[], bool] = lambda: False) -> bool:
         """Wait until this holds it.
@@ -65,56 +69,87 @@ class Lease:
         while not stop() and not self._stopped.is_set():
             if self._try():
                 return True
-            self._stopped.wait(self._seconds * RETRY_SECONDS / LEASE_SECONDS)
+            self._stopped.wait(self._scaled(RETRY_SECONDS))
         return False
 
     def keep(self, lost: Callable[[], None]) -> None:
-        """Renew it from now on, in a thread; `lost` is called if that does not succeed."""
+        """Renew it from now on, in a thread; `lost` is called if that does not succeed.
+
+        Another thread looks at the clock: an answer that never ends holds up the first one.
+        """
+        calls = threading.Lock()
+
+        def lose(why: str) -> None:
+            # One call is enough, and it need not return.
+            if calls.acquire(blocking=False) and not self._stopped.is_set():
+                self._stopped.set()
+                log.error("the lease is lost: %s", why)
+                lost()
 
         def renew() -> None:
-            t_renewed = time.monotonic()
-            while not self._stopped.wait(self._seconds * RETRY_SECONDS / LEASE_SECONDS):
-                began = time.monotonic()
-                if self._try():
-                    t_renewed = began
-                elif time.monotonic() - t_renewed > self._seconds * RENEW_SECONDS / LEASE_SECONDS:
-                    log.error("the lease is lost: another operator takes over")
-                    lost()
+            while not self._stopped.wait(self._scaled(RETRY_SECONDS)):
+                if not self._try() and self._taken:
+                    lose("another operator has it")
                     return
 
-        self._thread = threading.Thread(target=renew, name="lease", daemon=True)
-        self._thread.start()
+        def guard() -> None:
+            limit = self._scaled(RENEW_SECONDS)
+            while not self._stopped.wait(max(0.0, self._t_renewed + limit - time.monotonic())):
+                if time.monotonic() - self._t_renewed >= limit:
+                    lose(f"it was not renewed for {limit:g} s")
+                    return
+
+        self._threads = [
+            threading.Thread(target=target, name=name, daemon=True)
+            for target, name in ((renew, "lease"), (guard, "lease-guard"))
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def release(self) -> None:
         """Renew it no more, and let others have it at once."""
         self._stopped.set()
-        if self._thread is not None:
-            self._thread.join(self._seconds)
+        for thread in self._threads:
+            thread.join(self._seconds)
         try:
             lease = self._cluster.get(*_KIND, *self._place)
             if lease is not None and lease["spec"].get("holderIdentity") == self._holder:
                 lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
                 self._cluster.replace(lease)
-        except ClusterFailure as failure:
-            log.warning("the lease was not given back: %s", failure)
+        except Exception as exc:
+            log.warning("the lease was not given back: %s", exc)
+
+    def _scaled(self, seconds: float) -> float:
+        """A duration of a Lease that lasts LEASE_SECONDS, for one that lasts as long as this."""
+        return self._seconds * seconds / LEASE_SECONDS
 
     def _try(self) -> bool:
-        """Take it or renew it, if nobody else holds it."""
+        """Take it or renew it, if nobody else holds it; whatever comes as an answer."""
+        began = time.monotonic()
+        known, self._known = self._known, None
         try:
-            lease = self._cluster.get(*_KIND, *self._place)
-            if lease is None:
-                self._cluster.create(self._manifest(None))
-                return True
-            spec = lease["spec"]
-            holder = spec.get("holderIdentity")
-            if holder != self._holder and holder and not self._is_stale(lease):
+            lease = known or self._cluster.get(*_KIND, *self._place)
+            self._taken = lease is not None and self._is_of_another(lease)
+            if self._taken:
                 return False
-            self._cluster.replace(self._manifest(lease))
+            manifest = self._manifest(lease)
+            write = self._cluster.create if lease is None else self._cluster.replace
+            written = write(manifest)
+            if written["spec"]["holderIdentity"] != self._holder:
+                raise ValueError(f"the answer is not the Lease that was written: {written!r}")
         except ClusterFailure as failure:
             if failure.code != 409:
                 log.warning("the lease cannot be had: %s", failure)
             return False
+        except Exception:
+            log.exception("the lease cannot be had")
+            return False
+        self._known, self._t_renewed = written, began
         return True
+
+    def _is_of_another(self, lease: Resource) -> bool:
+        holder = lease["spec"].get("holderIdentity")
+        return bool(holder) and holder != self._holder and not self._is_stale(lease)
 
     def _is_stale(self, lease: Resource) -> bool:
         """Whether its holder has not renewed it for as long as it lasts."""

@@ -13,6 +13,9 @@ from flux_ensemble.operator import names
 
 Manifest = dict[str, Any]
 
+#: The port of the gRPC service, unless the Ensemble says it.
+PORT = 50051
+
 
 def new(
     ensemble: Mapping[str, Any],
@@ -62,3 +65,9 @@ def digest(value: Any) -> str:
 def service_of(ensemble: Mapping[str, Any]) -> Mapping[str, Any]:
     service: Mapping[str, Any] = ensemble["spec"].get("service") or {}
     return service
+
+
+def port_of(ensemble: Mapping[str, Any]) -> int:
+    """The port of the gRPC service of an Ensemble."""
+    port: int = service_of(ensemble).get("port", PORT)
+    return port

@@ -34,6 +34,9 @@ NOT_MADE = "it is not made yet"
 #: Which pod of an Indexed Job it is.
 _INDEX = "batch.kubernetes.io/job-completion-index"
 
+#: The label of a Job that Kueue starts when there is room for it.
+_QUEUE = "kueue.x-k8s.io/queue-name"
+
 #: Reasons for which a container waits that go by themselves.
 _PASSING = ("ContainerCreating", "PodInitializing")
 
@@ -89,7 +92,11 @@ class MiniClusterKind:
         own = member["minicluster"]["spec"]
         spec = own if observed.resource is None else observed.resource["spec"]
         size = spec.get("size", 1)
-        running = [pod for pod in observed.pods if _phase(pod) == "Running"]
+        running = [
+            pod
+            for pod in observed.pods
+            if _phase(pod) == "Running" and not pod["metadata"].get("deletionTimestamp")
+        ]
         status = {
             "size": len(running),
             "wanted": size,
@@ -168,13 +175,14 @@ def _outcome(first: Resource | None, job: Mapping[str, Resource]) -> dict[str, A
             "reason": "rank 0 ended without a word on the ensemble: see its log",
             **times,
         }
+    # How it ended is what `run` says: its exit code, and its sentence of what went wrong.
     state = ENDED.get(str(summary.get("state", "")))
     if state is None or (state == "Completed" and summary.get("exit_code")):
         state = "Failed" if summary.get("exit_code") else "Completed"
     reason = summary.get("error") or summary.get("reason") or ""
-    if state == "Failed" and not summary.get("error") and summary.get("trouble"):
-        reason = f"{summary['trouble']}: {reason}"
     result: dict[str, Any] = {"state": state, "reason": str(reason), **times}
+    if summary.get("trouble"):
+        result["trouble"] = str(summary["trouble"])
     if isinstance(summary.get("jobs"), Mapping):
         result["jobs"] = {
             str(key): value for key, value in summary["jobs"].items() if isinstance(value, int)
@@ -237,6 +245,11 @@ def waiting(pods: Iterable[Resource], deployment: Resource | None = None) -> lis
 def _troubles(observed: Observed) -> list[str]:
     """Why a member has not as many pods that run as it should; each reason once."""
     found = waiting(observed.pods)
+    if ((observed.job or {}).get("spec") or {}).get("suspend"):
+        said = _conditions(observed.job).get("Suspended", {}).get("message", "")
+        queue = ((observed.job or {})["metadata"].get("labels") or {}).get(_QUEUE)
+        of_queue = f" until the queue {queue!r} admits it" if queue else ""
+        found.append(": ".join(filter(None, (f"its Job is suspended{of_queue}", said))))
     wanted = observed.resource["spec"].get("size", 1) if observed.resource else 0
     if len(observed.pods) < wanted and observed.warnings:
         found.append(observed.warnings[-1])

@@ -9,7 +9,7 @@ from typing import Any
 
 from flux_ensemble import __version__
 from flux_ensemble.operator import names
-from flux_ensemble.operator.manifests import Manifest, digest, new, service_of
+from flux_ensemble.operator.manifests import PORT, Manifest, digest, new, port_of
 
 #: How often pods of a MiniCluster may fail before it has failed. The Flux Operator takes 0 for 100.
 BACKOFF_LIMIT = 6
@@ -85,12 +85,15 @@ def minicluster(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> Manif
     # Members ask the service, never the API server.
     pod.setdefault("automountServiceAccountToken", False)
     _run(ensemble, member, spec["containers"][runner(spec)])
-    manifest["metadata"].setdefault("annotations", {})[names.TEMPLATE] = template(ensemble, member)
+    annotations = manifest["metadata"].setdefault("annotations", {})
+    annotations[names.TEMPLATE] = template(ensemble, member)
+    annotations[names.PORT] = str(port_of(ensemble))
     return manifest
 
 
 def template(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> str:
-    """What its user cannot change while the member runs: all but its size and the least size.
+    """What its user cannot change while the member runs: all but its size and the least size,
+    and the port of the service.
 
     It is of what the user says, and not of what that becomes: a new release of the operator
     leaves members alone.
@@ -100,7 +103,10 @@ def template(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> str:
     fixed = {key: value for key, value in spec.items() if key not in ("size", "minSize")}
     own = ensemble["spec"]
     restarted = (ensemble["metadata"].get("annotations") or {}).get(names.RESTART)
-    return digest([given, fixed, own.get("install"), own.get("restart", "Never"), restarted])
+    said = [given, fixed, own.get("install"), own.get("restart", "Never"), restarted]
+    # Members have it in their command; one that is the default is left out, as releases before did.
+    port = port_of(ensemble)
+    return digest(said if port == PORT else [*said, port])
 
 
 def _run(ensemble: Mapping[str, Any], member: Mapping[str, Any], container: dict[str, Any]) -> None:
@@ -160,7 +166,7 @@ def _command(
         "--member=minicluster",
         f"--name={namespace}/{names.member(owner, member['name'])}",
         f"--host={names.hosts(owner, namespace)[0]}",
-        f"--port={service_of(ensemble).get('port', 50051)}",
+        f"--port={port_of(ensemble)}",
         f"--tls-cert={names.TLS_PATH}/tls.crt",
         f"--tls-key={names.TLS_PATH}/tls.key",
         f"--tls-ca={names.TLS_PATH}/ca.crt",

@@ -23,10 +23,11 @@ PART_LABEL = "app.kubernetes.io/component"
 MANAGED_LABEL = "app.kubernetes.io/managed-by"
 
 #: Annotations: what a manifest was made of, the release that made it, and what of a MiniCluster
-#: cannot change while it runs.
+#: cannot change while it runs; the port at which it looks for the service.
 HASH = f"{GROUP}/hash"
 RELEASE = f"{GROUP}/version"
 TEMPLATE = f"{GROUP}/template"
+PORT = f"{GROUP}/port"
 
 #: Label of pods: the uid of the Ensemble that they are of, for one before may have had its name.
 UID_LABEL = f"{GROUP}/uid"
@@ -120,6 +121,23 @@ def foreign(kind: str, name: str) -> str:
     return (
         f"{kind} {name!r} is there already, and is not of this Ensemble: delete it, or give the "
         "Ensemble or the member another name"
+    )
+
+
+def leaving(kind: str, name: str) -> str:
+    """What to say of an object that has a name of ours and goes by itself."""
+    return f"{kind} {name!r} from before is still being deleted"
+
+
+def leaves(ensemble: Mapping[str, Any], resource: Mapping[str, Any]) -> bool:
+    """Whether an object goes by itself: it is being deleted, or its Ensemble was, of this name."""
+    metadata = resource["metadata"]
+    own = ensemble["metadata"]
+    return bool(metadata.get("deletionTimestamp")) or any(
+        (reference.get("kind"), reference.get("name")) == (KIND, own["name"])
+        and str(reference.get("apiVersion", "")).startswith(f"{GROUP}/")
+        and reference.get("uid") != own["uid"]
+        for reference in metadata.get("ownerReferences") or ()
     )
 
 

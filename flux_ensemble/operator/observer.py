@@ -36,7 +36,7 @@ class Observer:
         resource = self._owned.get(("MiniCluster", name))
         job, pods, warnings = None, [], []
         if resource is not None:
-            job = self._cluster.get("batch/v1", "Job", self._namespace, name)
+            job = self._cluster.known("batch/v1", "Job", self._namespace, name)
             if job is not None and not names.owned_by(resource, job):
                 job = None
         if job is not None and resource is not None:

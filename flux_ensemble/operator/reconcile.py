@@ -23,9 +23,9 @@ from flux_ensemble.operator import names
 from flux_ensemble.operator import status as statuses
 from flux_ensemble.operator.check import check
 from flux_ensemble.operator.cluster import Cluster, ClusterFailure, Resource
-from flux_ensemble.operator.differences import annotation, differs
+from flux_ensemble.operator.differences import Settled, annotation
 from flux_ensemble.operator.documents import documents
-from flux_ensemble.operator.manifests import owned
+from flux_ensemble.operator.manifests import digest, owned, port_of
 from flux_ensemble.operator.members import OVER, kind_of
 from flux_ensemble.operator.metrics import Metrics
 from flux_ensemble.operator.observer import Observer
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 _OWN = (
     (names.MINICLUSTER, "MiniCluster"),
     ("apps/v1", "Deployment"),
+    ("policy/v1", "PodDisruptionBudget"),
     ("networking.k8s.io/v1", "NetworkPolicy"),
     ("v1", "Service"),
     ("rbac.authorization.k8s.io/v1", "RoleBinding"),
@@ -51,9 +52,9 @@ _OWN = (
 #: HTTP statuses by which the API server says that a manifest is wrong, whoever sends it.
 _WRONG = (400, 422)
 
-#: When to look again, in seconds: at one that waits for what is being deleted; at one that is not
-#: as it should be yet, for pods are not watched; and at one that refers to what is not watched
-#: either.
+#: When to look again, in seconds: at one whose status is to be written before the next step; at one
+#: that waits for somebody else's object to go, which is not watched; and at one that refers to what
+#: is not watched either.
 _VERY_SOON = 1.0
 _SOON = 10.0
 _LATER = 60.0
@@ -80,6 +81,7 @@ class Reconciler:
         self._settings = settings
         self._metrics = metrics
         self._now = now
+        self._settled = Settled()
 
     def reconcile(self, namespace: str, name: str) -> float | None:
         """Look at one Ensemble, and do what is to be done.
@@ -92,12 +94,15 @@ class Reconciler:
             ClusterFailure: the cluster did not do it all; its status says so, if that can be
                 written. It is to be tried again.
         """
-        ensemble = self._cluster.get(names.API_VERSION, names.KIND, namespace, name)
+        ensemble = self._cluster.known(names.API_VERSION, names.KIND, namespace, name)
         if ensemble is None or ensemble["metadata"].get("deletionTimestamp"):
             # What it owns goes with it.
             self._metrics.forget(namespace, name)
             return None
-        return _Turn(self._cluster, self._settings, self._metrics, self._now(), ensemble).take()
+        turn = _Turn(
+            self._cluster, self._settings, self._metrics, self._settled, self._now(), ensemble
+        )
+        return turn.take()
 
 
 class _Turn:
@@ -108,12 +113,14 @@ class _Turn:
         cluster: Cluster,
         settings: Settings,
         metrics: Metrics,
+        settled: Settled,
         now: datetime.datetime,
         ensemble: Resource,
     ) -> None:
         self._cluster = cluster
         self._settings = settings
         self._metrics = metrics
+        self._settled = settled
         self._now = now
         self._ensemble = ensemble
         self._namespace: str = ensemble["metadata"]["namespace"]
@@ -121,6 +128,7 @@ class _Turn:
         self._events: list[Event] = []
         self._refused: list[str] = []
         self._problems: list[str] = []
+        self._waits: list[str] = []
         self._owned: dict[tuple[str, str], Resource] = {}
         self._looked = False
         # What of an older MiniCluster has not left yet, by member.
@@ -137,6 +145,10 @@ class _Turn:
                 self._write()
         except ClusterFailure as exc:
             failure = exc
+        except Exception as exc:
+            # In a way that nobody thought of: what is known is said all the same.
+            log.exception("%s: an unexpected error", self._label())
+            failure = ClusterFailure(f"the operator failed, as its log says: {exc!r}", None)
         # Somebody else has written at the same time: that is nothing to tell, and tried again.
         passing = failure is None or failure.code == 409
         status = self._write_status("" if passing else str(failure))
@@ -218,14 +230,11 @@ class _Turn:
         ended = self._ended()
         suspended = self._suspended()
         serve = not suspended and len(ended) < len(self._members())
-        manifests = [
-            owned(manifest, self._ensemble)
-            for manifest in render(self._ensemble, self._settings, serve=serve)
-        ]
-        clusters = [manifest for manifest in manifests if manifest["kind"] == "MiniCluster"]
-        others = [manifest for manifest in manifests if manifest["kind"] != "MiniCluster"]
+        manifests = self._render(serve)
+        clusters = [manifest for manifest in manifests if _is_cluster(manifest)]
+        others = [manifest for manifest in manifests if not _is_cluster(manifest)]
         self._try_out(clusters)
-        if self._problems:
+        if self._problems or self._waits:
             return
         # MiniClusters that are not wanted go first: what they mount stays until then.
         keep = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
@@ -235,15 +244,42 @@ class _Turn:
         self._prune(keep)
         self._certificates.ensure(self._owned)
         self._problems += self._certificates.problems
+        for manifest in self._certificates.occupied:
+            self._is_there(manifest)
         for manifest in others:
             self._ensure(manifest)
-        if suspended or self._problems:
+        if suspended or self._problems or self._waits:
             return
         known = [member["name"] for member in self._members()]
         members = {names.member(self._name(), name): name for name in known}
         for manifest in clusters:
             name = members[manifest["metadata"]["name"]]
             self._ensure_minicluster(name, manifest, ended=name in ended)
+
+    def _render(self, serve: bool) -> list[Resource]:
+        """The manifests; the service stays at the port that members which run have been told."""
+        manifests = render(self._ensemble, self._settings, serve=serve)
+        ports = {annotation(found, names.PORT) for found in self._live_miniclusters()}
+        told = next(filter(None, ports), None)
+        if told is not None and str(port_of(self._ensemble)) not in ports:
+            spec = self._ensemble["spec"]
+            service = {**(spec.get("service") or {}), "port": int(told)}
+            before = {**self._ensemble, "spec": {**spec, "service": service}}
+            manifests = [
+                *(
+                    one
+                    for one in render(before, self._settings, serve=serve)
+                    if not _is_cluster(one)
+                ),
+                *(one for one in manifests if _is_cluster(one)),
+            ]
+        return [owned(manifest, self._ensemble) for manifest in manifests]
+
+    def _live_miniclusters(self) -> list[Resource]:
+        """MiniClusters that stay: none where a change makes them anew."""
+        if self._recreates():
+            return []
+        return [found for (kind, _), found in self._owned.items() if kind == "MiniCluster"]
 
     def _try_out(self, clusters: Iterable[Resource]) -> None:
         """Have the API server check the MiniClusters that are to be made, before anything is."""
@@ -255,7 +291,7 @@ class _Turn:
                 self._cluster.try_out(manifest)
             except ClusterFailure as failure:
                 if failure.code == 409:
-                    self._problems.append(names.foreign("MiniCluster", name))
+                    self._is_there(manifest)
                 elif failure.code in _WRONG:
                     self._problems.append(f"MiniCluster {name!r}: {failure}")
                 else:
@@ -276,29 +312,45 @@ class _Turn:
             leaving = {**found["metadata"], "deletionTimestamp": self._now.isoformat()}
             self._owned[kind, name] = {**found, "metadata": leaving}
 
-    def _ensure(self, manifest: Resource) -> None:
-        """Make an object, or mend what of it is not ours to differ."""
+    def _ensure(self, manifest: Resource) -> bool:
+        """Make an object, or mend what of it is not ours to differ; whether it was made."""
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         live = self._owned.get((kind, name))
-        if live is None:
-            try:
+        try:
+            if live is None:
                 self._owned[kind, name] = self._cluster.create(manifest)
-            except ClusterFailure as failure:
-                if failure.code != 409:
-                    raise
-                self._problems.append(names.foreign(kind, name))
-            else:
+                self._settled.note(manifest, self._owned[kind, name])
                 log.info("%s: made %s %s", self._label(), kind, name)
-        elif differs(manifest, live):
-            log.info("%s: mend %s %s", self._label(), kind, name)
-            self._owned[kind, name] = self._cluster.apply(manifest, live)
+                return True
+            if self._settled.differs(manifest, live):
+                log.info("%s: mend %s %s", self._label(), kind, name)
+                self._owned[kind, name] = self._cluster.apply(manifest, live)
+                self._settled.note(manifest, self._owned[kind, name])
+        except ClusterFailure as failure:
+            if failure.code == 409 and live is None:
+                self._is_there(manifest)
+            elif failure.code in _WRONG:
+                self._problems.append(f"{kind} {name!r}: {failure}")
+            else:
+                raise
+        return False
+
+    def _is_there(self, manifest: Resource) -> None:
+        """Note why an object cannot be made whose name is taken."""
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        there = self._cluster.get(manifest["apiVersion"], kind, self._namespace, name)
+        if there is None or names.leaves(self._ensemble, there):
+            self._waits.append(names.leaving(kind, name))
+        elif names.owned_by(self._ensemble, there):
+            raise ClusterFailure(f"{kind} {name!r} was made just now", 409)
+        else:
+            self._problems.append(names.foreign(kind, name))
 
     def _ensure_minicluster(self, member: str, manifest: Resource, *, ended: bool) -> None:
         name = manifest["metadata"]["name"]
         live = self._owned.get(("MiniCluster", name))
         if live is None and not ended:
-            if not self._is_awaited(member, name):
-                self._ensure(manifest)
+            if not self._is_awaited(member, name) and self._ensure(manifest):
                 self._tell("MemberCreated", f"member {member!r}: made MiniCluster {name!r}")
             return
         if live is not None and live["metadata"].get("deletionTimestamp"):
@@ -353,11 +405,13 @@ class _Turn:
         sizeless = copy.deepcopy(manifest)
         del sizeless["spec"]["size"]
         same = annotation(manifest, names.RELEASE) == annotation(live, names.RELEASE)
-        if not same or not differs(sizeless, live):
+        if not same or not self._settled.differs(sizeless, live):
             # One that another release has made goes on as it was made.
             return live
         log.info("%s: mend MiniCluster %s", self._label(), manifest["metadata"]["name"])
-        return self._cluster.apply(sizeless, live)
+        mended = self._cluster.apply(sizeless, live, without=[("spec", "size")])
+        self._settled.note(sizeless, mended)
+        return mended
 
     def _bound(self, member: str, live: Resource) -> None:
         """Undo a size beyond its bounds: the Flux Operator would do nothing any more."""
@@ -403,6 +457,7 @@ class _Turn:
             generation=self._ensemble["metadata"].get("generation", 0),
             problems=self._problems,
             refused=self._refused,
+            waits=self._waits,
             failure=failure,
             suspended=self._suspended(),
             service=service,
@@ -410,11 +465,14 @@ class _Turn:
         )
         now = self._now.strftime("%Y-%m-%dT%H:%M:%SZ")
         status = statuses.status(view, self._before, now)
-        if status != self._before:
-            self._ensemble = self._cluster.write_status(self._ensemble, status)
+        changed = status != self._before
+        if changed:
             self._events += statuses.events(self._before, status)
+        # First, for an operator that is killed in between would never tell of it.
         for event in self._events:
             self._post(event)
+        if changed:
+            self._ensemble = self._cluster.write_status(self._ensemble, status)
         self._metrics.seen(self._namespace, self._name(), status)
         return status
 
@@ -422,19 +480,26 @@ class _Turn:
         self._events.append(Event(reason, message, warning))
 
     def _post(self, event: Event) -> None:
-        """Write an event; that one is lost is no failure."""
+        """Write an event; that one is lost is no failure.
+
+        Its name is of what is told of, so that it is told once, whoever tries that again.
+        """
+        manifest = event_of(
+            self._ensemble,
+            event.reason,
+            event.message,
+            component=names.MANAGER,
+            now=self._now,
+            warning=event.warning,
+        )
+        metadata = self._ensemble["metadata"]
+        said = [metadata["uid"], metadata["resourceVersion"], event.reason, event.message]
+        manifest["metadata"]["name"] = f"{metadata['name']}.{digest(said)}"
         try:
-            self._cluster.create(
-                event_of(
-                    self._ensemble,
-                    event.reason,
-                    event.message,
-                    component=names.MANAGER,
-                    now=self._now,
-                    warning=event.warning,
-                )
-            )
+            self._cluster.create(manifest)
         except ClusterFailure as failure:
+            if failure.code == 409:
+                return
             log.warning("%s: an event was not written: %s", self._label(), failure)
 
     # -- afterwards --------------------------------------------------------------------
@@ -444,7 +509,7 @@ class _Turn:
         now = self._now.timestamp()
         after = [self._certificates.t_renew - now] if self._certificates.t_renew else []
         if not statuses.over(status):
-            after += self._next(status)
+            after += self._next()
         keep = self._ensemble["spec"].get("ttlSecondsAfterFinished")
         if keep is not None and "completionTime" in status:
             ended = datetime.datetime.fromisoformat(status["completionTime"]).timestamp()
@@ -456,18 +521,11 @@ class _Turn:
             after.append(ended + keep - now)
         return max(0.0, min(after)) if after else None
 
-    def _next(self, status: Mapping[str, Any]) -> list[float]:
+    def _next(self) -> list[float]:
         """When to look again at one that has not ended, for what no watch tells of."""
-        if self._awaited or self._is_forgotten_first():
+        if self._is_forgotten_first():
             return [_VERY_SOON]
-        spec = self._ensemble["spec"]
-        short = any(
-            member["size"] != member["wanted"]
-            for member in status["members"]
-            if member["state"] not in OVER
-        )
-        waits = short or not statuses.holds(status, "Ready")
-        if waits and not self._problems and not spec.get("suspend"):
+        if self._waits or self._awaited:
             return [_SOON]
         refers = any("ensembleFrom" in member for member in self._members())
         return [_LATER] if self._problems or refers else []
@@ -478,3 +536,7 @@ class _Turn:
 
     def _label(self) -> str:
         return f"{self._namespace}/{self._name()}"
+
+
+def _is_cluster(manifest: Mapping[str, Any]) -> bool:
+    return bool(manifest["kind"] == "MiniCluster")

@@ -15,7 +15,7 @@ from typing import Any
 
 from flux_ensemble import __version__
 from flux_ensemble.operator import names
-from flux_ensemble.operator.manifests import Manifest, mark, new, service_of
+from flux_ensemble.operator.manifests import Manifest, mark, new, port_of, service_of
 from flux_ensemble.operator.minicluster import document, minicluster
 
 #: The user of the service: nobody.
@@ -64,7 +64,7 @@ def _service(ensemble: Mapping[str, Any], settings: Settings, serve: bool) -> li
     name = names.service(owner)
     labels = names.labels(owner, "service")
     chosen = names.service_pods(ensemble)
-    port = service_of(ensemble).get("port", 50051)
+    port = port_of(ensemble)
     miniclusters = [names.member(owner, member["name"]) for member in ensemble["spec"]["members"]]
 
     def make(api_version: str, kind: str, **content: Any) -> Manifest:
@@ -93,6 +93,12 @@ def _service(ensemble: Mapping[str, Any], settings: Settings, serve: bool) -> li
         ),
         make("v1", "Service", spec={"selector": chosen, "ports": ports}),
         make("networking.k8s.io/v1", "NetworkPolicy", spec=_policy(owner, chosen)),
+        # A drain takes one of its pods at a time.
+        make(
+            "policy/v1",
+            "PodDisruptionBudget",
+            spec={"maxUnavailable": 1, "selector": {"matchLabels": chosen}},
+        ),
         make("apps/v1", "Deployment", spec=_deployment(ensemble, settings, chosen, port, serve)),
     ]
 
@@ -145,6 +151,14 @@ def _deployment(
             {
                 "name": "tls",
                 "secret": {"secretName": names.service_tls(owner), "defaultMode": 0o440},
+            }
+        ],
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": chosen},
             }
         ],
         **(service.get("scheduling") or {}),

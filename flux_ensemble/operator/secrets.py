@@ -22,6 +22,7 @@ class Certificates:
 
     Attributes:
         problems: why there are none; sentences.
+        occupied: Secrets that could not be made, because others have their names.
         t_renew: when the next one is to be renewed, in epoch seconds; None if that is not known.
     """
 
@@ -34,6 +35,7 @@ class Certificates:
         self._name: str = ensemble["metadata"]["name"]
         self._namespace: str = ensemble["metadata"]["namespace"]
         self.problems: list[str] = []
+        self.occupied: list[Resource] = []
         self.t_renew: float | None = None
 
     def names(self) -> list[str]:
@@ -85,7 +87,7 @@ class Certificates:
                 self.problems.append(f"service.tls.authoritySecret: there is no Secret {given!r}")
                 return None
             try:
-                return tls.read_authority(tls.decoded(found.get("data")))
+                return tls.read_authority(tls.decoded(found.get("data")), self._now)
             except tls.UnusableAuthority as exc:
                 self.problems.append(f"service.tls.authoritySecret: Secret {given!r}: {exc}")
                 return None
@@ -94,9 +96,10 @@ class Certificates:
         before = None
         if live is not None:
             try:
-                before = tls.read_authority(tls.decoded(live.get("data")))
+                before = tls.read_authority(tls.decoded(live.get("data")), self._now)
             except tls.UnusableAuthority:
-                # Somebody has damaged it: another one, and new certificates from it.
+                # Somebody has damaged it, or it has expired while no operator was there: another
+                # one, and new certificates from it.
                 before = None
             if before is not None and self._now.timestamp() < tls.t_renew(before.certificate):
                 self._due(before.certificate)
@@ -120,7 +123,7 @@ class Certificates:
             data = issue()
             if not self._put(there, name, data, live):
                 return
-        self._due(tls.certificate_of(data))
+        self._due(tls.certificate_of(data), authority)
 
     def _put(
         self,
@@ -154,10 +157,10 @@ class Certificates:
         except ClusterFailure as failure:
             if failure.code != 409:
                 raise
-            self.problems.append(names.foreign("Secret", name))
+            self.occupied.append(manifest)
             return False
         return True
 
-    def _due(self, certificate: Any) -> None:
-        due = tls.t_renew(certificate)
+    def _due(self, certificate: Any, authority: tls.Authority | None = None) -> None:
+        due = tls.t_renew(certificate, authority)
         self.t_renew = due if self.t_renew is None else min(self.t_renew, due)

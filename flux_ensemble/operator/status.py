@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ class View:
         suspended: it has been suspended.
         service: whether the gRPC service is ready, the reason, and a sentence.
         members: how they are: `name` and what `members.Kind.status` says.
+        waits: what goes before something of it can be made; sentences.
     """
 
     generation: int
@@ -38,6 +39,7 @@ class View:
     suspended: bool
     service: tuple[bool, str, str]
     members: Sequence[Mapping[str, Any]]
+    waits: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +98,6 @@ def _which(status: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     return [(member["name"], member.get("uid")) for member in status["members"]]
 
 
-def holds(status: Mapping[str, Any], condition: str) -> bool:
-    """Whether a condition of a status is true."""
-    return any(one["type"] == condition and one["status"] == "True" for one in status["conditions"])
-
-
 def over(status: Mapping[str, Any]) -> bool:
     """Whether all members have ended."""
     members = status.get("members") or ()
@@ -123,7 +120,12 @@ def events(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Even
     for member in after["members"]:
         yield from _of_member(member, members.get(member["name"], {}))
     if before.get("phase") != after["phase"] and after["phase"] in OVER:
-        yield Event(after["phase"], after["summary"], warning=after["phase"] != "Completed")
+        troubles = _troubles(after["members"])
+        yield Event(
+            after["phase"],
+            ": ".join(filter(None, (after["summary"], troubles))),
+            warning=bool(troubles) or after["phase"] != "Completed",
+        )
 
 
 def _of_member(now: Mapping[str, Any], was: Mapping[str, Any]) -> Iterator[Event]:
@@ -131,14 +133,25 @@ def _of_member(now: Mapping[str, Any], was: Mapping[str, Any]) -> Iterator[Event
     if was.get("wanted", now["wanted"]) != now["wanted"] and was.get("uid") == now.get("uid"):
         yield Event("Resized", f"{name}: from {was['wanted']} to {now['wanted']} nodes")
     if was.get("state") != now["state"] and was:
-        reason = f": {now['reason']}" if now.get("reason") else ""
         yield Event(
             f"Member{now['state']}",
-            f"{name}{reason}",
-            warning=now["state"] in ("Failed", "Canceled"),
+            ": ".join(filter(None, (name, _said(now)))),
+            warning=bool(now.get("trouble")) or now["state"] in ("Failed", "Canceled"),
         )
     elif was and now.get("reason") not in ("", was.get("reason")) and now["state"] != "Ending":
         yield Event("MemberWaits", f"{name}: {now['reason']}", warning=True)
+
+
+def _said(member: Mapping[str, Any]) -> str:
+    """What there is to say of a member: what went wrong in it, and why it is as it is."""
+    return ": ".join(filter(None, (member.get("trouble"), member["reason"])))
+
+
+def _troubles(members: Iterable[Mapping[str, Any]]) -> str:
+    """What went wrong in members, although they may have completed."""
+    return "; ".join(
+        f"{member['name']}: {member['trouble']}" for member in members if member.get("trouble")
+    )
 
 
 def _phase(view: View, states: Counter[str]) -> str:
@@ -172,10 +185,13 @@ def _conditions(view: View, phase: str) -> list[dict[str, Any]]:
     lacking = _lacking(view, phase)
     failed = phase in ("Failed", "Canceled")
     reasons = "; ".join(
-        f"{member['name']}: {member['reason']}"
+        f"{member['name']}: {_said(member)}"
         for member in view.members
         if member["state"] in ("Failed", "Canceled")
     )
+    troubles = _troubles(view.members) if ended else ""
+    all_over = "all members have " + ("completed" if phase == "Completed" else "ended")
+    all_over = ": ".join(filter(None, (all_over * ended, troubles)))
     conditions = [
         _condition("Accepted", accepted, *why),
         _condition("ServiceReady", *service),
@@ -183,9 +199,9 @@ def _conditions(view: View, phase: str) -> list[dict[str, Any]]:
             "Ready",
             not lacking,
             phase if not lacking or failed else _reason(view),
-            lacking or _short(view),
+            lacking or _short(view) or troubles,
         ),
-        _condition("Completed", phase == "Completed", phase, "all members have completed" * ended),
+        _condition("Completed", phase == "Completed", phase, all_over),
         _condition("Failed", failed, phase, reasons),
     ]
     return conditions
@@ -209,13 +225,13 @@ def _lacking(view: View, phase: str) -> str:
         return view.failure
     if view.suspended:
         return "the Ensemble is suspended"
-    bad = [
-        f"{member['name']}: {member['reason'] or member['state'].lower()}"
+    bad = [*view.waits] + [
+        f"{member['name']}: {_said(member) or member['state'].lower()}"
         for member in view.members
         if member["state"] not in ("Running", "Completed")
     ]
     if not view.service[0] and phase not in OVER:
-        bad.insert(0, f"the gRPC service: {view.service[2]}")
+        bad.insert(len(view.waits), f"the gRPC service: {view.service[2]}")
     return "; ".join(bad)
 
 

@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -25,6 +26,9 @@ LIFE = datetime.timedelta(days=90)
 
 #: Clocks of nodes differ.
 _EARLIER = datetime.timedelta(minutes=10)
+
+#: An authority with less life left signs nothing: it would have ended before pods have started.
+_LEAST = datetime.timedelta(minutes=5)
 
 #: The longest common name that there may be.
 _COMMON_NAME = 64
@@ -80,11 +84,11 @@ def new_authority(name: str, now: datetime.datetime, before: Authority | None = 
     return Authority(certificate, key, trusted)
 
 
-def read_authority(data: Mapping[str, bytes]) -> Authority:
+def read_authority(data: Mapping[str, bytes], now: datetime.datetime) -> Authority:
     """Read an authority from its Secret, ours or one of cert-manager.
 
     Raises:
-        UnusableAuthority: it is none.
+        UnusableAuthority: it is none, or cannot sign what gRPC takes.
     """
     try:
         certificate = x509.load_pem_x509_certificate(data[CERTIFICATE])
@@ -93,14 +97,25 @@ def read_authority(data: Mapping[str, bytes]) -> Authority:
         fits = key.public_key() == certificate.public_key()
     except KeyError as exc:
         raise UnusableAuthority(f"it has no key {exc.args[0]!r}") from exc
-    except (ValueError, TypeError, x509.ExtensionNotFound) as exc:
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.ExtensionNotFound) as exc:
         raise UnusableAuthority("it has no certificate of an authority with its key") from exc
     if not basic.ca or not fits:
         raise UnusableAuthority("its certificate is not one of an authority, or of another key")
+    if not isinstance(key, (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey)):
+        kind = type(key).__name__.strip("_").removesuffix("PrivateKey")
+        raise UnusableAuthority(
+            f"its key is of the kind {kind}, which gRPC does not take: give it one of RSA or ECDSA"
+        )
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now < begin:
+        raise UnusableAuthority(f"its certificate is not valid before {begin:%Y-%m-%d %H:%M} UTC")
+    if now > end - _LEAST:
+        ends = "has expired" if now > end else "expires"
+        raise UnusableAuthority(f"its certificate {ends} at {end:%Y-%m-%d %H:%M} UTC: renew it")
     # That of cert-manager has who signed it there, which need not be trusted here.
     own = data.get(TRUSTED, b"")
     trusted = own if own.startswith(_pem(certificate)) else _pem(certificate)
-    return Authority(certificate, key, trusted)  # type: ignore[arg-type]
+    return Authority(certificate, key, trusted)
 
 
 def for_service(
@@ -118,9 +133,16 @@ def for_member(authority: Authority, uri: str, now: datetime.datetime) -> dict[s
     return _issue(authority, uri.rpartition("/")[2], [name], usage, now)
 
 
-def t_renew(certificate: x509.Certificate) -> float:
-    """When a certificate is to be made anew, in epoch seconds."""
+def t_renew(certificate: x509.Certificate, authority: Authority | None = None) -> float:
+    """When a certificate is to be made anew, in epoch seconds.
+
+    Args:
+        certificate: that of an authority, or of a service or member.
+        authority: what signs: one that ends with it could sign none that lives longer.
+    """
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if authority is not None and end >= authority.certificate.not_valid_after_utc:
+        return end.timestamp()
     return (begin + (end - begin) * 2 / 3).timestamp()
 
 
@@ -136,7 +158,7 @@ def is_current(data: Mapping[str, bytes], authority: Authority, now: datetime.da
     return (
         data.get(TRUSTED) == authority.trusted
         and key.public_key() == certificate.public_key()
-        and now.timestamp() < t_renew(certificate)
+        and now.timestamp() < t_renew(certificate, authority)
     )
 
 

@@ -40,6 +40,7 @@ from flux_ensemble.gateway.backends.kubernetes_client import (
     CREDENTIAL_ERRORS,
     ClusterError,
     connect,
+    sturdy,
 )
 from flux_ensemble.gateway.backends.kubernetes_events import Refusals
 
@@ -89,7 +90,7 @@ class Kubernetes:
                 client = connect()
             except ClusterError as exc:
                 raise BackendError(str(exc)) from exc
-        self._client = client
+        self._client = sturdy(client)
         self._refusals = Refusals(client)
         # Since when they are forbidden, by member.
         self._forbidden: dict[str, float] = {}

@@ -269,9 +269,9 @@ def _request(
 
 def write_status(cluster: Cluster, resource: Mapping[str, Any], status: Mapping[str, Any]) -> None:
     """Put a status in place of that of an object."""
-    from flux_ensemble.operator.cluster import _resource
+    from flux_ensemble.operator.cluster import resource_class
 
-    kind = _resource(resource["apiVersion"], resource["kind"])
+    kind = resource_class(resource["apiVersion"], resource["kind"])
     metadata = resource["metadata"]
     full = kind.Status({**resource, "status": dict(status)})
     cluster.client.replace(full, metadata["name"], namespace=metadata["namespace"])

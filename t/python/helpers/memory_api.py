@@ -20,7 +20,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -31,6 +31,7 @@ from crd_schema import Schema
 from lightkube import Client
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.config.models import Cluster, User
+from memory_fields import applied, entry_of, updated
 from memory_jobs import Jobs, ended
 from patience import PATIENCE
 
@@ -51,6 +52,7 @@ KINDS = {
     "batch/v1": {"Job": "jobs"},
     "coordination.k8s.io/v1": {"Lease": "leases"},
     "networking.k8s.io/v1": {"NetworkPolicy": "networkpolicies"},
+    "policy/v1": {"PodDisruptionBudget": "poddisruptionbudgets"},
     "rbac.authorization.k8s.io/v1": {
         "Role": "roles",
         "RoleBinding": "rolebindings",
@@ -88,6 +90,9 @@ class MemoryApi:
         collects: what has lost its owner goes at once, and not when `collect` is called.
         most_pods: how many a quota allows.
         replaces: whether Jobs make pods for those that were lost.
+        canonical: what is kept in place of values of limits and requests.
+        unknown: keys that are dropped without a word from what has no schema here.
+        instead: the bytes that come in place of an answer, by method and path; None: the answer.
     """
 
     def __init__(self) -> None:
@@ -98,17 +103,20 @@ class MemoryApi:
         self.collects = True
         self.most_pods: int | None = None
         self._replaces = True
+        self.canonical: dict[Any, str] = {}
+        self.unknown: set[str] = set()
+        self.instead: Callable[[str, str], bytes | None] = lambda method, path: None
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._kinds = copy.deepcopy(KINDS)
         self._schemas: dict[str, Schema] = {}
         self._gone: set[str] = set()
         self._objects: dict[str, dict[tuple[str, str], Object]] = {}
-        self._applied: dict[tuple[str, str, str, str], Object] = {}
         self._history: list[tuple[int, str, str, Object]] = []
         self.version = 0
         self._controlling = False
         self._jobs = Jobs(self)
+        self._watches_end = 0
         self.closed = False
         self.clients: list[Client] = []
 
@@ -285,13 +293,15 @@ class MemoryApi:
             return 200, {"kind": "Status", "status": "Success"}
         if method not in ("PUT", "PATCH"):
             raise Failure(405, "MethodNotAllowed", "the method is not allowed")
-        if method == "PATCH":
+        if method == "PATCH" and "json-patch" in kind:
+            merged = replaced(copy.deepcopy(live), body)
+        elif method == "PATCH":
             merged = merge(copy.deepcopy(live), body)
         else:
             merged = body
-            asked = (body.get("metadata") or {}).get("resourceVersion")
-            if asked and asked != live["metadata"]["resourceVersion"]:
-                raise Failure(409, "Conflict", "the object has been modified")
+        asked = (merged.get("metadata") or {}).get("resourceVersion")
+        if asked and asked != live["metadata"]["resourceVersion"]:
+            raise Failure(409, "Conflict", "the object has been modified")
         new = copy.deepcopy(live)
         if sub == "scale":
             new["spec"]["size"] = merged["spec"]["replicas"]
@@ -304,6 +314,9 @@ class MemoryApi:
                     new["metadata"][key] = live["metadata"][key]
             if plural in self._statused() and "status" in live:
                 new["status"] = live["status"]
+            new["metadata"]["managedFields"] = updated(
+                live, new, query.get("fieldManager", "unknown")
+            )
         self._check(version, plural, new, live, query, token)
         if not dry:
             self._store(method, version, plural, new, live)
@@ -340,6 +353,8 @@ class MemoryApi:
         }
         if plural in self._statused():
             new.pop("status", None)
+        new["apiVersion"] = version
+        metadata["managedFields"] = [entry_of(new, query.get("fieldManager", "unknown"), "Update")]
         self._check(version, plural, new, None, query, token)
         if "dryRun" not in query:
             self._store("POST", version, plural, new, None)
@@ -364,12 +379,9 @@ class MemoryApi:
             raise Failure(422, "Invalid", f"metadata.uid: {uid}: field is immutable")
         if live is None:
             return self._create(version, plural, namespace, body, query, token)
-        key = plural, namespace, name, query["fieldManager"]
-        new = drop(copy.deepcopy(live), self._applied.get(key, {}), body)
-        new = overlay(new, body)
+        new = applied(live, body, query["fieldManager"])
         self._check(version, plural, new, live, query, token)
         if "dryRun" not in query:
-            self._applied[key] = copy.deepcopy(body)
             self._store("APPLY", version, plural, new, live)
         return new
 
@@ -412,6 +424,10 @@ class MemoryApi:
                                     "attempting to grant RBAC permissions not currently held: "
                                     f"{verb} {resource}.{group}",
                                 )
+        if plural == "services":
+            ports = [port.get("name") for port in (new.get("spec") or {}).get("ports") or ()]
+            for name in {name for name in ports if ports.count(name) > 1}:
+                raise Failure(422, "Invalid", f'spec.ports[1].name: Duplicate value: "{name}"')
         kind = new.get("kind")
         if kind != next(k for k, p in self._kinds[version].items() if p == plural):
             raise Failure(400, "BadRequest", f"the kind {kind!r} does not match")
@@ -432,6 +448,8 @@ class MemoryApi:
         self.version += 1
         metadata["resourceVersion"] = str(self.version)
         new["apiVersion"] = version
+        if plural not in self._schemas:
+            kept(new, self.canonical, self.unknown)
         key = metadata.get("namespace", ""), metadata["name"]
         self._objects.setdefault(plural, {})[key] = new
         self.writes.append(f"{method} {plural} {'/'.join(key)}")
@@ -458,8 +476,6 @@ class MemoryApi:
         self.version += 1
         gone["metadata"]["resourceVersion"] = str(self.version)
         self._happened("DELETED", plural, gone)
-        for applied in [one for one in self._applied if one[:3] == (plural, *key)]:
-            del self._applied[applied]
         if self.collects:
             self.collect()
 
@@ -572,12 +588,18 @@ class MemoryApi:
         self._history.append((self.version, what, plural, copy.deepcopy(one)))
         self._changed.notify_all()
 
+    def end_watches(self) -> None:
+        """End the watches that are open, as an API server does after some minutes."""
+        with self._changed:
+            self._watches_end += 1
+            self._changed.notify_all()
+
     def watch(self, plural: str, namespace: str, query: Mapping[str, str]) -> Iterator[Object]:
         """What happens, until the time is up."""
         begin = int(query.get("resourceVersion") or self.version)
         deadline = time.monotonic() + float(query.get("timeoutSeconds") or 300)
-        at = 0
-        while not self.closed and time.monotonic() < deadline:
+        at, end = 0, self._watches_end
+        while not self.closed and end == self._watches_end and time.monotonic() < deadline:
             with self._changed:
                 if at == len(self._history):
                     self._changed.wait(0.5)
@@ -676,6 +698,20 @@ def chosen(one: Object, query: Mapping[str, str]) -> bool:
     return True
 
 
+def kept(value: Any, canonical: Mapping[Any, str], unknown: set[str], key: str = "") -> None:
+    """Writes values in place of those of an object as an API server keeps them."""
+    if isinstance(value, list):
+        for item in value:
+            kept(item, canonical, unknown)
+    elif isinstance(value, dict):
+        for name in unknown & set(value):
+            del value[name]
+        for name, inner in value.items():
+            if key in ("limits", "requests"):
+                value[name] = canonical.get(inner, inner)
+            kept(inner, canonical, unknown, name)
+
+
 def merge(old: Any, patch: Any) -> Any:
     """A JSON merge patch (RFC 7386)."""
     if not isinstance(patch, dict):
@@ -689,26 +725,16 @@ def merge(old: Any, patch: Any) -> Any:
     return old
 
 
-def overlay(old: Any, new: Any) -> Any:
-    """What is applied, over what is there; lists are replaced."""
-    if not isinstance(new, dict):
-        return copy.deepcopy(new)
-    old = old if isinstance(old, dict) else {}
-    return {**old, **{key: overlay(old.get(key), value) for key, value in new.items()}}
-
-
-def drop(live: Any, before: Any, now: Any) -> Any:
-    """Takes out what was applied before and is not now."""
-    if not isinstance(live, dict) or not isinstance(before, dict):
-        return live
-    for key, value in before.items():
-        if key in ("name", "namespace", "apiVersion", "kind"):
-            continue
-        if not isinstance(now, dict) or key not in now:
-            live.pop(key, None)
-        elif key in live:
-            live[key] = drop(live[key], value, now[key])
-    return live
+def replaced(old: Object, changes: list[Object]) -> Object:
+    """An object after a JSON patch (RFC 6902) that only replaces."""
+    for change in changes:
+        assert change["op"] == "replace", change
+        *path, last = change["path"].strip("/").split("/")
+        where = old
+        for key in path:
+            where = where[key]
+        where[last] = change["value"]
+    return old
 
 
 def moment(t: float | None = None) -> str:
@@ -728,6 +754,11 @@ def memory_api() -> Iterator[MemoryApi]:
         def handle_one(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
+            raw = api.instead(self.command, self.path)
+            if raw is not None:
+                self.wfile.write(raw)
+                self.close_connection = True
+                return
             token = self.headers.get("Authorization", "").removeprefix("Bearer ")
             parts = urlsplit(self.path)
             query = {key: values[-1] for key, values in parse_qs(parts.query).items()}

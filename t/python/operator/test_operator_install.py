@@ -41,8 +41,52 @@ def test_in_a_namespace_it_has_no_rights_elsewhere() -> None:
     kinds = {one["kind"] for one in found}
     assert "ClusterRoleBinding" not in kinds
     (deployment,) = (one for one in found if one["kind"] == "Deployment")
-    args = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert f"--namespace={deployment['metadata']['namespace']}" in args
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert "--namespace=$(NAMESPACE)" in container["args"]
+    own = {"fieldRef": {"fieldPath": "metadata.namespace"}}
+    assert {"name": "NAMESPACE", "valueFrom": own} in container["env"]
+
+
+@pytest.mark.parametrize("folder", ["namespaced", "cluster-wide"])
+@pytest.mark.parametrize("copied", [False, True])
+def test_in_a_namespace_of_ones_own_all_rights_are_there_and_for_nobody_else(
+    tmp_path: Path, folder: str, copied: bool
+) -> None:
+    """The one line of the kustomization that its header names is changed."""
+    shutil.copytree(KUBERNETES, tmp_path, dirs_exist_ok=True)
+    where = tmp_path / "mine" if copied else tmp_path / folder
+    if copied:
+        shutil.copytree(tmp_path / folder, where)
+    file = where / "kustomization.yaml"
+    text = file.read_text()
+    assert text.count("\nnamespace: flux-ensemble\n") == 1
+    file.write_text(text.replace("\nnamespace: flux-ensemble\n", "\nnamespace: team-a\n"))
+    command = [program("kubectl"), "kustomize", str(where)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    subjects = []
+    for one in filter(None, yaml.safe_load_all(done)):
+        cluster_wide = one["kind"] in (
+            "CustomResourceDefinition",
+            "ClusterRole",
+            "ClusterRoleBinding",
+            "Namespace",
+        )
+        if not cluster_wide:
+            assert one["metadata"]["namespace"] == "team-a", one["metadata"]
+        if one["kind"] == "Namespace":
+            assert one["metadata"]["name"] == "team-a"
+        subjects += [subject["namespace"] for subject in one.get("subjects", ())]
+    assert set(subjects) == {"team-a"}
+
+
+def test_no_manifest_names_a_namespace_but_the_kustomizations() -> None:
+    """What names one is forgotten when it is installed elsewhere."""
+    for file in KUBERNETES.glob("[bcn]*/*.yaml"):
+        if file.name == "kustomization.yaml" or file.parent.name == "chart":
+            continue
+        for one in objects(file):
+            assert "namespace" not in one["metadata"], file
+            assert not any("namespace" in subject for subject in one.get("subjects", ())), file
 
 
 def rights(file: str, kind: str) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 
 import pytest
@@ -87,6 +88,9 @@ def test_one_is_looked_at_again_when_it_has_asked_for_that() -> None:
     assert len(looks) == 2
 
 
+LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/flux-ensemble/leases/flux-ensemble-operator"
+
+
 def lease(api: MemoryApi, holder: str) -> Lease:
     token = api.account_token("flux-ensemble", "flux-ensemble-operator")
     cluster = Cluster(api.client(token))
@@ -115,4 +119,103 @@ def test_an_operator_that_cannot_renew_its_lease_is_told_in_time(api: MemoryApi)
     lost = threading.Event()
     first.keep(lost.set)
     api.users.clear()
+    assert lost.wait(PATIENCE)
+
+
+def http(status: str, *headers: str, body: str = "") -> bytes:
+    lines = [f"HTTP/1.1 {status}", "Connection: close", *headers, "", body]
+    return "\r\n".join(lines).encode()
+
+
+JSON = "Content-Type: application/json"
+
+#: What comes from a proxy, a load balancer or an API server that is ending, in place of an answer.
+GARBAGE = {
+    "no content type": http("503 Service Unavailable", body="no healthy upstream"),
+    "a page": http("502 Bad Gateway", "Content-Type: text/html", body="<html>"),
+    "a page that is no error": http("200 OK", "Content-Type: text/html", body="<html>sign in"),
+    "half an error": http("500 Internal Server Error", JSON, body='{"kind": "Status", "mess'),
+    "an error that is a list": http("500 Internal Server Error", JSON, body="[]"),
+    "half an object": http("200 OK", JSON, body='{"kind": "Lease", "metadata": {"na'),
+    "too few bytes": http("200 OK", JSON, "Content-Length: 9000", body='{"kind": "Lease"}'),
+    "nothing": http("200 OK", JSON),
+    "a number": http("200 OK", JSON, body="7"),
+    "another object": http("200 OK", JSON, body='{"kind": "Lease"}'),
+    "an empty object": http("200 OK", JSON, body="{}"),
+    "not HTTP": b"\x00\x01",
+    "no answer": b"",
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
+def test_nothing_that_arrives_ends_the_attempts_to_have_the_lease(
+    api: MemoryApi, garbage: bytes
+) -> None:
+    first, second = lease(api, "first"), lease(api, "second")
+    assert first.wait()
+    lost = threading.Event()
+    asked = threading.Semaphore(0)
+
+    def instead(method: str, path: str) -> bytes | None:
+        if "/leases" not in path:
+            return None
+        asked.release()
+        return garbage
+
+    api.instead = instead
+    first.keep(lost.set)
+    # It goes on trying, and stops before another one can have it.
+    for _ in range(3):
+        assert asked.acquire(timeout=PATIENCE)
+    assert not second._try()
+    assert lost.wait(PATIENCE)
+    api.instead = lambda method, path: None
+    assert second.wait()
+
+
+def test_a_lease_that_was_renewed_in_spite_of_garbage_is_not_lost(api: MemoryApi) -> None:
+    first = lease(api, "first")
+    assert first.wait()
+    lost = threading.Event()
+    bad = [GARBAGE["no content type"], GARBAGE["half an object"]]
+    api.instead = lambda method, path: bad.pop() if bad else None
+    first.keep(lost.set)
+    before = api.answer("GET", LEASE_PATH, "admin", None, "")[1]["spec"]["renewTime"]
+    deadline = time.monotonic() + PATIENCE
+    while bad or api.answer("GET", LEASE_PATH, "admin", None, "")[1]["spec"]["renewTime"] == before:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert not lost.is_set()
+    first.release()
+
+
+def test_a_leader_stops_though_the_answer_to_its_renewal_never_ends(api: MemoryApi) -> None:
+    first = lease(api, "first")
+    assert first.wait()
+    lost, go_on = threading.Event(), threading.Event()
+
+    def hang(method: str, path: str) -> bytes:
+        go_on.wait(PATIENCE)
+        return b""
+
+    api.instead = hang
+    first.keep(lost.set)
+    try:
+        assert lost.wait(PATIENCE)
+    finally:
+        go_on.set()
+
+
+def test_a_leader_stops_when_another_one_has_the_lease(api: MemoryApi) -> None:
+    """As after somebody has deleted the Lease: both would work until the time is up."""
+    token = api.account_token("flux-ensemble", "flux-ensemble-operator")
+    place = "flux-ensemble", "flux-ensemble-operator"
+    first, second = (Lease(Cluster(api.client(token)), *place, one, seconds=900) for one in "ab")
+    assert first.wait()
+    api.answer("DELETE", LEASE_PATH, "admin", None, "")
+    assert second.wait()
+    lost = threading.Event()
+    first._seconds = 1.5  # It tries at once; the time to renew it is far from being over.
+    first._t_renewed += 1000
+    first.keep(lost.set)
     assert lost.wait(PATIENCE)

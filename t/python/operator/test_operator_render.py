@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from ensembles import CRDS, ROOT, ensemble, member, objects
 from flux_ensemble import __version__
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.operator import names
-from flux_ensemble.operator.check import check
+from flux_ensemble.operator.check import check, of_document
 from flux_ensemble.operator.minicluster import minicluster, runner
 from flux_ensemble.operator.render import Settings, render
 
@@ -200,3 +201,51 @@ def test_what_is_wrong_beside_a_file_is_said_and_nothing_of_the_file(secret: Pat
     problems = check(ensemble("sweep", member("a", document=text)), {"a": text})
     assert len(problems) == 2, problems
     assert not any("secret" in problem.replace(str(secret), "") for problem in problems)
+
+
+#: Documents that name code or files otherwise than jobs do.
+CODE = {
+    "a custom source": "custom: |\n  import MODULE\n  def f(ensemble, **_): pass",
+    "plugins": "plugins: [MODULE]",
+    "an algorithm": "use: [{algorithm: FILE}]",
+    "a packaged algorithm": "use: [{algorithm: MODULE}]",
+    "a generator": (
+        "search: [{id: s, group: a, generator: 'MODULE.x:Evil', variables: {x: [0.0, 1.0]}, "
+        "minimize: fom, trials: 3}]"
+    ),
+    "a recording": "simulate: {a: {duration: {from-log: FILE}}}",
+}
+
+_HEARD: list[str] = []
+_LISTENING: list[bool] = []
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    if _LISTENING and event in ("open", "import", "exec", "os.listdir", "subprocess.Popen"):
+        _HEARD.append(f"{event} {arguments}")
+
+
+@pytest.mark.parametrize("code", CODE.values(), ids=CODE)
+def test_nothing_that_a_document_names_is_opened_imported_or_run(secret: Path, code: str) -> None:
+    """The interpreter tells of each file that it opens, and of each module."""
+    module = secret.parent / "evil_module_of_a_tenant.py"
+    module.write_text("raise SystemExit")
+    text = f"{code}\njobs: [{{name: a, command: 'a {{x}}', params: {{x: [1]}}}}]\n"
+    text = text.replace("FILE", str(secret)).replace("MODULE", module.stem)
+    check(ensemble("sweep", member("a", document=text)), {"a": text})
+    if not getattr(sys, "_hears_of_documents", False):
+        sys.addaudithook(_hear)
+        sys._hears_of_documents = True  # type: ignore[attr-defined]
+    _HEARD.clear()
+    of_document.cache_clear()
+    _LISTENING.append(True)
+    try:
+        check(ensemble("sweep", member("a", document=text)), {"a": text})
+        open(secret).close()
+    finally:
+        _LISTENING.clear()
+    named = [one for one in _HEARD if str(secret.parent) in one or module.stem in one]
+    # It is heard; and it is this test that has opened it.
+    assert len(named) == 1, named
+    assert named == _HEARD[-1:]
+    assert not any(one.startswith(("exec", "subprocess")) for one in _HEARD)
