@@ -284,9 +284,16 @@ class Watch:
                 full = self._whole(one)
                 found[full["metadata"]["namespace"], full["metadata"]["name"]] = full
         self.t_heard = time.monotonic()
+        if version is None:
+            raise ValueError("the list has no version")
         with self._lock:
             first, self.failure = self.failure is not None, None
-            gone = [one for key, one in self._objects.items() if key not in found]
+            # What has been written since is not in the list yet.
+            gone = [
+                one
+                for key, one in self._objects.items()
+                if key not in found and _version(one) <= int(version)
+            ]
         changed = [one for one in gone if self.drop(one)]
         changed += [one for one in found.values() if self.put(one)]
         self._tried.set()
@@ -294,8 +301,6 @@ class Watch:
             self._changed(one)
         if first:
             self._came()
-        if version is None:
-            raise ValueError("the list has no version")
         return version
 
     def _watch(self, version: str) -> str:
@@ -320,7 +325,7 @@ class Watch:
             if answer.is_error:
                 answer.read()
                 requests.raise_for_status(answer)
-            for line in answer.iter_lines():
+            for line in _lines(answer.iter_bytes()):
                 if self._stopped.is_set():
                     break
                 version = self._take(json.loads(line))
@@ -501,6 +506,18 @@ def _has(one: Resource, kind: str, name: str, value: str) -> bool:
 def _parsed(part: str) -> tuple[str, str]:
     name, _, value = part.partition("=")
     return name, value
+
+
+def _lines(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a watch: only a newline ends one, and no other separator that a text may have.
+
+    >>> list(_lines([b"on", b"e\\ntwo", b"\\n"]))
+    [b'one', b'two']
+    """
+    rest = b""
+    for part in parts:
+        *whole, rest = (rest + part).split(b"\n")
+        yield from filter(None, whole)
 
 
 def _version(one: Resource) -> int:

@@ -259,6 +259,38 @@ def test_what_happened_while_nobody_watched_is_in_the_next_list(
     assert bench.minicluster() is not None
 
 
+def test_what_is_made_while_a_list_is_under_way_stays_known(
+    bench: Bench, watching: Watching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(bench, watching, ensemble())
+    watch = watching.seen._watches[*MINICLUSTERS, "*"]
+    requests = watch._client._client
+    pages = requests.list_chunks
+
+    def late(request: Any) -> Iterator[Any]:
+        listed = list(pages(request))
+        monkeypatch.undo()
+        watching.look()
+        return iter(listed)
+
+    monkeypatch.setattr(requests, "list_chunks", late)
+    watch._relist()
+    assert [one["metadata"]["name"] for one in watching.seen.list(*MINICLUSTERS, "default")] == [
+        "sweep-solve"
+    ]
+    before = made(watching.api)
+    watching.look()
+    assert made(watching.api) == before
+
+
+def test_a_text_with_any_separator_is_one_event(bench: Bench, watching: Watching) -> None:
+    text = "jobs: [{name: a, command: a}]  # \x85 \u2028 \x0b \u2029\n"
+    put(bench, watching, ensemble("sweep", member(document=text)))
+    seen = watching.seen.known(names.API_VERSION, names.KIND, "default", "sweep")
+    assert seen is not None
+    assert seen["spec"]["members"][0]["ensemble"] == text
+
+
 def test_what_cannot_be_read_is_no_empty_cluster(bench: Bench, api: MemoryApi) -> None:
     """All would be made again, or taken for gone."""
 
