@@ -67,6 +67,10 @@ def status(name: str | None, output: Output, target: Target) -> None:
         return
     if output.is_default and "service" in answer:
         _print_service(answer)
+    if output.is_default:
+        unreadable = answer.get("service", answer).get("unreadable", {})
+        for one, why in unreadable.items():
+            click.echo(f"unreadable {hanging(one)}: {hanging(why)}")
     if name is None:
         ensembles = answer["ensembles"]
         output.show(ENSEMBLES, [ensemble_row(summary_of(one), time.time()) for one in ensembles])

@@ -38,13 +38,26 @@ class LocalStates:
     # -- what there is ----------------------------------------------------------------
 
     def list(self) -> builtins.list[Any]:
-        """As `Client.list`: those that began last at the end."""
-        return [summary_of(self._status(name)) for name in self._names()]
+        """As `Client.list`: those that began last at the end, and what cannot be read."""
+        listed: builtins.list[Any] = []
+        for name in self._names():
+            try:
+                listed.append(summary_of(self._status(name)))
+            except Failure as error:
+                listed.append(_unreadable(name, str(error)))
+        return listed
 
     def status(self, name: str | None = None) -> dict[str, Any]:
         """As `Client.status`, without what is about the service."""
-        names = self._names() if name is None else [name]
-        return {"ensembles": [self._status(one) for one in names]}
+        if name is not None:
+            return {"ensembles": [self._status(name)]}
+        ensembles, unreadable = [], {}
+        for one in self._names():
+            try:
+                ensembles.append(self._status(one))
+            except Failure as error:
+                unreadable[one] = str(error)
+        return {"ensembles": ensembles, "unreadable": unreadable}
 
     def owner(self, name: str) -> int:
         """The user whose ensemble it is."""
@@ -231,6 +244,20 @@ def summary_of(status: EnsembleStatus) -> Summary:
         "active": status["jobs"]["active"],
         "waiting": status["jobs"]["waiting"],
         "finished": sum(group["finished"] for group in status["groups"].values()),
+    }
+
+
+def _unreadable(name: str, reason: str) -> Summary:
+    """What `list` says about an ensemble whose files cannot be read."""
+    return {
+        "name": name,
+        "state": "unreadable",
+        "reason": reason,
+        "t_start": None,
+        "t_end": None,
+        "active": 0,
+        "waiting": 0,
+        "finished": 0,
     }
 
 

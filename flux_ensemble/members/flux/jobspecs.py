@@ -54,6 +54,13 @@ class TagTemplates:
         variant: str = "",
     ) -> str:
         """The jobspec of a job, encoded; `variant` tells forms of one job set apart."""
+        before, after = self.prepare(job_set, params, variant)
+        return f"{before}{dumps(tag)}{after}"
+
+    def prepare(
+        self, job_set: JobSet, params: Mapping[str, Any], variant: str = ""
+    ) -> tuple[str, str]:
+        """The text of the jobspec before and after its tag, built if it is not yet."""
         values = json.dumps(params) if params else ""
         key = (job_set.name, job_set.index, job_set.number, values, variant)
         halves = self._halves.get(key)
@@ -62,7 +69,7 @@ class TagTemplates:
             if len(self._halves) >= KEPT:
                 del self._halves[next(iter(self._halves))]
             self._halves[key] = halves
-        return f"{halves[0]}{dumps(tag)}{halves[1]}"
+        return halves
 
     def _split(self, job_set: JobSet, params: Mapping[str, Any]) -> tuple[str, str]:
         whole = jobspec.anchored(

@@ -16,6 +16,7 @@ its tag, so it can always be told whether a job got into the queue: see `members
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import time
@@ -181,8 +182,9 @@ class Submitter:
         self._spec = spec
         self._news = news
         self._strict = spec.durability == "strict"
+        self._outputs = Outputs(queue.broker.loop, warn, cwd)
         self._templates = TagTemplates(
-            environment=environment, cwd=cwd, prefix=spec.job_prefix, built=Outputs(warn, cwd).make
+            environment=environment, cwd=cwd, prefix=spec.job_prefix, built=self._outputs.make
         )
         self._tag = {"name": spec.name, "run": run}
         self._sent: dict[Tag, _Sent] = {}
@@ -278,6 +280,22 @@ class Submitter:
 
     def _call(self, sent: _Sent) -> None:
         sent.forget()
+        # What is wrong with its jobspec is told when it is sent.
+        with contextlib.suppress(Exception):
+            self._templates.prepare(sent.job_set, sent.params, sent.batch.variant)
+        if self._outputs.are_made:
+            self._deliver(sent)
+        else:
+            self._outputs.when_made(partial(self._deliver_late, sent))
+
+    def _deliver_late(self, sent: _Sent) -> None:
+        """Its directories are made; a fence can have been begun meanwhile."""
+        if self._queue.submissions.on_hold:
+            self._queue.broker.loop.timer(FIRST_PAUSE, partial(self._deliver_late, sent))
+        else:
+            self._deliver(sent)
+
+    def _deliver(self, sent: _Sent) -> None:
         self._queue.outcomes.begin(
             partial(self._send, sent),
             sent.outcome,

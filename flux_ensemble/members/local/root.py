@@ -13,6 +13,10 @@ class StateError(Exception):
     """A state directory that cannot be used, or has no such ensemble; one sentence."""
 
 
+class UnreadableError(StateError):
+    """What a run has left is damaged, or of a later version."""
+
+
 def default_root() -> Path:
     """Where the directories of ensembles are, by the XDG Base Directory Specification.
 

@@ -2,6 +2,7 @@
 
 Each ensemble has a directory of its name in the state directory:
 
+    format        the number of the format of all the others, which is looked at first
     eventlog      its entries (RFC 18), a line of JSON each, written before what they say is done
     status.json   status and metrics as they were at most a second ago, or at the end, and how
                   many events there were
@@ -38,8 +39,9 @@ from typing import Any
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.members.local import state_forms
 from flux_ensemble.members.local.directory import Directory, open_directory
-from flux_ensemble.members.local.root import StateError
+from flux_ensemble.members.local.root import StateError, UnreadableError
 from flux_ensemble.run_names import can_be_named, free_name
+from flux_ensemble.runtime.durability.format import FORMAT, KEY, LaterFormatError, check_format
 from flux_ensemble.runtime.durability.lines import MAX_LINE, Lines, whole_lines
 
 #: Largest `status.json` in bytes.
@@ -55,6 +57,10 @@ _RETRY_SECONDS = 0.01
 
 #: What the document was made of, where that has `use`.
 SOURCE = "source"
+
+
+#: The number of the format, as `{"format": 2}`.
+FORMAT_FILE = "format"
 
 
 #: The name that a run was asked for by, and that nobody is to go on with it.
@@ -73,13 +79,40 @@ def running_already(name: str) -> StateError:
     )
 
 
+def check_directory(directory: Directory) -> None:
+    """Check that a run in a directory, if there is one, is not of a later version.
+
+    Raises:
+        UnreadableError: it is.
+        StateError: the file that says so is no file of ours.
+        OSError: it cannot be read.
+    """
+    path = directory.path / FORMAT_FILE
+    try:
+        stored = state_forms.parse(directory.read(FORMAT_FILE, MAX_LINE))
+    except FileNotFoundError:
+        return  # of format 1
+    except ValueError:
+        stored = None
+    if not isinstance(stored, dict):
+        raise UnreadableError(f"{path}: expected the number of the format in JSON")
+    name = directory.path.name
+    remove = f"remove it with 'flux-ensemble rm --force {name}'"
+    try:
+        check_format(stored, f"the run of {name!r}", remove)
+    except LaterFormatError as error:
+        raise UnreadableError(str(error)) from None
+
+
 def state_of(directory: Directory) -> str:
     """What was run in a directory and does not run any more: "ended", "unfinished" or "nothing".
 
     Raises:
+        UnreadableError: a later version ran it.
         StateError: there are no files of ours.
         OSError: they cannot be read.
     """
+    check_directory(directory)
     with contextlib.suppress(FileNotFoundError):
         os.close(directory.open(GIVEN_UP))
         return "ended"
@@ -123,7 +156,7 @@ def is_running(directory: Directory) -> bool:
 def runs_of(top: Directory, asked: str) -> dict[str, str]:
     """The runs that were asked for by a name, or have it, and their states; the first one first.
 
-    The states are those of `state_of`, and "running".
+    The states are those of `state_of`, "running", and "unreadable" if a later version ran it.
     """
     found = {}
     names = sorted(name for name in top.names() if can_be_named(name, asked))
@@ -135,7 +168,10 @@ def runs_of(top: Directory, asked: str) -> dict[str, str]:
                     running = is_running(directory)
                 except FileNotFoundError:
                     running = False
-                found[name] = "running" if running else state_of(directory)
+                try:
+                    found[name] = "running" if running else state_of(directory)
+                except UnreadableError:
+                    found[name] = "unreadable"
     return found
 
 
@@ -165,13 +201,28 @@ def choose(top: Directory, asked: str, resume: bool | None) -> str:
         if state == "running":
             raise running_already(name)
     unfinished = [name for name, state in runs.items() if state == "unfinished"]
+    if resume and not unfinished:
+        _check_readable(top, runs)
     if resume or (unfinished and resume is None):
         return asked if asked in unfinished else [asked, *unfinished][-1]
+    if runs.get(asked) == "unreadable":
+        return asked  # is refused, as the service refuses such a name
     for name in unfinished:
         _give_up(top, name)
     if runs.get(asked, "nothing") == "nothing" and not unfinished:
         return asked
     return free_name(asked, set(top.names()) - {name for name in runs if runs[name] == "nothing"})
+
+
+def _check_readable(top: Directory, runs: Iterable[str]) -> None:
+    """Refuse to look for a run to go on with where a later version has left some.
+
+    Raises:
+        UnreadableError: one of them is of a later version.
+    """
+    for name in runs:
+        with top.enter(name) as directory:
+            check_directory(directory)
 
 
 def _give_up(top: Directory, name: str) -> None:
@@ -284,6 +335,9 @@ class StateLog:
             shutil.rmtree("output", dir_fd=self.directory.fd)
             self.directory.remove(SOURCE)
             self.directory.remove(GIVEN_UP)
+        # First of all that is new: from now on it may have what an earlier version cannot read.
+        self.directory.replace(FORMAT_FILE, json.dumps({KEY: FORMAT}).encode())
+        if not resume:
             self.directory.replace(ASKED, self._asked.encode())
             self.directory.replace("document", document)
             if self._source is not None:

@@ -17,7 +17,14 @@ from flux_ensemble.members.local.directory import (
     StateError,
     open_directory,
 )
-from flux_ensemble.members.local.state_dir import GIVEN_UP, is_running, read_snapshot
+from flux_ensemble.members.local.root import UnreadableError
+from flux_ensemble.members.local.state_dir import (
+    FORMAT_FILE,
+    GIVEN_UP,
+    check_directory,
+    is_running,
+    read_snapshot,
+)
 from flux_ensemble.runtime.durability.lines import whole_lines
 from flux_ensemble.texts import listed
 
@@ -59,6 +66,13 @@ def _is_name(name: str) -> bool:
     return re.match(ENSEMBLE_NAME, name) is not None
 
 
+def _plain_file(directory: Directory, name: str) -> os.stat_result | None:
+    with contextlib.suppress(FileNotFoundError):
+        found = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
+        return found if stat.S_ISREG(found.st_mode) else None
+    return None
+
+
 def _wait_again(status: dict[str, Any]) -> None:
     """Count the jobs that were active among those that wait: nothing of them runs any more."""
     jobs = status["jobs"]
@@ -93,9 +107,10 @@ class States:
         with contextlib.suppress(FileNotFoundError), self._open() as root:
             for name in filter(_is_name, root.names()):
                 with contextlib.suppress(StateError, OSError), root.enter(name) as directory:
-                    found = os.stat("eventlog", dir_fd=directory.fd, follow_symlinks=False)
-                    if stat.S_ISREG(found.st_mode):
-                        begun[name] = found.st_ctime
+                    for file in ("eventlog", FORMAT_FILE):
+                        if found := _plain_file(directory, file):
+                            begun[name] = found.st_ctime
+                            break
         return sorted(begun, key=begun.__getitem__)
 
     def log(self, name: str) -> Iterator[dict[str, Any]]:
@@ -166,6 +181,7 @@ class States:
         waits for the run that goes on.
 
         Raises:
+            UnreadableError: its files are damaged, or a later version has written them.
             StateError: there is no such ensemble, or its files are not what a run left.
             OSError: they cannot be read.
         """
@@ -227,7 +243,10 @@ class States:
             return read_snapshot(directory)
         except ValueError:
             path = directory.path / "status.json"
-            raise StateError(f"{path}: expected status and metrics in JSON") from None
+            raise UnreadableError(
+                f"{path}: expected status and metrics in JSON ('flux-ensemble rm --force "
+                f"{directory.path.name}' removes the run)"
+            ) from None
 
     def runs(self, directory: Directory) -> bool:
         """Whether a run of the ensemble goes on.
@@ -248,6 +267,7 @@ class States:
         """The directory of an ensemble that has a file.
 
         Raises:
+            UnreadableError: a later version has written it.
             StateError: there is no such ensemble.
             OSError: the state directory cannot be read.
         """
@@ -255,6 +275,7 @@ class States:
             with contextlib.suppress(FileNotFoundError), self._open() as root:
                 directory = root.enter(name)
                 try:
+                    check_directory(directory)
                     os.stat(file, dir_fd=directory.fd, follow_symlinks=False)
                     return directory
                 except BaseException:

@@ -12,6 +12,7 @@ from pathlib import Path
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.members.local.directory import Directory, open_directory
+from flux_ensemble.members.local.root import UnreadableError
 from flux_ensemble.members.local.state_dir import JOBS_SECONDS, LOOK_SECONDS, take_lock
 from flux_ensemble.members.local.states import States
 
@@ -22,7 +23,7 @@ def unload(states: States, root: Path, name: str, *, force: bool) -> str:
     Args:
         states, root: the state directory.
         name: the ensemble.
-        force: also if its run was killed and could go on.
+        force: also if its run was killed and could go on, or cannot be read.
 
     Returns:
         The state that the ensemble was in.
@@ -30,19 +31,27 @@ def unload(states: States, root: Path, name: str, *, force: bool) -> str:
     Raises:
         RequestError: its run goes on, or was killed and `force` is False, or processes of its jobs
             are left.
+        UnreadableError: it cannot be read, and `force` is False.
         StateError: there is no such ensemble, or it is another user's.
         OSError: it cannot be removed.
     """
-    status = states.status(name)
     goes_on = f"ensemble {name!r} has not ended: cancel or terminate it first"
-    if status["state"] not in FINAL_STATES:
-        raise RequestError(errno.EBUSY, goes_on)
-    if states.is_interrupted(status) and not force:
-        raise RequestError(
-            errno.EBUSY,
-            f"the run of {name!r} was interrupted and can go on with 'run --resume': --force "
-            "removes it",
-        )
+    state = "unreadable"
+    try:
+        status = states.status(name)
+    except UnreadableError:
+        if not force:
+            raise
+    else:
+        state = status["state"]
+        if state not in FINAL_STATES:
+            raise RequestError(errno.EBUSY, goes_on)
+        if states.is_interrupted(status) and not force:
+            raise RequestError(
+                errno.EBUSY,
+                f"the run of {name!r} was interrupted and can go on with 'run --resume': --force "
+                "removes it",
+            )
     with ExitStack() as stack:
         top = stack.enter_context(open_directory(root))
         top.check_own()
@@ -62,7 +71,6 @@ def unload(states: States, root: Path, name: str, *, force: bool) -> str:
         shutil.rmtree(hidden, ignore_errors=True, dir_fd=top.fd)
         os.rename(name, hidden, src_dir_fd=top.fd, dst_dir_fd=top.fd)
         shutil.rmtree(hidden, dir_fd=top.fd)
-    state: str = status["state"]
     return state
 
 

@@ -1,8 +1,9 @@
 """The number of the format in which ensembles are stored: it changes whenever the format does.
 
-It is in each snapshot, in each batch of a log, and in each chunk beside snapshots, which has the
-record of jobs. What is read is checked for it first, so that what a later version has written is
-not taken for damaged. A test holds the forms of all three against those that belong to the number.
+It is in each snapshot, in each batch of a log, in each chunk beside snapshots, which has the record
+of jobs, and in the directory of each local run. What is read is checked for it first, so that what
+a later version has written is not taken for damaged. Tests hold the forms of all of them against
+those that belong to the number.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ class LaterFormatError(ValueError):
     """A later version has written it."""
 
 
-def check_format(stored: Mapping[str, Any], what: str) -> None:
+def check_format(
+    stored: Mapping[str, Any], what: str, drop: str = "drop it with 'flux ensemble unload NAME'"
+) -> None:
     """Check that something stored can be read.
 
     Args:
         stored: it, as JSON.
         what: it, for the sentence.
+        drop: how to be rid of it.
 
     Raises:
         LaterFormatError: it cannot.
@@ -41,5 +45,5 @@ def check_format(stored: Mapping[str, Any], what: str) -> None:
         raise LaterFormatError(
             f"{what} was written by a later version of flux-ensemble (format {number!r}, and "
             f"{__version__} reads formats up to {FORMAT}): nothing is damaged; go on with the "
-            "version that wrote it, or drop it with 'flux ensemble unload NAME'"
+            f"version that wrote it, or {drop}"
         )

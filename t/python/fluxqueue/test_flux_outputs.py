@@ -4,21 +4,34 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from dead_mount import dead_mount
+from loops import SelectorLoop
+
 from flux_ensemble.document import jobspec
 from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.members.flux import outputs as module
 from flux_ensemble.members.flux.outputs import MAX_LEVELS, MAX_WARNINGS, Outputs
+
+
+def ask(made: Outputs, cwd: Path, output: str, **more: str) -> None:
+    """Have the directories of a job made."""
+    entry = {"name": "a", "command": "x", "output": output, **more}
+    group = load_mapping({"jobs": [entry]}, name="test").groups["a"]
+    ((job_set, params),) = group.submission()
+    built = jobspec.build(job_set, params, environment={}, cwd=str(cwd), tag={})
+    made.make(jobspec.anchored(built))
 
 
 def make(cwd: Path, *outputs: str, **more: str) -> list[str]:
     """Make the directories of these output files; what could not be made."""
     warnings: list[str] = []
-    made = Outputs(warnings.append, str(cwd))
-    for output in outputs:
-        entry = {"name": "a", "command": "x", "output": output, **more}
-        group = load_mapping({"jobs": [entry]}, name="test").groups["a"]
-        ((job_set, params),) = group.submission()
-        built = jobspec.build(job_set, params, environment={}, cwd=str(cwd), tag={})
-        made.make(jobspec.anchored(built))
+    with SelectorLoop() as loop:
+        made = Outputs(loop, warnings.append, str(cwd))
+        for output in outputs:
+            ask(made, cwd, output, **more)
+        loop.run(lambda: made.are_made)
+        assert not loop.watching
     return warnings
 
 
@@ -77,3 +90,54 @@ def test_the_sentences_are_bounded(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("")
     files = [f"plain/{number}/x" for number in range(MAX_WARNINGS + 5)]
     assert len(make(tmp_path, *files)) == MAX_WARNINGS
+
+
+def test_a_directory_on_a_dead_mount_stops_nobody_and_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SECONDS", 0.5)
+    # What lies beside it here would be on another file system elsewhere.
+    monkeypatch.setattr(module, "NAMES", len((tmp_path / "dead").parts) - 1)
+    warnings: list[str] = []
+    sent: list[str] = []
+    ticks: list[int] = []
+    with dead_mount(tmp_path / "dead") as answer, SelectorLoop() as loop:
+        made = Outputs(loop, warnings.append, str(tmp_path))
+        tick = loop.timer(0.01, lambda: ticks.append(len(sent)), every=0.01)
+        for name in ("dead/a/x", "dead/b/x", "good/x", "dead/c/x", "fine/x"):
+            ask(made, tmp_path, name)
+            made.when_made(lambda name=name: sent.append(name))  # type: ignore[misc]
+        assert not sent
+        loop.run(lambda: made.are_made)
+        # They wait in order, and the loop goes on meanwhile.
+        assert sent == ["dead/a/x", "dead/b/x", "good/x", "dead/c/x", "fine/x"]
+        assert ticks.count(0) > 5
+        assert (tmp_path / "good").is_dir()
+        assert (tmp_path / "fine").is_dir()
+        assert [text.partition(": ")[2] for text in warnings] == [
+            "nothing came of it within 20 s",
+            "its file system does not answer",
+            "its file system does not answer",
+        ]
+        # It is not waited for again, and it is when it answers.
+        ask(made, tmp_path, "dead/d/x")
+        loop.run(lambda: made.are_made)
+        assert warnings[3].endswith("its file system does not answer")
+        answer()
+        loop.run(lambda: not made._stuck)
+        ask(made, tmp_path, "dead/a/x")
+        loop.run(lambda: made.are_made)
+        assert "Transport endpoint is not connected" in warnings[4]
+        tick.cancel()
+        assert not loop.watching
+
+
+def test_jobs_whose_directories_are_known_wait_for_nothing(tmp_path: Path) -> None:
+    with SelectorLoop() as loop:
+        made = Outputs(loop, [].append, str(tmp_path))
+        assert made.are_made
+        ask(made, tmp_path, "out/x")
+        assert not made.are_made
+        loop.run(lambda: made.are_made)
+        ask(made, tmp_path, "out/y")
+        assert made.are_made

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import errno
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from loops import SelectorLoop
+from patience import PATIENCE
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
+from flux_ensemble.members.flux import outputs
 from flux_ensemble.members.flux.delivery import LONGEST_PAUSE, ROUNDS, Answer, Outcomes
 from flux_ensemble.members.flux.pipeline import Pipeline, Report, Window
 from flux_ensemble.members.flux.submission import LONGEST_WAIT, TELL_SECONDS, Submitter
@@ -300,3 +305,45 @@ def test_however_often_the_queue_closes_and_opens_each_job_is_sent_into_it_once(
     assert len(site.outcomes) == 200
     assert all(isinstance(outcome, CommandDone) for outcome in site.outcomes)
     assert not site.member.waits()
+
+
+def test_jobs_wait_for_their_directories_in_order_and_are_sent_after_a_fence_that_came_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(jobs=3)
+    free = threading.Event()
+
+    def slow(wanted: Any) -> str | None:
+        assert free.wait(PATIENCE)
+        return None
+
+    monkeypatch.setattr(outputs, "_make", slow)
+    with SelectorLoop() as loop:
+        site.queue.broker.loop = loop
+        document = {
+            "name": "test",
+            "jobs": [
+                {"name": "a", "command": "true", "params": {"x": [1, 2, 3]}, "output": "{x}/out"}
+            ],
+        }
+        site.member = Submitter(
+            site.queue,  # type: ignore[arg-type]
+            load_mapping(document),
+            run=1,
+            environment={},
+            cwd=str(tmp_path),
+        )
+        site.submit(3)
+        assert site.queue.sent == []
+        # Nothing is sent while a fence is on its way: it says that all before it has shown.
+        site.queue.submissions.hold()
+        free.set()
+        loop.run(lambda: site.member._outputs.are_made)
+        assert site.queue.sent == []
+        site.queue.submissions.go_on()
+        loop.run(lambda: bool(site.queue.sent))
+        while not site.outcomes:
+            site.take()
+            loop.run(lambda: bool(site.queue.answers or site.outcomes))
+        assert site.queue.sent == [0, 1, 2]
+        assert site.outcomes == [CommandDone(site.outcomes[0].t, 1, {"ids": [100, 101, 102]})]

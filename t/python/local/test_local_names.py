@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -16,8 +17,10 @@ from local_queue import Run, await_pid
 from flux_ensemble import Ensemble
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.document.schema_terms import ENSEMBLE_NAME, matches
+from flux_ensemble.engine.events import Event
 from flux_ensemble.members.local.states import States
 from flux_ensemble.run_names import can_be_named, free_name
+from flux_ensemble.runtime.durability.format import FORMAT
 
 SAYS = "jobs: [{{name: a, command: 'echo {0}'}}]\nrules: [{{trigger: start, action: {1}}}]\n"
 
@@ -164,3 +167,130 @@ def test_a_name_with_a_number_is_a_name_and_none_that_is_taken(asked: str, runs:
         assert can_be_named(name, asked)
         taken.append(name)
     assert taken[0] == asked
+
+
+def later(directory: Path, number: Any = FORMAT + 1) -> dict[Path, bytes]:
+    """Have a later version written a run, in a form that this one does not know."""
+    (directory / "format").write_text(json.dumps({"format": number, "since": "9.0.0"}))
+    (directory / "status.json").write_text('{"status": [1, 2], "layout": 3}')
+    (directory / "events").write_text("something else\n")
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+LATER = "the run of 'sweep' was written by a later version of flux-ensemble (format"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status", "sweep"),
+        ("log", "sweep"),
+        ("jobs", "sweep"),
+        ("wait", "sweep"),
+        ("report", "sweep"),
+        ("cancel", "sweep"),
+        ("rm", "sweep"),
+        ("run", "sweep.yaml"),
+        ("run", "--no-resume", "sweep.yaml"),
+        ("run", "--resume", "sweep.yaml"),
+    ],
+)
+def test_a_run_of_a_later_version_is_said_to_be_and_nothing_of_it_is_changed(
+    do: Do, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    assert do("run", write(tmp_path / "sweep.yaml", "x"))[0] == 0
+    before = later(tmp_path / "state" / "sweep")
+    code, _, err = do(*words)
+    assert code == 1
+    assert LATER in err
+    assert "nothing is damaged; go on with the version that wrote it, or remove it with" in err
+    found = {path: path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file()}
+    assert found == before
+
+
+def test_a_list_has_what_cannot_be_read_beside_the_others(do: Do, tmp_path: Path) -> None:
+    for name in ("sweep", "damaged", "good"):
+        assert do("run", write(tmp_path / f"{name}.yaml", "x"))[0] == 0
+    later(tmp_path / "state" / "sweep")
+    (tmp_path / "state" / "damaged" / "status.json").write_text("{")
+    code, out, _ = do("list", "--json")
+    assert code == 0
+    listed = {one["name"]: one for one in json.loads(out)["ensembles"]}
+    assert {name: one["state"] for name, one in listed.items()} == {
+        "sweep": "unreadable",
+        "damaged": "unreadable",
+        "good": "completed",
+    }
+    assert listed["sweep"]["reason"].startswith(LATER)
+    assert "unreadable" in do("list")[1]
+    code, out, _ = do("status")
+    assert code == 0
+    assert f"unreadable sweep: {LATER}" in out
+    assert "good" in out
+    # A run of the later version that has made nothing else yet is there, too.
+    (tmp_path / "state" / "sweep" / "eventlog").unlink()
+    assert "sweep" in States(tmp_path / "state").names()
+
+
+def test_who_goes_on_is_told_of_a_numbered_run_of_a_later_version(do: Do, tmp_path: Path) -> None:
+    file = write(tmp_path / "sweep.yaml", "x")
+    for _ in range(2):
+        assert do("run", file)[0] == 0
+    later(tmp_path / "state" / "sweep-2")
+    assert "'sweep-2' was written by a later version" in do("run", "--resume", file)[2]
+    # It keeps its name, and another run gets the next one.
+    assert "this run is 'sweep-3'" in do("run", file)[2]
+    assert do("rm", "--force", "sweep-2")[1] == "sweep-2: removed\n"
+    assert States(tmp_path / "state").names() == ["sweep", "sweep-3"]
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"format": "x"}', '{"format": null}'])
+def test_a_number_of_the_format_that_is_none_is_a_sentence(
+    do: Do, tmp_path: Path, text: str
+) -> None:
+    assert do("run", write(tmp_path / "sweep.yaml", "x"))[0] == 0
+    (tmp_path / "state" / "sweep" / "format").write_text(text)
+    code, _, err = do("status", "sweep")
+    assert code == 1
+    assert "format" in err
+    assert "Traceback" not in err
+
+
+def test_a_run_without_a_number_is_of_the_first_format_and_gets_one_when_it_goes_on(
+    tmp_path: Path,
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    document: dict[str, Any] = {
+        "jobs": [{"name": "a", "command": ["sh", "-c", "echo $$ >fifo; read _ <fifo"]}],
+        "rules": [{"trigger": "start", "action": {"name": "submit", "label": "a"}}],
+    }
+    run = Run(tmp_path, document)
+    await_pid(tmp_path / "fifo")
+    run.process.send_signal(signal.SIGTERM)
+    assert run.end()[0] == 130
+    number = tmp_path / "state" / "test" / "format"
+    assert json.loads(number.read_text()) == {"format": FORMAT}
+    number.unlink()
+    assert States(tmp_path / "state").status("test")["resumable"] is True
+    run = Run(tmp_path, document, "--resume")
+    await_pid(tmp_path / "fifo")
+    assert json.loads(number.read_text()) == {"format": FORMAT}
+    (tmp_path / "fifo").write_text("\n")
+    assert run.end()[0] == 0
+
+
+def test_the_number_of_the_format_changes_with_the_files_of_a_run(do: Do, tmp_path: Path) -> None:
+    """Whoever changes the form raises FORMAT, once for a release, and writes the form down here."""
+    assert do("run", write(tmp_path / "sweep.yaml", "x"))[0] == 0
+    files = tmp_path / "state" / "sweep"
+    first = {
+        name: json.loads((files / name).read_text().splitlines()[0])
+        for name in ("status.json", "eventlog", "jobs", "events")
+    }
+    form = {
+        "files": sorted(path.name for path in files.iterdir()),
+        **{name: sorted(value) for name, value in first.items()},
+        "event types": sorted(cls.__name__ for cls in Event.__args__),
+    }
+    stored = json.loads((Path(__file__).parents[2] / "traces" / "format.json").read_text())
+    assert (stored["format"], stored["local"]) == (FORMAT, form), f"now: {json.dumps(form)}"
