@@ -111,12 +111,34 @@ test_expect_success FLUX 'kill -9 of the keeper ends the service at once' '
 
 test_expect_success FLUX 'a service that does not answer is killed and started again' '
 	with_flux >out 2>err <<-EOD &&
-	flux module load "$keeper" "$python" silence=2 && flux ensemble load idle.yaml &&
+	flux module load "$keeper" "$python" silence=5 && flux ensemble load idle.yaml &&
 	old=\$(kept pid) && kill -STOP \$old && wait_until is_another \$old &&
 	flux ensemble list && kept last_exit
 	EOD
 	grep "^idle  *running" out &&
-	grep "did not answer for 2 s, and was killed by SIGKILL" out
+	grep "did not answer for 5 s, and was killed by SIGKILL" out
+'
+
+test_expect_success FLUX 'commands give up a service that does not answer, and say so, and it goes on when it does' '
+	cat >silent.py <<-EOD &&
+	import sys
+	from flux_ensemble.cli.main import run_command
+	from flux_ensemble.client import connection
+	connection.SILENT_SECONDS = 1.0
+	sys.exit(run_command(sys.argv[1:]))
+	EOD
+	with_flux >out 2>err <<-EOD &&
+	flux module load "$keeper" "$python" silence=0 && flux ensemble load idle.yaml &&
+	old=\$(kept pid) && kill -STOP \$old &&
+	for words in list "status idle" "metrics idle" "why idle" "jobs idle" "log idle" "pause idle" "cancel idle"; do
+		"$SHARNESS_BUILD_DIRECTORY/python" silent.py \$words; echo "exited with \$?"
+	done
+	kill -CONT \$old && flux ensemble list && kept pid >pid && echo \$old >>pid && kept restarts
+	EOD
+	is 8 "$(grep -c "^exited with 1$" out)" &&
+	is 8 "$(grep -c "ERROR: the ensemble service has answered nothing for 1 s: it is stopped, or waits" err)" &&
+	is 1 "$(uniq pid | wc -l)" &&
+	is 0 "$(tail -n 1 out)" && grep "^idle " out
 '
 
 test_expect_success FLUX 'commands wait for a service that is started again, not for what the dead one had' '

@@ -20,6 +20,8 @@ from flux_ensemble.document.model import Action, Spec
 from flux_ensemble.document.problems import Path
 from flux_ensemble.document.templates import has_braces
 from flux_ensemble.document.texts import (
+    ATTEMPT,
+    ATTEMPTS,
     INDEX,
     NUMBER,
     placeholders,
@@ -157,7 +159,7 @@ def _placeholders(
 ) -> Iterator[Finding]:
     params = list(declared)[:MAX_NAMES]
     for path, text, of_file, code in _texts(entry):
-        for name in sorted(placeholders(text) - declared.keys() - {INDEX}):
+        for name in sorted(placeholders(text) - declared.keys() - {INDEX, ATTEMPT}):
             meant = _meant(name, text, params, of_file)
             if meant is not None:
                 yield Finding(
@@ -183,6 +185,8 @@ def _remedy(match: re.Match[str], declared: Mapping[str, Any], code: bool) -> st
         return f"write '{{{name}}}'"
     if whole == "job.index":
         return f"write {NUMBER!r}"
+    if whole == "job.attempt":
+        return f"write {ATTEMPTS!r}"
     if whole == INDEX and INDEX not in declared and rest:
         return f"nothing is computed here: write {NUMBER!r}, and compute with it in the program"
     if whole in declared and rest and not code:
@@ -443,10 +447,12 @@ def _shared_files(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
                 )
             elif other not in (None, index):
                 message = f"jobs[{other}] writes to the same file, and each job begins it anew"
-            elif job_set.retries.times:
+            elif job_set.retries.times and (
+                ATTEMPTS not in path or ATTEMPT in job_set.sweep.names
+            ):
                 message = (
-                    "each attempt of a job begins the file of the one before anew: put '{{id}}' "
-                    "into its name to keep them all"
+                    f"each attempt of a job begins the file of the one before anew: put {ATTEMPTS!r} "
+                    "or '{{id}}' into its name to keep them all"
                 )
             if message is not None:
                 yield Finding(("jobs", index, key), message)

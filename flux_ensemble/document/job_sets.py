@@ -17,6 +17,8 @@ from flux_ensemble.document.overrides import SHAPE
 from flux_ensemble.document.retries import Retries
 from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.texts import (
+    ATTEMPT,
+    ATTEMPTS,
     INDEX,
     NUMBER,
     Measured,
@@ -61,7 +63,8 @@ class JobSet:
     `jobspec` is a canonical V1 jobspec (RFC 25) when the entry gave one, else None and
     the other fields describe the job. Text fields may hold `{param}` placeholders. `variable`
     has the fields that differ from job to job, as text with a placeholder; see `sized`. `number` is
-    that of a job in its submission, where its texts name it.
+    that of a job in its submission, and `attempt` how often it was tried before, where its texts
+    name them.
 
     >>> md = JobSet("md", 0, ("run", "{t}"), output="md.out")
     >>> list(md.texts())[-1]
@@ -97,6 +100,7 @@ class JobSet:
     sweep: Sweep = field(default_factory=Sweep)
     variable: Mapping[str, str] = field(default_factory=dict)
     number: int | None = None
+    attempt: int = 0
 
     def filler(self, params: Mapping[str, Any]) -> Callable[[str], str]:
         """What fills in the placeholders of a job's texts.
@@ -104,15 +108,21 @@ class JobSet:
         Args:
             params: the job's parameters.
 
-        >>> JobSet("md", 0, number=7).filler({"t": 300})("{t}-{index}")
-        '300-7'
+        >>> JobSet("md", 0, number=7).filler({"t": 300})("{t}-{index}-{attempt}")
+        '300-7-0'
         """
-        return filler(params if self.number is None else {INDEX: self.number, **params})
+        numbers = {} if self.number is None else {INDEX: self.number}
+        return filler({ATTEMPT: self.attempt, **numbers, **params})
 
     @property
     def numbered(self) -> bool:
         """Whether texts of its jobs have their number in the submission, `{index}`."""
         return INDEX not in self.sweep.names and any(NUMBER in text for _, text in self.texts())
+
+    @property
+    def tells_attempts(self) -> bool:
+        """Whether texts of its jobs have how often they were tried before, `{attempt}`."""
+        return ATTEMPT not in self.sweep.names and any(ATTEMPTS in text for _, text in self.texts())
 
     def sized(self, params: Mapping[str, Any]) -> JobSet:
         """The job set with the sizes that it has with these parameters.
@@ -190,6 +200,11 @@ class Group:
     def predicts(self) -> bool:
         """Whether it is predicted how long its jobs take, or some of them."""
         return any(each.predict is not None for each in self.sets)
+
+    @cached_property
+    def tells_attempts(self) -> bool:
+        """Whether texts of its jobs have how often they were tried before, `{attempt}`."""
+        return any(each.tells_attempts for each in self.sets)
 
     @cached_property
     def _texts(self) -> tuple[tuple[Measured, ...], ...]:

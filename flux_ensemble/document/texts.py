@@ -34,6 +34,11 @@ _DIGITS = 10
 #: How it stands in a text.
 NUMBER = f"{{{INDEX}}}"
 
+#: The name of how often a job was tried before, where no parameter is called so, and how it stands
+#: in a text.
+ATTEMPT = "attempt"
+ATTEMPTS = f"{{{ATTEMPT}}}"
+
 # First what is not replaced: mustache templates of Flux, and shell variables.
 _PLACEHOLDER = re.compile(
     r"\{\{[A-Za-z_][\w-]*\}\}|\$\{[A-Za-z_][\w-]*\}|\{(?P<name>[A-Za-z_][\w-]*)\}", re.ASCII
@@ -224,7 +229,7 @@ def check_sizes(texts: Iterable[Measured], sizes: Mapping[str, int]) -> None:
     left = MAX_TEXTS
     for what, size, places in texts:
         for name, (times, length) in places.items():
-            longest_value = sizes.get(name, _DIGITS if name == INDEX else None)
+            longest_value = sizes.get(name, _DIGITS if name in (INDEX, ATTEMPT) else None)
             if longest_value is not None:
                 size += times * longest_value - length
         if size > MAX_WORD:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE
+from flux_ensemble.document.texts import ATTEMPT
 from flux_ensemble.engine.combinations import MAX_COMBINATIONS
 from flux_ensemble.engine.commands import StartTimer, SubmitJobs
 from flux_ensemble.engine.copies import Work
@@ -164,6 +165,8 @@ class Sending:
             attempt=attempt,
             retry=origin.number,
         )
+        if attempt and self._core.spec.groups[firing.group].tells_attempts:
+            overrides = {**(overrides or {}), ATTEMPT: attempt}
         again = Firing(
             origin.rule,
             origin.number,

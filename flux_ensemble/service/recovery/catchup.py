@@ -19,8 +19,9 @@ that the queue does not know any more.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from flux_ensemble.engine.events import Interrupted, JobEvent, Tag
@@ -33,6 +34,9 @@ from flux_ensemble.runtime.unfinished import lost
 from flux_ensemble.service.tracker import LAST_EVENTS, Tracker, job_name
 
 Entry = Mapping[str, Any]
+
+#: Events, or jobs, in one step of taking in what happened.
+SLICE = 100
 
 
 @dataclass(slots=True)
@@ -70,6 +74,7 @@ class CatchUp:
 
     Attributes:
         doubtful: by the ids of jobs, their first memos, where it may not have said what they have.
+        behind: the ensembles that have not taken in all, by name, with how far that is.
     """
 
     def __init__(
@@ -83,6 +88,7 @@ class CatchUp:
         ]
         self._past: defaultdict[Ensemble, _Past] = defaultdict(_Past)
         self.doubtful: dict[int, Entry] = {}
+        self.behind: dict[str, str] = {}
         tracker.begin_again()
 
     def history(self, job: int, jobspec: Mapping[str, Any], entries: list[Entry]) -> None:
@@ -199,17 +205,26 @@ class CatchUp:
 
     def apply(self) -> None:
         """Give the engines what happened; live events may follow."""
+        for _ in self.applying():
+            pass
+
+    def applying(self) -> Generator[None, None, None]:
+        """As `apply`, in steps, between which the service does other things."""
         for ensemble, past in self._past.items():
             try:
-                self._apply(ensemble, past)
+                yield from self._apply(ensemble, past)
             except ENDINGS:
                 raise
             except BaseException as error:
                 ensemble.broken(error)
+            self.behind.pop(ensemble.name, None)
         self._past.clear()
 
-    def _apply(self, ensemble: Ensemble, past: _Past) -> None:
-        for tag, jobs in past.expected.items():
+    def _apply(self, ensemble: Ensemble, past: _Past) -> Iterator[None]:
+        for number, (tag, jobs) in enumerate(past.expected.items()):
+            if number and number % SLICE == 0:
+                self.behind[ensemble.name] = f"{number:,} of {len(past.expected):,} jobs are found"
+                yield
             first = min(jobs)
             ensemble.member.seen(tag, first)
             if jobs[first][-1]["name"] == "invalidate":
@@ -218,17 +233,34 @@ class CatchUp:
             for job in jobs.keys() - {first}:
                 if jobs[job][-1]["name"] not in LAST_EVENTS:
                     past.surplus.append(_event(job, jobs[job][0], tag))
-        # Stable: the entries of a job stay in order.
-        past.events.sort(key=lambda timed: (timed[0], timed[1].job))
+        # By time, then by job. Stable: the entries of a job stay in order. One number at a time is
+        # compared in a tenth of the time of both at once.
+        past.events.sort(key=lambda timed: timed[1].job)
+        past.events.sort(key=itemgetter(0))
         t_shutdown = ensemble.facts.t_shutdown
         if t_shutdown is not None and past.interrupted:
             ensemble.post([Interrupted(t_shutdown, tuple(sorted(set(past.interrupted))))])
-        ensemble.post(event for _, event in past.events)
+        total = len(past.events)
+        for done in range(0, total, SLICE):
+            if done:
+                self.behind[ensemble.name] = f"{done:,} of {total:,} events of its jobs"
+                yield
+            ensemble.post(event for _, event in past.events[done : done + SLICE])
         for event in past.surplus:
             ensemble.violation(event)
 
     def settle(self, now: float, newest: int) -> bool:
-        """All that was sent has shown: give up the jobs that are not there any more.
+        """As `settling`, at once."""
+        steps = self.settling(now, newest)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                purged: bool = end.value
+                return purged
+
+    def settling(self, now: float, newest: int) -> Generator[None, None, bool]:
+        """All that was sent has shown: give up the jobs that are not there any more, in steps.
 
         Args:
             now: the time.
@@ -246,7 +278,14 @@ class CatchUp:
                 if ordinal_of(job) == self._ordinal and not self._tracker.follows(job)
             )
             purged = purged or bool(gone)
-            ensemble.post(event for job in gone for event in lost(now, job))
+            for done in range(0, len(gone), SLICE):
+                if done:
+                    far = f"{done:,} of {len(gone):,} jobs that the queue does not have"
+                    self.behind[ensemble.name] = far
+                    yield
+                some = gone[done : done + SLICE]
+                ensemble.post(event for job in some for event in lost(now, job))
+            self.behind.pop(ensemble.name, None)
         return purged
 
 

@@ -26,7 +26,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import Effect
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.members.flux.journal import Journal
-from flux_ensemble.members.flux.steps import Resume, Steps, run
+from flux_ensemble.members.flux.steps import Resume, Step, Steps, run
 from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import Replayed, count_events, replay, replaying
 from flux_ensemble.runtime.ensemble import Ensemble
@@ -210,6 +210,11 @@ class Recovery:
                 self._restored.append((ensemble, ensemble.engine.pending))
         self.coming.clear()
 
+    @property
+    def behind(self) -> Mapping[str, str]:
+        """The ensembles that have not taken in yet what their jobs did meanwhile: how far it is."""
+        return {} if self.ready or self._catch_up is None else self._catch_up.behind
+
     def catch_up(self, then: Callable[[], None]) -> None:
         """Read the journal in full; `then` is called when the service is ready."""
         self.ready = False
@@ -257,26 +262,32 @@ class Recovery:
 
     def _caught_up(self, catch_up: CatchUp) -> None:
         self._blind = False
-        if catch_up.doubtful:
-            # What comes meanwhile happened later.
-            self._journal.hold()
-            run(self._read_memos(catch_up), over=partial(self._overtaken, catch_up))
-        else:
-            self._take(catch_up)
+        # What comes meanwhile happened later.
+        self._journal.hold()
+        run(self._take(catch_up), over=partial(self._overtaken, catch_up))
 
-    def _read_memos(self, catch_up: CatchUp) -> Steps:
-        """Read from the KVS what the journal does not tell right."""
+    def _take(self, catch_up: CatchUp) -> Steps:
+        """Take in what the journal has told, and what the KVS tells better."""
         yield from catch_up.read_memos(
             lambda job: partial(self._queue.eventlog, job), self._log_error
         )
-        self._take(catch_up)
-        self._journal.release()
-
-    def _take(self, catch_up: CatchUp) -> None:
-        catch_up.apply()
+        yield from self._in_turns(catch_up.applying())
         self._fleets.caught_up()
         self._queue.resume()
         run(self._settle(catch_up), over=partial(self._overtaken, catch_up))
+        self._journal.release()
+
+    def _in_turns(self, steps: Generator[None, None, Any]) -> Generator[Step, Any, Any]:
+        """Perform steps, between which other things have their turn."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+            yield self._turn
+
+    def _turn(self, resume: Resume) -> None:
+        self._loop.timer(0.0, partial(resume, None))
 
     def _settle(self, catch_up: CatchUp) -> Steps:
         """Make sure which jobs were submitted; not if the journal ends: then all begins again."""
@@ -290,7 +301,8 @@ class Recovery:
                     f"cannot make sure which jobs were submitted: {error}; trying again"
                 )
             yield self._pause
-        self._done(catch_up.settle(self._loop.now(), newest))
+        purged = yield from self._in_turns(catch_up.settling(self._loop.now(), newest))
+        self._done(purged)
 
     def _overtaken(self, catch_up: CatchUp) -> bool:
         """The journal has ended meanwhile, so that all is done again."""

@@ -68,7 +68,13 @@ class Reports:
 
     def list(self, owner: bool) -> Payload:
         """The answer to `ensemble.list`; guests see less than the owner."""
-        listed: Listed = [ensemble.summary() for ensemble in self._ensembles]
+        behind = self._recovery.behind
+        listed: Listed = [
+            {**summary, "reason": f"recovering: {behind[summary['name']]}"}
+            if (summary := ensemble.summary())["name"] in behind
+            else summary
+            for ensemble in self._ensembles
+        ]
         listed += [
             *(_line(name, "unreadable", why) for name, why in self._recovery.unreadable.items()),
             *(
@@ -151,7 +157,7 @@ class Reports:
             "epoch": self._recovery.epoch,
             "state": self._state(),
             "unreadable": self._recovery.unreadable,
-            "recovering": dict(self._recovery.coming),
+            "recovering": {**self._recovery.coming, **self._recovery.behind},
             "events": self._tracker.events,
             **{
                 key: past + sum(getattr(ensemble, key) for ensemble in self._ensembles)

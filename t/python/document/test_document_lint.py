@@ -113,7 +113,7 @@ def test_a_brace_that_is_no_parameter_has_a_warning(entry: str, said: str) -> No
         "command: [curl, -d, '{\"a\": {\"b\": 1}}', host]",
         "command: [run, '{\"t\": {t}}'], params: {t: [1]}",
         "command: [sh, -c, 'for i in {1..3}; do f() { run $i; }; done']",
-        "command: 'run {index} {{id}} {{x}}', environment: {A: '${x}'}",
+        "command: 'run {index} {attempt} {{id}} {{x}}', environment: {A: '${x}'}",
         "command: x, environment: {CONFIG: '{\"x\": 1}'}",
         "command: x, params: {t: [fast, '{index}', 'run-{index}', 1-5, '{{x}}']}",
     ],
@@ -132,6 +132,7 @@ def test_braces_that_may_be_meant_have_none(entry: str) -> None:
         ("output: '{t}.txt', params: {t: [1, 1]}", "2 jobs write to this file"),
         ("output: '{{name}}.txt', count: 2", "2 jobs write to this file"),
         ("output: out.txt, retries: 3", "each attempt of a job begins the file"),
+        ("output: '{attempt}', params: {attempt: 1}, retries: 3", "each attempt of a job begins"),
     ],
 )
 def test_a_file_that_is_written_more_than_once_has_a_warning(entry: str, said: str) -> None:
@@ -150,6 +151,7 @@ def test_two_groups_with_one_file_have_a_warning() -> None:
     [
         "count: 4, output: 'out-{{id}}.txt', retries: 2",
         "count: 4, output: 'out-{index}.txt'",
+        "count: 4, output: 'out-{index}-{attempt}.txt', retries: 2",
         "count: 4, output: 'out-{n}.txt', params: {n: '{index}'}",
         "output: '{t}-{s}.txt', params: {t: [1, 2], s: [1, 2]}",
         "output: '{t}.txt', params: {t: [1, 2], s: [5, 6]}, sweep: zip",

@@ -364,3 +364,38 @@ def test_counts_of_the_first_versions_go_on() -> None:
     engine = restore(play.engine.spec, json.loads(json.dumps(snapshot)), [values])
     assert engine.stats.counts["sim"]["attempts"] == 1
     assert engine.stats.counts["sim"]["gave-up"] == 0
+
+
+@pytest.mark.parametrize("also", [{}, {"with": {"duration": "{job.duration * 2}"}}])
+def test_texts_of_a_job_have_how_often_it_was_tried_before(also: dict[str, Any]) -> None:
+    sim = {
+        "name": "sim",
+        "command": "simulate {x}",
+        "params": {"x": [1, 2]},
+        "duration": "10m",
+        "output": "{x}-{attempt}.txt",
+        "environment": {"TRY": "{attempt}"},
+        "retries": {"times": 2, **also},
+    }
+    play = Play(document(jobs=[sim], rules=[on_start("sim")]))
+    group = play.engine.spec.groups["sim"]
+    fail(play, 2)
+    fail(play, 3)
+    for command, attempt in zip(play.of(SubmitJobs), range(3), strict=True):
+        submission = group.submission(command.each, command.params, command.overrides)
+        job_set, params = submission[command.first + command.count - 1]
+        fill = job_set.filler(params)
+        assert fill(job_set.output or "") == f"2-{attempt}.txt"
+        assert fill(job_set.environment["TRY"]) == str(attempt)
+        assert job_set.duration == (600.0 * 2**attempt if also else 600.0)
+
+
+def test_a_parameter_of_the_name_is_that_and_others_have_no_override() -> None:
+    named = {"name": "sim", "command": "simulate {attempt}", "params": {"attempt": [7]},
+             "retries": {"times": 1}}  # fmt: skip
+    play = Play(document(jobs=[named], rules=[on_start("sim")]))
+    fail(play, 1)
+    (first, second) = play.of(SubmitJobs)
+    assert (first.overrides, second.overrides) == (None, None)
+    ((job_set, params),) = play.engine.spec.groups["sim"].submission()
+    assert job_set.filler(params)("{attempt}") == "7"

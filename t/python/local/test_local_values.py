@@ -8,8 +8,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from local_queue import command
+from local_queue import Run, command
 
+from flux_ensemble.cli.main import run_command
 from flux_ensemble.members.local.states import States
 
 #: As they stand in a document; what is in quotes there, with its quotes.
@@ -76,3 +77,34 @@ def test_any_scalar_is_run_shown_exported_and_read_back_as_it_is_written(tmp_pat
 def text(value: Any) -> str:
     """A value from JSON as it is shown."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def test_each_attempt_has_a_file_of_its_own_where_its_name_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document: dict[str, Any] = {
+        "jobs": [
+            {
+                "name": "a",
+                "command": ["sh", "-c", "echo attempt {attempt} of {x}; test {attempt} -gt {x}"],
+                "params": {"x": [0, 9]},
+                "output": "out/{x}-{attempt}.txt",
+                "retries": 2,
+            }
+        ],
+        "rules": [{"trigger": "start", "action": {"name": "submit", "label": "a"}}],
+    }
+    assert Run(tmp_path, document).end()[0] == 0
+    assert {path.name: path.read_text() for path in (tmp_path / "out").iterdir()} == {
+        f"{x}-{attempt}.txt": f"attempt {attempt} of {x}\n"
+        for x, attempts in ((0, 2), (9, 3))
+        for attempt in range(attempts)
+    }
+    state = ["--member", "local", "--state-dir", str(tmp_path / "state")]
+    assert run_command(["failures", *state, "test"]) == 0
+    assert "attempt 2 of 9" in capsys.readouterr().out
+    assert run_command(["jobs", *state, "test", "--json"]) == 0
+    outputs = [job["output"] for job in json.loads(capsys.readouterr().out)["jobs"]]
+    assert sorted(Path(path).name for path in outputs) == [
+        "0-0.txt", "0-1.txt", "9-0.txt", "9-1.txt", "9-2.txt"
+    ]  # fmt: skip

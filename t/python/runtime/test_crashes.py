@@ -31,6 +31,7 @@ from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.replay import replay
 from flux_ensemble.service import needs
 from flux_ensemble.service.needs import Needs
+from flux_ensemble.service.recovery import catchup
 
 UNLIMITED = {"repetitions": "unlimited"}
 
@@ -280,6 +281,17 @@ def test_the_job_manager_may_go_and_come_back() -> None:
             world.clock.after(world.random.uniform(0.0, 2.0), world.reload_job_manager)
         crashing(world, 0.5, 3)
         verify(run(world))
+
+
+def test_nothing_is_lost_or_done_twice_where_catching_up_takes_many_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catchup, "SLICE", 1)
+    for seed in range(4 * RUNS):
+        world = World(seed, BAD_LUCK if seed % 2 else Luck())
+        for _ in range(3):
+            world.clock.after(world.random.uniform(0.0, 2.0), world.reload_job_manager)
+        verify(run(crashing(world, world.random.choice((0.02, 0.3)), 6)))
 
 
 def setting_the_clock(world: World, mean: float) -> World:

@@ -15,6 +15,7 @@ from flux_ensemble.engine.snapshot import FORMAT, dump, restore
 from flux_ensemble.runtime.durability.replay import Facts, Replayed
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.service.recovery import catchup as module
 from flux_ensemble.service.recovery.catchup import CatchUp
 
 OWNER = 1000
@@ -153,3 +154,56 @@ def test_the_marks_of_a_job_are_in_a_snapshot() -> None:
     assert own["_last"] == {"memo": 9000.5}
     marks = {"submit": 2000.0, "validate": 2000.1, "start": 2000.2}
     assert snapshot["foreign"]["more"] == [[0, {"_last": marks}]]
+
+
+def behind(monkeypatch: pytest.MonkeyPatch, jobs: int) -> tuple[Ensemble, CatchUp, Bench]:
+    """An ensemble whose jobs have run while nobody looked; they are taken in by threes."""
+    monkeypatch.setattr(module, "SLICE", 3)
+    bench = Bench()
+    group = {"name": "a", "command": "app", "count": jobs}
+    ensemble, _ = bench.load(jobs=[group], rules=[on_start("a")])
+    past = CatchUp(bench.tracker, [ensemble])
+    for job in range(jobs):
+        ends = [entry(2010.0 + job, "finish", status=0), entry(2011.0 + job, "clean")]
+        past.history(job + 1, jobspec(tag(job)), [*begun(2000.0 + job), *ends])
+    return ensemble, past, bench
+
+
+def test_a_long_history_is_taken_in_in_steps_which_say_how_far_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ensemble, past, _ = behind(monkeypatch, 10)
+    said, done = [], []
+    for _ in past.applying():
+        said.append(past.behind["test"])
+        done.append(ensemble.status()["groups"]["a"]["success"])
+    assert said[:3] == [f"{number} of 10 jobs are found" for number in (3, 6, 9)]
+    assert said[3:] == [f"{number} of 50 events of its jobs" for number in range(3, 50, 3)]
+    assert done == sorted(done)
+    assert len(set(done)) > 5
+    assert not past.behind
+    # It comes to the same as at once.
+    at_once, other, _ = behind(monkeypatch, 10)
+    other.apply()
+    assert dump(at_once.engine) == dump(ensemble.engine)
+
+
+def test_jobs_that_are_gone_are_given_up_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SLICE", 3)
+    bench = Bench()
+    group = {"name": "a", "command": "app", "count": 8, "on-lost": "fail"}
+    ensemble, _ = bench.load(jobs=[group], rules=[on_start("a")])
+    for job in range(8):
+        live(bench, job + 1, jobspec(tag(job)), begun(2000.0 + job))
+    past = CatchUp(bench.tracker, [ensemble])
+    past.apply()
+    said = []
+    steps = past.settling(3000.0, 8)
+    with pytest.raises(StopIteration) as end:
+        while True:
+            next(steps)
+            said.append(past.behind["test"])
+    assert end.value.value is True
+    assert said == [f"{number} of 8 jobs that the queue does not have" for number in (3, 6)]
+    assert ensemble.status()["groups"]["a"]["failed"] == 8
+    assert not past.behind
