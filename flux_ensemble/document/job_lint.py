@@ -447,12 +447,10 @@ def _shared_files(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
                 )
             elif other not in (None, index):
                 message = f"jobs[{other}] writes to the same file, and each job begins it anew"
-            elif job_set.retries.times and (
-                ATTEMPTS not in path or ATTEMPT in job_set.sweep.names
-            ):
+            elif job_set.retries.times and (ATTEMPTS not in path or ATTEMPT in job_set.sweep.names):
                 message = (
-                    f"each attempt of a job begins the file of the one before anew: put {ATTEMPTS!r} "
-                    "or '{{id}}' into its name to keep them all"
+                    "each attempt of a job begins the file of the one before anew: put "
+                    f"{ATTEMPTS!r} or '{{{{id}}}}' into its name to keep them all"
                 )
             if message is not None:
                 yield Finding(("jobs", index, key), message)

@@ -13,11 +13,18 @@ from typing import TYPE_CHECKING, Any
 from flux_ensemble.cli.common import naming, run_reactor
 from flux_ensemble.cli.session.reconnect import Absence, ask, ask_whether_died
 from flux_ensemble.cli.session.signals import signals
-from flux_ensemble.client.errors import given_up, is_unloaded, log_failure
+from flux_ensemble.client import connection
+from flux_ensemble.client.errors import (
+    EnsembleError,
+    given_up,
+    is_unloaded,
+    log_failure,
+    silence,
+)
 from flux_ensemble.client.reconnect import AWAY, LOOK_INTERVAL, Received
 
 if TYPE_CHECKING:
-    from flux_ensemble.client import Client, EnsembleError
+    from flux_ensemble.client import Client
     from flux_ensemble.client.responses import Entry
 
 
@@ -48,7 +55,7 @@ class LogReader:
         #: How often each log was asked for: responses to earlier requests are ignored.
         self._requests = dict.fromkeys(names, 0)
         self._refused: list[tuple[str, OSError]] = []
-        self._t_sent = 0.0
+        self._t_sent = self._t_heard = 0.0
         self._looking = False
         self._interrupted = False
         self._absence = Absence(client, back=self._begin_again, given_up=self._give_up)
@@ -96,7 +103,7 @@ class LogReader:
     # -- requests and responses ------------------------------------------------------
 
     def _begin_all(self) -> None:
-        self._t_sent = time.monotonic()
+        self._t_sent = self._t_heard = time.monotonic()
         if self._follow:
             self._look()
         for name in self._reading:
@@ -116,6 +123,7 @@ class LogReader:
         if request != self._requests[name]:
             return
         received = self._received[name]
+        self._t_heard = time.monotonic()
         try:
             entry = future.get()
         except OSError as exc:
@@ -158,10 +166,17 @@ class LogReader:
 
     def _on_died(self, died: bool | None) -> None:
         self._looking = False
+        now = time.monotonic()
         if died:
-            error = OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
-            self._refused += [(name, error) for name in self._reading]
-            self._stop_if_done()
+            self._refuse(OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH)))
+        elif died is not None:
+            self._t_heard = now
+        elif now - self._t_heard > connection.SILENT_SECONDS:
+            self._refuse(EnsembleError(errno.ETIMEDOUT, silence(connection.SILENT_SECONDS)))
+
+    def _refuse(self, error: OSError) -> None:
+        self._refused += [(name, error) for name in self._reading]
+        self._stop_if_done()
 
     def _looked(self, future: Any) -> None:
         self._looking = False

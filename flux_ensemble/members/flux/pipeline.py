@@ -301,14 +301,19 @@ class Pipeline:
 
     def _arrived(self, calls: Calls) -> None:
         self._pending -= 1
+        self._take_back(calls)
         # Not from here, where an event is being handled that has not got to its ensemble yet.
         if self._lanes and not self._yielding:
             self._pump_later()
 
     def _reported(self, calls: Calls, under_way: bool) -> None:
         self._pending -= under_way
+        self._take_back(calls)
+        self._pump()
+
+    def _take_back(self, calls: Calls) -> None:
+        """Go on with a command that waited for one of its calls, if it does no longer."""
         if calls.alone is None and calls in self._aside:
             lane = self._aside.pop(calls)
             if calls.more:
                 self._lanes.setdefault(lane, deque()).appendleft(calls)
-        self._pump()

@@ -42,7 +42,7 @@ from flux_ensemble.runtime.ports import Done, Outcome
 if TYPE_CHECKING:
     from flux_ensemble.members.flux.queue import FluxQueue
 
-#: A job set with the size of its jobs, and with what was overridden of it.
+#: A job set with the size of its jobs, with what was overridden of it, and where its jobs go.
 Kind = tuple[str | int, ...]
 
 #: Seconds for which jobs wait before that is told.
@@ -103,6 +103,7 @@ class _Sent:
         job_set: of the job.
         params: its parameters.
         kind: what it has in common with the jobs that one validation is good for.
+        apart: other jobs of the command go elsewhere: its parameters say to which queue.
         report: gets its outcome.
         shown: its id, once the journal has shown it.
         refused: the journal has shown that the job manager refused it.
@@ -114,6 +115,7 @@ class _Sent:
     job_set: JobSet
     params: Mapping[str, Any]
     kind: Kind
+    apart: bool
     report: Report
     shown: int | None = None
     refused: bool = False
@@ -269,10 +271,13 @@ class Submitter:
             report(None)
             return
         size = job_set.nodes, job_set.tasks, job_set.cores, job_set.gpus
-        kind = job_set.name, job_set.index, *size, batch.variant
+        where = [text for text in (job_set.queue, job_set.bank) if text and "{" in text]
+        kind: Kind = job_set.name, job_set.index, *size, batch.variant
+        if where:
+            kind += tuple(map(job_set.filler(params), where))
         if kind not in self._valid:
             batch.calls.alone = call
-        sent = self._sent[tag] = _Sent(batch, tag, job_set, params, kind, report)
+        sent = self._sent[tag] = _Sent(batch, tag, job_set, params, kind, bool(where), report)
         if kind in self._closed:
             self._wait(sent)
         else:
@@ -378,9 +383,12 @@ class Submitter:
             self._later(sent.kind, closed)
         else:
             closed.waiting.append(sent)
-        call = sent.tag.index - sent.batch.command.first
-        sent.batch.calls.alone = call
-        sent.batch.calls.arrived(call)
+        calls, call = sent.batch.calls, sent.tag.index - sent.batch.command.first
+        if not sent.apart:
+            calls.alone = call
+        elif calls.alone == call:
+            calls.alone = None
+        calls.arrived(call)
 
     def _later(self, kind: Kind, closed: _Closed) -> None:
         self._queue.broker.loop.timer(closed.pause, partial(self._try, kind, closed))

@@ -347,3 +347,34 @@ def test_jobs_wait_for_their_directories_in_order_and_are_sent_after_a_fence_tha
             loop.run(lambda: bool(site.queue.answers or site.outcomes))
         assert site.queue.sent == [0, 1, 2]
         assert site.outcomes == [CommandDone(site.outcomes[0].t, 1, {"ids": [100, 101, 102]})]
+
+
+@pytest.mark.parametrize("key", ["queue", "bank"])
+def test_jobs_for_an_open_queue_do_not_wait_behind_those_for_a_closed_one(key: str) -> None:
+    site = Site(jobs=2, params={"q": ["shut", "open", "{index}"]}, **{key: "{q}"})
+    queue = site.queue
+    send = queue.send
+
+    def sent(text: str, urgency: int, answer: Answer, *, validate: bool) -> None:
+        system = json.loads(text)["attributes"]["system"]
+        queue.closed = DISABLED if closed and system[key] == "shut" else None
+        send(text, urgency, answer, validate=validate)
+
+    closed = True
+    queue.send = sent  # type: ignore[method-assign]
+    site.submit(6)
+    site.take()
+    assert sorted(site.jobs) == [2, 3, 4, 5]
+    site.wait(3 * LONGEST_WAIT)
+    site.take()
+    assert sorted(site.jobs) == [2, 3, 4, 5]
+    assert [wait.kind for wait in site.member.waits()] == ["disabled"]
+    assert not site.outcomes
+    closed = False
+    site.wait(LONGEST_WAIT)
+    site.take()
+    site.wait(LONGEST_WAIT)
+    site.take()
+    assert site.jobs == dict.fromkeys(range(6), 1)
+    assert not site.member.waits()
+    assert [type(one) for one in site.outcomes] == [CommandDone]

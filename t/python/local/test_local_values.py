@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 from local_queue import Run, command
 
 from flux_ensemble.cli.main import run_command

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from play import on_start
 from test_service_ensembles import Bench, jobspec, tag
 
+from flux_ensemble.bindings import require_flux
 from flux_ensemble.engine.snapshot import FORMAT, dump, restore
 from flux_ensemble.runtime.durability.replay import Facts, Replayed
 from flux_ensemble.runtime.durability.timers import Timers
@@ -199,11 +201,41 @@ def test_jobs_that_are_gone_are_given_up_in_steps(monkeypatch: pytest.MonkeyPatc
     past.apply()
     said = []
     steps = past.settling(3000.0, 8)
-    with pytest.raises(StopIteration) as end:
-        while True:
-            next(steps)
-            said.append(past.behind["test"])
-    assert end.value.value is True
+    ended: list[bool] = []
+
+    def settled() -> Iterator[None]:
+        ended.append((yield from steps))
+
+    for _ in settled():
+        said.append(past.behind["test"])
+    assert ended == [True]
     assert said == [f"{number} of 8 jobs that the queue does not have" for number in (3, 6)]
     assert ensemble.status()["groups"]["a"]["failed"] == 8
     assert not past.behind
+
+
+@pytest.mark.flux
+def test_list_and_status_say_which_ensembles_are_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_flux()
+    from flux_ensemble.service.status.reports import Reports
+
+    _, past, bench = behind(monkeypatch, 10)
+    bench.load(name="other", jobs=[{"name": "a", "command": "app"}], rules=[])
+    recovery = SimpleNamespace(
+        unreadable={}, coming={"third": "it waits for its turn"}, behind=past.behind, epoch=2
+    )
+    perf = SimpleNamespace(report=dict)
+    some: Any = None
+    reports = Reports(
+        "client", bench.ensembles, bench.tracker, recovery, some, some, perf,  # type: ignore[arg-type]
+        lambda: "recovering",
+    )  # fmt: skip
+    for _ in past.applying():
+        listed = {one["name"]: one for one in reports.list(owner=True)["ensembles"]}
+        assert listed["test"]["state"] == "running"
+        assert listed["test"]["reason"] == f"recovering: {past.behind['test']}"
+        assert "recovering" not in listed["other"]["reason"]
+        assert listed["third"]["state"] == "recovering"
+        assert reports._service()["recovering"] == {**recovery.coming, **past.behind}
+    listed = {one["name"]: one for one in reports.list(owner=True)["ensembles"]}
+    assert "recovering" not in listed["test"]["reason"]
