@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -144,9 +145,54 @@ def test_helm_renders_the_chart_and_has_no_complaint() -> None:
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert (deployment["metadata"]["namespace"], deployment["spec"]["replicas"]) == ("other", 3)
     assert (container["image"], container["env"][0]["value"]) == ("a:1", "b:2")
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod.keys() == installed_pod().keys()
     for one in rendered(changed):
         for subject in one.get("subjects", ()):
             assert subject["namespace"] == "other"
+
+
+def installed_pod() -> dict[str, Any]:
+    (deployment,) = (one for one in installed() if one["kind"] == "Deployment")
+    pod: dict[str, Any] = deployment["spec"]["template"]["spec"]
+    return pod
+
+
+#: Values of the chart, each another one than by default.
+VALUES: dict[str, Any] = {
+    "resources": {"limits": {"cpu": "1"}},
+    "nodeSelector": {"disk": "ssd"},
+    "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {"a": "b"}},
+    "priorityClassName": "high",
+    "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy"}],
+    "podAnnotations": {"a": "b"},
+    "podLabels": {"c": "d"},
+    "imagePullPolicy": "Always",
+    "imagePullSecrets": [{"name": "registry"}],
+}
+
+
+def test_each_value_of_the_chart_reaches_the_pods_of_the_operator() -> None:
+    helm = pytest.importorskip("helm_python")
+    chart = KUBERNETES / "chart"
+    known = yaml.safe_load((chart / "values.yaml").read_text())
+    assert known.keys() == VALUES.keys() | {"image", "serviceImage", "replicas"}
+    with helm.Chart.load(str(chart)) as loaded:
+        made = rendered(loaded.render(VALUES, name="a", namespace="flux-ensemble"))
+    (deployment,) = (one for one in made if one["kind"] == "Deployment")
+    template = deployment["spec"]["template"]
+    pod, (container,) = template["spec"], template["spec"]["containers"]
+    for key in ("nodeSelector", "tolerations", "affinity", "priorityClassName", "imagePullSecrets"):
+        assert pod[key] == VALUES[key]
+    # Helm adds it to what is there by default.
+    assert container["resources"]["limits"] == {"cpu": "1", "memory": "512Mi"}
+    assert container["imagePullPolicy"] == "Always"
+    assert [one["name"] for one in container["env"]] == ["FLUX_ENSEMBLE_IMAGE", "HTTPS_PROXY"]
+    assert template["metadata"]["annotations"]["a"] == "b"
+    assert template["metadata"]["annotations"]["prometheus.io/port"] == "8080"
+    assert template["metadata"]["labels"]["c"] == "d"
+    assert template["metadata"]["labels"]["app.kubernetes.io/name"] == "flux-ensemble-operator"
 
 
 def rendered(files: dict[str, str]) -> list[dict[str, Any]]:
@@ -180,5 +226,11 @@ def test_the_chart_has_the_same_manifests() -> None:
         ("{{ .Release.Namespace }}", "flux-ensemble"),
     ):
         text = text.replace(template, value)
+    resources = yaml.safe_dump(values["resources"], default_flow_style=True).strip()
+    text = re.sub(r"(resources:)\n +{{- toYaml .Values.resources [^}]*}}", rf"\1 {resources}", text)
+    # What is empty by default is not there.
+    for key in re.findall(r"{{- with .Values.(\w+) }}", text):
+        assert not values[key], key
+    text = re.sub(r"(?m)^ *{{- with .*?{{- end }}\n", "", text, flags=re.DOTALL)
     assert "{{" not in text
     assert by_name(rendered({"operator.yaml": text})) == by_name(installed())
