@@ -79,8 +79,9 @@ def _ended(found: Mapping[str | None, int]) -> int:
 
 
 def _noun(run: Run) -> str:
-    """What outcomes are of: jobs, or where some were tried again attempts."""
-    return "attempt" if run.source.status.get("retries") else "job"
+    """What outcomes are of: jobs, or attempts if some of them were tried again."""
+    finished = sum(group["finished"] for group in run.source.status["groups"].values())
+    return "job" if _ended(counts(run)) == finished else "attempt"
 
 
 def headline(run: Run, failures: Sequence[Failure]) -> str:

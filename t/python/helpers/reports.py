@@ -128,6 +128,7 @@ def source(jobs: Sequence[Mapping[str, Any]], **fields: Any) -> Source:
         groups[one["group"]]["submitted"] += 1
         groups[one["group"]]["attempts"] += 1
         groups[one["group"]][one["outcome"]] += 1
+        groups[one["group"]]["finished"] += one["outcome"] != "interrupted"
     status = {
         "name": "made", "state": "completed", "reason": "", "t_start": 10.0, "t_end": 100.0,
         "finish": "idle", "groups": groups, "rules": [], "errors": [], "retries": 0,

@@ -307,3 +307,14 @@ def test_a_report_without_members_does_not_name_any() -> None:
     page = html(simulated(SWEEP))
     assert "member" not in data(page)["e0.jobs"]
     assert "shared the jobs" not in page
+
+
+@pytest.mark.parametrize(("again", "said"), [(0, "1 of 2 jobs"), (1, "1 of 2 attempts")])
+def test_jobs_that_were_interrupted_were_not_tried_again(again: int, said: str) -> None:
+    outcomes = ("interrupted", "failed", "success")
+    made = source(
+        [job(number, outcome=outcome) for number, outcome in enumerate(outcomes)],
+        status={"retries": 1 + again},
+    )
+    made.status["groups"]["sim"]["finished"] -= again
+    assert f"{said} failed in" in re.sub(r"<[^>]+>", "", html(made))
