@@ -97,6 +97,7 @@ class JobKeys(TypedDict, total=False):
     samples: int
     retries: int | Mapping[str, Any]
     on_lost: str
+    avoid_nodes: bool
     max_active: int
     predict: Sequence[str]
     order: str

@@ -182,6 +182,75 @@ test_expect_success 'a job that the queue refuses fails the ensemble' '
 	status_of refused reason | grep nonexistent
 '
 
+# Print where the attempts of the jobs of a group ran, by their indices: `ranks_of NAME GROUP`.
+ranks_of() {
+	flux ensemble jobs -n -o "{index} {attempt} {ranks}" --group $2 $1 | sort
+}
+
+test_expect_success 'what runs again keeps off the nodes where it failed, if others can run it' '
+	cat >bad-node.yaml <<-EOD &&
+	jobs:
+	  - name: anywhere
+	    command: &bad sh -c "test \$(flux getattr rank) != 1"
+	    count: 8
+	    retries: 4
+	  - name: on-two
+	    command: *bad
+	    count: 4
+	    retries: 4
+	    attributes: {system: {constraints: {ranks: ["1-2"]}}}
+	  - name: wide
+	    command: sh -c "test \$FLUX_TASK_RANK != 0 || test -e wide || { touch wide; exit 1; }"
+	    nodes: 4
+	    retries: 4
+	  - name: pinned
+	    command: sh -c "test -e pinned || { touch pinned; exit 1; }"
+	    retries: 4
+	    attributes: {system: {constraints: {ranks: ["1"]}}}
+	rules:
+	  - {trigger: start, action: {name: submit, label: anywhere}}
+	  - {trigger: start, action: {name: submit, label: on-two}}
+	  - {trigger: start, action: {name: submit, label: wide}}
+	  - {trigger: start, action: {name: submit, label: pinned}}
+	EOD
+	flux ensemble run bad-node.yaml &&
+	ranks_of bad-node anywhere >anywhere &&
+	grep " 0 1$" anywhere &&
+	! grep " [1-9] 1$" anywhere &&
+	ranks_of bad-node on-two >on-two &&
+	grep " 0 1$" on-two &&
+	! grep -v " 0 [12]$" on-two | grep -v " 1 2$" &&
+	is "0 0 0-3;0 1 0-3;" "$(ranks_of bad-node wide | tr "\n" ";")" &&
+	is "0 0 1;0 1 1;" "$(ranks_of bad-node pinned | tr "\n" ";")"
+'
+
+test_expect_success 'nodes that are drained are no others' '
+	cat >drained.yaml <<-EOD &&
+	jobs:
+	  - {name: bad, command: sh -c "test \$(flux getattr rank) != 1", retries: 1}
+	rules:
+	  - {trigger: start, action: {name: submit, label: bad}}
+	EOD
+	flux resource drain 0,2-3 &&
+	test_must_fail flux ensemble run --fail-on job drained.yaml &&
+	flux resource undrain 0,2-3 &&
+	is "0 0 1;0 1 1;" "$(ranks_of drained bad | tr "\n" ";")"
+'
+
+test_expect_success 'with avoid-nodes: false a job runs again wherever there is room' '
+	cat >again.yaml <<-EOD &&
+	jobs:
+	  - {name: bad, command: "false", retries: 1, avoid-nodes: false}
+	rules:
+	  - {trigger: start, action: {name: submit, label: bad}}
+	EOD
+	test_must_fail flux ensemble run --fail-on job again.yaml &&
+	flux ensemble jobs -n -o "{id}" again >ids &&
+	for id in $(cat ids); do flux job info $id jobspec || return 1; done >jobspecs &&
+	is 2 "$(grep -c duration jobspecs)" &&
+	! grep constraints jobspecs
+'
+
 test_expect_success 'the counts are those of the jobs in the queue' '
 	flux queue idle --timeout=300 &&
 	for name in outcomes pending user rules retries; do

@@ -71,6 +71,48 @@ test_expect_success 'member-lost: a member is killed, and its jobs run elsewhere
 	is 3 "$(entries member-lost member-start)"
 '
 
+# Write a document whose pool replaces whatever ends, in either way: `replaces NAME`.
+replaces() {
+	cat <<-EOD
+	name: $1
+	finish: never
+	members: [{name: pool, count: {min: 1, max: 9}}]
+	jobs:
+	  - name: sim
+	    command: sh -c 'echo {s} >>$1.ran; until test -e $1.go; do sleep 0.1; done'
+	    params: {s: {range: [0, 2]}}
+	rules:
+	  - {trigger: start, action: {name: submit, label: sim}}
+	  - {trigger: member-draining, action: {name: grow, label: pool, repetitions: unlimited}}
+	  - {trigger: member-lost, action: {name: grow, label: pool, repetitions: unlimited}}
+	EOD
+}
+
+# Succeed if each of so many members that ended was lost and replaced once: `replaced NAME COUNT`.
+replaced() {
+	wait_entry $1 member-ended $2 &&
+	wait_entry $1 member-up $(($2 + 1)) &&
+	is $2 "$(entries $1 member-lost)" &&
+	is 0 "$(entries $1 member-draining)" &&
+	is $(($2 + 1)) "$(entries $1 member-start)"
+}
+
+test_expect_success 'a member that ends unasked is replaced once by rules on both ways to end, busy or idle' '
+	replaces unasked >unasked.yaml &&
+	flux ensemble load unasked.yaml &&
+	wait_until has_lines unasked.ran 1 &&
+	flux cancel $(flux jobs -n -o "{id}" --name=unasked:pool.0) &&
+	replaced unasked 1 &&
+	touch unasked.go &&
+	wait_status_of unasked groups.sim.success 2 &&
+	flux shutdown --background \
+		$(flux uri --local $(flux jobs -n -o "{id}" --name=unasked:pool.1)) &&
+	replaced unasked 2 &&
+	flux ensemble log unasked | grep "pool.1 is lost, with 0 jobs: its instance ends" &&
+	flux ensemble terminate unasked &&
+	wait_quiet
+'
+
 test_expect_success 'rolling-allocations: members with a walltime replace each other' '
 	flux ensemble run "$PROJECT/examples/rolling-allocations.yaml" &&
 	all_done rolling-allocations sim 20 &&

@@ -216,6 +216,9 @@ KEYS: dict[str, Key] = {
         "it again with urgency 0. The default is that of its member, else resubmit.",
         ("fail", "hold"),
     ),
+    "jobs.avoid-nodes": Key(
+        "What runs again keeps off the nodes where it failed, if others can run it.", (False,), True
+    ),
     "jobs.max-active": Key("No more jobs of the group are in the queue at once.", (10,)),
     "jobs.predict": Key(
         "How long a job takes is learned from these parameters: job.predicted, time.remaining.",

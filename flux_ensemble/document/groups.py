@@ -141,6 +141,7 @@ class GroupReader:
         if "retries" in entry:
             common["retries"] = self._retries(entry, at)
         common["max_active"], common["on_lost"] = entry.get("max-active"), entry.get("on-lost")
+        common["avoid_nodes"] = entry.get("avoid-nodes", True)
         common.update(read_prediction(entry, sweep, self._problems, at))
         common["environment"] = jobspec.read_environment(
             entry.get("environment", {}),

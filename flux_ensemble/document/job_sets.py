@@ -97,6 +97,7 @@ class JobSet:
     order: str | None = None
     member: str | None = None
     on_lost: str | None = None
+    avoid_nodes: bool = True
     sweep: Sweep = field(default_factory=Sweep)
     variable: Mapping[str, str] = field(default_factory=dict)
     number: int | None = None

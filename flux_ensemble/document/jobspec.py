@@ -130,6 +130,55 @@ def build(
     return {"version": 1, "resources": resources, "tasks": tasks, "attributes": attributes}
 
 
+def kept_off(jobspec: dict[str, Any], ranks: str) -> dict[str, Any]:
+    """The jobspec with a constraint (RFC 31) that keeps its job off some ranks.
+
+    Args:
+        jobspec: a complete jobspec, as `build` returns it. It is not modified.
+        ranks: an idset (RFC 22).
+
+    >>> from pprint import pprint
+    >>> jobspec = {"attributes": {"system": {"constraints": {"properties": ["fast"]}}}}
+    >>> pprint(kept_off(jobspec, "1,3-4")["attributes"]["system"]["constraints"])
+    {'and': [{'properties': ['fast']}, {'not': [{'ranks': ['1,3-4']}]}]}
+    """
+    attributes = jobspec["attributes"]
+    system = attributes["system"]
+    constraint: dict[str, Any] = {"not": [{"ranks": [ranks]}]}
+    if system.get("constraints"):
+        constraint = {"and": [system["constraints"], constraint]}
+    return {
+        **jobspec,
+        "attributes": {**attributes, "system": {**system, "constraints": constraint}},
+    }
+
+
+def scheduled(jobspec: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a scheduler looks at of a jobspec, with what its queue requires.
+
+    >>> config = {"queues": {"debug": {"requires": ["debug"]}}}
+    >>> system = {"queue": "debug", "duration": 60.0, "cwd": "/", "constraints": {"ranks": ["0-3"]}}
+    >>> jobspec = {"resources": [], "tasks": [], "attributes": {"system": system}}
+    >>> scheduled(jobspec, config)["attributes"]["system"]["constraints"]
+    {'and': [{'ranks': ['0-3']}, {'properties': ['debug']}]}
+    """
+    system = jobspec["attributes"]["system"]
+    defaults = config.get("policy", {}).get("jobspec", {}).get("defaults", {}).get("system", {})
+    queue = config.get("queues", {}).get(system.get("queue", defaults.get("queue")), {})
+    constraints = [system["constraints"]] if system.get("constraints") else []
+    if queue.get("requires"):
+        constraints.append({"properties": queue["requires"]})
+    form: dict[str, Any] = {"duration": system.get("duration", 0.0)}
+    if constraints:
+        form["constraints"] = {"and": constraints}
+    return {
+        "version": 1,
+        "resources": jobspec["resources"],
+        "tasks": jobspec["tasks"],
+        "attributes": {"system": form},
+    }
+
+
 def anchored(jobspec: dict[str, Any]) -> dict[str, Any]:
     """The jobspec with the paths of its output files made absolute.
 

@@ -309,6 +309,15 @@ class Spec:
         return replace(self, name=name, job_prefix=f"{name}." if self.job_prefix else "")
 
     @property
+    def keeps_off(self) -> bool:
+        """Whether jobs that run again by `retries` keep off the nodes where they failed."""
+        return any(
+            job_set.avoid_nodes and job_set.retries.times
+            for group in self.groups.values()
+            for job_set in group.sets
+        )
+
+    @property
     def bested(self) -> dict[str, tuple[Best, Collection[str]]]:
         """The best jobs that are kept, by name, with the parameters that they can have."""
         return {best.name: (best, self.groups[best.group].params) for best in self.bests}

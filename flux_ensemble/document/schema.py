@@ -170,6 +170,7 @@ JOB = mapping(
         "start": choice("when its jobs are started", STARTS),
         "member": text("the name or a label of members"),
         "on-lost": choice("what becomes of a job that is lost", ON_LOST),
+        "avoid-nodes": BOOLEAN,
     },
     "name",
 )

@@ -89,6 +89,8 @@ def to_json(item: Event | Command) -> dict[str, Any]:
     if cls is SubmitJobs and not value["ordinal"]:
         # Of the first versions, and of documents without members.
         del value["ordinal"]
+    if cls is SubmitJobs and not value["off"]:
+        del value["off"]
     return value
 
 
@@ -120,7 +122,7 @@ def _from_json(value: Mapping[str, Any], classes: Mapping[str, Any]) -> Any:
     try:
         if arguments.get("tag") is not None:
             arguments["tag"] = Tag(*arguments["tag"])
-        for name in ("jobs", "ids"):
+        for name in ("jobs", "ids", "off"):
             if name in arguments:
                 arguments[name] = tuple(arguments[name])
         return cls(**arguments)

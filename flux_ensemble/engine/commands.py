@@ -20,7 +20,9 @@ class SubmitJobs:
 
     `each`, `params` and `overrides` are what to give to `Group.submission`. Each job carries the
     tag (group, rule, firing, index). Performed in the order of the commands. `ordinal` is the
-    number of the member that they go to, 0 for the enclosing instance; see `job_keys`.
+    number of the member that they go to, 0 for the enclosing instance; see `job_keys`. `off` has
+    the ranks there, as idsets (RFC 22), that they are kept off if others can run them: those where
+    they failed, the latest last.
     """
 
     id: int
@@ -33,6 +35,7 @@ class SubmitJobs:
     params: Mapping[str, Any] | None = None
     overrides: Mapping[str, Any] | None = None
     ordinal: int = 0
+    off: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -336,12 +336,17 @@ class MemberExpires:
 
 @dataclass(frozen=True, slots=True)
 class MemberDraining:
-    """A member is about to end, for a reason that the ensemble does not know."""
+    """A member is to get no more jobs.
+
+    Args:
+        ends: its instance has begun to end; where nobody asked for that, it is lost.
+    """
 
     t: float
     member: str
     ordinal: int
     reason: str
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ _UNUSUAL = {
     "near": 0,
     "bound": False,
     "avoid": (),
+    "failed_on": (),
 }
 
 
@@ -71,6 +72,9 @@ class Firing:
     avoid: tuple[int, ...] = ()
     #: Its jobs run on `near` or nowhere.
     bound: bool = False
+    #: Where its job failed before, the latest last: the number of the member, 0 for the enclosing
+    #: instance, and the ranks (RFC 22).
+    failed_on: tuple[tuple[int, str], ...] = field(default=(), kw_only=True)
     #: The first job that has not been sent to the member.
     next: int = field(init=False)
     #: Indices of the jobs that have appeared in the queue.
@@ -224,8 +228,11 @@ class Firings:
             firings.append(firing)
         for position, attributes in columns["more"]:
             for name, attribute in attributes.items():
-                kind = tuple if name == "avoid" else None
-                setattr(firings[position], name, attribute if kind is None else kind(attribute))
+                if name == "avoid":
+                    attribute = tuple(attribute)
+                elif name == "failed_on":
+                    attribute = tuple((ordinal, ranks) for ordinal, ranks in attribute)
+                setattr(firings[position], name, attribute)
         for position, intervals in columns.get("sent", ()):
             firings[position].sent = IntervalSet(intervals)
         for firing in firings:

@@ -116,3 +116,12 @@ def ids(text: str) -> Iterator[int]:
     for part in text.split(","):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)
+
+
+def union(*idsets: str) -> str:
+    """What is in any of some idsets, as one: Flux takes none that is out of order.
+
+    >>> union("3", "0-1,5", "", "2")
+    '0-3,5'
+    """
+    return joined(rank for idset in idsets if idset for rank in ids(idset))

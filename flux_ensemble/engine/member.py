@@ -46,7 +46,6 @@ class Member:
         unwanted: those of them that are cancelled when they show.
         jobs: the cores of its active jobs, by key.
         ending: it was told to end.
-        leaving: it has begun to end, and nobody has told it to.
     """
 
     def __init__(self, name: str, ordinal: int, pool: Pool) -> None:
@@ -61,22 +60,11 @@ class Member:
         self.unwanted: set[tuple[str, int, int]] = set()
         self.jobs: dict[int, int] = {}
         self.ending = False
-        self.leaving = False
 
-    def is_lost(self, t: float, needed: bool) -> bool:
-        """Whether it is lost if it has ended at time `t`: nobody asked for that.
-
-        Args:
-            t: when.
-            needed: its ensemble goes on. The members of one that has ended are told to end.
-        """
-        if self.state == "lost":
-            return True
-        if self.state in LIVE:
-            return needed
+    def is_over(self, t: float) -> bool:
+        """Whether its time is up at time `t`."""
         t_expires = None if self.up is None else self.up.t_expires
-        expired = t_expires is not None and t >= t_expires - EXPIRY_SECONDS
-        return needed and self.leaving and not self.ending and not expired
+        return t_expires is not None and t >= t_expires - EXPIRY_SECONDS
 
     def enter(self, state: str) -> None:
         """Change the state.

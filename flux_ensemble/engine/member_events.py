@@ -26,7 +26,7 @@ from flux_ensemble.engine.events import (
 from flux_ensemble.engine.job_keys import make
 from flux_ensemble.engine.jobs import MEMBER_LOST, Job, Phase
 from flux_ensemble.engine.lifecycle import FINAL_STATES
-from flux_ensemble.engine.member import CONNECTED, Member
+from flux_ensemble.engine.member import CONNECTED, LIVE, Member
 from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.member_time import DRAIN_TIMER, change_limit
 from flux_ensemble.engine.members import Members
@@ -101,12 +101,17 @@ class MemberEvents:
         return () if member is None or reason is None else self._drain(member, reason)
 
     def on_draining(self, event: MemberDraining) -> Iterable[Triggered]:
-        """A member is about to end."""
+        """A member is to get no more jobs; one that ends unasked is lost from then on."""
         member = self._members.known.get(event.ordinal)
         if member is None:
             return ()
-        member.leaving = member.state == "up"
+        if event.ends and self._is_needed(member) and not member.is_over(event.t):
+            return self._lost(member, event.reason)
         return self._drain(member, event.reason)
+
+    def _is_needed(self, member: Member) -> bool:
+        """Whether nobody wants a member to end: neither its pool, nor an ensemble that is over."""
+        return member.state in LIVE and self._core.state not in FINAL_STATES
 
     def _drain(self, member: Member, reason: str) -> Iterable[Triggered]:
         if member.state != "up":
@@ -119,7 +124,10 @@ class MemberEvents:
         member = self._members.known.get(event.ordinal)
         if member is None or member.state == "lost":
             return ()
-        self._lose(member, event.reason)
+        return self._lost(member, event.reason)
+
+    def _lost(self, member: Member, reason: str) -> Iterable[Triggered]:
+        self._lose(member, reason)
         return self._triggered(_LOST, member)
 
     def _lose(self, member: Member, reason: str) -> None:
@@ -132,8 +140,8 @@ class MemberEvents:
         if member is None:
             return
         core = self._core
-        lost = member.is_lost(event.t, needed=core.state not in FINAL_STATES)
-        unsaid = lost and member.state != "lost"
+        unsaid = self._is_needed(member)
+        lost = unsaid or member.state == "lost"
         if unsaid:
             self._lose(member, event.reason)
         self._members.end(member)

@@ -356,7 +356,7 @@ class Members:
                     member.pool.name,
                     member.state,
                     member.reason,
-                    [member.ending, member.leaving],
+                    member.ending,
                     None if member.up is None else to_json(member.up),
                     None if member.place is None else list(member.place.rate),
                     [[*tag, cores] for tag, cores in member.flying.items()],
@@ -379,7 +379,7 @@ class Members:
         for name, ordinal, pool, state, reason, ending, up, rate, flying, jobs in value["members"]:
             member = self.known[ordinal] = Member(name, ordinal, self._pools[pool])
             member.state, member.reason = state, reason
-            member.ending, member.leaving = ending
+            member.ending = ending
             self._live[pool] += state in LIVE
             self._core.member_names[ordinal] = name
             for rule, number, index, cores in flying:

@@ -117,7 +117,7 @@ class Retrying:
         if fate not in (Fate.AGAIN, Fate.HELD):
             return Further.OVER
         held = fate is Fate.HELD
-        self._sending.run_again(firing, job.index, held=held, lost=not job.evicted)
+        self._sending.run_again(firing, job, held=held, lost=not job.evicted)
         return Further.AGAIN
 
     def ended(self, job: Job, t: float, event: str) -> Further:
@@ -154,7 +154,8 @@ class Retrying:
         if job_set.retries.spread is not None:
             tried = dict.fromkeys((*avoid, *members_of(job.id)))
             avoid = tuple(ordinal for ordinal in tried if ordinal in core.member_names)
-        self._sending.retry(firing, job.index, overrides, delay, firing.attempt + 1, avoid)
+        again = overrides, delay, firing.attempt + 1, avoid
+        self._sending.retry(firing, job.index, *again, failed=job)
         # Where that is over a limit, the ensemble has failed.
         return Further.AGAIN if core.acting else Further.OVER
 

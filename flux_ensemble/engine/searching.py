@@ -170,8 +170,8 @@ class Searching:
             how = CANCELED
         if how == FAILED and self._is_retried(state.search, job):
             state.runs_again(number)
-            attempt = firing.attempt + 1
-            self._sending.retry(firing, job.index, firing.overrides, 0.0, attempt, firing.avoid)
+            attempt = firing.overrides, 0.0, firing.attempt + 1, firing.avoid
+            self._sending.retry(firing, job.index, *attempt, failed=job)
             return True
         state.look(t)
         state.chain = ()

@@ -13,13 +13,16 @@ from flux_ensemble.engine.commands import StartTimer, SubmitJobs
 from flux_ensemble.engine.copies import Work
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.firings import DELAY, Firing
-from flux_ensemble.engine.job_keys import members_of
+from flux_ensemble.engine.job_keys import members_of, ordinal_of
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.pending import Origin, Pending
 from flux_ensemble.engine.placing import Placing
 
 #: What the rule ids of searches begin with; no id in a document has a colon.
 _SEARCH = "search:"
+
+#: How many of the places where a job failed are remembered.
+_PLACES = 8
 
 #: Why a job is cancelled as soon as it shows: a cancel came before, which has its own outcome.
 WITHDRAWN = "canceled before it showed in the queue"
@@ -143,6 +146,7 @@ class Sending:
         attempt: int,
         avoid: tuple[int, ...],
         *,
+        failed: Job | None = None,
         lost: bool = False,
     ) -> None:
         """Ask for a job again.
@@ -154,6 +158,7 @@ class Sending:
             delay: seconds until it is sent.
             attempt: how often it has been tried before.
             avoid: the members that it is kept off.
+            failed: its attempt, if the nodes of that may be to blame.
             lost: it was lost while it may have run.
         """
         origin = Origin(RETRY_RULE, self._table.next_number(RETRY_RULE))
@@ -182,8 +187,20 @@ class Sending:
             avoid=avoid,
             bound=firing.bound,
             losses=firing.losses + lost,
+            failed_on=firing.failed_on if failed is None else self._failed_on(failed),
         )
         self._ask_for(again, origin, delay)
+
+    def _failed_on(self, job: Job) -> tuple[tuple[int, str], ...]:
+        """Where a job that runs again has failed, with this attempt."""
+        core, firing = self._core, job.firing
+        assert firing is not None
+        before = firing.failed_on
+        if job.ranks is None or not core.job_of(job)[0].avoid_nodes:
+            return before
+        place, there = (ordinal_of(job.id), job.ranks), core.member_names
+        others = [old for old in before if old != place and (not old[0] or old[0] in there)]
+        return (*others, place)[-_PLACES:]
 
     def copy(self, job: Job, origin: Origin) -> str | None:
         """Have a job run a second time beside itself.
@@ -237,17 +254,18 @@ class Sending:
                 other.canceling = True
                 core.cancel((id,), NOT_NEEDED, origin)
 
-    def run_again(self, firing: Firing, index: int, *, held: bool, lost: bool) -> None:
+    def run_again(self, firing: Firing, job: Job, *, held: bool, lost: bool) -> None:
         """Ask for a job again that was interrupted, as if it had not run.
 
         Args:
-            firing, index: the job.
+            firing, job: the job.
             held: submit it with urgency 0.
             lost: it was lost while it may have run.
         """
         self._core.workload.total -= 1
         overrides = {**(firing.overrides or {}), "urgency": 0} if held else firing.overrides
-        self.retry(firing, index, overrides, 0.0, firing.attempt, firing.avoid, lost=lost)
+        failed, again = job if lost else None, (firing.attempt, firing.avoid)
+        self.retry(firing, job.index, overrides, 0.0, *again, failed=failed, lost=lost)
 
     def _over_limit(self, group: str, origin: Origin, jobs: int, limit: int) -> str:
         core = self._core
@@ -284,6 +302,7 @@ class Sending:
                 firing.params,
                 firing.overrides,
                 ordinal,
+                tuple([ranks for member, ranks in firing.failed_on if member == ordinal]),
             )
             core.send(Pending(origin, command, firing=firing))
 

@@ -162,7 +162,7 @@ class Ensemble:
     @property
     def needs_places(self) -> bool:
         """It needs to know when and where its jobs got their resources."""
-        return self.engine.records.kept
+        return self.engine.records.kept or self.engine.spec.keeps_off
 
     @property
     def t_seen(self) -> float:

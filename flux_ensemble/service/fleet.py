@@ -339,9 +339,9 @@ class Fleet:
         if member is not None and member.up is not None and member.up.t_expires != t_expires:
             self._post(MemberExpires(time.time(), tag.member, tag.ordinal, t_expires))
 
-    def draining(self, tag: MemberTag, reason: str) -> None:
-        """A member is to be sent no more."""
-        self._post(MemberDraining(time.time(), tag.member, tag.ordinal, reason))
+    def draining(self, tag: MemberTag, reason: str, ends: bool) -> None:
+        """A member is to be sent no more; `ends`: it has begun to end."""
+        self._post(MemberDraining(time.time(), tag.member, tag.ordinal, reason, ends))
 
     def lost(self, tag: MemberTag, reason: str) -> None:
         """A member ends that was not asked to."""

@@ -88,7 +88,9 @@ class Fleets:
             version=self._version,
             told=Told(
                 up=self._up,
-                draining=lambda tag, why: self._of(tag, lambda fleet: fleet.draining(tag, why)),
+                draining=lambda tag, why, ends: self._of(
+                    tag, lambda fleet: fleet.draining(tag, why, ends)
+                ),
                 expires=lambda tag, t: self._of(tag, lambda fleet: fleet.expires(tag, t)),
                 event=self._job_event,
                 events=lambda tag, events: self._of(tag, lambda fleet: fleet.events(tag, events)),

@@ -44,7 +44,7 @@ class TagTemplates:
         self._cwd = cwd
         self._placeholder = {"placeholder": uuid4().hex}
         self._mark = json.dumps(self._placeholder)
-        self._halves: dict[tuple[str, int, int | None, str, str], tuple[str, str]] = {}
+        self._halves: dict[tuple[Any, ...], tuple[str, str]] = {}
 
     def jobspec(
         self,
@@ -52,26 +52,34 @@ class TagTemplates:
         params: Mapping[str, Any],
         tag: Mapping[str, Any],
         variant: str = "",
+        off: str = "",
     ) -> str:
-        """The jobspec of a job, encoded; `variant` tells forms of one job set apart."""
-        before, after = self.prepare(job_set, params, variant)
+        """The jobspec of a job, encoded.
+
+        Args:
+            job_set, params: of the job.
+            tag: of the job.
+            variant: tells forms of one job set apart.
+            off: the ranks that it is kept off, as an idset (RFC 22).
+        """
+        before, after = self.prepare(job_set, params, variant, off)
         return f"{before}{dumps(tag)}{after}"
 
     def prepare(
-        self, job_set: JobSet, params: Mapping[str, Any], variant: str = ""
+        self, job_set: JobSet, params: Mapping[str, Any], variant: str = "", off: str = ""
     ) -> tuple[str, str]:
         """The text of the jobspec before and after its tag, built if it is not yet."""
         values = json.dumps(params) if params else ""
-        key = (job_set.name, job_set.index, job_set.number, values, variant)
+        key = (job_set.name, job_set.index, job_set.number, values, variant, off)
         halves = self._halves.get(key)
         if halves is None:
-            halves = self._split(job_set, params)
+            halves = self._split(job_set, params, off)
             if len(self._halves) >= KEPT:
                 del self._halves[next(iter(self._halves))]
             self._halves[key] = halves
         return halves
 
-    def _split(self, job_set: JobSet, params: Mapping[str, Any]) -> tuple[str, str]:
+    def _split(self, job_set: JobSet, params: Mapping[str, Any], off: str) -> tuple[str, str]:
         whole = jobspec.anchored(
             jobspec.build(
                 job_set,
@@ -83,5 +91,7 @@ class TagTemplates:
             )
         )
         self._built(whole)
+        if off:
+            whole = jobspec.kept_off(whole, off)
         before, after = json.dumps(whole).split(self._mark)
         return before, after

@@ -22,6 +22,7 @@ from flux_ensemble.members.flux.broker import PAUSE, Broker
 from flux_ensemble.members.flux.delivery import PATIENCE, RESPONSE_SECONDS, Answer, Fences, Outcomes
 from flux_ensemble.members.flux.fence import raise_fence
 from flux_ensemble.members.flux.nesting import read_json
+from flux_ensemble.members.flux.others import Others
 from flux_ensemble.members.flux.pipeline import Pipeline, Report, Window
 from flux_ensemble.members.flux.release import Release
 from flux_ensemble.members.flux.submit_rpc import Submissions
@@ -43,6 +44,7 @@ class FluxQueue:
         patience: seconds after which a fence that cannot be raised is begun anew.
 
     Attributes:
+        others: knows which nodes a job can be kept off.
         elsewhere: other ranks where jobs may be on their way that earlier services sent; the next
             fence is raised there, too.
     """
@@ -61,6 +63,7 @@ class FluxQueue:
         self.submissions = Pipeline(window, partial(broker.loop.timer, PAUSE))
         self.outcomes = Outcomes(lambda done: self.fence(done), broker.loop.timer)
         self._fences = Fences(self.raise_fence, broker.loop.timer, patience)
+        self.others = Others(broker)
 
     def raise_fence(self, report: Report) -> None:
         """Begin one fence, behind all that was sent before it; `fence` is what others call."""

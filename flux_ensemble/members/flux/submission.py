@@ -80,6 +80,7 @@ class _Batch:
         command: the command.
         submission: what it has a part of: job sets with parameters, by the index of a job.
         variant: the text of its overrides, empty without any.
+        off: the ranks that its jobs are kept off, as an idset (RFC 22).
         ids: of its jobs that the queue has.
         known: those of them that it had before, with the urgency that they are to have.
         calls: one for each job.
@@ -88,6 +89,7 @@ class _Batch:
     command: SubmitJobs
     submission: Submission
     variant: str
+    off: str = ""
     ids: list[int] = field(default_factory=list)
     known: dict[int, int] = field(default_factory=dict)
     calls: Calls = field(init=False)
@@ -232,6 +234,8 @@ class Submitter:
 
     def _steps(self, batch: _Batch) -> Generator[Step, Any, Outcome]:
         self._submitting[batch.command.id] = batch.command
+        if batch.command.off:
+            yield from self._keep_off(batch)
         yield partial(self._begin, batch)
         del self._submitting[batch.command.id]
         self._take_known(batch)
@@ -255,9 +259,22 @@ class Submitter:
             self._clear(("release", batch.command.id))
         return replace(outcome, t=time.time())
 
+    def _keep_off(self, batch: _Batch) -> Generator[Step, Any, None]:
+        """Find out which of the ranks where a job failed it can be kept off."""
+        command = batch.command
+        job_set, params = batch.submission[command.first]
+        tag = self._tag_of(_tag(command, 0))
+        jobspec = json.loads(self._templates.jobspec(job_set, params, tag, batch.variant))
+        batch.off = yield from self._queue.others.without(jobspec, command.off)
+
     def _begin(self, batch: _Batch, resume: Callable[[Calls], None]) -> None:
         start = partial(self._start, batch)
         batch.calls = Calls(batch.command.count, start, resume, stop_at_error=True)
+        if self._over and batch.command.off:
+            # The ensemble has ended while it was found out what they can be kept off.
+            batch.calls.revoked = True
+            batch.calls.finish_if_over()
+            return
         self._queue.submissions.add(self, batch.calls)
 
     def _start(self, batch: _Batch, call: int, report: Report) -> None:
@@ -287,7 +304,7 @@ class Submitter:
         sent.forget()
         # What is wrong with its jobspec is told when it is sent.
         with contextlib.suppress(Exception):
-            self._templates.prepare(sent.job_set, sent.params, sent.batch.variant)
+            self._templates.prepare(sent.job_set, sent.params, sent.batch.variant, sent.batch.off)
         if self._outputs.are_made:
             self._deliver(sent)
         else:
@@ -313,7 +330,7 @@ class Submitter:
         if sent.batch.calls.revoked:
             raise OSError(errno.ECANCELED, "the ensemble has ended")
         text = self._templates.jobspec(
-            sent.job_set, sent.params, self._tag_of(sent.tag), sent.batch.variant
+            sent.job_set, sent.params, self._tag_of(sent.tag), sent.batch.variant, sent.batch.off
         )
         urgency = 0 if self._strict else sent.job_set.urgency
         answered = partial(self._pass_on, sent, answer)
@@ -349,6 +366,11 @@ class Submitter:
             else:
                 self._note(sent.kind, sent.tag.group, answer)
                 self._wait(sent)
+            return
+        if isinstance(answer, Exception) and sent.batch.off and not self._over:
+            # Where the job is kept off nodes is what the queue may object to.
+            sent.batch.off = ""
+            self._call(sent)
             return
         self._end(sent, answer)
         if self._waits and not self._lost[sent.kind]:

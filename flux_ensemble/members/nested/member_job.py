@@ -119,6 +119,7 @@ class MemberJob:
         self._asked = False
         self._orderly = False
         self._why = "its job has ended"
+        self._ends = "its instance ends"
         self._closed = False
 
     # -- what the enclosing instance says ------------------------------------------------
@@ -161,7 +162,8 @@ class MemberJob:
             and context.get("severity") == 0
             and self.phase not in (Phase.ENDING, Phase.FENCING)
         ):
-            self._why = f"{context.get('type')}: {bounded(str(context.get('note') or ''))}"
+            said = str(context.get("type")), str(context.get("note") or "")
+            self._why = self._ends = bounded(": ".join(filter(None, said)))
         elif name == "resource-update" and "expiration" in context:
             self._expires(context["expiration"] or None)
         elif name in ("clean", "invalidate") and self.phase is not Phase.GONE:
@@ -291,7 +293,7 @@ class MemberJob:
             # A proxy that has ended says nothing of the member.
             self._failed(OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
         elif self.phase in (Phase.UP, Phase.CONNECTING):
-            self.give_up("its instance ends")
+            self.give_up(self._ends)
 
     def _disconnect(self) -> None:
         instance, self.instance = self.instance, None
@@ -301,14 +303,19 @@ class MemberJob:
 
     # -- its end ---------------------------------------------------------------------------------
 
-    def drain(self, reason: str) -> None:
-        """Send it no more: what waits there does not start any more, and can be moved."""
+    def drain(self, reason: str, ends: bool = False) -> None:
+        """Send it no more: what waits there does not start any more, and can be moved.
+
+        Args:
+            reason: why.
+            ends: it has begun to end.
+        """
         if self.draining is not None or self.phase in (Phase.FENCING, Phase.GONE):
             return
         self.draining = reason
         if self.instance is not None and self.phase is Phase.UP:
             self._stop_queue(self.instance, reason)
-        self._told.draining(self.tag, reason)
+        self._told.draining(self.tag, reason, ends)
 
     def _stop_queue(self, instance: Followed, reason: str) -> None:
         # In one that was there already the jobs of others wait too.
@@ -340,7 +347,7 @@ class MemberJob:
         if instance is self.instance:
             self._orderly = True
             if self.phase is not Phase.ENDING:
-                self.drain("its instance ends")
+                self.drain(self._ends, ends=True)
 
     def _expires(self, t_expires: float | None) -> None:
         """Its walltime was changed."""

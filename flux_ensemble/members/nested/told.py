@@ -35,7 +35,8 @@ class Told:
 
     Args:
         up: gets a member that can be sent jobs, also once more after its connection was lost.
-        draining: gets one that is to be sent no more, with the reason.
+        draining: gets one that is to be sent no more, with the reason, and whether it has begun to
+            end.
         expires: gets when the time of one is up, now and then, and when that was changed.
         event: gets a job event of one: its id there, the entry, the jobspec with `submit`, and
             whether the member's end is all that this and what follows of the job says.
@@ -49,7 +50,7 @@ class Told:
     """
 
     up: Callable[[MemberTag, Followed, Facts], None]
-    draining: Callable[[MemberTag, str], None]
+    draining: Callable[[MemberTag, str, bool], None]
     expires: Callable[[MemberTag, float | None], None]
     event: Callable[[MemberTag, int, Mapping[str, Any], Mapping[str, Any] | None, bool], None]
     past: Callable[[MemberTag, int, Mapping[str, Any], list[Mapping[str, Any]]], None]

@@ -86,7 +86,7 @@ class MemberHistory(History):
         t_expires = random.choice([None, t + 20.0, t + 200.0])
         size = random.choice([1, 1, 3]), random.choice([1, 4])
         up = MemberUp(t, name, ordinal, *size, 0, t_expires)
-        drains = MemberDraining(t, name, ordinal, "its instance ends")
+        drains = MemberDraining(t, name, ordinal, "its instance ends", random.random() < 0.5)
         lost = MemberLost(t, name, ordinal, "it is gone")
         events: list[Event] = [up, up, up, up, drains, lost]
         event = random.choice(events)

@@ -228,7 +228,7 @@ def test_what_is_wrong_with_a_whole_document(text: str, sentence: str) -> None:
          "'count'? keys: name, command, jobspec, count, nodes, tasks, cores, gpus, duration, "
          "workdir, environment, output, error, queue, bank, urgency, exclusive, attributes, "
          "params, sweep, samples, retries, max-active, predict, order, start, member, "
-         "on-lost)"),
+         "on-lost, avoid-nodes)"),
         ("{name: a, command: x, order: longest-first}",
          "jobs[0].order: 'order: longest-first' needs 'predict' in the same entry: the parameters "
          "that the duration of a job follows from, such as 'predict: [n]'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from flux_ensemble.document.loading import load_mapping
@@ -237,19 +238,80 @@ def running(rules: Any = (), pool: Any = (), finish: str = "never", **job: Any) 
 _GROW = {"trigger": "member-lost", "action": {"name": "grow", "label": "pool"}}
 
 
-def test_a_member_that_begins_to_end_unasked_is_lost_when_it_has_ended() -> None:
-    one = running([_GROW])
-    assert not any(
-        isinstance(command, StartMember)
-        for command in one.handle(MemberDraining(3.0, "pool.0", 1, "its instance ends"))
-    )
-    commands = one.handle(MemberEnded(4.0, "pool.0", 1, "its job failed"))
-    assert [command.member for command in told(commands) if isinstance(command, StartMember)] == [
-        "pool.2"
-    ]
-    names = [command.name for command in commands if isinstance(command, Record)]
-    assert names.index("member-lost") < names.index("member-ended")
+_GROW_EARLIER = {"trigger": "member-draining", "action": {"name": "grow", "label": "pool"}}
+
+
+def begins_to_end(t: float = 3.0, ordinal: int = 1) -> MemberDraining:
+    name = f"pool.{ordinal - 1}"
+    return MemberDraining(t, name, ordinal, "its instance ends", ends=True)
+
+
+def started(commands: Iterable[Command]) -> list[str]:
+    return [command.member for command in commands if isinstance(command, StartMember)]
+
+
+def recorded(commands: Iterable[Command], name: str) -> list[str]:
+    """The members of which the log has something."""
+    records = [command for command in commands if isinstance(command, Record)]
+    return [record.context["member"] for record in records if record.name == name]
+
+
+def test_a_member_that_begins_to_end_unasked_is_replaced_once_by_rules_on_both_ways_to_end() -> (
+    None
+):
+    one = running([_GROW_EARLIER, _GROW])
+    commands = one.handle(begins_to_end())
+    commands += one.handle(MemberEnded(4.0, "pool.0", 1, "its job failed"))
+    assert started(commands) == ["pool.2"]
+    assert recorded(commands, "member-draining") == []
+    one.check()
+
+
+def test_an_idle_member_that_ends_unasked_is_lost_and_not_told_to_end() -> None:
+    one = running([_GROW_EARLIER, _GROW])
+    commands = one.handle(begins_to_end(ordinal=2))
+    assert not any(isinstance(command, EndMember) for command in commands)
+    commands += one.handle(MemberEnded(4.0, "pool.1", 2, "its job has ended"))
+    assert started(commands) == ["pool.2"]
+    assert recorded(commands, "member-lost") == ["pool.1"]
     assert status(one)["pools"]["pool"]["lost"] == 1
+    one.check()
+
+
+def test_a_member_that_ends_unasked_before_it_is_up_is_lost() -> None:
+    one = engine({"min": 1, "max": 2}, [_GROW_EARLIER, _GROW])
+    one.handle(Started(0.0))
+    commands = one.handle(begins_to_end())
+    commands += one.handle(MemberEnded(4.0, "pool.0", 1, "its job has ended"))
+    assert started(commands) == ["pool.1"]
+    assert recorded(commands, "member-lost") == ["pool.0"]
+    one.check()
+
+
+def test_a_member_that_drains_as_its_time_is_nearly_up_is_replaced_once_when_it_ends() -> None:
+    one = running([_GROW_EARLIER, _GROW])
+    commands = one.handle(TimerFired(70.0, "drain:1"))
+    commands += one.handle(begins_to_end(98.0))
+    commands += one.handle(MemberEnded(99.0, "pool.0", 1, "its job ran into its time limit"))
+    assert started(commands) == ["pool.2"]
+    assert recorded(commands, "member-lost") == []
+    assert status(one)["pools"]["pool"]["lost"] == 0
+    one.check()
+
+
+def test_a_member_that_begins_to_end_unasked_is_lost_and_its_jobs_run_again_when_it_has_ended() -> (
+    None
+):
+    one = running([_GROW])
+    commands = one.handle(begins_to_end())
+    assert started(commands) == ["pool.2"]
+    assert recorded(commands, "member-lost") == ["pool.0"]
+    assert status(one)["pools"]["pool"]["lost"] == 1
+    # What becomes of its jobs is not decided before it has ended.
+    assert not any(isinstance(command, SubmitJobs | EndMember) for command in commands)
+    commands = one.handle(MemberEnded(4.0, "pool.0", 1, "its job failed"))
+    assert (started(commands), recorded(commands, "member-lost")) == ([], [])
+    assert sum(isinstance(command, SubmitJobs) for command in commands) == 1
     counts = status(one)["groups"]["a"]
     assert (counts["interrupted"], counts["failed"], counts["canceled"]) == (1, 0, 0)
     one.check()
@@ -258,24 +320,28 @@ def test_a_member_that_begins_to_end_unasked_is_lost_when_it_has_ended() -> None
 def test_a_member_whose_time_is_up_is_not_lost() -> None:
     one = running([_GROW])
     one.handle(MemberExpires(3.0, "pool.0", 1, 100.0))
-    one.handle(MemberDraining(99.5, "pool.0", 1, "its time is nearly up"))
-    commands = told(one.handle(MemberEnded(100.2, "pool.0", 1, "its job ran into its time limit")))
-    assert not any(isinstance(command, StartMember) for command in commands)
+    commands = one.handle(begins_to_end(99.5))
+    commands += one.handle(MemberEnded(100.2, "pool.0", 1, "its job ran into its time limit"))
+    assert started(commands) == []
+    assert recorded(commands, "member-draining") == ["pool.0"]
     assert status(one)["pools"]["pool"]["lost"] == 0
 
 
 def test_a_member_that_was_told_to_end_is_not_lost() -> None:
     one = running([_GROW])
-    one.handle(Request(2.5, 1, "action", {"action": {"name": "shrink", "label": "pool"}}))
-    one.handle(MemberDraining(3.0, "pool.1", 2, "its instance ends"))
-    one.handle(MemberEnded(4.0, "pool.1", 2, "it was ended"))
+    grow = one.handle(Request(2.5, 1, "action", {"action": {"name": "grow", "label": "pool"}}))
+    one.handle(up(3))
+    shrink = one.handle(Request(2.7, 2, "action", {"action": {"name": "shrink", "label": "pool"}}))
+    assert recorded(grow, "member-start") == recorded(shrink, "member-draining") == ["pool.2"]
+    one.handle(begins_to_end(ordinal=3))
+    one.handle(MemberEnded(4.0, "pool.2", 3, "it was ended"))
     assert status(one)["pools"]["pool"]["lost"] == 0
 
 
 def ending(one: Engine) -> list[str]:
     """What the log has when both members end, one of them saying so before."""
     commands = one.handle(MemberEnded(9.0, "pool.0", 1, "its job has ended"))
-    commands += one.handle(MemberDraining(9.0, "pool.1", 2, "its instance ends"))
+    commands += one.handle(begins_to_end(9.0, 2))
     commands += one.handle(MemberEnded(10.0, "pool.1", 2, "its job has ended"))
     one.check()
     assert not any(isinstance(command, (StartMember, SubmitJobs)) for command in commands)
@@ -310,7 +376,7 @@ def test_the_members_of_an_ensemble_that_was_canceled_are_lost_only_while_its_jo
     assert status(one)["pools"]["pool"]["lost"] == 0
     # A job of the other one is still there.
     assert ending(other)[0] == "member-lost"
-    assert status(other)["pools"]["pool"]["lost"] == 1
+    assert status(other)["pools"]["pool"]["lost"] == 2
 
 
 def test_jobs_that_an_ensemble_left_behind_end_with_its_members_and_do_not_run_again() -> None:
@@ -331,12 +397,24 @@ def test_a_member_that_was_lost_before_its_ensemble_ended_has_been_lost() -> Non
     assert status(one)["pools"]["pool"]["lost"] == 1
 
 
-def test_a_restored_engine_knows_that_a_member_had_begun_to_end_unasked() -> None:
-    one = running([_GROW])
-    one.handle(MemberDraining(3.0, "pool.0", 1, "its instance ends"))
+def test_a_restored_engine_does_not_lose_a_member_twice_that_ends_unasked() -> None:
+    one = running([_GROW_EARLIER, _GROW])
+    one.handle(begins_to_end())
     again = restore(one.spec, json.loads(json.dumps(dump(one))), [one.stats.take_values()])
-    commands = told(again.handle(MemberEnded(4.0, "pool.0", 1, "its job failed")))
-    assert any(isinstance(command, StartMember) for command in commands)
+    commands = again.handle(begins_to_end(3.5))
+    commands += again.handle(MemberEnded(4.0, "pool.0", 1, "its job failed"))
+    assert started(commands) == []
+    assert status(again)["pools"]["pool"]["lost"] == 1
+    again.check()
+
+
+def test_a_restored_engine_knows_that_a_member_was_draining_before_it_ended() -> None:
+    one = running([_GROW])
+    one.handle(TimerFired(70.0, "drain:1"))
+    again = restore(one.spec, json.loads(json.dumps(dump(one))), [one.stats.take_values()])
+    commands = again.handle(begins_to_end(72.0))
+    commands += again.handle(MemberEnded(73.0, "pool.0", 1, "its job has ended"))
+    assert started(commands) == []
 
 
 def lose(one: Engine, ordinal: int, t: float) -> list[Command]:
@@ -376,6 +454,31 @@ def test_a_job_that_takes_its_member_down_each_time_is_given_up() -> None:
     assert (counts["interrupted"], counts["failed"], counts["gave-up"]) == (3, 1, 1)
     (entry,) = [one for one in commands if isinstance(one, Record) and one.name == "gave-up"]
     assert entry.context["reason"].startswith("it was lost 4 times, the last time: member-lost")
+
+
+def again_after_a_failure(*more: int) -> list[tuple[int, tuple[str, ...]]]:
+    """Where a job goes that failed on rank 0 of the first member, and what it is kept off there."""
+    one = engine({"min": 2, "max": 2}, retries=5)
+    one.handle(Started(0.0))
+    one.handle(up(1))
+    (sent, *_) = [each for each in one.pending if isinstance(each, SubmitJobs)]
+    for ordinal in more:
+        one.handle(up(ordinal))
+    shows(one, sent)
+    commands: list[Command] = []
+    for name in ("start", "finish", "clean"):
+        says: dict[str, Any] = {"start": {"t_alloc": 2.0, "ranks": "0"}, "finish": {"status": 256}}
+        commands += one.handle(JobEvent(3.0, make(1, 1), name, says.get(name, {})))
+    one.check()
+    return [(each.ordinal, each.off) for each in commands if isinstance(each, SubmitJobs)]
+
+
+def test_what_runs_again_on_its_member_is_kept_off_the_ranks_where_it_failed() -> None:
+    assert again_after_a_failure() == [(1, ("0",))]
+
+
+def test_what_runs_again_on_another_member_is_kept_off_no_ranks_of_that() -> None:
+    assert again_after_a_failure(2) == [(2, ())]
 
 
 def test_a_member_that_cannot_be_started_is_lost_and_a_rule_can_ask_for_another() -> None:

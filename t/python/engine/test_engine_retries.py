@@ -20,7 +20,7 @@ from play import (
 )
 from test_engine_snapshot import Cuts
 
-from flux_ensemble.engine.events import Interrupted
+from flux_ensemble.engine.events import Interrupted, TimerFired
 from flux_ensemble.engine.snapshot import dump, restore
 
 YEAR = 365 * 86400.0
@@ -399,3 +399,70 @@ def test_a_parameter_of_the_name_is_that_and_others_have_no_override() -> None:
     assert (first.overrides, second.overrides) == (None, None)
     ((job_set, params),) = play.engine.spec.groups["sim"].submission()
     assert job_set.filler(params)("{attempt}") == "7"
+
+
+def fail_on(play: Play, job: int, ranks: str, kind: str = "") -> None:
+    """A job fails that ran on some ranks, or is lost there."""
+    for name in ("submit", "validate"):
+        play.event(job, name)
+    play.event(job, "start", t_alloc=play.t, ranks=ranks)
+    if kind:
+        play.event(job, "exception", type=kind, severity=0)
+        play.event(job, "clean")
+    else:
+        play.end(job, 3 << 8)
+
+
+def test_what_runs_again_is_kept_off_the_ranks_where_it_failed_the_latest_last() -> None:
+    play = played(4)
+    for job, ranks in ((1, "1"), (3, "0,2"), (4, "1"), (5, "3")):
+        fail_on(play, job, ranks)
+    assert [one.off for one in again(play)] == [
+        ("1",),
+        ("1", "0,2"),
+        ("0,2", "1"),
+        ("0,2", "1", "3"),
+    ]
+
+
+def test_a_job_that_was_lost_is_kept_off_the_node_that_lost_it_without_retries() -> None:
+    play = played(0)
+    fail_on(play, 1, "2", "lost")
+    assert [one.off for one in again(play)] == [("2",)]
+
+
+def test_a_job_that_an_end_in_order_interrupted_may_run_where_it_ran() -> None:
+    play = played(0)
+    play.event(1, "submit")
+    play.event(1, "validate")
+    play.event(1, "start", t_alloc=play.t, ranks="1")
+    play.post(Interrupted(play.tick(), (1,)))
+    play.event(1, "exception", type="cancel", severity=0)
+    play.event(1, "clean")
+    assert [one.off for one in again(play)] == [()]
+
+
+def test_of_a_job_of_which_nobody_knows_where_it_ran_nothing_is_kept_off() -> None:
+    play = played(1)
+    fail(play, 1)
+    assert [one.off for one in again(play)] == [()]
+
+
+def test_a_group_can_say_that_nodes_are_not_avoided() -> None:
+    sim = {"name": "sim", "command": "simulate", "retries": 2, "avoid-nodes": False}
+    play = Play(document(jobs=[sim], rules=[on_start("sim")]))
+    fail_on(play, 1, "1")
+    assert [one.off for one in again(play)] == [()]
+
+
+def test_where_a_job_failed_is_in_snapshots() -> None:
+    play = played({"times": 2, "after": "1h"})
+    engine = play.engine
+    engine.stats.keep_values()
+    fail_on(play, 1, "1")
+    stored = json.loads(json.dumps(dump(engine)))
+    restored = restore(engine.spec, stored, [engine.stats.take_values()])
+    (timer,) = [one.key for one in play.of(StartTimer) if one.key.startswith("again:")]
+    sent = [restored.handle(TimerFired(play.t + 3600.0, timer)), play.timer(timer)]
+    for commands in sent:
+        assert [one.off for one in commands if isinstance(one, SubmitJobs)] == [("1",)]

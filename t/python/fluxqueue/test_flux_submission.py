@@ -31,7 +31,8 @@ class Queue:
 
     Attributes:
         closed: what it answers at once, if anything.
-        sent: the jobs that were sent, by their indices.
+        texts: the jobspecs that were sent.
+        sent: the jobs of these, by their indices.
         taken: those of them that are to be answered by the test.
     """
 
@@ -40,6 +41,7 @@ class Queue:
         self.later = self.turns.append
         self.answers: list[Answer] = []
         self.closed: Exception | None = None
+        self.texts: list[str] = []
         self.sent: list[int] = []
         self.taken: list[int] = []
         self.broker = SimpleNamespace(loop=VirtualLoop())
@@ -48,6 +50,7 @@ class Queue:
         self.outcomes = Outcomes(self.fences.append, self.broker.loop.timer)
 
     def send(self, text: str, urgency: int, answer: Answer, *, validate: bool) -> None:
+        self.texts.append(text)
         tag = json.loads(text)["attributes"]["user"]["ensemble"]
         self.sent.append(tag["index"])
         if self.closed is None:
@@ -378,3 +381,67 @@ def test_jobs_for_an_open_queue_do_not_wait_behind_those_for_a_closed_one(key: s
     assert site.jobs == dict.fromkeys(range(6), 1)
     assert not site.member.waits()
     assert [type(one) for one in site.outcomes] == [CommandDone]
+
+
+class _Others:
+    """Says when asked for it what a job can be kept off."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[str], None] = lambda ranks: None
+
+    def without(self, jobspec: Any, off: Any) -> Any:
+        return (yield lambda resume: setattr(self, "answer", resume))
+
+
+def kept_off(queue: Queue) -> tuple[Submitter, list[Any]]:
+    """A job is being submitted again that is to be kept off ranks 1 and 3."""
+    queue.others = _Others()  # type: ignore[attr-defined]
+    spec = load_mapping({"name": "test", "jobs": [{"name": "a", "command": "true"}]})
+    member = Submitter(queue, spec, run=1, environment={}, cwd="/")  # type: ignore[arg-type]
+    outcomes: list[Any] = []
+    member.submit(SubmitJobs(1, "a", "retry", 1, 0, 1, off=("3", "1")), outcomes.append)
+    assert not queue.answers
+    return member, outcomes
+
+
+def constraints(queue: Queue) -> list[Any]:
+    return [json.loads(text)["attributes"]["system"].get("constraints") for text in queue.texts]
+
+
+def test_a_job_that_the_queue_refuses_for_what_it_is_kept_off_is_sent_again_without_that() -> None:
+    queue = Queue()
+    member, outcomes = kept_off(queue)
+    queue.others.answer("1,3")  # type: ignore[attr-defined]
+    queue.answers[0](OSError(errno.EINVAL, "unsatisfiable request"))
+    assert constraints(queue) == [{"not": [{"ranks": ["1,3"]}]}, None]
+    member.seen(Tag("a", "retry", 1, 0), 100)
+    queue.answers[1](100)
+    assert [outcome.result for outcome in outcomes] == [{"ids": [100]}]
+
+
+def test_what_the_queue_refuses_for_another_reason_is_refused_once_it_has_been_sent_so() -> None:
+    queue = Queue()
+    _, outcomes = kept_off(queue)
+    queue.others.answer("1,3")  # type: ignore[attr-defined]
+    for answer in range(2):
+        queue.answers[answer](OSError(errno.EINVAL, "no such queue"))
+    assert [type(outcome) for outcome in outcomes] == [CommandFailed]
+    assert len(queue.answers) == 2
+
+
+def test_a_job_is_not_sent_if_its_ensemble_ends_while_other_nodes_are_looked_for() -> None:
+    queue = Queue()
+    member, outcomes = kept_off(queue)
+    member.revoke()
+    queue.others.answer("")  # type: ignore[attr-defined]
+    assert not queue.answers
+    assert [outcome.errno for outcome in outcomes] == ["ECANCELED"]
+
+
+def test_a_job_that_has_shown_while_other_nodes_are_looked_for_is_not_sent_again() -> None:
+    queue = Queue()
+    member, outcomes = kept_off(queue)
+    member.seen(Tag("a", "retry", 1, 0), 100)
+    queue.others.answer("1")  # type: ignore[attr-defined]
+    assert not queue.answers
+    assert [outcome.result for outcome in outcomes] == [{"ids": [100]}]

@@ -243,7 +243,7 @@ class Sites(Bench):
         self.queue = FluxQueue(self.broker)
         told = Told(
             up=self._up,
-            draining=keep(self.draining),
+            draining=lambda tag, why, ends: keep(self.draining)(tag, why),
             expires=self._expires,
             event=self._event,
             past=self._past,
