@@ -17,7 +17,7 @@ from flux_ensemble.operator import names
 from flux_ensemble.operator.minicluster import runner
 
 #: The volumes that are added to a container.
-_VOLUMES = ("flux-ensemble-document", "flux-ensemble-tls")
+_VOLUMES = ("flux-ensemble-document", "flux-ensemble-tls", "flux-ensemble-state")
 
 #: How many documents are known, each of 128 KiB at most: they are looked at again and again.
 _KNOWN = 256

@@ -132,10 +132,68 @@ def _run(ensemble: Mapping[str, Any], member: Mapping[str, Any], container: dict
         "readOnly": True,
     }
     if not install.get("skip"):
-        commands = container.setdefault("commands", {})
-        given = [commands["brokerPre"]] if commands.get("brokerPre") else []
-        commands["brokerPre"] = "\n".join([*given, _installation(install)])
+        _add(container, "brokerPre", _installation(install))
+    if "state" in member:
+        _keep(names.member(owner, member["name"]), member["state"]["claim"], container)
     container["command"] = " ".join(_command(ensemble, member, install))
+
+
+def _add(container: dict[str, Any], key: str, lines: str) -> None:
+    """Put shell commands after those of the user."""
+    commands = container.setdefault("commands", {})
+    given = [commands[key]] if commands.get(key) else []
+    commands[key] = "\n".join([*given, lines])
+
+
+def _keep(name: str, claim: str, container: dict[str, Any]) -> None:
+    """Add what lets the ensemble go on with what is on a volume, after the loss of any pod.
+
+    Rank 0 has its statedir there, in a directory that is that of this MiniCluster only. It waits
+    for a pod of rank 0 before it that still runs, on a node that nobody hears of: they have one
+    lock. What Flux would lose with rank 0 is what happened since its last checkpoint. Workers that
+    lose rank 0 wait for the next one; the Flux Operator's script would have them leave for good.
+    A rank 0 that ends without a word on the ensemble is started again, by the exit code of its pod.
+    """
+    container["volumes"]["flux-ensemble-state"] = {"claimName": claim, "path": names.STATE_PATH}
+    own = f"{names.STATE_PATH}/{name}"
+    here = f"{own}/{names.RUN_TOKEN}"
+    before = (
+        f"mkdir -p {here} || exit 1",
+        f"if command -v flock >/dev/null; then exec 9>{own}/lock; flock 9; fi",
+        f'for old in {own}/*/; do [ "$old" = {here}/ ] || rm -rf "$old"; done',
+        'printf \'[kvs]\\ncheckpoint-period = "1s"\\n\' >"$cfg"/flux-ensemble.toml || exit 1',
+        f'brokerOptions="$brokerOptions -Sstatedir={here}"',
+    )
+    again = (
+        "flux() {",
+        f'until command flux "$@"; do [ ! -e {here}/over ] || return 0; sleep 1; done',
+        "}",
+    )
+    after = (
+        'if [ "$(hostname)" = "$mainHost" ]; then',
+        f"[ -s {names.SUMMARY_PATH} ] || exit 1",
+        f"touch {here}/over",
+        "fi",
+    )
+    for key, lines in (("brokerPre", before), ("workerPre", again), ("post", after)):
+        _add(container, key, "\n".join(lines))
+
+
+def numbered(manifest: Manifest, run: str) -> Manifest:
+    """A MiniCluster with what tells it from the one of its name before.
+
+    Args:
+        manifest: of a MiniCluster.
+        run: a word that no other one has had.
+    """
+    found = copy.deepcopy(manifest)
+    for container in found["spec"]["containers"]:
+        commands = container.get("commands") or {}
+        for key, lines in commands.items():
+            if isinstance(lines, str):
+                commands[key] = lines.replace(names.RUN_TOKEN, run)
+    found["metadata"]["annotations"][names.RUN] = run
+    return found
 
 
 def _installation(install: Mapping[str, Any]) -> str:
@@ -171,6 +229,7 @@ def _command(
         f"--tls-key={names.TLS_PATH}/tls.key",
         f"--tls-ca={names.TLS_PATH}/ca.crt",
         f"--summary={names.SUMMARY_PATH}",
+        *(["--resume"] if "state" in member else []),
         # The Flux Operator's view of Flux may be older than the broker modules in Python.
         "--serve",
         f"{names.DOCUMENT_PATH}/{names.DOCUMENT_FILE}",

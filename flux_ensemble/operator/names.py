@@ -40,6 +40,14 @@ DOCUMENT_PATH = "/etc/flux-ensemble/document"
 TLS_PATH = "/etc/flux-ensemble/tls"
 DOCUMENT_FILE = "ensemble.yaml"
 
+#: Where the volume is that keeps what a member is to go on with.
+STATE_PATH = "/var/lib/flux-ensemble"
+
+#: Stands in a manifest for what tells one MiniCluster of a name from the one before, and the
+#: annotation that has it.
+RUN_TOKEN = "FLUX_ENSEMBLE_RUN"
+RUN = f"{GROUP}/run"
+
 #: The port of the service for probes and metrics.
 HEALTH_PORT = 8080
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import datetime
 import logging
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -28,6 +29,7 @@ from flux_ensemble.operator.documents import documents
 from flux_ensemble.operator.manifests import digest, owned, port_of
 from flux_ensemble.operator.members import OVER, kind_of
 from flux_ensemble.operator.metrics import Metrics
+from flux_ensemble.operator.minicluster import numbered
 from flux_ensemble.operator.observer import Observer
 from flux_ensemble.operator.render import Settings, render
 from flux_ensemble.operator.secrets import Certificates
@@ -350,7 +352,8 @@ class _Turn:
         name = manifest["metadata"]["name"]
         live = self._owned.get(("MiniCluster", name))
         if live is None and not ended:
-            if not self._is_awaited(member, name) and self._ensure(manifest):
+            fresh = numbered(manifest, uuid.uuid4().hex[:12])
+            if not self._is_awaited(member, name) and self._ensure(fresh):
                 self._tell("MemberCreated", f"member {member!r}: made MiniCluster {name!r}")
             return
         if live is not None and live["metadata"].get("deletionTimestamp"):
@@ -369,7 +372,8 @@ class _Turn:
         if live is None:
             return
         if not ended:
-            live = self._mend(manifest, live)
+            run = annotation(live, names.RUN)
+            live = self._mend(numbered(manifest, run) if run else manifest, live)
             self._bound(member, live)
 
     def _template_of(self, member: str, live: Resource | None) -> str | None:

@@ -138,7 +138,8 @@ QUIET_OPTION = click.option("-q", "--quiet", is_flag=True, help="Print only how 
 @click.option(
     "--resume/--no-resume",
     default=None,
-    help="Go on with a local run that was killed, or begin anew.",
+    help="Go on with a run that was killed, or begin anew. In a Flux instance: go on with the "
+    "ensemble of the name, if its statedir has it.",
 )
 def run(**options: Any) -> int:
     """Load document FILE ("-": standard input), follow the ensemble, and exit with it.
@@ -202,7 +203,8 @@ class _Run:
         if scaler is not None:
             self.name, self.member = None, "flux"
         text, label = read_document(self.file)
-        if self.resume:
+        client = connect_unless(Client, self.member)
+        if self.resume and client is None:
             from flux_ensemble.cli.session.local_run import begun_with
 
             text = begun_with(text, label, self.name, self.state_dir)
@@ -213,7 +215,6 @@ class _Run:
             )
         self.results.check()
         events = self.debug or spec.debug
-        client = connect_unless(Client, self.member)
         if client is None:
             if self.isolate:
                 raise Failure("--isolate is for the service in a Flux instance", USAGE)
@@ -290,7 +291,7 @@ class _Run:
         events: bool,
         scaler: dict[str, Any] | None,
     ) -> int:
-        for option in ("nodes", "cores", "gpus", "state_dir", "resume"):
+        for option in ("nodes", "cores", "gpus", "state_dir"):
             if getattr(self, option) is not None:
                 name = "--" + option.replace("_", "-")
                 raise Failure(f"{name} is for the local queue: add --member local", USAGE)
@@ -329,7 +330,10 @@ class _Run:
         if self.record is not None:
             request["record"] = os.path.abspath(self.record)
         others = [(other["name"], other["t_start"]) for other in client.list()]
-        code = follower.load(request, spec.name, others)
+        if self.resume and any(name == spec.name for name, _ in others):
+            code = follower.follow(spec.name)
+        else:
+            code = follower.load(request, spec.name, others)
         return self._written(client, code) if self.results else code
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ensembles import ROOT, Bench, condition, objects
+import yaml
+from ensembles import ROOT, Bench, condition, ensemble, objects
 from memory_api import MemoryApi
 from standin import Standin, standin
 from test_operator_app import operator, until
@@ -124,4 +125,53 @@ def test_an_ensemble_grows_runs_shrinks_completes_and_leaves_nothing(
         assert live is not None
         assert live["spec"]["size"] == 1
         told(bench, "Accepted", "MemberCreated", "Resized", "MemberCompleted", "Completed")
+        gone(bench, running)
+
+
+def sweep_of(ran: Path, count: int) -> dict[str, Any]:
+    """An Ensemble with a volume, whose jobs each leave a line in a file when they end."""
+    document = {
+        "jobs": [{"name": "a", "count": count, "command": f"sh -c 'sleep 0.5; echo >>{ran}'"}],
+        "rules": [{"trigger": "start", "action": {"name": "submit", "label": "a"}}],
+    }
+    spec = {"size": 2, "containers": [{"image": "app"}]}
+    one = {
+        "name": "solve",
+        "ensemble": yaml.safe_dump(document),
+        "state": {"claim": "disk"},
+        "minicluster": {"spec": spec},
+    }
+    return ensemble("sweep", one, install={"skip": True})
+
+
+@pytest.mark.flux
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(shutil.which("flux") is None, reason="flux is not on PATH")
+def test_with_a_volume_an_ensemble_goes_on_through_the_loss_of_any_pod(
+    api: MemoryApi, bench: Bench, tmp_path: Path
+) -> None:
+    """Of rank 0 by its node, of a worker, and of rank 0 again by a drain."""
+    ran, count = tmp_path / "ran", 40
+    ran.touch()
+    with operator(api, tmp_path), standin(api) as running:
+        bench.put(sweep_of(ran, count))
+
+        def done() -> int:
+            assert not running.errors, running.errors
+            return len(ran.read_text())
+
+        for lost, (way, index) in enumerate((("evicted", 0), ("deleted", 1), ("eviction", 0))):
+            until(lambda lost=lost: done() >= 6 * (lost + 1), lambda: running.logs())
+            bench.lose(way, index)
+        until(
+            lambda: not done() < count and state(bench).get("phase") in ("Completed", "Failed"),
+            lambda: f"{state(bench)}\n{running.logs()}",
+        )
+        status = state(bench)
+        assert status["phase"] == "Completed", f"{status}\n{running.logs()}"
+        (one,) = status["members"]
+        # Each counts once. What ran when a pod was lost, or ended in the second before, ran again:
+        # far less than an ensemble that begins anew each time.
+        assert (one["jobs"]["success"], one["jobs"]["failed"]) == (count, 0)
+        assert count <= done() < 2 * count
         gone(bench, running)

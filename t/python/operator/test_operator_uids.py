@@ -6,13 +6,16 @@ The API collects garbage late here, as a cluster does, and its Jobs have pods (`
 from __future__ import annotations
 
 import datetime
+import json
+import re
 from typing import Any
 
 import pytest
-from ensembles import Bench, condition, ensemble, member, write_status
+from ensembles import DOCUMENT, Bench, condition, ensemble, member, write_status
 from memory_api import Failure, MemoryApi
 
 from flux_ensemble.operator import names
+from flux_ensemble.operator.check import check
 from flux_ensemble.operator.cluster import ClusterFailure
 
 pytest_plugins = ["operator_cluster"]
@@ -313,6 +316,71 @@ def test_an_end_whose_pod_is_gone_before_anybody_read_it_is_said_to_be_unknown(
     (one,) = bench.look()["members"]
     assert one["state"] == "Failed"
     assert "the pod of rank 0 is gone" in one["reason"]
+
+
+# -- what outlives a pod --------------------------------------------------------------------
+
+
+def stateful(**container: Any) -> dict[str, Any]:
+    return {**member(containers=[{"image": "app", **container}]), "state": {"claim": "disk"}}
+
+
+def directory(live: dict[str, Any]) -> str:
+    """Where a MiniCluster has its statedir."""
+    (container,) = live["spec"]["containers"]
+    lines = container["commands"]["brokerPre"]
+    found = re.search(r"-Sstatedir=(/var/lib/flux-ensemble/sweep-solve/[0-9a-f]{12})\"", lines)
+    assert found is not None, lines
+    assert names.RUN_TOKEN not in json.dumps(live)
+    return found[1]
+
+
+def test_a_member_with_a_volume_has_its_statedir_there_and_goes_on_with_it(bench: Bench) -> None:
+    own = {"brokerPre": "echo mine", "post": "echo last"}
+    bench.put(ensemble("sweep", stateful(commands=own, volumes={"mine": {"path": "/x"}})))
+    bench.look()
+    live = bench.minicluster()
+    assert live is not None
+    (container,) = live["spec"]["containers"]
+    assert container["volumes"]["flux-ensemble-state"]["claimName"] == "disk"
+    assert container["volumes"]["mine"] == {"path": "/x"}
+    assert container["commands"]["brokerPre"].startswith("echo mine\n")
+    assert container["commands"]["post"].startswith("echo last\n")
+    assert "--resume" in container["command"].split()
+    directory(live)
+    bench.put(ensemble())
+    assert condition(bench.look(), "Accepted")[1] == "ChangeRefused"
+
+
+def test_one_minicluster_has_one_directory_and_one_that_is_made_anew_another(
+    bench: Bench, api: MemoryApi
+) -> None:
+    bench.put(ensemble("sweep", stateful(), onChange="Recreate"))
+    bench.look()
+    first = bench.minicluster()
+    assert first is not None
+    before = len(api.writes)
+    bench.look()
+    assert not [one for one in api.writes[before:] if "miniclusters" in one]
+    # What somebody changes is mended, and has the directory of before.
+    bench.admin.replace({**first, "spec": {**first["spec"], "tasks": 7, "backoffLimit": 1}})
+    bench.look()
+    mended = bench.minicluster()
+    assert mended is not None
+    assert (mended["spec"]["backoffLimit"], directory(mended)) == (6, directory(first))
+    for suspend in (True, False):
+        bench.put(ensemble("sweep", stateful(), onChange="Recreate", suspend=suspend))
+        bench.look()
+        bench.look()
+    again = bench.minicluster()
+    assert again is not None
+    assert directory(again) != directory(first)
+
+
+def test_a_volume_of_the_user_cannot_have_the_name_of_ours() -> None:
+    one = stateful(volumes={"flux-ensemble-state": {"path": "/x"}})
+    (problem,) = check(ensemble("sweep", one), {"solve": DOCUMENT})
+    assert "this name is taken" in problem
 
 
 # -- what cannot be read -------------------------------------------------------------------
