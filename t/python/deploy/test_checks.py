@@ -1,4 +1,4 @@
-"""What the doctor says of members."""
+"""What the doctor says of members, and of jobs that wait."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flux_ensemble.deploy.checks.instance import InstanceInfo
+from flux_ensemble.deploy.checks.queue import waits
 from flux_ensemble.deploy.checks.service import members
 
 
@@ -54,3 +55,23 @@ def test_that_tasks_can_outlive_a_members_broker_is_said_where_there_are_members
     assert finding.state == state
     assert ("live on" in finding.text) == (service != "sdexec")
     assert ("sdexec" in finding.advice) == (state == "warning")
+
+
+@pytest.mark.parametrize(
+    ("ensemble", "state", "text"),
+    [
+        ({"name": "md", "waits": []}, "ok", "no ensemble's jobs wait for more than free nodes"),
+        (
+            {"name": "md", "waits": [{"reason": "the queue is stopped"}]},
+            "warning",
+            "md: the queue is stopped",
+        ),
+        # As a guest sees it.
+        ({"name": "md"}, "ok", "not known: only the owner of the instance is told"),
+    ],
+)
+def test_what_is_not_told_is_not_known_to_be_well(
+    ensemble: dict[str, Any], state: str, text: str
+) -> None:
+    finding = waits(InstanceInfo(Handle(None, ensemble)))
+    assert (finding.state, finding.text) == (state, text)
