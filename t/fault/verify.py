@@ -18,7 +18,8 @@ OUTCOMES = ("success", "failed", "canceled", "timeout", "interrupted")
 
 #: By which exceptions a job ends without any doing of its own, as the queues spell them.
 _INTERRUPTING = (("lost", ""), ("member-lost", ""), ("exec", "node failure on "),
-                 ("exec", "failed to create guest ns"))  # fmt: skip
+                 ("exec", "failed to create guest ns"),
+                 ("cancel", "its run was interrupted"))  # fmt: skip
 
 #: How far sums that were added in another order may be apart.
 _TOLERANCE = 1e-6
