@@ -172,8 +172,7 @@ class Watch:
             ClusterFailure: they are not known.
         """
         with self._lock:
-            if self.failure is not None:
-                raise self.failure
+            self._known()
             return self._objects.get(key)
 
     def select(self, namespace: str, labels: str, fields: str) -> list[Resource]:
@@ -185,8 +184,7 @@ class Watch:
         wanted = {("labels", *_parsed(part)) for part in filter(None, labels.split(","))}
         wanted |= {("fields", *_parsed(part)) for part in filter(None, fields.split(","))}
         with self._lock:
-            if self.failure is not None:
-                raise self.failure
+            self._known()
             keys: Iterable[Key] = self._objects
             for kind, name, value in wanted:
                 if name in _TERMS:
@@ -195,6 +193,11 @@ class Watch:
             found = [self._objects[key] for key in keys if namespace in ("*", key[0])]
         chosen = [one for one in found if all(_has(one, *term) for term in wanted)]
         return sorted(chosen, key=lambda one: str(one["metadata"]["name"]))
+
+    def _known(self) -> None:
+        if self.failure is not None:
+            # A new one: each time that one is raised, it grows.
+            raise ClusterFailure(str(self.failure), self.failure.code)
 
     # -- what comes --------------------------------------------------------------------
 

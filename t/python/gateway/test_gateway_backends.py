@@ -299,6 +299,9 @@ def test_a_minicluster_that_goes_away_before_the_write_is_named(
         backend.scale(NAME, deadline=soon(), by=1)
 
 
+JSON = {"Content-Type": "application/json"}
+
+
 @pytest.mark.parametrize(
     ("fault", "kind", "sentence"),
     [
@@ -310,6 +313,11 @@ def test_a_minicluster_that_goes_away_before_the_write_is_named(
         (failure(401, "Unauthorized", "who"), Refused, "does not let this service .*: who"),
         (failure(422, "Invalid", "too many"), Refused, "refuses MiniCluster .*: too many"),
         (httpx2.Response(502, text="<html>"), Unavailable, "HTTP status 502"),
+        (httpx2.Response(503), Unavailable, "HTTP status 503 with 0 bytes of no content type"),
+        (httpx2.Response(502, content=b"{", headers=JSON), Unavailable, "HTTP status 502 with 1"),
+        (httpx2.Response(200, html="<html>sign in"), Unavailable, "of text/html.*cannot be read"),
+        (httpx2.Response(200, content=b"", headers=JSON), Unavailable, "which cannot be read"),
+        (httpx2.Response(200, content=b"{", headers=JSON), Unavailable, "which cannot be read"),
         (
             httpx2.Response(404, text="404 page not found"),
             Refused,
