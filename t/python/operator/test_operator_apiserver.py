@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,13 @@ from lightkube.resources.core_v1 import Namespace, ResourceQuota
 from patience import PATIENCE
 from standin import standin
 from test_operator_app import expire, operator, until
+from test_operator_apply import another_port, minicluster_mended, taken_out
 from test_operator_end_to_end import example, gone, state, told, watch
 from test_operator_reconcile import PARTS, another_object
 
 from flux_ensemble.operator import names
 from flux_ensemble.operator.cluster import Cluster, ClusterFailure
+from flux_ensemble.operator.watches import Seen
 
 pytestmark = apiserver.MARKS
 
@@ -114,6 +116,51 @@ def test_an_ensemble_becomes_all_that_it_consists_of_and_nothing_is_written_twic
     live = bench.minicluster()
     assert live is not None
     assert (live["spec"]["size"], live["spec"]["minSize"]) == (3, 2)
+
+
+@pytest.mark.parametrize("shown", [taken_out, minicluster_mended, another_port])
+def test_what_is_not_said_any_more_goes(bench: Bench, shown: Callable[[Bench], None]) -> None:
+    """As in memory; here it is the API server that knows whose a field is."""
+    shown(bench)
+
+
+@pytest.mark.parametrize("limits", [{"cpu": "1000m"}, {"cpu": 1}, {"memory": "1024Mi"}])
+def test_a_quantity_in_another_form_is_no_change(bench: Bench, limits: dict[str, Any]) -> None:
+    bench.put(ensemble(service={"resources": {"limits": limits}}))
+    bench.look()
+    before = bench.admin.get("apps/v1", "Deployment", "default", "sweep-grpc")
+    for _ in range(3):
+        bench.look()
+    assert bench.admin.get("apps/v1", "Deployment", "default", "sweep-grpc") == before
+
+
+def test_what_watches_tell_of_is_what_there_is(server: apiserver.ApiServer, bench: Bench) -> None:
+    changed: list[tuple[str, str]] = []
+    client = server.client(TOKEN)
+    seen = Seen(client, {"*": client}, lambda *key: changed.append(key))
+    seen.start(PATIENCE)
+
+    def known() -> bool:
+        return all(versions(seen, kind) == versions(bench.admin, kind) for kind in owned)
+
+    def versions(cluster: Cluster, kind: tuple[str, str]) -> dict[str, str]:
+        labels = f"{names.ENSEMBLE_LABEL}=sweep"
+        found = cluster.list(*kind, "default", labels=labels)
+        return {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in found}
+
+    owned = list(dict.fromkeys(part[:2] for part in PARTS))
+    try:
+        bench.put(ensemble())
+        bench.look()
+        until(known, "what was made is not known")
+        assert ("default", "sweep") in changed
+        live = bench.minicluster()
+        assert live is not None
+        bench.admin.resize(live, 2)
+        bench.remove("v1", "ConfigMap", "sweep-solve-document")
+        until(known, "what has changed is not known")
+    finally:
+        seen.close()
 
 
 @pytest.mark.parametrize(
