@@ -66,6 +66,15 @@ test_expect_success 'a queue that is stopped is said, with all that shows it' '
 	flux queue start && flux ensemble wait stopped
 '
 
+test_expect_success 'where the scheduler is gone, starting the queue is not what is advised' '
+	flux module remove sched-simple &&
+	flux ensemble load one.yaml --name unscheduled &&
+	wait_until says unscheduled "the queue is stopped: Scheduler is offline; .*flux module reload" &&
+	! says unscheduled "flux queue start" &&
+	flux ensemble doctor | grep "flux module reload -f sched-simple. ends this" &&
+	flux module reload -f sched-simple && flux ensemble wait unscheduled
+'
+
 test_expect_success 'a job that its user holds is said, and one that is let go of is not' '
 	flux queue stop &&
 	flux ensemble load one.yaml --name held &&

@@ -120,15 +120,20 @@ class Local:
         if happens:
             self.gate(place)
         process = self.start()
-        for during in happens:
-            if not self.await_begun(place + 1, process):
-                break
-            self.met += 1
-            process = during(self, process)
-            if later:
-                # With one that begins after that, what goes on is there for certain.
-                place = max(later.pop(0), self.begun() + 1)
-                self.gate(place)
+        try:
+            for during in happens:
+                if not self.await_begun(place + 1, process):
+                    break
+                self.met += 1
+                process = during(self, process)
+                if later:
+                    # With one that begins after that, what goes on is there for certain.
+                    place = max(later.pop(0), self.begun() + 1)
+                    self.gate(place)
+        except BaseException:
+            process.kill()
+            self.commands.end(process)
+            raise
         self.open()
         return process
 
@@ -284,7 +289,7 @@ def _paused(local: Local, process: subprocess.Popen[str]) -> subprocess.Popen[st
 
 
 #: What a second user tries, given the directory, where state is, and where sockets are. Each
-#: line that it prints is something that has worked, the first that it could look at all.
+#: line that it prints is something that has worked; "look" is that it gets there.
 _ATTEMPTS = """
 import json, pathlib, socket, sys
 directory, state, temporary = map(pathlib.Path, sys.argv[1:])
@@ -317,13 +322,26 @@ for path in temporary.glob("flux-ensemble-*"):
 def _second_user(local: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
     """A second user of the machine finds the directory, and can do nothing there."""
     local.directory.chmod(0o755)
-    with made_user() as user:
-        places = (local.directory, local.state_dir / NAME, tempfile.gettempdir())
-        done = user.run_python(_ATTEMPTS, *map(str, places))
-    if done.stdout.split("\n")[0] != "look":
-        raise RuntimeError(f"the second user does not get there: {done.stdout}{done.stderr}")
-    local.problems += [f"a second user may {what}" for what in done.stdout.splitlines()[1:]]
+    worked = other_user_can(local.directory, local.state_dir / NAME)
+    if "look" not in worked:
+        raise RuntimeError("the second user does not get there")
+    local.problems += [f"a second user may {what}" for what in worked if what != "look"]
     return process
+
+
+def other_user_can(directory: Path, state: Path) -> list[str]:
+    """What a second user of the machine can do to a run, by trying.
+
+    Args:
+        directory: where it runs.
+        state: where it keeps its files.
+    """
+    places = (directory, state, tempfile.gettempdir())
+    with made_user() as user:
+        done = user.run_python(_ATTEMPTS, *map(str, places))
+    if done.returncode:
+        raise RuntimeError(f"a second user cannot try: {done.stderr}")
+    return done.stdout.splitlines()
 
 
 @functools.cache

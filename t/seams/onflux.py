@@ -31,6 +31,16 @@ sys.path.append(str(Path(__file__).parents[1] / "fault"))
 
 from instance import Instance
 
+#: Sets when the allocation of an instance ends.
+_EXPIRE = """
+import flux, sys
+payload = {"expiration": float(sys.argv[1])}
+flux.Flux().rpc("resource.expiration-update", payload, nodeid=0).get()
+"""
+
+#: Seconds that are left then: the service looks every 30 s.
+_ALLOCATION_SECONDS = 35.0
+
 
 class OnFlux(Local):
     """A document in a Flux instance of its own.
@@ -168,6 +178,25 @@ def _broker_killed(stage: Local, process: subprocess.Popen[str]) -> subprocess.P
     return stage.commands.start("watch", NAME)
 
 
+def _allocation_over(stage: Local, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """The command says what is left, and the next allocation goes on with it."""
+    assert isinstance(stage, OnFlux)
+    stage.instance.flux("python", "-c", _EXPIRE, str(time.time() + _ALLOCATION_SECONDS))
+    done = stage.commands.end(process)
+    if not re.search(
+        r"the allocation (is about to expire|has expired), \d+ of \d+ jobs? ", done.out
+    ):
+        stage.problems.append(f"the run does not say that the allocation ends: {done.out[-500:]}")
+    stage.instance.stop()
+    stage.interrupted = True
+    stage.begin()
+    stage.open()
+    return stage.commands.start("watch", NAME)
+
+
+#: Of features, why an instance cannot end around them.
+_NO_MEMBERS = {"members": "all members end with their instance, and no rule of it starts others"}
+
 #: What happens on Flux, besides what is in `local.SITUATIONS`.
 ON_FLUX = {
     situation.name: situation
@@ -177,13 +206,12 @@ ON_FLUX = {
         Situation("run-closed", "SIGHUP of the command that follows it", _closed),
         Situation("second-user", "a guest tries to steer it", _second_user),
         Situation("node-lost", "kill -9 of a broker with jobs", _node_lost),
-        Situation(
-            "broker-killed",
-            "kill -9 of the instance, which goes on from its statedir",
-            _broker_killed,
-        ),
+        Situation("broker-killed", "kill -9 of the instance, which goes on from its statedir",
+                  _broker_killed, without=_NO_MEMBERS),
+        Situation("allocation-over", "its time is up; the next one goes on from its statedir",
+                  _allocation_over, without=_NO_MEMBERS),
     )
-}
+}  # fmt: skip
 
 
 def play_on_flux(

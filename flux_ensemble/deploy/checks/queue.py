@@ -19,7 +19,7 @@ def queue(instance: InstanceInfo) -> Finding:
     if wrong:
         verbs = [
             *(f"`flux queue enable {name or '--all'}`" for name in found.disabled),
-            *(f"`flux queue start {name or '--all'}`" for name in found.stopped),
+            *(found.start(name).replace("'", "`") for name in found.stopped),
         ]
         return Finding("queue", "warning", "; ".join(wrong), f"{', '.join(verbs)} ends this")
     if not found.has_default:

@@ -12,6 +12,9 @@ from flux_ensemble.texts import bounded
 #: Ranks that a sentence names.
 _MOST = 3
 
+#: Why Flux has stopped queues when it has no scheduler (flux-core, `job-manager/queues.c`).
+_OFFLINE = "Scheduler is offline"
+
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
@@ -43,6 +46,22 @@ class Conditions:
     def troubled(self) -> bool:
         """Something may keep jobs waiting."""
         return bool(self.stopped) or self.nodes_up < self.nodes
+
+    def start(self, queue: str) -> str:
+        """What has a stopped queue start jobs again.
+
+        After a crash of the broker between the allocation of a job and its record, Flux 0.88 gives
+        its scheduler up over that job, each time anew.
+
+        >>> Conditions({"batch": "later"}).start("batch")
+        "'flux queue start batch'"
+        """
+        if self.stopped[queue] == _OFFLINE:
+            return (
+                "cancel a job that is 'already allocated' by 'flux dmesg', if there is one, and "
+                "'flux module reload -f sched-simple'"
+            )
+        return f"'flux queue start {queue}'" if queue else "'flux queue start'"
 
     @property
     def nodes_text(self) -> str:

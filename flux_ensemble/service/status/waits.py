@@ -116,9 +116,8 @@ class Waits:
         stopped = conditions.stopped.get(name)
         if stopped is not None:
             which = f"queue {name!r}" if name else "the queue"
-            option = f" {name}" if name else ""
             why = f": {stopped}" if stopped else ""
-            return Cause("stopped", f"{which} is stopped{why}", f"'flux queue start{option}'")
+            return Cause("stopped", f"{which} is stopped{why}", conditions.start(name))
         needs, has = job_set.nodes, conditions.nodes_up
         if needs > has:
             nodes = "1 node" if needs == 1 else f"{needs} nodes"

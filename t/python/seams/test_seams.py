@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import socket
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,21 +20,45 @@ from seams import matrix  # noqa: E402
 from seams.evidence import Evidence  # noqa: E402
 from seams.features import FEATURES, build  # noqa: E402
 from seams.judge import Happened, judge  # noqa: E402
-from seams.local import SITUATIONS, Local, play  # noqa: E402
+from seams.local import SITUATIONS, Local, other_user_can, play  # noqa: E402
 from seams.onflux import ON_FLUX  # noqa: E402
 
 #: Of the run whose evidence is forged.
 MIXED = [FEATURES[name] for name in ("lowest", "search", "retries", "failing")]
 
 
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """A directory that a second user can get to."""
+    path = Path(tempfile.mkdtemp(prefix="seams-"))
+    yield path
+    shutil.rmtree(path)
+
+
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_all_features_come_to_what_they_have_to_where(name: str, tmp_path: Path) -> None:
+def test_all_features_come_to_what_they_have_to_where(name: str, directory: Path) -> None:
     situation = SITUATIONS[name]
     if reason := situation.missing():
         pytest.skip(reason)
     features = matrix.together(situation)
-    problems = play(tmp_path, features, [situation], matrix.AT)
+    problems = play(directory, features, [situation], matrix.AT)
     assert matrix.expected(problems, features, [situation]) == []
+
+
+def test_what_a_second_user_can_do_is_noticed(directory: Path) -> None:
+    if reason := SITUATIONS["other-user"].missing():
+        pytest.skip(reason)
+    state = directory / "state"
+    state.mkdir()
+    (state / "status.json").touch()
+    with socket.socket(socket.AF_UNIX) as control:
+        control.bind(str(state / "control"))
+        control.listen()
+        (state / "control").chmod(0o777)
+        assert other_user_can(directory, state) == []
+        directory.chmod(0o755)
+        found = {"look", "list the state", "read status.json", "pause", "cancel", "terminate"}
+        assert set(other_user_can(directory, state)) == found
 
 
 @pytest.mark.parametrize("name", FEATURES)
