@@ -71,7 +71,7 @@ test_expect_success 'where the scheduler is gone, starting the queue is not what
 	flux ensemble load one.yaml --name unscheduled &&
 	wait_until says unscheduled "the queue is stopped: Scheduler is offline; .*flux module reload" &&
 	! says unscheduled "flux queue start" &&
-	flux ensemble doctor | grep "flux module reload -f sched-simple. ends this" &&
+	flux ensemble doctor | tr -s " \n" " " | grep "flux module reload -f sched-simple. ends this" &&
 	flux module reload -f sched-simple && flux ensemble wait unscheduled
 '
 
