@@ -11,7 +11,7 @@ from flux_ensemble.cli.common import USAGE, Assignment, Failure, Mapped, naming
 from flux_ensemble.cli.display.job_names import submitted_names, waiting_text
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.local_states import LocalStates
-from flux_ensemble.cli.session.target import Target, label_of, targeted
+from flux_ensemble.cli.session.target import Target, command_of, label_of, targeted
 from flux_ensemble.job_ids import JobIds
 
 
@@ -98,7 +98,10 @@ def cancel(name: str, group: str | None, target: Target) -> None:
     with naming(target, name, group):
         answer: Any = target.cancel(name, group)
     if group is None or "jobs" not in answer:
-        _say(name, answer["state"])
+        # Those that are cancelled now are ending, or canceled.
+        had_ended = answer["state"] in ("completed", "failed")
+        removes = f" (it had ended before; '{command_of(target)} rm {name}' removes it)"
+        _say(name, f"{answer['state']}{removes if had_ended else ''}")
         return
     jobs = answer["jobs"]
     what = f"{jobs} job{'s'[: jobs != 1]} of group {group!r} cancelled"

@@ -121,14 +121,14 @@ def flat(job: Job) -> dict[str, Any]:
 
 
 def _write_lines(path: Path, jobs: Iterable[Job]) -> None:
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         for job in jobs:
             file.write(json.dumps(job) + "\n")
 
 
 def _write_json(path: Path, jobs: Iterable[Job]) -> None:
     """One array, a line for each job."""
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         file.write("[")
         for number, job in enumerate(jobs):
             file.write(f"{',' if number else ''}\n{json.dumps(job)}")
@@ -247,7 +247,7 @@ WRITERS: Mapping[str, Callable[[Path, Iterable[Job]], None]] = {
 def _spool(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[list[str], Iterator[dict[str, Any]]]]:
     """The columns of jobs, and their rows, from a copy beside a file."""
     columns: dict[str, None] = {}
-    with path.with_name("copy").open("w+") as file:
+    with path.with_name("copy").open("w+", encoding="utf-8") as file:
         for job in jobs:
             row = flat(job)
             columns.update(dict.fromkeys(row))

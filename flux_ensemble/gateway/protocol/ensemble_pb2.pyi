@@ -179,7 +179,7 @@ class MemberStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., nodes: _Optional[int] = ..., cores: _Optional[int] = ..., t_up: _Optional[float] = ..., t_expires: _Optional[float] = ..., jobs: _Optional[int] = ..., job: _Optional[int] = ...) -> None: ...
 
 class GroupCounts(_message.Message):
-    __slots__ = ("waiting", "pending", "running", "submitted", "finished", "success", "failed", "canceled", "timeout", "attempts", "gave_up")
+    __slots__ = ("waiting", "pending", "running", "submitted", "finished", "success", "failed", "canceled", "timeout", "attempts", "gave_up", "interrupted")
     WAITING_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
@@ -191,6 +191,7 @@ class GroupCounts(_message.Message):
     TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     GAVE_UP_FIELD_NUMBER: _ClassVar[int]
+    INTERRUPTED_FIELD_NUMBER: _ClassVar[int]
     waiting: int
     pending: int
     running: int
@@ -202,7 +203,8 @@ class GroupCounts(_message.Message):
     timeout: int
     attempts: int
     gave_up: int
-    def __init__(self, waiting: _Optional[int] = ..., pending: _Optional[int] = ..., running: _Optional[int] = ..., submitted: _Optional[int] = ..., finished: _Optional[int] = ..., success: _Optional[int] = ..., failed: _Optional[int] = ..., canceled: _Optional[int] = ..., timeout: _Optional[int] = ..., attempts: _Optional[int] = ..., gave_up: _Optional[int] = ...) -> None: ...
+    interrupted: int
+    def __init__(self, waiting: _Optional[int] = ..., pending: _Optional[int] = ..., running: _Optional[int] = ..., submitted: _Optional[int] = ..., finished: _Optional[int] = ..., success: _Optional[int] = ..., failed: _Optional[int] = ..., canceled: _Optional[int] = ..., timeout: _Optional[int] = ..., attempts: _Optional[int] = ..., gave_up: _Optional[int] = ..., interrupted: _Optional[int] = ...) -> None: ...
 
 class RuleStatus(_message.Message):
     __slots__ = ("id", "trigger", "action", "label", "enabled", "fired", "repetitions", "error")

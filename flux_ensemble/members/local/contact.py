@@ -192,7 +192,10 @@ def _over(states: States, name: str, op: str | None = None) -> RequestError:
         )
         return RequestError(errno.EAGAIN, reason)
     if status["state"] in FINAL_STATES:
-        reason = f"ensemble {name!r} has ended{before} ({status['state']})"
+        reason = (
+            f"ensemble {name!r} has ended{before} ({status['state']}): 'flux-ensemble rm {name}' "
+            "removes it"
+        )
         return RequestError(errno.EINVAL, reason)
     reason = f"the run of {name!r} went away{before}: 'flux-ensemble status {name}' tells how it is"
     return RequestError(errno.EAGAIN, reason)

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -232,3 +233,23 @@ def test_jobs_that_cannot_be_had_are_no_fault_of_the_file(tmp_path: Path) -> Non
     with pytest.raises(OSError, match="the service is gone"):
         write(tmp_path / "a.csv", jobs())
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json", "jsonl", "sqlite"])
+def test_what_is_written_is_utf_8_in_any_locale(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    script = (
+        "import sys; from pathlib import Path; from flux_ensemble.cli.display.export import write\n"
+        "write(Path(sys.argv[1]), [{'id': 1, 'params': {'gr\\u00f6\\u00dfe': '\\u00e9'}}])"
+    )
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    environment = {**os.environ, **plain}
+    subprocess.run([sys.executable, "-c", script, str(path)], env=environment, check=True)
+    if suffix == "sqlite":
+        with closing(sqlite3.connect(path)) as database:
+            assert database.execute('select "params.größe" from jobs').fetchall() == [("é",)]
+    elif suffix == "csv":
+        assert path.read_text(encoding="utf-8").splitlines() == ["id,params.größe", "1,é"]
+    else:
+        lines = path.read_text(encoding="utf-8").strip("[]\n")
+        assert json.loads(lines) == {"id": 1, "params": {"größe": "é"}}

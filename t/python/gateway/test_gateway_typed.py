@@ -309,7 +309,7 @@ class Asked:
             "ensembles": [
                 {
                     "name": "demo",
-                    "groups": {"a": {"attempts": 7, "gave-up": 2}},
+                    "groups": {"a": {"attempts": 7, "gave-up": 2, "interrupted": 3}},
                     "members": {},
                     "pools": {
                         "pool": {
@@ -391,7 +391,8 @@ def test_a_path_that_is_not_absolute_is_refused(asked: RpcClient) -> None:
 
 def test_the_status_has_the_attempts_and_the_jobs_that_gave_up(asked: RpcClient) -> None:
     (ensemble,) = asked.status().ensembles
-    assert (ensemble.groups["a"].attempts, ensemble.groups["a"].gave_up) == (7, 2)
+    counts = ensemble.groups["a"]
+    assert (counts.attempts, counts.gave_up, counts.interrupted) == (7, 2, 3)
 
 
 def test_the_status_has_the_members_of_an_ensemble(asked: RpcClient) -> None:

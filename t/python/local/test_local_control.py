@@ -139,6 +139,8 @@ def test_an_ensemble_that_has_ended_takes_no_request_and_can_be_unloaded(
     steered.run.end()
     assert steered("pause", "test") == 2
     assert "ensemble 'test' has ended (canceled)" in capsys.readouterr().err
+    assert steered("cancel", "test") == 2
+    assert "'flux-ensemble rm test' removes it" in capsys.readouterr().err
     assert not (steered.run.state / "test" / "control").exists()
     assert steered("unload", "test") == 0
     assert list(steered.run.state.iterdir()) == []
