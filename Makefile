@@ -51,6 +51,7 @@ chaos: $(VENV)/installed
 	@STEP=1 $(BIN)/pytest -q --numprocesses=auto --timeout=900 t/python/local/test_local_damage.py
 	@$(BIN)/python t/seams/matrix.py
 	@$(BIN)/python t/fault/chaos.py --long --kills $(KILLS)
+	@$(BIN)/python t/fault/kubernetes.py --minutes 5
 
 MINUTES ?= 60
 soak: $(VENV)/installed

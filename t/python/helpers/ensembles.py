@@ -159,7 +159,8 @@ class Bench:
         """What a kubelet tells of a pod of a MiniCluster; the pod as it was before."""
         self.flux(name)
         pod = self.live_pod(index, name)
-        status = {"phase": phase, "containerStatuses": [{"name": "a", **container}]}
+        known = {"name": "a", "image": "a", "imageID": "a", "ready": False, "restartCount": 0}
+        status = {"phase": phase, "containerStatuses": [{**known, **container}]}
         write_status(self.admin, pod, status)
         return pod
 

@@ -287,6 +287,101 @@ def quota(bench: Bench, pods: int) -> None:
     )
 
 
+def completes(bench: Bench, name: str = "sweep") -> str:
+    """Runs an Ensemble to its end; the uid of its MiniCluster."""
+    until(lambda: made(bench, name), lambda: f"{bench.ensemble(name)}")
+    bench.end(f"{name}-solve", exit_code=0, state="completed")
+    until(lambda: bench.look(name)["phase"] == "Completed", lambda: f"{bench.ensemble(name)}")
+    uid: str = (bench.minicluster(f"{name}-solve") or {})["metadata"]["uid"]
+    return uid
+
+
+def made(bench: Bench, name: str = "sweep", before: str = "") -> bool:
+    """Looks; whether there is a MiniCluster, other than the one before. Kubelets end pods."""
+    bench.look(name)
+    for pod in bench.admin.list("v1", "Pod", "default"):
+        if pod["metadata"].get("deletionTimestamp"):
+            bench.gone(pod)
+    live = bench.minicluster(f"{name}-solve")
+    return (
+        live is not None
+        and live["metadata"]["uid"] != before
+        and not live["metadata"].get("deletionTimestamp")
+    )
+
+
+@apiserver.CONTROLLERS
+def test_what_is_changed_restarted_or_resumed_after_its_end_begins_anew(bench: Bench) -> None:
+    bench.put(ensemble(onChange="Recreate"))
+    first = completes(bench)
+    bench.put(ensemble("sweep", member(containers=[{"image": "other"}]), onChange="Recreate"))
+    until(lambda: made(bench, before=first), "it is not made anew after a change")
+    assert bench.look()["phase"] == "Pending"
+    second = completes(bench)
+    found = bench.ensemble()
+    assert found is not None
+    found["metadata"]["annotations"] = {names.RESTART: "2026-01-02"}
+    bench.admin.replace(found)
+    until(lambda: made(bench, before=second), "it is not made anew after a restart")
+    third = completes(bench)
+    found = bench.ensemble()
+    assert found is not None
+    bench.put({**found, "spec": {**found["spec"], "suspend": True}})
+    until(lambda: not made(bench), "it is not suspended")
+    bench.put({**found, "spec": {**found["spec"], "suspend": False}})
+    until(lambda: made(bench, before=third), "it is not made anew when it is resumed")
+    assert completes(bench) != third
+
+
+@apiserver.CONTROLLERS
+def test_ensembles_that_are_deleted_and_created_again_have_nothing_of_their_namesakes(
+    bench: Bench,
+) -> None:
+    several = [f"sweep-{number}" for number in range(5)]
+    first = {}
+    for name in several:
+        bench.put(ensemble(name))
+        first[name] = completes(bench, name)
+    for name in several:
+        bench.remove(names.API_VERSION, names.KIND, name)
+        bench.admin.create(ensemble(name, ttlSecondsAfterFinished=0))
+
+    def all_made() -> bool:
+        there = [made(bench, name, first[name]) for name in several]
+        for name in several:
+            found = (bench.ensemble(name) or {})["status"]
+            assert found["phase"] == "Pending", found
+        return all(there)
+
+    until(all_made, "they are not made again")
+
+
+@apiserver.CONTROLLERS
+@pytest.mark.parametrize("way", ["evicted", "deleted", "eviction"])
+def test_a_pod_that_is_lost_ends_nothing_while_its_job_makes_another(
+    bench: Bench, way: str
+) -> None:
+    bench.put(ensemble(ttlSecondsAfterFinished=0))
+    until(lambda: made(bench), "it is not made")
+    bench.pod()
+    assert bench.look()["phase"] == "Running"
+    lost = bench.lose(way)
+
+    def replaced() -> bool:
+        assert bench.look()["phase"] in ("Pending", "Running")
+        made(bench)
+        pods = bench.admin.list("v1", "Pod", "default", labels="job-name=sweep-solve")
+        return any(
+            pod["metadata"]["uid"] != lost["metadata"]["uid"]
+            and not pod["metadata"].get("deletionTimestamp")
+            for pod in pods
+        )
+
+    until(replaced, "its Job makes no other pod")
+    bench.pod()
+    assert bench.look()["phase"] == "Running"
+
+
 def test_a_namespace_that_is_being_deleted_is_told(bench: Bench) -> None:
     """Nobody ends the deletion here, so this is the last that is seen of it."""
     client = bench.clients[0]
