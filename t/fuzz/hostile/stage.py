@@ -9,7 +9,7 @@ import re
 import select
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from hostile.clients import Answer, Client
@@ -157,8 +157,15 @@ class Stage:
         follows = streaming and b'"follow": true' in (payload or b"")
         if not (noresponse or follows or step["client"] == "deaf" or step["topic"] in ENDS):
             self._waits[step["client"], tag] = step, t
+        if step["topic"] == "ensemble.disconnect":
+            # Streams of a client that has disconnected end without a word.
+            self._forget(lambda asked: asked["client"] == step["client"] and asked.get("streaming"))
         if step["topic"] == "ensemble.load" and len(payload or b"") > LARGE_BYTES:
             self._large += 1
+
+    def _forget(self, which: Callable[[Step], Any]) -> None:
+        """Wait for no answer to some requests."""
+        self._waits = {key: wait for key, wait in self._waits.items() if not which(wait[0])}
 
     def _payload(self, step: Step, client: Client) -> bytes | None:
         if step["payload"] is None:
@@ -177,7 +184,7 @@ class Stage:
     def _do(self, step: Step) -> None:
         name = step["client"]
         if step["do"] == "drop":
-            self._waits = {key: wait for key, wait in self._waits.items() if key[0] != name}
+            self._forget(lambda asked: asked["client"] == name)
             self._clients[name].close()
             self._clients[name] = self._open(name)
             return
