@@ -37,6 +37,10 @@ from flux_ensemble.operator.cluster import Cluster, ClusterFailure, resource_cla
 
 TOKEN = "flux-ensemble-flux-ensemble-operator"
 ACCOUNT = "system:serviceaccount:flux-ensemble:flux-ensemble-operator"
+
+#: A Lease as long as that of a busy machine has to be.
+RUN = ("operator", "run", "--lease-seconds=120")
+
 MINICLUSTER = names.MINICLUSTER, "MiniCluster"
 
 
@@ -222,7 +226,7 @@ def main() -> None:
         found["baseline_requests_a_minute"] = baseline
         log = stack.enter_context((directory / "log").open("w"))
         child = subprocess.Popen(
-            [sys.executable, "-m", "flux_ensemble.cli.main", "operator", "run"],
+            [sys.executable, "-m", "flux_ensemble.cli.main", *RUN],
             env={**os.environ, "KUBECONFIG": str(config)},
             stdout=log,
             stderr=log,

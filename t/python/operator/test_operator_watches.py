@@ -7,18 +7,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from ensembles import Bench, condition, ensemble, member, write_status
+from ensembles import KUBERNETES, Bench, condition, ensemble, member, objects, write_status
 from memory_api import Failure, MemoryApi
 from patience import PATIENCE
 from test_operator_queue import GARBAGE
 
 from flux_ensemble.operator import names
-from flux_ensemble.operator.cluster import ClusterFailure
-from flux_ensemble.operator.reconcile import Reconciler
+from flux_ensemble.operator.cluster import PLURALS, ClusterFailure
+from flux_ensemble.operator.reconcile import _OWN, Reconciler
 from flux_ensemble.operator.render import Settings
+from flux_ensemble.operator.watches import KINDS as WATCHED
 from flux_ensemble.operator.watches import Seen
 
 pytest_plugins = ["operator_cluster"]
+
+RIGHTS = KUBERNETES / "cluster-wide" / "rights.yaml"
 
 MINICLUSTERS = names.MINICLUSTER, "MiniCluster"
 
@@ -135,6 +138,22 @@ def test_one_whose_pods_wait_is_asked_for_nothing_either(bench: Bench, watching:
     for _ in range(5):
         watching.reconcile()
     assert asked == []
+
+
+def test_all_that_is_listed_is_watched_and_may_be() -> None:
+    watched = {(kind.api_version, kind.kind) for kind in WATCHED}
+    listed = {("batch/v1", "Job"), ("v1", "Pod"), ("v1", "Event")}
+    assert {*_OWN, *listed, (names.API_VERSION, names.KIND)} == watched
+    (role,) = (one for one in objects(RIGHTS) if one["kind"] == "ClusterRole")
+    for api_version, kind in watched:
+        group = api_version.rpartition("/")[0]
+        plural = PLURALS[api_version, kind]
+        (verbs,) = (
+            set(rule["verbs"])
+            for rule in role["rules"]
+            if group in rule["apiGroups"] and plural in rule["resources"]
+        )
+        assert {"list", "watch"} <= verbs, kind
 
 
 def test_each_change_of_what_is_of_an_ensemble_is_told_once_and_ones_own_are_not(
