@@ -190,6 +190,20 @@ class Connection:
             return None
         return stats
 
+    def host_of(self, rank: int) -> str | None:
+        """The host on which a broker of the instance runs; None where it is not known.
+
+        >>> client.host_of(0) == client.handle.attr_get("hostlist").partition(",")[0]
+        True
+        """
+        from flux.hostlist import Hostlist
+
+        try:
+            host: str = Hostlist(self.handle.attr_get("hostlist"))[rank]
+        except (OSError, IndexError):
+            return None
+        return host
+
     def comes_back(self) -> bool:
         """Waits some seconds for the service, which is not there; returns whether it is then.
 

@@ -309,6 +309,7 @@ class Job(TypedDict):
     firing: int
     index: int
     attempt: int
+    copy_of: NotRequired[str]
     trial: NotRequired[int]
     trial_state: NotRequired[str]
     params: dict[str, Any]

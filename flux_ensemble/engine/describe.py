@@ -94,6 +94,7 @@ class Describer:
             "firing": firing.number,
             "index": job.index,
             "attempt": firing.attempt,
+            **({} if firing.work is None else {"copy_of": firing.work}),
             **({} if firing.trial is None else self._trial(firing.trial, job)),
             "params": params,
             "nnodes": None if job.ranks is None else _nodes(job.ranks),

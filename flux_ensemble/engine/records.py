@@ -32,6 +32,7 @@ _FIRING_UNUSUAL: Mapping[str, Any] = {
     "overrides": None,
     "attempt": 0,
     "trial": None,
+    "work": None,
 }
 _UNUSUAL: Mapping[str, Any] = {
     "outcome": "success",

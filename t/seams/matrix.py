@@ -62,10 +62,7 @@ class Known:
 
 #: What is wrong for now. A run that does not show what it has to is wrong, too, so that what has
 #: been mended is taken out here.
-KNOWN: tuple[Known, ...] = (
-    Known("copies", "*", "how many jobs there are by failures", "a copy counts as a job of its own",
-          always=False),
-)  # fmt: skip
+KNOWN: tuple[Known, ...] = ()
 
 
 @dataclass(frozen=True)

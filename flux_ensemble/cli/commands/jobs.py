@@ -390,6 +390,8 @@ def failures(name: str, group: str | None, target: Target) -> None:
                 raise Failure("only the owner of the instance may see why jobs failed")
             counted.add(job)
     click.echo(counted.said)
+    for place, what in counted.bad_places():
+        click.echo(hanging(f"{_node(place, target)}: {what}"))
     outputs = Outputs(target, name)
     for kind in counted.kinds():
         click.echo()
@@ -448,6 +450,15 @@ def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target:
                 lines = text.decode(errors="replace").replace("\r\n", "\n")
                 click.echo(printable(lines), nl=not ended)
     return code
+
+
+def _node(place: str, target: Target) -> str:
+    """What is said of a node: its rank, with its member, or the name of its host."""
+    member, _, rank = place.rpartition(":")
+    if member:
+        return f"rank {rank} of member {member}"
+    host = None if isinstance(target, LocalStates) else target.host_of(int(rank))
+    return f"rank {rank} ({host})" if host else f"rank {rank}"
 
 
 def _about(

@@ -25,6 +25,9 @@ Job = Mapping[str, Any]
 #: A value of a parameter, or where a job ran: its name, and the value as text.
 Trait = tuple[str, str]
 
+#: What a job does: the rule and the firing that asked for it first, as text, and its index.
+Work = tuple[str, int]
+
 FAILED = ("failed", "timeout")
 
 #: What is shown of a value: it is that of so many failed jobs, and has that lift.
@@ -87,11 +90,17 @@ class Failures:
 
     Attributes:
         ended, failed: how many.
-        again: how many jobs are further attempts of one that ended before.
     """
 
     def __init__(self) -> None:
-        self.ended = self.failed = self.again = 0
+        self.ended = self.failed = self._again = 0
+        #: Copies that have ended, by what they do, with whether they are further attempts.
+        self._copies: dict[Work, bool] = {}
+        #: Jobs that have not ended, or were interrupted.
+        self._unended: set[Work] = set()
+        #: How many ended, and how many failed, where a job ran.
+        self._there: Counter[str] = Counter()
+        self._failed_there: Counter[str] = Counter()
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._ended: Counter[str] = Counter()
         self._traits: defaultdict[str, Counter[Trait]] = defaultdict(Counter)
@@ -113,12 +122,23 @@ class Failures:
             files = set(map(hash, _files(job)))
             self._shared |= files & self._files
             self._files |= files
+        original = job.get("copy_of")
+        work = original or f"{job['rule']}:{job['firing']}", job["index"]
+        if original is None and job["outcome"] in (None, "interrupted"):
+            self._unended.add(work)
         if job["outcome"] == "interrupted":
             # It runs again, and says nothing of failures.
             return
-        self.again += job["attempt"] > 0
+        if original is None:
+            self._again += job["attempt"] > 0
         if job["outcome"] is None:
             return
+        if original is not None:
+            self._copies[work] = job["attempt"] > 0
+        place = place_of(job)
+        if place is not None:
+            self._there[place] += 1
+            self._failed_there[place] += job["outcome"] in FAILED
         group, traits = job["group"], list(_traits(job))
         self.ended += 1
         self._ended[group] += 1
@@ -138,8 +158,8 @@ class Failures:
             kind = self._kinds[key] = Kind(*key, job)
         kind.example = job
         kind.jobs += 1
-        if (ranks := place_of(job)) is not None:
-            kind.ranks[ranks] += 1
+        if place is not None:
+            kind.ranks[place] += 1
         kind.traits.update(trait for trait in traits if trait in counted)
 
     def kinds(self) -> list[Kind]:
@@ -160,18 +180,52 @@ class Failures:
         return sorted(lifts, key=lambda lift: -lift.failed * lift.lift)[:MOST_SHOWN]
 
     @property
+    def again(self) -> int:
+        """How many jobs are further attempts of one that ended before."""
+        copies = self._copies.items()
+        return self._again + sum(again for work, again in copies if work in self._unended)
+
+    @property
+    def copies(self) -> int:
+        """How many are copies of jobs that count, too."""
+        return sum(work not in self._unended for work in self._copies)
+
+    @property
     def said(self) -> str:
-        """How many failed; of attempts where jobs were tried again."""
+        """How many failed; of attempts where jobs were tried again, or have copies."""
         failed = f"{self.failed:,} of {plural(self.ended, self.noun)}"
-        if not self.again:
+        again, copies = self.again, self.copies
+        if not again and not copies:
             return f"{failed} failed"
-        jobs = plural(self.ended - self.again, "job")
-        return f"{failed} at {jobs} failed; {self.again:,} ran again"
+        more = [f"{again:,} ran again"] if again else []
+        if copies:
+            more.append("1 was a copy" if copies == 1 else f"{copies:,} were copies")
+        jobs = plural(self.ended - again - copies, "job")
+        return f"{failed} at {jobs} failed; {', '.join(more)}"
 
     @property
     def noun(self) -> str:
-        """What is counted: jobs, or where some were tried again attempts."""
-        return "attempt" if self.again else "job"
+        """What is counted: jobs, or where some were tried again or have copies attempts."""
+        return "attempt" if self.again or self.copies else "job"
+
+    def bad_places(self) -> Iterator[tuple[str, str]]:
+        """Name the nodes on which all jobs failed, and too many for it to be chance.
+
+        Yields:
+            The rank, after its member if it has one, and a sentence on what ended there.
+        """
+        ended, failed = sum(self._there.values()), sum(self._failed_there.values())
+        single = [place for place in self._failed_there if place.rpartition(":")[2].isdigit()]
+        for place in single:
+            here = self._there[place]
+            if here < MIN_JOBS or self._failed_there[place] < here or ended == failed:
+                continue
+            if len(self._there) * chance(here, failed, here, ended) <= MAX_CHANCE:
+                there = plural(ended - here, self.noun)
+                yield (
+                    place,
+                    f"all {here:,} {self.noun}s failed, and {failed - here:,} of {there} elsewhere",
+                )
 
 
 def chance(failed: int, drawn: int, ended: int, everyone: int) -> float:

@@ -18,6 +18,9 @@ from flux_ensemble.cli.session.local_states import LocalStates
 def job(outcome: str | None = "success", code: int | None = 0, **more: Any) -> dict[str, Any]:
     return {
         "group": "a",
+        "rule": "start",
+        "firing": 0,
+        "index": 0,
         "attempt": 0,
         "outcome": outcome,
         "returncode": code,
@@ -141,6 +144,57 @@ def test_jobs_that_ran_again_are_counted_as_attempts() -> None:
     assert counted(job("failed", 1)).said == "1 of 1 job failed"
     found = counted(job(), job("failed", 1), job("timeout", None), job(attempt=1))
     assert found.said == "2 of 4 attempts at 3 jobs failed; 1 ran again"
+
+
+def copy(*given: Any, **more: Any) -> dict[str, Any]:
+    return job(*given, rule="slow", copy_of="start:0", **more)
+
+
+def test_a_copy_is_no_job_of_its_own() -> None:
+    found = counted(copy(), job("canceled", None), job("failed", 1, index=1))
+    assert found.said == "1 of 3 attempts at 2 jobs failed; 1 was a copy"
+
+
+def test_copies_of_jobs_that_run_again_are_counted_apart_from_those() -> None:
+    found = counted(
+        job("failed", 1), copy("failed", 1), job(rule="retry", attempt=1), job(index=1),
+        copy(index=1),
+    )  # fmt: skip
+    assert found.said == "2 of 5 attempts at 2 jobs failed; 1 ran again, 2 were copies"
+
+
+def test_a_copy_stands_for_a_job_that_was_interrupted_beside_it() -> None:
+    found = counted(job("interrupted", None), copy(), job("failed", 1, index=1))
+    assert found.said == "1 of 2 jobs failed"
+
+
+def test_a_copy_that_has_not_ended_does_not_count() -> None:
+    found = counted(job("failed", 1), copy(None, None))
+    assert found.said == "1 of 1 job failed"
+
+
+def test_a_node_on_which_all_jobs_fail_is_named() -> None:
+    good = [job(ranks=str(number % 3)) for number in range(20)]
+    bad = [job("failed", 1 + number % 2, ranks="7") for number in range(5)]
+    found = counted(*good, *bad, job("failed", 1, ranks="1"))
+    assert list(found.bad_places()) == [("7", "all 5 jobs failed, and 1 of 21 jobs elsewhere")]
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        # Everything fails.
+        [job("failed", 1, ranks=str(number % 2)) for number in range(20)],
+        # Something has run well there.
+        [job(ranks="1"), *[job("failed", 1, ranks="1")] * 5, *[job()] * 20],
+        # Two jobs are chance.
+        [*[job("failed", 1, ranks="1")] * 2, *[job()] * 20],
+        # Jobs of several nodes name none of them.
+        [*[job("failed", 1, ranks="1-2")] * 5, *[job()] * 20],
+    ],
+)
+def test_no_node_is_named_where_it_need_not_be_the_node(jobs: list[dict[str, Any]]) -> None:
+    assert list(counted(*jobs).bad_places()) == []
 
 
 class Own(LocalStates):
