@@ -47,19 +47,23 @@ def _round(context: Context, stage: Scene, most: int) -> None:
     row.reached["ensembles"] += len(workloads)
     pause = random.choice((0.05, 0.15, 0.5))
     before = row.kills
-    going = True
+    going, hasty = True, False
     while row.kills < min(most, context.kills) and going:
         time.sleep(min(random.expovariate(1 / pause), 4 * pause))
         if random.random() < 0.1:
             row.reached["worker"] += stage.service.kill_worker(random)
-        # One time in four it is killed again before it answers.
+        # One time in four it is killed again before it answers. While it recovers it is not killed
+        # twice in a row: if it was at the same event then, the ensemble would be set aside.
         stage.kill()
-        if random.random() < 0.75:
-            listed = stage.service.await_answer(stage.handle)
-            going = any(one["state"] not in FINAL for one in listed)
-            # However slow the machine is, it must get on.
-            if going and random.random() < 0.4:
-                stage.await_ready()
+        if not hasty and random.random() < 0.25:
+            hasty = True
+            continue
+        listed = stage.service.await_answer(stage.handle)
+        going = any(one["state"] not in FINAL for one in listed)
+        # However slow the machine is, it must get on.
+        hasty = not (hasty or random.random() < 0.4)
+        if going and not hasty:
+            stage.await_ready()
     stage.service.await_answer(stage.handle)
     for workload in workloads:
         stage.await_end(workload.name, patience(workload, row.kills - before))
