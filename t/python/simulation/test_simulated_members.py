@@ -64,6 +64,40 @@ def test_members_that_end_and_are_lost_cost_no_job_and_none_counts_twice(
     assert len({event.job for event in watcher.jobs}) == len(watcher.jobs)
 
 
+@pytest.mark.parametrize("on_lost", ["fail", "resubmit"])
+@pytest.mark.parametrize("service", ["parent", "child"])
+def test_all_trials_of_a_search_are_complete_though_members_with_24_of_them_are_lost(
+    on_lost: str, service: str
+) -> None:
+    given = document(simulate={"loss": 200}, service=service, **{"on-lost": on_lost})
+    given["members"][0]["count"] = {"min": 3, "max": 9}
+    del given["members"][0]["duration"], given["members"][0]["drain"]
+    given["jobs"] = [{"name": "sim", "command": "sim {x}"}]
+    given["search"] = [
+        {
+            "id": "best",
+            "group": "sim",
+            "variables": {"x": {"low": 0, "high": 1}},
+            "minimize": "loss",
+            "sampler": "random",
+            "trials": 96,
+            "parallel": 24,
+            "failures": 1,
+        }
+    ]
+    given["rules"][0] = {"trigger": "start", "action": {"name": "search", "label": "best"}}
+    memo = {"loss": {"expression": "x"}}
+    given["simulate"] = {"sim": {"duration": 90, "memo": memo}}
+    found = predict(given, nodes=1, cores=8, seed=1)
+    (search,) = found.status["searches"]
+    assert (search["complete"], search["failed"], search["canceled"]) == (96, 0, 0)
+    assert search["reason"] == "trials"
+    counts = found.status["groups"]["sim"]
+    assert counts["interrupted"] >= 24
+    assert (counts["success"], counts["failed"], counts["finished"]) == (96, 0, 96)
+    assert found.status["state"] == "completed"
+
+
 def test_what_is_on_each_pool_is_counted_and_what_is_pinned_stays_there() -> None:
     given = document(count=1, duration=0)
     given["members"][0].pop("drain")
