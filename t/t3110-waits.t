@@ -63,7 +63,9 @@ test_expect_success 'a queue that is stopped is said, with all that shows it' '
 	flux ensemble jobs stopped | grep "the queue is stopped: later" &&
 	flux ensemble jobs stopped --json | grep "\"waits\": \"the queue is stopped: later\"" &&
 	flux ensemble doctor | grep "stopped: the queue is stopped" &&
-	flux queue start && flux ensemble wait stopped
+	{ flux ensemble run one.yaml --name told >told.out 2>&1 & told=$!; } &&
+	wait_line told.out "1 job of group .a. waits: the queue is stopped: later; .flux queue start" &&
+	flux queue start && flux ensemble wait stopped && wait $told
 '
 
 test_expect_success 'where the scheduler is gone, starting the queue is not what is advised' '

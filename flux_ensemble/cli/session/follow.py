@@ -23,7 +23,7 @@ import errno
 import shlex
 import signal
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +62,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 #: when the service stops starting jobs.
 LEAVE_SECONDS = 5.0
 
+
+#: What jobs can wait for that are in the queue, by the kinds that `status` has.
+_TOLD = frozenset(("stopped", "nodes", "held"))
 
 #: What is said where nothing can be asked later.
 FORGETS = (
@@ -117,6 +120,7 @@ class Follower:
         self._loading: Load | None = None
         self._asking = False
         self._outlook = Outlook()
+        self._waits = frozenset[tuple[str, str]]()
         self._ending = False
         self._expired = False
         #: When the command leaves by itself, since the allocation is about to expire.
@@ -377,7 +381,8 @@ class Follower:
             self._output(self._view.progress, status["ensembles"][0])
 
     def _look_out(self, status: Mapping[str, Any]) -> None:
-        """Say so if jobs will not run before the allocation ends."""
+        """Say so if jobs will not run before the allocation ends, or wait for more than others."""
+        self._say_waits(status["ensembles"][0].get("waits", ()))
         jobs = status["ensembles"][0]["jobs"]
         left = jobs["waiting"] + jobs["active"]
         members = status.get("members", {}).values()
@@ -385,6 +390,15 @@ class Follower:
         words = self._outlook.take(time.time(), jobs["total"] - left, left, t_expires)
         if words is not None:
             self._line((Span(f"   {words}", "warn"),))
+
+    def _say_waits(self, waits: Sequence[Mapping[str, Any]]) -> None:
+        """Say once what jobs in the queue wait for; the log says it of those that are not there."""
+        told = {
+            (wait["group"], wait["reason"]): wait["text"] for wait in waits if wait["kind"] in _TOLD
+        }
+        for cause in told.keys() - self._waits:
+            self._line((Span(f"   {told[cause]}", "warn"),))
+        self._waits = frozenset(told)
 
     def _on_timeout(self, *_: Any) -> None:
         if self._forced is None:

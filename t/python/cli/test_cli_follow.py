@@ -231,6 +231,38 @@ def test_the_counts_are_asked_for_one_answer_at_a_time() -> None:
     assert view.progressed == 1
 
 
+def waits(kind: str, jobs: int) -> Step:
+    """The status says that jobs wait."""
+    reason = "the queue is stopped: later"
+    wait = {"group": "g", "kind": kind, "reason": reason, "text": f"{jobs} jobs wait: {reason}"}
+    return answer("status", {**ANSWER, "ensembles": [{**STATUS, "waits": [wait]}]})
+
+
+def test_what_jobs_in_the_queue_wait_for_is_said_once_and_again_when_it_is_back() -> None:
+    tick = timer(0.2)
+    runs, _, view = follower(
+        LOADED,
+        tick,
+        waits("stopped", 3),
+        tick,
+        waits("stopped", 2),
+        tick,
+        answer("status", ANSWER),
+        tick,
+        waits("stopped", 1),
+        tick,
+        waits("disabled", 1),
+        finish("completed"),
+    )
+    assert runs.load(REQUEST, "a", []) == 0
+    # The log has what keeps jobs from being submitted.
+    said = [line for line in view.lines if "wait" in line]
+    assert said == [
+        "   3 jobs wait: the queue is stopped: later",
+        "   1 jobs wait: the queue is stopped: later",
+    ]
+
+
 @pytest.mark.parametrize(
     ("strict", "failed", "jobs", "code"),
     [(True, 1, 1, 1), (True, 1, 0, 0), (True, 0, 0, 0), (False, 1, 1, 0)],
