@@ -366,7 +366,11 @@ cores = "0-1"
                 found = self._cluster.get(
                     "v1", "ConfigMap", self._namespace, volume["configMapName"]
                 )
-                assert found is not None
+                if found is None:
+                    # A kubelet waits for it, too.
+                    raise ClusterFailure(
+                        f"there is no ConfigMap {volume['configMapName']!r} yet", 404
+                    )
                 for key, file in volume["items"].items():
                     (here / file).write_text(found["data"][key])
         return paths
