@@ -107,10 +107,14 @@ class States:
         with contextlib.suppress(FileNotFoundError), self._open() as root:
             for name in filter(_is_name, root.names()):
                 with contextlib.suppress(StateError, OSError), root.enter(name) as directory:
-                    for file in ("eventlog", FORMAT_FILE):
-                        if found := _plain_file(directory, file):
-                            begun[name] = found.st_ctime
-                            break
+                    found = _plain_file(directory, "eventlog")
+                    try:
+                        check_directory(directory)
+                    except UnreadableError:
+                        # A later version may have its log elsewhere.
+                        found = found or _plain_file(directory, FORMAT_FILE)
+                    if found:
+                        begun[name] = found.st_ctime
         return sorted(begun, key=begun.__getitem__)
 
     def log(self, name: str) -> Iterator[dict[str, Any]]:
