@@ -371,8 +371,9 @@ def _growing() -> Part:
         "members": [{"name": "grown", "count": {"min": 1, "max": 2}}],
         "jobs": [job("growing", "fom", {"x": {"range": [0, 8]}}, member="grown")],
         "rules": [
-            {"id": "growing-start", "trigger": "member-up", "name": "grown",
-             "action": {"name": "submit", "label": "growing", "repetitions": 1}},
+            # On `member-up` alone it would end before the member is up: only rules with `scope:
+            # member` wait for that.
+            start("growing"),
             {"id": "growing-more", "trigger": "job-success", "group": "growing",
              "action": {"name": "grow", "label": "grown"}},
             {"id": "growing-again", "trigger": "member-lost", "name": "grown",

@@ -154,9 +154,10 @@ def _table() -> None:
         print(f"{cell.feature.name:{width}} {cell.situation.name:16} {cell.reason or 'runs'}")
 
 
-def _rows_on_flux() -> list[str]:
+def _rows_on_flux(name: str) -> list[str]:
     """The features of documents on Flux: those with members need an instance of several nodes."""
-    return ["+".join(name for name, feature in FEATURES.items() if bool(feature.alone) is alone)
+    sensible = together(ON_FLUX[name])
+    return ["+".join(feature.name for feature in sensible if bool(feature.alone) is alone)
             for alone in (False, True)]  # fmt: skip
 
 
@@ -191,7 +192,11 @@ def main() -> int:
             print(f"{column}: skipped: {missing[0]}", flush=True)
             continue
         # An instance takes longer than a run in it: there all features are in one document.
-        for row in _rows_on_flux() if column in ON_FLUX and not options.features else rows:
+        on_flux = column in ON_FLUX and not options.features
+        for cell in cells() if on_flux else ():
+            if cell.reason and cell.situation.name == column:
+                print(f"{cell.feature.name} x {column}: {cell.reason}", flush=True)
+        for row in _rows_on_flux(column) if on_flux else rows:
             features = [FEATURES[name] for name in row.split("+")]
             situations = [(SITUATIONS | ON_FLUX)[name] for name in column.split("+")]
             reasons = [

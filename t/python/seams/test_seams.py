@@ -6,7 +6,7 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,16 @@ from seams.judge import Happened, judge  # noqa: E402
 from seams.local import SITUATIONS, Local, other_user_can, play  # noqa: E402
 from seams.onflux import ON_FLUX  # noqa: E402
 
+#: Situations that happen to one run: each takes the time of some jobs, and each run that of all.
+TOGETHER = (
+    ("killed", "terminal-closed"),
+    ("switched-off", "terminated"),
+    ("helper-killed",),
+    ("paused", "simulated"),
+    ("other-user", "replayed", "again"),
+    ("other-python",),
+)
+
 #: Of the run whose evidence is forged.
 MIXED = [FEATURES[name] for name in ("lowest", "search", "retries", "failing")]
 
@@ -35,14 +45,25 @@ def directory() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-@pytest.mark.parametrize("name", SITUATIONS)
-def test_all_features_come_to_what_they_have_to_where(name: str, directory: Path) -> None:
-    situation = SITUATIONS[name]
-    if reason := situation.missing():
-        pytest.skip(reason)
-    features = matrix.together(situation)
-    problems = play(directory, features, [situation], matrix.AT)
-    assert matrix.expected(problems, features, [situation]) == []
+@pytest.mark.parametrize("names", TOGETHER, ids="+".join)
+def test_all_features_come_to_what_they_have_to_where(
+    names: Sequence[str], directory: Path
+) -> None:
+    missing = {name: reason for name in names if (reason := SITUATIONS[name].missing())}
+    if missing.keys() == set(names):
+        pytest.skip("; ".join(missing.values()))
+    situations = [SITUATIONS[name] for name in names if name not in missing]
+    features = [
+        feature
+        for feature in FEATURES.values()
+        if all(feature in matrix.together(situation) for situation in situations)
+    ]
+    problems = play(directory, features, situations, matrix.AT)
+    assert matrix.expected(problems, features, situations) == []
+
+
+def test_each_situation_is_tried() -> None:
+    assert {name for names in TOGETHER for name in names} == {*SITUATIONS}
 
 
 def test_what_a_second_user_can_do_is_noticed(directory: Path) -> None:
