@@ -54,7 +54,7 @@ def taken_out(bench: Bench) -> None:
     assert before["priorityClassName"] == "high"
     # A controller and a person write there, too.
     deployment = bench.admin.get(*DEPLOYMENT) or {}
-    deployment["spec"]["template"]["spec"]["nodeSelector"]["added"] = "by-hand"
+    deployment["spec"]["template"]["metadata"]["annotations"] = {"added": "by hand"}
     resource = resource_class(*DEPLOYMENT[:2])(deployment)
     bench.clients[0].replace(resource, namespace="default", field_manager="by hand")
     bench.put(
@@ -69,7 +69,7 @@ def taken_out(bench: Bench) -> None:
     bench.look()
     after = pod_of(bench)
     assert not {"priorityClassName", "tolerations"} & set(after)
-    assert after["nodeSelector"] == {"disk": "ssd", "added": "by-hand"}
+    assert after["nodeSelector"] == {"disk": "ssd"}
     assert after["imagePullSecrets"] == [{"name": "two"}]
     assert after["containers"][0]["resources"]["limits"] == {"memory": "1Gi"}
     # And once more, when it has been applied before.
@@ -77,7 +77,9 @@ def taken_out(bench: Bench) -> None:
     bench.look()
     after = pod_of(bench)
     assert "imagePullSecrets" not in after
-    assert after["nodeSelector"] == {"added": "by-hand"}
+    assert "nodeSelector" not in after
+    deployment = bench.admin.get(*DEPLOYMENT) or {}
+    assert deployment["spec"]["template"]["metadata"]["annotations"] == {"added": "by hand"}
 
 
 def test_a_label_that_is_taken_out_of_a_minicluster_goes_and_its_size_stays(bench: Bench) -> None:
