@@ -411,12 +411,15 @@ def test_another_user_cannot_steer_a_run_and_neither_can_root_in_its_place(
 ) -> None:
     with served(tmp_path / "state", answered) as states:
         os.chmod(tmp_path, 0o755)
-        os.chown(tmp_path / "state" / "one", 1234, -1)
+        theirs = [tmp_path / "state" / name for name in ("one", "one/format")]
+        for path in theirs:
+            os.chown(path, 1234, -1)
         try:
             with pytest.raises(RequestError, match="is user 1234's, who alone can steer it"):
                 ask(states, "one", "any", {})
         finally:
-            os.chown(tmp_path / "state" / "one", 0, -1)
+            for path in theirs:
+                os.chown(path, 0, -1)
         # Even where the directories let another user in.
         for path in (tmp_path / "state", tmp_path / "state" / "one"):
             path.chmod(0o755)
