@@ -273,7 +273,8 @@ def test_a_job_event_is_printed_as_flux_does() -> None:
 def test_what_went_wrong_is_no_contrast_to_an_ensemble_that_failed(state: str, line: str) -> None:
     group = {"failed": 1, "timeout": 0}
     status: Any = {"name": "md", "state": state, "reason": "done", "groups": {"a": group}}
-    assert plain(closing({**status, "t_start": 1.0, "t_end": 3.0, "failed": 1})) == line
+    status.update(t_start=1.0, t_end=3.0, failed=1)
+    assert plain(closing(status)) == line
 
 
 @pytest.mark.parametrize(

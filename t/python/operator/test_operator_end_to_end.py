@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -160,8 +161,11 @@ def test_with_a_volume_an_ensemble_goes_on_through_the_loss_of_any_pod(
             assert not running.errors, running.errors
             return len(ran.read_text())
 
+        def has(jobs: int) -> bool:
+            return done() >= jobs
+
         for lost, (way, index) in enumerate((("evicted", 0), ("deleted", 1), ("eviction", 0))):
-            until(lambda lost=lost: done() >= 6 * (lost + 1), lambda: running.logs())
+            until(partial(has, 6 * (lost + 1)), lambda: running.logs())
             bench.lose(way, index)
         until(
             lambda: not done() < count and state(bench).get("phase") in ("Completed", "Failed"),

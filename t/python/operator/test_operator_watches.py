@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -57,7 +58,10 @@ class Watching:
     def knows(self) -> None:
         """Wait until it knows all that there is."""
         for kind in KINDS:
-            self.until(lambda kind=kind: self.versions(self.seen, kind) == self.there(kind))
+            self.until(partial(self.is_known, kind))
+
+    def is_known(self, kind: tuple[str, str]) -> bool:
+        return self.versions(self.seen, kind) == self.there(kind)
 
     def versions(self, cluster: Any, kind: tuple[str, str]) -> dict[str, str]:
         found = cluster.list(*kind, "default", labels=f"{names.ENSEMBLE_LABEL}=sweep")
