@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -66,10 +65,10 @@ def _is_name(name: str) -> bool:
     return re.match(ENSEMBLE_NAME, name) is not None
 
 
-def _plain_file(directory: Directory, name: str) -> os.stat_result | None:
+def _stat(directory: Directory, name: str) -> os.stat_result | None:
+    """Of a file, or of whatever has its name."""
     with contextlib.suppress(FileNotFoundError):
-        found = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
-        return found if stat.S_ISREG(found.st_mode) else None
+        return os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
     return None
 
 
@@ -107,12 +106,12 @@ class States:
         with contextlib.suppress(FileNotFoundError), self._open() as root:
             for name in filter(_is_name, root.names()):
                 with contextlib.suppress(StateError, OSError), root.enter(name) as directory:
-                    found = _plain_file(directory, "eventlog")
+                    found = _stat(directory, "eventlog")
                     try:
                         check_directory(directory)
                     except UnreadableError:
                         # A later version may have its log elsewhere.
-                        found = found or _plain_file(directory, FORMAT_FILE)
+                        found = found or _stat(directory, FORMAT_FILE)
                     if found:
                         begun[name] = found.st_ctime
         return sorted(begun, key=begun.__getitem__)
