@@ -25,9 +25,6 @@ Resource = Mapping[str, Any]
 ENDED = {"completed": "Completed", "failed": "Failed", "canceled": "Canceled"}
 OVER = frozenset(ENDED.values())
 
-#: Phases of a pod that has ended.
-_ENDED = ("Succeeded", "Failed")
-
 #: Why a member has no object.
 NOT_MADE = "it is not made yet"
 
@@ -133,7 +130,7 @@ def _state(observed: Observed) -> dict[str, Any]:
         told = [pod for pod in of_rank_0 if _phase(pod) == "Succeeded"] or of_rank_0
         return _outcome(told[-1] if told else None, conditions)
     # What becomes of a pod that ends is the Job's to say: it may make another one.
-    live = [pod for pod in of_rank_0 if _phase(pod) not in _ENDED and not _leaves(pod)]
+    live = [pod for pod in of_rank_0 if not has_ended(pod) and not _leaves(pod)]
     first = live[-1] if live else None
     if _phase(first) == "Running":
         lacking = "; ".join(_troubles(observed))
@@ -266,6 +263,11 @@ def _of_rank_0(pods: Iterable[Resource]) -> list[Resource]:
 
     chosen = [pod for pod in pods if index(pod) == "0"]
     return sorted(chosen, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
+
+
+def has_ended(pod: Resource) -> bool:
+    """Whether none of a pod's containers runs or will run any more."""
+    return _phase(pod) in ("Succeeded", "Failed")
 
 
 def _leaves(pod: Resource) -> bool:

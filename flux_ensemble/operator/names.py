@@ -13,6 +13,20 @@ PLURAL = "ensembles"
 
 MINICLUSTER = "flux-framework.org/v1alpha2"
 
+#: What an Ensemble can own, in the order in which it is deleted.
+OWN = (
+    (MINICLUSTER, "MiniCluster"),
+    ("apps/v1", "Deployment"),
+    ("policy/v1", "PodDisruptionBudget"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
+    ("v1", "Service"),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+    ("rbac.authorization.k8s.io/v1", "Role"),
+    ("v1", "ServiceAccount"),
+    ("v1", "ConfigMap"),
+    ("v1", "Secret"),
+)
+
 #: Whose fields are ours, for server-side apply.
 MANAGER = "flux-ensemble-operator"
 
@@ -31,6 +45,9 @@ PORT = f"{GROUP}/port"
 
 #: Label of pods: the uid of the Ensemble that they are of, for one before may have had its name.
 UID_LABEL = f"{GROUP}/uid"
+
+#: Label of pods: the name of their Job, by its controller.
+JOB_LABEL = "job-name"
 
 #: A change of this annotation of an Ensemble makes its members anew.
 RESTART = f"{GROUP}/restarted-at"
@@ -100,6 +117,11 @@ def labels(ensemble: str, part: str, of_member: str | None = None) -> dict[str, 
     if of_member is not None:
         labels[MEMBER_LABEL] = of_member
     return labels
+
+
+def of_job(name: str) -> str:
+    """What selects the pods of a Job."""
+    return f"{JOB_LABEL}={name}"
 
 
 def selector(ensemble: str) -> str:

@@ -40,7 +40,7 @@ class Observer:
             if job is not None and not names.owned_by(resource, job):
                 job = None
         if job is not None and resource is not None:
-            found = self._cluster.list("v1", "Pod", self._namespace, labels=f"job-name={name}")
+            found = self._cluster.list("v1", "Pod", self._namespace, labels=names.of_job(name))
             pods = [pod for pod in found if names.owned_by(job, pod)]
             if len(pods) < resource["spec"].get("size", 1):
                 warnings = self._warnings(job)

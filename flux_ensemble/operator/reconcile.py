@@ -27,7 +27,7 @@ from flux_ensemble.operator.cluster import Cluster, ClusterFailure, Resource
 from flux_ensemble.operator.differences import Settled, annotation
 from flux_ensemble.operator.documents import documents
 from flux_ensemble.operator.manifests import digest, owned, port_of
-from flux_ensemble.operator.members import OVER, kind_of
+from flux_ensemble.operator.members import OVER, has_ended, kind_of
 from flux_ensemble.operator.metrics import Metrics
 from flux_ensemble.operator.minicluster import numbered
 from flux_ensemble.operator.observer import Observer
@@ -36,20 +36,6 @@ from flux_ensemble.operator.secrets import Certificates
 from flux_ensemble.operator.status import Event, View
 
 log = logging.getLogger(__name__)
-
-#: What an Ensemble can own, in the order in which it is deleted.
-_OWN = (
-    (names.MINICLUSTER, "MiniCluster"),
-    ("apps/v1", "Deployment"),
-    ("policy/v1", "PodDisruptionBudget"),
-    ("networking.k8s.io/v1", "NetworkPolicy"),
-    ("v1", "Service"),
-    ("rbac.authorization.k8s.io/v1", "RoleBinding"),
-    ("rbac.authorization.k8s.io/v1", "Role"),
-    ("v1", "ServiceAccount"),
-    ("v1", "ConfigMap"),
-    ("v1", "Secret"),
-)
 
 #: HTTP statuses by which the API server says that a manifest is wrong, whoever sends it.
 _WRONG = (400, 422)
@@ -163,7 +149,7 @@ class _Turn:
     def _look(self) -> None:
         """Find what it owns."""
         selector = names.selector(self._ensemble["metadata"]["name"])
-        for api_version, kind in _OWN:
+        for api_version, kind in names.OWN:
             for found in self._list(api_version, kind, selector):
                 if names.owned_by(self._ensemble, found):
                     self._owned[kind, found["metadata"]["name"]] = found
@@ -397,9 +383,9 @@ class _Turn:
                 return True
             self._awaited[member] = f"the Job {name!r} of the one before has still to go"
             return True
-        pods = self._cluster.list("v1", "Pod", self._namespace, labels=f"job-name={name}")
+        pods = self._cluster.list("v1", "Pod", self._namespace, labels=names.of_job(name))
         for pod in pods:
-            if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+            if not has_ended(pod):
                 own = pod["metadata"]["name"]
                 self._awaited[member] = f"the pod {own!r} of the one before has still to end"
                 return True

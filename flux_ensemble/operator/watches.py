@@ -52,9 +52,6 @@ _PAGE = 500
 #: How many uids of deleted objects are remembered: late answers come within seconds.
 _GONE = 10_000
 
-#: The label of a pod with the name of its Job.
-JOB_NAME = "job-name"
-
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -88,21 +85,7 @@ _OURS = f"{names.ENSEMBLE_LABEL},{names.MANAGED_LABEL}={names.MANAGER}"
 
 KINDS = (
     Kind(names.API_VERSION, names.KIND),
-    *(
-        Kind(api_version, kind, labels=_OURS)
-        for api_version, kind in (
-            (names.MINICLUSTER, "MiniCluster"),
-            ("apps/v1", "Deployment"),
-            ("networking.k8s.io/v1", "NetworkPolicy"),
-            ("v1", "Service"),
-            ("rbac.authorization.k8s.io/v1", "RoleBinding"),
-            ("rbac.authorization.k8s.io/v1", "Role"),
-            ("v1", "ServiceAccount"),
-            ("v1", "ConfigMap"),
-            ("v1", "Secret"),
-            ("policy/v1", "PodDisruptionBudget"),
-        )
-    ),
+    *(Kind(*own, labels=_OURS) for own in names.OWN),
     Kind("v1", "Pod", labels=names.ENSEMBLE_LABEL),
     Kind("batch/v1", "Job", ours=lambda job: bool(ensemble_of(job))),
     Kind("v1", "Event", fields="involvedObject.kind=Job,type=Warning"),
@@ -481,7 +464,7 @@ class Seen(Cluster):
 
 
 #: Labels and fields by which objects are found without looking at all.
-_TERMS = (names.ENSEMBLE_LABEL, JOB_NAME, "involvedObject.uid", "involvedObject.name")
+_TERMS = (names.ENSEMBLE_LABEL, names.JOB_LABEL, "involvedObject.uid", "involvedObject.name")
 
 
 def _terms(one: Resource) -> Iterator[tuple[str, str, str]]:

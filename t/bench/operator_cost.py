@@ -30,7 +30,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "helpers"))
 
-from ensembles import CRDS, KUBERNETES, ensemble, member, objects, write_status
+from ensembles import CRDS, KUBERNETES, ensemble, install, member, write_status
 
 from flux_ensemble.operator import names
 from flux_ensemble.operator.cluster import Cluster, ClusterFailure, resource_class
@@ -51,13 +51,7 @@ def server(memory: bool, directory: Path) -> Iterator[Any]:
         from memory_api import memory_api
 
         with memory_api() as api:
-            for one in objects(*CRDS, KUBERNETES / "install.yaml"):
-                version, plural = one["apiVersion"], one["kind"].lower() + "s"
-                group = "api" if "/" not in version else "apis"
-                namespace = one["metadata"].get("namespace")
-                where = f"/namespaces/{namespace}" if namespace else ""
-                url = f"/{group}/{version}{where}/{plural}"
-                api.answer("POST", url, "admin", one, "application/json")
+            install(api)
             api.account_token("flux-ensemble", "flux-ensemble-operator")
             yield api
         return

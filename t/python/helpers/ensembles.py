@@ -57,6 +57,19 @@ def objects(*files: Path) -> list[dict[str, Any]]:
     return [copy.deepcopy(one) for file in files for one in _objects(file)]
 
 
+def install(api: Any) -> None:
+    """Have a `memory_api.MemoryApi` know the CRDs, and all that is shipped with the operator."""
+    for one in objects(*CRDS, KUBERNETES / "install.yaml"):
+        version, plural = one["apiVersion"], one["kind"].lower() + "s"
+        group = "api" if "/" not in version else "apis"
+        namespace = one["metadata"].get("namespace")
+        where = f"/namespaces/{namespace}" if namespace else ""
+        url = f"/{group}/{version}{where}/{plural}"
+        code, answer = api.answer("POST", url, "admin", one, "application/json")
+        # The CRD is in both.
+        assert code in (201, 409), answer
+
+
 @functools.cache
 def _objects(file: Path) -> list[dict[str, Any]]:
     return [one for one in yaml.safe_load_all(file.read_text()) if one]

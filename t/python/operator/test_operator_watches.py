@@ -15,7 +15,7 @@ from test_operator_queue import GARBAGE
 
 from flux_ensemble.operator import names
 from flux_ensemble.operator.cluster import PLURALS, ClusterFailure
-from flux_ensemble.operator.reconcile import _OWN, Reconciler
+from flux_ensemble.operator.reconcile import Reconciler
 from flux_ensemble.operator.render import Settings
 from flux_ensemble.operator.watches import KINDS as WATCHED
 from flux_ensemble.operator.watches import Seen
@@ -147,7 +147,7 @@ def test_one_whose_pods_wait_is_asked_for_nothing_either(bench: Bench, watching:
 def test_all_that_is_listed_is_watched_and_may_be() -> None:
     watched = {(kind.api_version, kind.kind) for kind in WATCHED}
     listed = {("batch/v1", "Job"), ("v1", "Pod"), ("v1", "Event")}
-    assert {*_OWN, *listed, (names.API_VERSION, names.KIND)} == watched
+    assert {*names.OWN, *listed, (names.API_VERSION, names.KIND)} == watched
     (role,) = (one for one in objects(RIGHTS) if one["kind"] == "ClusterRole")
     for api_version, kind in watched:
         group = api_version.rpartition("/")[0]
