@@ -1,5 +1,5 @@
 #!/bin/sh
-test_description='An event that ends the service ends it twice, and then its ensemble is set aside'
+test_description='An event that ends the service ends it three times, and then its ensemble is set aside'
 . "$(dirname "$0")/lib/ensemble.sh"
 test_under_flux 1
 
@@ -51,18 +51,20 @@ test_expect_success 'an event of one of two ensembles ends the service' '
 	await_death
 '
 
-test_expect_success 'the next service dies of it too' '
+test_expect_success 'the next two services die of it too' '
+	begin_service &&
+	await_death &&
 	begin_service &&
 	await_death
 '
 
-test_expect_success 'the third one sets the ensemble aside, and says why' '
+test_expect_success 'the fourth one sets the ensemble aside, and says why' '
 	begin_service &&
 	wait_service &&
 	flux ensemble wait victim >wait.out || is 1 $? &&
 	is failed "$(status_of victim state)" &&
 	status_of victim reason >reason &&
-	grep "died twice in a row while it handled event .memo. of job" reason
+	grep "3 services in a row died while they handled event .memo. of job" reason
 '
 
 test_expect_success 'its jobs are left as they are' '

@@ -28,7 +28,7 @@ from flux_ensemble.service.assembly import Assembly
 from flux_ensemble.service.files import Wanted, read_files
 from flux_ensemble.service.functions import FunctionChecks, Prepared
 from flux_ensemble.service.lifetimes import Lifetimes
-from flux_ensemble.service.marks import REPLAY, Marks
+from flux_ensemble.service.marks import DEATHS, REPLAY, Marks
 from flux_ensemble.service.members import Members
 from flux_ensemble.service.recovery.recovery import Reading, Recovery
 from flux_ensemble.service.registry import Ensembles
@@ -242,14 +242,17 @@ class Loading:
         if fatal is not None:
             fatal = re.sub(r"\bjob (\d+)", lambda job: f"job {JobID(int(job[1])).f58}", fatal)
         if fatal is not None and fatal.startswith(REPLAY):
-            raise StoreError(f"the service died twice in a row in {fatal}")
+            raise StoreError(
+                f"{DEATHS} services in a row died in {fatal}; the event is tried again when the "
+                "service has been stopped and is started again"
+            )
         replayed = yield from read.steps(spec)
         ensemble = self._assembly.make(spec, load, store, replayed=replayed)
         if type(load.get("asked")) is str:
             self._asked[spec.name] = load["asked"]
         if fatal is not None and ensemble.live:
             ensemble.fail(
-                f"the service died twice in a row while it handled {fatal}; its jobs are left as "
+                f"{DEATHS} services in a row died while they handled {fatal}; its jobs are left as "
                 "they are: mend the document (the rules for that event first), unload it and load "
                 "it again"
             )

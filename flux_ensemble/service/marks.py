@@ -5,12 +5,15 @@
     mark = marks.of(name, run)       # of one ensemble: a `runtime.ports.Marker`
     mark.begin(event)                # before an engine handles an event
     mark.end()                       # after it
-    marks.fatal(name, run)           # at what services died twice in a row, or None
+    marks.fatal(name, run)           # at what `DEATHS` services in a row died, or None
+    marks.close()                    # the service ends in good order
 
 A service that dies while an engine handles an event would die again whenever it comes to that
-event. So its successor remembers the event as suspected; if it dies of it too, the ensemble is
-to be set aside. A suspicion ends when the event has been handled: a service that was killed by
-chance just then is killed at another one the next time.
+event. So its successor remembers the event as suspected; if that and the next one die of it too,
+the ensemble is to be set aside. A suspicion ends when the event has been handled. Three deaths and
+not two: a service that is killed by chance at the same event of a recovery as the one before it
+would otherwise cost an ensemble. A service that ends in good order forgets what was fatal, so the
+one that its user starts after an upgrade tries the event again.
 
 The kernel keeps what was written to the mapping when the process is killed. That it does not
 outlive the node is as well: the service then did not die of an event.
@@ -37,8 +40,12 @@ from flux_ensemble.engine.events import (
 _SIZE = 1024
 _HEAD = 2
 
-#: Where the notes are: what is being handled, what is suspected, and what was fatal last.
-_NOW, _SUSPECT, _FATAL = 0, _SIZE, 2 * _SIZE
+#: Where the notes are: what is being handled, what is suspected, and what was fatal last; then how
+#: many services in a row died of what is suspected, and the bytes of it all.
+_NOW, _SUSPECT, _FATAL, _COUNT, _BYTES = 0, _SIZE, 2 * _SIZE, 3 * _SIZE, 3 * _SIZE + 1
+
+#: Services in a row that die of an event before its ensemble is set aside.
+DEATHS = 3
 
 _NOTHING = bytes(_HEAD)
 
@@ -68,7 +75,7 @@ class Marks:
     """The notes of a service; until `open` they are remembered by nobody."""
 
     def __init__(self) -> None:
-        self._map = mmap.mmap(-1, 3 * _SIZE)
+        self._map = mmap.mmap(-1, _BYTES)
         self._opened = False
         self._suspect = self._fatal = b""
 
@@ -86,19 +93,26 @@ class Marks:
         self._map = _mapped(path)
         self._opened = True
         died_at, suspect = self._read(_NOW), self._read(_SUSPECT)
-        if died_at and died_at == suspect:
-            self._write(_FATAL, died_at)
+        if died_at:
+            deaths = self._map[_COUNT] + 1 if died_at == suspect else 1
+            self._map[_COUNT] = min(deaths, DEATHS)
+            if deaths >= DEATHS:
+                self._write(_FATAL, died_at)
         self._fatal = self._read(_FATAL)
         self._suspect = died_at
         self._write(_SUSPECT, died_at)
         self._write(_NOW, b"")
+
+    def close(self) -> None:
+        """Forget what was fatal: the service ends in good order."""
+        self._write(_FATAL, b"")
 
     def of(self, name: str, run: int, *, replay: bool = False) -> Mark:
         """The mark of an ensemble, for its events or for their replay."""
         return Mark(self, _key(name, run) + (REPLAY.encode() if replay else b""))
 
     def fatal(self, name: str, run: int) -> str | None:
-        """The event of an ensemble at which two services died, one after the other, or None."""
+        """Return the event of an ensemble at which `DEATHS` services in a row died, or None."""
         key = _key(name, run)
         if not self._fatal.startswith(key):
             return None
@@ -153,11 +167,11 @@ def _mapped(path: Path) -> mmap.mmap:
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     file = os.open(path, flags, 0o600)
     try:
-        if os.fstat(file).st_size != 3 * _SIZE:
+        if os.fstat(file).st_size != _BYTES:
             os.ftruncate(file, 0)
-            os.ftruncate(file, 3 * _SIZE)
+            os.ftruncate(file, _BYTES)
         # Where the disk is full, to write to a hole of the mapping would be a SIGBUS.
-        os.posix_fallocate(file, 0, 3 * _SIZE)
-        return mmap.mmap(file, 3 * _SIZE)
+        os.posix_fallocate(file, 0, _BYTES)
+        return mmap.mmap(file, _BYTES)
     finally:
         os.close(file)

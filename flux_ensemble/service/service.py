@@ -361,6 +361,7 @@ class Service:
             for ensemble in self._ensembles:
                 self._broker.guard(self._assembly.checkpoint)(ensemble)
             self._take_down("the ensemble service is shutting down")
+            self._marks.close()
         self._claims.close()
         for watcher in self._watchers:
             watcher.destroy()

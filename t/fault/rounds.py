@@ -53,7 +53,7 @@ def _round(context: Context, stage: Scene, most: int) -> None:
         if random.random() < 0.1:
             row.reached["worker"] += stage.service.kill_worker(random)
         # One time in four it is killed again before it answers. While it recovers it is not killed
-        # twice in a row: if it was at the same event then, the ensemble would be set aside.
+        # twice in a row: at the same event with the kill before these, that would be three.
         stage.kill()
         if not hasty and random.random() < 0.25:
             hasty = True

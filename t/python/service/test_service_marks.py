@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flux_ensemble.engine.events import Event, JobEvent, Request, TimerFired
-from flux_ensemble.service.marks import REPLAY, Marks
+from flux_ensemble.service.marks import DEATHS, REPLAY, Marks
 
 DEADLY = JobEvent(1.5, 7, "memo", {"poison": 1})
 OTHER = JobEvent(2.5, 8, "finish", {"status": 0})
@@ -40,14 +40,34 @@ def test_nothing_is_fatal_at_first(path: Path) -> None:
     assert service(path).fatal("a", 1) is None
 
 
-def test_one_death_is_not_enough(path: Path) -> None:
-    dies(path, DEADLY)
+@pytest.mark.parametrize("deaths", range(1, DEATHS))
+def test_fewer_deaths_are_not_enough(path: Path, deaths: int) -> None:
+    for _ in range(deaths):
+        dies(path, DEADLY)
     assert service(path).fatal("a", 1) is None
 
 
-def test_an_event_is_fatal_when_two_services_in_a_row_died_of_it(path: Path) -> None:
-    dies(path, DEADLY)
-    dies(path, DEADLY)
+def test_deaths_at_an_event_are_counted_anew_after_one_at_another(path: Path) -> None:
+    for event in [DEADLY, DEADLY, OTHER, DEADLY, DEADLY]:
+        dies(path, event)
+    assert service(path).fatal("a", 1) is None
+
+
+def test_a_service_that_ends_in_good_order_has_the_next_one_try_again(path: Path) -> None:
+    for _ in range(DEATHS):
+        dies(path, DEADLY)
+    marks = service(path)
+    assert marks.fatal("a", 1) is not None
+    marks.close()
+    assert service(path).fatal("a", 1) is None
+    for _ in range(DEATHS):
+        dies(path, DEADLY)
+    assert service(path).fatal("a", 1) is not None
+
+
+def test_an_event_is_fatal_when_three_services_in_a_row_died_of_it(path: Path) -> None:
+    for _ in range(3):
+        dies(path, DEADLY)
     marks = service(path)
     assert marks.fatal("a", 1) == "event 'memo' of job 7 at 1.5"
     assert marks.fatal("a", 2) is None, "of another run"
@@ -55,8 +75,8 @@ def test_an_event_is_fatal_when_two_services_in_a_row_died_of_it(path: Path) -> 
 
 
 def test_it_stays_fatal_for_the_services_after_that(path: Path) -> None:
-    dies(path, DEADLY, replay=True)
-    dies(path, DEADLY, replay=True)
+    for _ in range(DEATHS):
+        dies(path, DEADLY, replay=True)
     handled(service(path), OTHER)
     assert service(path).fatal("a", 1) == f"{REPLAY}event 'memo' of job 7 at 1.5"
 
@@ -66,20 +86,21 @@ def test_it_stays_fatal_for_the_services_after_that(path: Path) -> None:
     [OTHER, JobEvent(1.6, 7, "memo"), TimerFired(1.5, "heartbeat"), Request(1.5, 1, "cancel")],
 )
 def test_deaths_at_two_events_are_chance(path: Path, second: Event) -> None:
-    dies(path, DEADLY)
-    dies(path, second)
+    for event in [DEADLY, second] * DEATHS:
+        dies(path, event)
     assert service(path).fatal("a", 1) is None
 
 
 def test_the_same_event_of_two_ensembles_is_chance(path: Path) -> None:
-    dies(path, DEADLY)
-    dies(path, DEADLY, name="b")
+    for name in "ab" * DEATHS:
+        dies(path, DEADLY, name=name)
     marks = service(path)
     assert marks.fatal("a", 1) is marks.fatal("b", 1) is None
 
 
 def test_an_event_that_was_handled_after_a_death_is_not_suspected_any_more(path: Path) -> None:
-    dies(path, TimerFired(1.0, "heartbeat"))
+    for t in range(1, DEATHS):
+        dies(path, TimerFired(t / 10, "heartbeat"))
     marks = service(path)
     handled(marks, TimerFired(2.0, "heartbeat"))
     marks.of("a", 1).begin(TimerFired(3.0, "heartbeat"))
@@ -87,19 +108,22 @@ def test_an_event_that_was_handled_after_a_death_is_not_suspected_any_more(path:
 
 
 def test_a_timer_is_the_same_whenever_it_fires(path: Path) -> None:
-    dies(path, TimerFired(1.0, "heartbeat"))
-    dies(path, TimerFired(2.0, "heartbeat"))
+    for t in range(DEATHS):
+        dies(path, TimerFired(float(t), "heartbeat"))
     assert service(path).fatal("a", 1) == "timer 'heartbeat'"
 
 
 def test_a_service_that_ended_in_good_order_died_of_nothing(path: Path) -> None:
-    dies(path, DEADLY)
+    for _ in range(1, DEATHS):
+        dies(path, DEADLY)
     handled(service(path), OTHER)
     dies(path, DEADLY)
     assert service(path).fatal("a", 1) is None
 
 
 def test_opening_it_once_more_changes_nothing(path: Path) -> None:
+    for _ in range(2, DEATHS):
+        dies(path, DEADLY)
     dies(path, DEADLY)
     marks = service(path)
     marks.open(path)
