@@ -404,6 +404,7 @@ class Actions:
 
     def _outcome(self, origin: Origin, **context: Any) -> None:
         self._core.record("outcome", rule=origin.rule, firing=origin.number, ok=True, **context)
+        self._core.succeeded(origin.rule)
 
 
 def _follows(command: Any) -> bool:

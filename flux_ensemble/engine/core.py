@@ -204,6 +204,7 @@ class Core:
         if state.enabled:
             return ()
         state.enabled = True
+        state.error = None
         self.record("rule-enabled", rule=state.rule.id, reason=reason)
         if state.rule.trigger == "time-left" and not state.timer:
             self.start_timer(state)
@@ -214,6 +215,16 @@ class Core:
         if state.enabled:
             state.enabled = False
             self.record("rule-disabled", rule=state.rule.id, reason=reason)
+
+    def succeeded(self, rule: str) -> None:
+        """An action of a rule succeeded, which makes up for an error before, unless that ended it.
+
+        Args:
+            rule: its id; what is no rule's is passed over.
+        """
+        state = self.rules.states.get(rule)
+        if state is not None and state.enabled:
+            state.error = None
 
     def _at_once(
         self, state: RuleState, event: Mapping[str, Any], chain: tuple[str, ...]

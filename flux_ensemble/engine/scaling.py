@@ -4,8 +4,9 @@
 
 There is one request at a time for each member. It is outstanding until it has its outcome
 or its deadline passes; a later outcome is recorded, but triggers no rules. A request that cannot
-be made (a bound is reached, or another one is outstanding) is denied at once. A rule whose
-requests the member refuses repeatedly is disabled.
+be made (a bound is reached, or another one is outstanding) is denied at once, which is no failure
+of its rule. One that the member refuses, or does not answer in time, is, until a later one is met;
+a rule to which that happens repeatedly is disabled.
 
 Members have names, although there is only one so far.
 """
@@ -187,7 +188,7 @@ class Scaling:
         assert isinstance(pending.command, Scale)
         self._close(pending.command.member)
         self._deny(pending.origin, pending.command.member, event.reason, event.detail)
-        self._count_refusal(pending.origin, event.reason)
+        self._failed(pending.origin, event.reason, event.detail)
 
     def on_late(self, event: CommandDone | CommandFailed) -> Iterable[Triggered]:
         """Handle an outcome of a command that is not pending, maybe of a request that timed out."""
@@ -210,7 +211,7 @@ class Scaling:
                 reason = f"member {member!r} did not answer within {seconds:g} seconds"
                 self._table.give_up_scale(member)
                 self._deny(replace(pending.origin, chain=()), member, reason)
-                self._count_refusal(pending.origin, reason)
+                self._failed(pending.origin, reason)
                 break
         return True
 
@@ -227,6 +228,7 @@ class Scaling:
             "by": event.result.get("by", command.by),
         }
         self._record(pending.origin, command.member, ok=True, **granted, **context)
+        self._core.succeeded(pending.origin.rule)
         return granted
 
     # -- what is denied -----------------------------------------------------------
@@ -240,17 +242,15 @@ class Scaling:
             "reason": reason,
             "t": core.t,
         }
-        state = core.rules.states.get(origin.rule)
-        if state is not None:
-            state.error = f"{reason}\n{detail}".rstrip()
         self._tell("scale-denied", origin, member, reason=reason)
 
-    def _count_refusal(self, origin: Origin, reason: str) -> None:
-        """Count a refused request of a rule; disable the rule after too many in a row."""
+    def _failed(self, origin: Origin, reason: str, detail: str = "") -> None:
+        """A rule's request was refused; disable the rule after too many in a row."""
         core = self._core
         state = core.rules.states.get(origin.rule)
         if state is None:
             return
+        state.error = f"{reason}\n{detail}".rstrip()
         refusals = self._refusals.pop(origin.rule, 0) + 1
         if refusals < core.spec.scaling.refusals:
             self._refusals[origin.rule] = refusals

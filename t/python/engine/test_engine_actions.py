@@ -460,6 +460,25 @@ def test_retry_calls_again_three_times_with_growing_delays_and_then_disables():
     assert play.engine.state == "completed"
 
 
+def test_a_rule_that_succeeds_after_all_has_not_failed():
+    play = Play(document(rules=[on_start(), custom(**{"on-error": "retry"})], custom=CUSTOM))
+    play.run(1)
+    play.failed(play.of(CallCustom)[-1], "not yet")
+    assert play.status()["rules"][1]["error"] == "not yet"
+    play.timer(play.of(StartTimer)[-1].key)
+    play.done(play.of(CallCustom)[-1])
+    assert play.status()["rules"][1]["error"] is None
+
+
+def test_a_rule_that_somebody_enables_again_has_not_failed():
+    play = Play(document(rules=[on_start(), custom()], custom=CUSTOM))
+    play.run(1)
+    play.failed(play.of(CallCustom)[-1], "no")
+    assert play.status()["rules"][1]["error"] == "no"
+    play.request("rules", id="rule-1", enabled=True)
+    assert play.status()["rules"][1]["error"] is None
+
+
 def test_what_fires_during_a_pause_is_done_at_the_resume():
     rules = [on_start(), {"trigger": "job-success", "action": submit("b")}]
     play = Play(document(rules=rules))

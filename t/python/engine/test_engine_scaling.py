@@ -52,6 +52,11 @@ def outcome(play: Play) -> Any:
     return play.recorded("outcome")[-1]
 
 
+def error(play: Play) -> Any:
+    """What status says that went wrong with the first rule."""
+    return play.status()["rules"][0]["error"]
+
+
 def member(play: Play) -> Any:
     """What status says of the member."""
     return play.status()["members"]["default"]
@@ -258,6 +263,48 @@ def test_a_member_that_does_not_answer_in_time_has_denied() -> None:
     assert [one.to for one in play.of(Scale)] == [3, 3]
     play.timer(f"scale:{scale.id}")
     assert member(play)["request"] is not None
+
+
+def test_what_a_member_refused_is_a_failure_of_the_rule_until_a_request_of_it_is_met() -> None:
+    play = played(beat(GROW))
+    play.heartbeat()
+    play.failed(play.of(Scale)[0], "no budget is left")
+    assert error(play) == "no budget is left"
+    play.heartbeat()
+    play.done(play.of(Scale)[1], nodes=3, by=1)
+    assert error(play) is None
+
+
+def test_a_request_past_its_deadline_is_a_failure_of_the_rule_until_it_is_met_after_all() -> None:
+    play = played(beat(GROW))
+    play.heartbeat()
+    (scale,) = play.of(Scale)
+    play.timer(f"scale:{scale.id}")
+    assert error(play) == "member 'default' did not answer within 600 seconds"
+    play.done(scale, nodes=3, by=1)
+    assert error(play) is None
+
+
+def test_an_answer_after_the_deadline_does_not_mend_a_rule_that_was_disabled() -> None:
+    play = played(beat(GROW), scaling={"refusals": 1})
+    play.heartbeat()
+    (scale,) = play.of(Scale)
+    play.timer(f"scale:{scale.id}")
+    play.done(scale, nodes=3, by=1)
+    assert error(play) == "member 'default' did not answer within 600 seconds"
+    assert not play.status()["rules"][0]["enabled"]
+
+
+def test_a_request_that_the_bounds_or_another_one_leave_no_room_for_is_no_failure() -> None:
+    play = played(beat(GROW), size=3)
+    play.heartbeat()
+    play.heartbeat()
+    assert "already" in outcome(play)["reason"]
+    assert error(play) is None
+    play.done(play.of(Scale)[0], nodes=4, by=1)
+    play.heartbeat()
+    assert "at its maximum" in member(play)["denied"]["reason"]
+    assert error(play) is None
 
 
 @pytest.mark.parametrize("state", ["running", "paused"])

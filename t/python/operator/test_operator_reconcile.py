@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
+import json
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from ensembles import DOCUMENT, Bench, condition, ensemble, member, write_status
 from memory_api import Failure, MemoryApi
+from play import Play, Scale, Started, document, on_start
 
+from flux_ensemble.cli.display import troubles
+from flux_ensemble.cli.session.summary_file import Summary
+from flux_ensemble.client.responses import EnsembleStatus
 from flux_ensemble.operator import names, tls
 from flux_ensemble.operator.check import check
 from flux_ensemble.operator.cluster import ClusterFailure
@@ -205,6 +211,53 @@ def test_a_size_beyond_its_bounds_is_undone_and_told(bench: Bench) -> None:
         bench.look()
         assert (bench.minicluster() or {})["spec"]["size"] == bounded
     assert bench.events().count("SizeOutOfBounds") == 2
+
+
+def of_a_grow(answer: str) -> EnsembleStatus:
+    """The status of an ensemble that has ended, and whose member has answered a grow so."""
+    grow = {"id": "more", "trigger": "start", "action": {"name": "grow", "value": 9}}
+    play = Play(document(rules=[grow, {**grow, "id": "again"}, on_start()]), start=False)
+    play.member(2, high=4)
+    play.post(Started(play.t))
+    (scale,) = play.of(Scale)
+    if answer != "met":
+        play.timer(f"scale:{scale.id}")
+    if answer != "late":
+        play.done(scale, nodes=4, by=2)
+    for job in (1, 2):
+        play.run(job)
+    return cast(EnsembleStatus, {**play.status(), "t_start": 1.5, "t_end": 2.5})
+
+
+@pytest.mark.parametrize(
+    ("answer", "phase", "trouble"),
+    [
+        ("late", "Failed", "rule 'more' failed"),
+        ("late, but met", "Completed", ""),
+        ("met", "Completed", ""),
+    ],
+)
+def test_how_run_ends_is_how_its_ensemble_in_kubernetes_ends(
+    bench: Bench, tmp_path: Path, answer: str, phase: str, trouble: str
+) -> None:
+    # The second rule is denied at once, since a request is outstanding: that is no failure.
+    of_run = of_a_grow(answer)
+    code = troubles.exit_code("completed", of_run, troubles.DEFAULT_KINDS)
+    summary = Summary(tmp_path / "summary")
+    summary.take(of_run)
+    summary.write(code)
+    bench.put(ensemble())
+    bench.look()
+    left = json.loads((tmp_path / "summary").read_text())
+    del left["name"]
+    bench.end(**left)
+    status = bench.look()
+    assert (code, status["phase"]) == (int(phase == "Failed"), phase)
+    assert (status["members"][0]["state"], phase in bench.events()) == (phase, True)
+    assert status["members"][0].get("trouble", "") == troubles.sentence(of_run) == trouble
+    for name in ("Completed", "Ready"):
+        assert condition(status, name)[0] == str(phase == "Completed")
+    assert condition(status, "Failed")[0] == str(phase == "Failed")
 
 
 @pytest.mark.parametrize(
