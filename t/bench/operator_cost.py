@@ -30,6 +30,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "helpers"))
 
+from ends import unwind_at_signals
 from ensembles import CRDS, KUBERNETES, ensemble, install, member, write_status
 
 from flux_ensemble.operator import names
@@ -209,6 +210,7 @@ def main() -> None:
         parser.add_argument(f"--{option}", type=int, default=default)
     parser.add_argument("--memory", action="store_true")
     given = parser.parse_args()
+    unwind_at_signals()
     found: dict[str, Any] = {"load": os.getloadavg()[0], "cores": os.cpu_count()}
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))

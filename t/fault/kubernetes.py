@@ -8,10 +8,12 @@ to them and delete it; pods are evicted by the API, by their nodes, and deleted;
 gRPC services, the API server and the controllers are killed; Ensembles are changed so that they
 begin anew, suspended and resumed, and deleted and created again under their names.
 
-Each job leaves a line that names the text of its Ensemble. Whenever a status says that an Ensemble
-has completed, as many jobs must have succeeded as there are, by its counts and by these lines; none
-may be said to have failed. When the time is up all of them have to complete, and after their
-deletion nothing may be left. Prints what was done how often; exits 1 where something was not right.
+Each job leaves a line with the uid of the MiniCluster that it ran in. Whenever a status says that
+an Ensemble has completed, each job must have succeeded once, by its counts and by these lines; only
+where a pod was lost may a job have left two, for it was not known to have ended. None may be said
+to have failed. When the time is up all of them have to complete, and after their deletion nothing
+may be left. Prints what was done how often; exits 1 where something was not right, and a long run
+(from ten minutes on) where something was never done. At SIGTERM all ends with it.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ sys.path[:0] = [str(TESTS / "helpers"), str(TESTS / "operator")]
 
 import yaml  # noqa: E402
 from apiserver import ApiServer, api_server, binaries, controller_manager  # noqa: E402
+from ends import unwind_at_signals  # noqa: E402
 from ensembles import (  # noqa: E402
     CRDS,
     KUBERNETES,
@@ -44,7 +47,7 @@ from ensembles import (  # noqa: E402
 )
 from memory_api import memory_api  # noqa: E402
 from patience import PATIENCE  # noqa: E402
-from standin import Standin, standin  # noqa: E402
+from standin import RUN_VARIABLE, Standin, standin  # noqa: E402
 from test_operator_app import operator  # noqa: E402
 
 from flux_ensemble.operator import names  # noqa: E402
@@ -58,6 +61,9 @@ CALM = 900.0
 
 #: How many pods of one MiniCluster are taken away.
 LOSSES = 2
+
+#: A run of so many minutes does everything at least once.
+LONG = 10.0
 
 TOKEN = "flux-ensemble-flux-ensemble-operator"
 ACCOUNT = "system:serviceaccount:flux-ensemble:flux-ensemble-operator"
@@ -100,12 +106,15 @@ class Churn:
         self.directory = directory
         self.chance = chance
         self.names = [f"churn-{number}" for number in range(count)]
-        self.done: Counter[str] = Counter()
+        self.ways = self._ways()
+        self.done: Counter[str] = Counter({what: 0 for _, what, _ in self.ways})
         self.wrong: list[str] = []
         self._losses: Counter[str] = Counter()
         self._tags = 0
         self._operators = 0
         self._completed: set[tuple[str, int]] = set()
+        # How many jobs have left a second line, by MiniCluster.
+        self.twice: Counter[str] = Counter()
         self._operator: contextlib.ExitStack = contextlib.ExitStack()
 
     # -- Ensembles ---------------------------------------------------------------------
@@ -113,14 +122,14 @@ class Churn:
     def manifest(self, name: str) -> dict[str, Any]:
         """An Ensemble with a text that no other one has had."""
         self._tags += 1
-        line = f"echo >>{self.lines(f'tag-{self._tags}')}"
-        command = f"sh -c 'sleep 0.2; {line}'"
-        document = {
-            "jobs": [{"name": f"tag-{self._tags}", "count": JOBS, "command": command}],
-            "rules": [
-                {"trigger": "start", "action": {"name": "submit", "label": f"tag-{self._tags}"}}
-            ],
+        line = f"echo ${RUN_VARIABLE} {{n}} >>{self.lines}"
+        group = {
+            "name": f"tag-{self._tags}",
+            "command": f"sh -c 'sleep 0.2; {line}'",
+            "params": {"n": {"range": [0, JOBS]}},
         }
+        submit = {"name": "submit", "label": group["name"]}
+        document = {"jobs": [group], "rules": [{"trigger": "start", "action": submit}]}
         spec = {"size": 2, "backoffLimit": 1000, "containers": [{"image": "app"}]}
         one = {
             "name": "solve",
@@ -130,8 +139,10 @@ class Churn:
         }
         return ensemble(name, one, install={"skip": True}, onChange="Recreate")
 
-    def lines(self, tag: str) -> Path:
-        return self.directory / f"{tag}.lines"
+    @property
+    def lines(self) -> Path:
+        """What the jobs have left."""
+        return self.directory / "lines"
 
     def get(self, name: str) -> dict[str, Any] | None:
         return self.cluster.get(*_ENSEMBLE, "default", name)
@@ -151,13 +162,14 @@ class Churn:
         if phase != "Completed":
             return False
         (one,) = status["members"]
-        document = yaml.safe_load(live["spec"]["members"][0]["ensemble"])
-        tag = document["jobs"][0]["name"]
-        ran = self.lines(tag)
-        count = len(ran.read_text()) if ran.exists() else 0
-        jobs = one.get("jobs") or {}
-        if jobs.get("success") != JOBS or jobs.get("failed") or count < JOBS:
-            self._say_wrong(f"{name} is completed with {jobs}, and {count} lines of {tag}")
+        run, jobs = one["uid"], one.get("jobs") or {}
+        text = self.lines.read_text() if self.lines.exists() else ""
+        ran = Counter(line.split()[1] for line in text.splitlines() if line.startswith(run))
+        if jobs.get("success") != JOBS or jobs.get("failed") or len(ran) != JOBS:
+            self._say_wrong(f"{name} is completed with {jobs}, and lines {ran} of {run}")
+        self.twice[run] = ran.total() - len(ran)
+        if self.twice[run] and run not in self._losses:
+            self._say_wrong(f"{name} has lost no pod, and jobs of {run} ran twice: {ran}")
         for kind, holds in (("Completed", "True"), ("Ready", "True"), ("Failed", "False")):
             if condition(status, kind)[0] != holds:
                 self._say_wrong(f"{name} is completed, and {kind} is not {holds}")
@@ -171,9 +183,8 @@ class Churn:
 
     # -- what is done to them ----------------------------------------------------------
 
-    def step(self) -> None:
-        """Do one thing to one of them."""
-        name = self.chance.choice(self.names)
+    def _ways(self) -> list[tuple[int, str, Callable[[str], bool]]]:
+        """What can be done to one of them, and how often beside the others."""
         ways: list[tuple[int, str, Callable[[str], bool]]] = [
             (30, "foreign write", self._write),
             (6, "foreign deletion", self._remove),
@@ -182,8 +193,10 @@ class Churn:
             (2, "pod deleted", lambda name: self._lose(name, "deletion")),
             (2, "service killed", self._kill_service),
             (1, "operator killed", self._kill_operator),
-            (4, "changed", self._change),
-            (2, "suspended or resumed", self._suspend),
+            (3, "document changed", self._change),
+            (2, "restarted by annotation", self._restart),
+            (2, "suspended", lambda name: self._suspend(name, True)),
+            (2, "resumed", lambda name: self._suspend(name, False)),
             (3, "deleted and created", self._again),
         ]
         if isinstance(self.api, ApiServer):
@@ -191,7 +204,13 @@ class Churn:
                 (1, "API server killed", self._kill_api),
                 (1, "controllers killed", self._kill_controllers),
             ]
-        _, what, way = self.chance.choices(ways, [weight for weight, _, _ in ways])[0]
+        return ways
+
+    def step(self) -> None:
+        """Do one thing to one of them."""
+        name = self.chance.choice(self.names)
+        weights = [weight for weight, _, _ in self.ways]
+        _, what, way = self.chance.choices(self.ways, weights)[0]
         try:
             if way(name):
                 self.done[what] += 1
@@ -236,7 +255,10 @@ class Churn:
         if not pods:
             return False
         pod = self.chance.choice(pods)
-        owner = pod["metadata"]["ownerReferences"][0]["uid"]
+        job = self.cluster.get("batch/v1", "Job", "default", f"{name}-solve")
+        if job is None or not names.owned_by(job, pod):
+            return False
+        owner = job["metadata"]["ownerReferences"][0]["uid"]
         if self._losses[owner] >= LOSSES:
             return False
         self._losses[owner] += 1
@@ -262,11 +284,20 @@ class Churn:
         self.cluster.replace({**live, "spec": self.manifest(name)["spec"]})
         return True
 
-    def _suspend(self, name: str) -> bool:
+    def _restart(self, name: str) -> bool:
         live = self.get(name)
         if live is None:
             return False
-        live["spec"]["suspend"] = not live["spec"].get("suspend")
+        annotations = live["metadata"].setdefault("annotations", {})
+        annotations[names.RESTART] = str(self.chance.random())
+        self.cluster.replace(live)
+        return True
+
+    def _suspend(self, name: str, suspend: bool) -> bool:
+        live = self.get(name)
+        if live is None or bool(live["spec"].get("suspend")) == suspend:
+            return False
+        live["spec"]["suspend"] = suspend
         self.cluster.replace(live)
         return True
 
@@ -406,6 +437,7 @@ def main() -> int:
     parser.add_argument("--memory", action="store_true", help="the API server in memory")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
+    unwind_at_signals()
     with tempfile.TemporaryDirectory(prefix="churn") as name, contextlib.ExitStack() as stack:
         directory = Path(name)
         api = stack.enter_context(control_plane(directory, memory=options.memory))
@@ -425,6 +457,9 @@ def main() -> int:
             time.sleep(chance.uniform(0.2, 2))
         churn.settle()
         churn.clear()
+        never = [what for what, count in churn.done.items() if not count]
+        if never and options.minutes >= LONG and not churn.wrong:
+            churn.wrong.append(f"never done: {', '.join(never)}")
         if running.errors:
             churn.wrong.append(f"the stand-in: {running.errors[:3]}")
         if churn.wrong:
@@ -434,6 +469,8 @@ def main() -> int:
             "api": type(api).__name__,
             "minutes": round((time.monotonic() - t_begin) / 60, 1),
             "completed": churn.completed,
+            "jobs": JOBS * churn.completed,
+            "jobs_with_two_lines": churn.twice.total(),
             "done": dict(churn.done),
             "wrong": churn.wrong,
         }

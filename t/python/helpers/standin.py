@@ -46,6 +46,9 @@ _DEPLOYMENT = "apps/v1", "Deployment"
 #: The variable by which the processes of a pod are told.
 _MARK = "FLUX_ENSEMBLE_TEST_POD"
 
+#: The variable that has the uid of the MiniCluster.
+RUN_VARIABLE = "TEST_MINICLUSTER"
+
 
 class Standin:
     """Runs what a cluster would.
@@ -200,7 +203,8 @@ cores = "0-1"
         paths = self._mount(container, own)
         script = own / "start.sh"
         script.write_text(_put(self._script(one, container, name, rank, home, own), paths))
-        environment = {**_environment(), _MARK: metadata["uid"]}
+        run = one["metadata"]["uid"]
+        environment = {**_environment(), _MARK: metadata["uid"], RUN_VARIABLE: run}
         with (self.directory / f"{name}-{rank}.log").open("ab") as log:
             self.brokers[metadata["uid"]] = subprocess.Popen(
                 ["bash", str(script)],
