@@ -191,7 +191,7 @@ class Evaluation:
             return True
         if any(state.armed and state.timer for state in plain("timer")):
             return True
-        if core.rules.any_of_member and any(map(self._awaits_member, plain("member-up"))):
+        if any(map(self._awaits_member, plain("member-up"))):
             return True
         if not core.spec.heartbeat:
             return False
@@ -207,13 +207,14 @@ class Evaluation:
         )
 
     def _awaits_member(self, state: RuleState) -> bool:
-        """Whether a rule with `scope: member` fires when a member that starts is up."""
-        if not state.of_member or not state.armed or self._members is None:
+        """Whether a rule on `member-up` fires, and does something, when a member that starts is up.
+
+        A member whose job is refused or ends is not starting any more.
+        """
+        if not state.armed or self._members is None:
             return False
-        return any(
-            member.state == "starting" and state.rule.name in (None, member.pool.name)
-            for member in self._members.known.values()
-        )
+        starting = self._members.starting(state.rule.name)
+        return bool(starting) and any(map(self._could_do, state.rule.actions))
 
     def _lookups(self, state: RuleState, lookup: Lookup) -> Iterable[Lookup]:
         """The metrics that a rule can be evaluated with at a heartbeat: of a member, or these."""

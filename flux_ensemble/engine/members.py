@@ -109,6 +109,14 @@ class Members:
         """The members of a pool that jobs may be placed on, now or soon."""
         return [member for member in self.of(pool) if member.state in LIVE]
 
+    def starting(self, pool: str | None) -> list[Member]:
+        """The members of a pool, or of all, that were asked for and are not up yet."""
+        return [
+            member
+            for member in self.known.values()
+            if member.state == "starting" and pool in (None, member.pool.name)
+        ]
+
     def objection(self, action: Action) -> str | None:
         """Why a `grow` or `shrink` of a pool would change nothing; None if it would."""
         pool = self._pools[action.label or ""]

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from flux_ensemble.document.model import RUNNING_TRIGGER, Action, Rule
+from flux_ensemble.document.model import MEMBER_TRIGGERS, RUNNING_TRIGGER, Action, Rule
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.rule_state import RuleState
@@ -199,7 +199,16 @@ class _Reader:
             return f"looks at the running jobs of {_whose(rule)}, every {rule.every:g} s"
         if trigger.startswith("job-"):
             return f"waits for {' or '.join(rule.triggers)} of a job of {_whose(rule)}"
+        if trigger in MEMBER_TRIGGERS:
+            return self._waits_for_member(rule)
         return f"waits for {trigger}"
+
+    def _waits_for_member(self, rule: Rule) -> str:
+        waits = f"waits for {rule.title}"
+        members = self._engine.members
+        if rule.trigger != "member-up" or members is None:
+            return waits
+        return f"{waits}; starting: {listed(one.name for one in members.starting(rule.name))}"
 
     def _waits_for_detection(self, id: str, detector: Detector, trigger: str) -> str:
         stats = self._engine.stats

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
+
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.codec import command_from_json, encode, to_json
 from flux_ensemble.engine.commands import (
@@ -38,6 +40,7 @@ from flux_ensemble.engine.events import (
 from flux_ensemble.engine.job_keys import make
 from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.engine.status import status
+from flux_ensemble.engine.why import why
 
 
 def engine(count: Any = 2, rules: Any = (), **job: Any) -> Engine:
@@ -488,6 +491,69 @@ def test_a_member_that_cannot_be_started_is_lost_and_a_rule_can_ask_for_another(
     commands = told(one.handle(CommandFailed(1.0, 1, "EINVAL", "no such queue")))
     assert commands == [StartMember(2, "pool.1", "pool", 2)]
     assert status(one)["pools"]["pool"]["ended"] == 1
+
+
+def second_starts(action: dict[str, Any], **rule: Any) -> Engine:
+    """An engine with a rule on `member-up`, whose job is over while its second member starts."""
+    submit = {"trigger": "start", "action": {"name": "submit", "label": "a"}}
+    document = {
+        "name": "test",
+        "members": [
+            {"name": "pool", "count": {"min": 2, "max": 3}},
+            {"name": "other", "count": {"min": 0, "max": 1}},
+        ],
+        "jobs": [{"name": "a", "command": "a", "count": 1}, {"name": "b", "command": "b"}],
+        "rules": [submit, {"trigger": "member-up", "action": action, **rule}],
+    }
+    one = Engine(load_mapping(document))
+    one.stats.keep_values()
+    one.handle(Started(0.0))
+    (command, *_) = [one for one in told(engine_up(one)) if isinstance(one, SubmitJobs)]
+    shows(one, command, "start")
+    over(one)
+    return one
+
+
+_SUBMIT_B = {"name": "submit", "label": "b"}
+
+
+def test_an_ensemble_goes_on_while_a_member_starts_that_a_rule_waits_for() -> None:
+    one = second_starts(_SUBMIT_B, name="pool", when="count.a.finished == 1")
+    assert one.state == "running"
+    (found,) = why(one, 8.0, one.spec.rules[1].id)
+    assert found["waits"] == "waits for member-up pool; starting: pool.1"
+    one = restore(one.spec, dump(one), [one.stats.take_values()])
+    (sent,) = [one for one in told(one.handle(up(2, 9.0))) if isinstance(one, SubmitJobs)]
+    assert sent.group == "b"
+    shows(one, sent, "start")
+    one.handle(CommandDone(9.0, sent.id, {"ids": [make(sent.ordinal, 1)]}))
+    (job,) = one.workload.jobs
+    one.handle(JobEvent(10.0, job, "finish", {"status": 0}))
+    one.handle(JobEvent(10.0, job, "clean", {}))
+    assert one.state == "completed"
+
+
+def test_an_ensemble_does_not_go_on_for_a_member_whose_own_job_was_refused_or_has_ended() -> None:
+    one = second_starts(_SUBMIT_B, when="count.a.finished == 1")
+    assert one.state == "running"
+    one.handle(MemberEnded(9.0, "pool.1", 2, "its job was refused"))
+    assert one.state == "completed"
+
+
+@pytest.mark.parametrize(
+    ("action", "rule"),
+    [
+        ({"name": "grow", "label": "other", "repetitions": 1}, {}),
+        (_SUBMIT_B, {"enabled": False}),
+        (_SUBMIT_B, {"name": "other"}),
+        ({"name": "shrink", "label": "pool"}, {}),
+    ],
+    ids=["its runs are used up", "disabled", "of another pool", "it would change nothing"],
+)
+def test_an_ensemble_does_not_go_on_for_a_rule_that_does_nothing_when_the_member_is_up(
+    action: dict[str, Any], rule: dict[str, Any]
+) -> None:
+    assert second_starts(action, **rule).state == "completed"
 
 
 def test_a_pool_shrinks_by_what_is_not_up_yet_and_no_further_than_its_least() -> None:
