@@ -365,12 +365,16 @@ class MemberEnded:
 
     What this comes after is the *kill-fence*: the enclosing instance says that the member's nodes
     are clean. It is decided now what becomes of the jobs whose end was not told.
+
+    Args:
+        outage: it ended with the enclosing instance, or while no service was there.
     """
 
     t: float
     member: str
     ordinal: int
     reason: str
+    outage: bool = False
 
 
 Event = (

@@ -175,6 +175,9 @@ class MemberEvents:
             self._submitted.accepted(pending, ())
         if unsaid:
             yield from self._triggered(_LOST, member)
+        if event.outage:
+            # Rules on its loss have had their turn, so none of them replaces it once more.
+            self._members.refill(member.pool)
         self._scope.forget(member.name)
 
     def _conclude(

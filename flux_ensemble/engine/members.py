@@ -101,6 +101,14 @@ class Members:
             for _ in range(pool.low):
                 self._start(pool)
 
+    def refill(self, pool: Pool) -> None:
+        """A member of a pool ended by no doing of its own: start another if too few are left.
+
+        An instance that somebody else has started is connected to again, if that is of any use.
+        """
+        if pool.uri is None and self._core.acting and self._live[pool.name] < pool.low:
+            self._start(pool)
+
     def of(self, pool: str) -> list[Member]:
         """The members of a pool that have not ended."""
         return [member for member in self.known.values() if member.pool.name == pool]

@@ -362,6 +362,9 @@ class Fleet:
         if engine.members is None or not self.ensemble.live:
             return
         asked_for = {effect.ordinal for effect in engine.pending if isinstance(effect, StartMember)}
+        now, why = time.time(), "its job had ended when the service began"
+        lost: list[Event] = []
+        ended: list[Event] = []
         for member in list(engine.members.known.values()):
             tag = MemberTag(self._spec.name, self._run, member.name, member.ordinal, 0)
             if member.ordinal in asked_for:
@@ -370,15 +373,17 @@ class Fleet:
                 # It is no job, and so not in the queue.
                 self._site.connect(tag, uri)
             if tag not in self._site:
-                now, why = time.time(), "its job had ended when the service began"
+                where = member.name, member.ordinal, why
                 if not member.ending:
-                    self._post(MemberLost(now, member.name, member.ordinal, why))
-                self._post(MemberEnded(now, member.name, member.ordinal, why))
+                    lost.append(MemberLost(now, *where))
+                ended.append(MemberEnded(now, *where, outage=True))
             else:
                 self._member(tag.ordinal)
                 if member.state == "lost":
                     # The service before this one had not come to see to it.
                     self._site[tag].give_up(member.reason)
+        # All are lost before one has ended: no job moves to a member that is gone, too.
+        self._post(*lost, *ended)
 
     def _tags(self) -> Iterator[MemberTag]:
         return (tag for tag in self._site if (tag.name, tag.run) == (self._spec.name, self._run))

@@ -56,6 +56,7 @@ SCENARIOS = {
     "broker-crash": ("restarts", "broker_crash", 0.0, 0),
     "broker-crash-strict": ("restarts", "broker_crash_strict", 0.0, 0),
     "interrupted": ("restarts", "interrupted", 0.0, 0),
+    "members-restart": ("restarts", "members_restart", 0.0, 0),
     "members": ("members", "members", 0.0, 1),
     "member-kill": ("members", "member_kill", 0.0, 8),
     "member-stopped": ("members", "member_stopped", 0.0, 3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kills import patience
-from scenario import Context
+from scenario import TICK, Context
 from scene import Scene, scene
 from workloads import Expected, Workload, alarmed, stages
 
@@ -134,6 +135,54 @@ def _searching(directory: Path) -> dict[str, Any]:
         "jobs": [{"name": "trial", "command": ["sh", "-c", script]}],
         "rules": [{"trigger": "start", "action": {"name": "search", "label": "hpo"}}],
     }
+
+
+#: Members, of two cores, and the jobs that they share; as many jobs run at the end of the instance.
+_MEMBERS, _SHARED = 2, 10
+
+
+def members_restart(context: Context) -> None:
+    """The instance ends with two members, well and badly; its pool is filled again, unasked."""
+    config = '[kvs]\ncheckpoint-period = "200ms"\n'
+    for crash in (False, True):
+        with scene(context, statedir=True, config=config, brokers=_MEMBERS) as stage:
+            script = f"until test -e {stage.directory}/go-on; do sleep 0.2; done"
+            document = {
+                "name": "pool",
+                "members": [{"name": "pool", "count": _MEMBERS}],
+                "jobs": [{"name": "sim", "command": ["sh", "-c", script], "count": _SHARED}],
+                "rules": [{"trigger": "start", "action": {"name": "submit", "label": "sim"}}],
+            }
+            stage.load(Workload(document, Expected({})))
+            deadline = time.monotonic() + 240
+            while not _running(stage, 2 * _MEMBERS):
+                if time.monotonic() > deadline:
+                    raise RuntimeError("the jobs of the members do not run")
+                time.sleep(TICK)
+            stage.await_checkpoint()
+            stage.restart((), crash=crash)
+            (stage.directory / "go-on").touch()
+            status = stage.await_end("pool", 240)
+            counts, pool = status["groups"]["sim"], status["pools"]["pool"]
+            stage.row.jobs += counts["attempts"]
+            wanted = {"success": _SHARED, "failed": 0, "canceled": 0, "lost": _MEMBERS}
+            found = {**counts, "lost": pool["lost"]}
+            starts = sum(entry["name"] == "member-start" for entry in stage.entries("pool"))
+            found["starts"], wanted["starts"] = starts, 2 * _MEMBERS
+            interrupted = [counts["interrupted"]] if counts["interrupted"] > 2 * _SHARED else []
+            stage.note(
+                [
+                    *(f"{what} is {found[what]}, and {number} was to be" for what, number in
+                      wanted.items() if found[what] != number),
+                    *(f"{number} attempts were interrupted" for number in interrupted),
+                ]
+            )  # fmt: skip
+
+
+def _running(stage: Scene, jobs: int) -> bool:
+    """Whether so many jobs run on members."""
+    status = stage.status("pool")
+    return status is not None and status["groups"]["sim"]["running"] >= jobs
 
 
 def broker_crash(context: Context) -> None:

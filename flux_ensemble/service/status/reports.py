@@ -63,6 +63,7 @@ class Reports:
 
     def forget(self, ensemble: Ensemble) -> None:
         """An ensemble is dropped; what it has done still counts."""
+        self._waits.forget(ensemble)
         for key in self._past:
             self._past[key] += getattr(ensemble, key)
 

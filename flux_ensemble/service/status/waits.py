@@ -14,9 +14,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from flux_ensemble.document.job_sets import JobSet
+from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import ENCLOSING, ordinal_of
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.members.flux.submission import TELL_SECONDS, Submitter
@@ -68,8 +69,22 @@ class Wait:
     text: str
 
 
+class _Needs(NamedTuple):
+    """What of the instance a job needs: the queue that it names, and how many nodes and cores."""
+
+    queue: str | None
+    nodes: int
+    cores: int
+
+
+#: A job that waits in the queue, and what it needs.
+_Waiting = tuple[Job, _Needs]
+
+
 class Waits:
     """Finds out what jobs wait for.
+
+    What a job needs does not change while it is in the queue, so it is found out once for each.
 
     Args:
         tracker: knows which jobs have urgency 0.
@@ -77,6 +92,12 @@ class Waits:
 
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
+        #: The jobs that waited when an ensemble was looked at last, by its name and their ids.
+        self._waiting: dict[str, dict[int, _Waiting]] = {}
+
+    def forget(self, ensemble: Ensemble) -> None:
+        """An ensemble is dropped."""
+        self._waiting.pop(ensemble.name, None)
 
     def of(self, ensemble: Ensemble, conditions: Conditions | None) -> list[Mapping[str, Any]]:
         """Why jobs of an ensemble wait, as JSON.
@@ -93,40 +114,70 @@ class Waits:
         for member, refused in _refused(ensemble):
             yield _submission(ensemble, member, refused)
         if not self._tracker.any_held and not (conditions is not None and conditions.troubled):
+            self.forget(ensemble)
             return
-        causes = Counter[tuple[str, Cause]]()
-        for job in ensemble.engine.workload.active():
-            cause = self.of_job(ensemble, job, conditions)
-            if cause is not None and job.group is not None:
-                causes[job.group, cause] += 1
+        causes: dict[tuple[str, Cause], int] = {}
+        for (group, held, needs), jobs in self._count(ensemble).items():
+            cause = _HELD if held else _cause(needs, conditions)
+            if cause is not None:
+                causes[group, cause] = causes.get((group, cause), 0) + jobs
         for (group, cause), jobs in causes.items():
             who = f"{_jobs(jobs)} of group {bounded(group)!r} wait{'s'[: jobs == 1]}"
             yield _wait(who, group, None, jobs, cause, None)
+
+    def _count(self, ensemble: Ensemble) -> Mapping[tuple[str, bool, _Needs], int]:
+        """How many jobs wait, by their group, whether they are held, and what they need."""
+        before, waiting = self._waiting.get(ensemble.name, {}), dict[int, _Waiting]()
+        count = Counter[tuple[str, bool, _Needs]]()
+        is_held = self._tracker.is_held
+        for id, job in ensemble.engine.workload.jobs.items():
+            if job.phase in _STARTED or ordinal_of(id) != ENCLOSING or job.firing is None:
+                continue
+            known = before.get(id)
+            if known is None or known[0] is not job:
+                known = job, _needs(ensemble, job.firing, job.index)
+            waiting[id] = known
+            count[job.firing.group, is_held(id), known[1]] += 1
+        self._waiting[ensemble.name] = waiting
+        return count
 
     def of_job(self, ensemble: Ensemble, job: Job, conditions: Conditions | None) -> Cause | None:
         """Why a job that is in the queue waits; None if it does not, or that is not known."""
         if job.phase in _STARTED or ordinal_of(job.id) != ENCLOSING or job.firing is None:
             return None
         if self._tracker.is_held(job.id):
-            return Cause("held", "held by urgency 0", "'flux job urgency JOBID 16' lets it run")
+            return _HELD
         if conditions is None or not conditions.troubled:
             return None
-        job_set, params = ensemble.engine.job_at(job.firing, job.index)
-        name = _queue_of(job_set, params) or conditions.default_queue
-        stopped = conditions.stopped.get(name)
-        if stopped is not None:
-            which = f"queue {name!r}" if name else "the queue"
-            why = f": {stopped}" if stopped else ""
-            return Cause("stopped", f"{which} is stopped{why}", conditions.start(name))
-        needs, has = job_set.nodes, conditions.nodes_up
-        if needs > has:
-            nodes = "1 node" if needs == 1 else f"{needs} nodes"
-            return Cause("nodes", f"needs {nodes}, and {conditions.nodes_text}", conditions.advice)
-        cores = max(1, job_set.tasks * job_set.cores)
-        if conditions.cores_up is not None and cores > conditions.cores_up:
-            text = f"needs {cores} cores, and {conditions.cores_up} are up: {conditions.missing}"
-            return Cause("nodes", text, conditions.advice)
+        return _cause(_needs(ensemble, job.firing, job.index), conditions)
+
+
+_HELD = Cause("held", "held by urgency 0", "'flux job urgency JOBID 16' lets it run")
+
+
+def _needs(ensemble: Ensemble, firing: Firing, index: int) -> _Needs:
+    job_set, params = ensemble.engine.job_at(firing, index)
+    cores = max(1, job_set.tasks * job_set.cores)
+    return _Needs(_queue_of(job_set, params), job_set.nodes, cores)
+
+
+def _cause(needs: _Needs, conditions: Conditions | None) -> Cause | None:
+    """Why a job that needs so much waits; None if the instance is no reason for that."""
+    if conditions is None or not conditions.troubled:
         return None
+    name = needs.queue or conditions.default_queue
+    stopped = conditions.stopped.get(name)
+    if stopped is not None:
+        which = f"queue {name!r}" if name else "the queue"
+        why = f": {stopped}" if stopped else ""
+        return Cause("stopped", f"{which} is stopped{why}", conditions.start(name))
+    if needs.nodes > conditions.nodes_up:
+        nodes = "1 node" if needs.nodes == 1 else f"{needs.nodes} nodes"
+        return Cause("nodes", f"needs {nodes}, and {conditions.nodes_text}", conditions.advice)
+    if conditions.cores_up is not None and needs.cores > conditions.cores_up:
+        text = f"needs {needs.cores} cores, and {conditions.cores_up} are up: {conditions.missing}"
+        return Cause("nodes", text, conditions.advice)
+    return None
 
 
 class SaidWaits:

@@ -493,6 +493,60 @@ def test_a_member_that_cannot_be_started_is_lost_and_a_rule_can_ask_for_another(
     assert status(one)["pools"]["pool"]["ended"] == 1
 
 
+def after_an_outage(one: Engine, *ordinals: int) -> list[str]:
+    """The members that are started as the enclosing instance is back without those of before."""
+    commands: list[Command] = []
+    why = "its job had ended when the service began"
+    for ordinal in ordinals:
+        commands += one.handle(MemberLost(9.0, f"pool.{ordinal - 1}", ordinal, why))
+    for ordinal in ordinals:
+        name = f"pool.{ordinal - 1}"
+        commands += one.handle(MemberEnded(9.0, name, ordinal, why, outage=True))
+        one.check()
+    return started(commands)
+
+
+def test_a_pool_is_filled_again_after_an_end_of_the_enclosing_instance_and_its_jobs_go_on() -> None:
+    one = running(pool={"count": 2}, finish="idle")
+    one = restore(one.spec, json.loads(json.dumps(dump(one))), [one.stats.take_values()])
+    assert after_an_outage(one, 1, 2) == ["pool.2", "pool.3"]
+    (again,) = [one for one in told(one.handle(up(3, 10.0))) if isinstance(one, SubmitJobs)]
+    assert (again.group, again.ordinal, one.stats.counts["a"]["interrupted"]) == ("a", 3, 1)
+
+
+def test_after_an_outage_a_pool_has_the_least_that_it_is_to_have_and_no_more() -> None:
+    assert after_an_outage(running(pool={"count": {"min": 2, "max": 9}}), 1) == ["pool.2"]
+    one = running(pool={"count": {"min": 2, "max": 9}})
+    one.handle(Request(3.0, 1, "action", {"action": {"name": "grow", "label": "pool", "value": 2}}))
+    assert after_an_outage(one, 1, 2) == []
+
+
+def test_what_a_rule_replaces_after_an_outage_is_replaced_once() -> None:
+    grow = {**_GROW, "action": {"name": "grow", "label": "pool", "repetitions": 2}}
+    assert after_an_outage(running([grow]), 1, 2) == ["pool.2", "pool.3"]
+
+
+def test_a_member_that_ends_while_its_instance_goes_on_is_replaced_by_rules_alone() -> None:
+    commands = running(pool={"count": 2}).handle(MemberEnded(9.0, "pool.0", 1, "it was killed"))
+    assert started(commands) == []
+
+
+def test_an_ensemble_that_is_over_has_no_pool_filled_after_an_outage() -> None:
+    one = running(finish="idle")
+    over(one)
+    assert one.state == "completed"
+    assert after_an_outage(one, 1, 2) == []
+
+
+def test_an_instance_that_somebody_else_has_started_is_not_started_after_an_outage() -> None:
+    jobs = [{"name": "a", "command": "a"}]
+    pool = {"name": "pool", "uri": "local:///somewhere"}
+    one = Engine(load_mapping({"name": "test", "members": [pool], "jobs": jobs, "finish": "never"}))
+    one.handle(Started(0.0))
+    one.handle(up(1))
+    assert after_an_outage(one, 1) == []
+
+
 def second_starts(action: dict[str, Any], **rule: Any) -> Engine:
     """An engine with a rule on `member-up`, whose job is over while its second member starts."""
     submit = {"trigger": "start", "action": {"name": "submit", "label": "a"}}

@@ -1,0 +1,122 @@
+"""Why jobs wait: found out once for each job, and told by what the instance is now."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from flux_ensemble.bindings import require_flux
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.engine.commands import SubmitJobs
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.events import JobEvent, Started, Tag
+from flux_ensemble.service.status.conditions import Conditions
+from flux_ensemble.service.tracker import Tracker
+
+# How the queue is asked is Flux's.
+pytestmark = pytest.mark.flux
+
+_FINE = Conditions(nodes=4, nodes_up=4)
+_STOPPED = Conditions(stopped={"": "later"}, nodes=4, nodes_up=4)
+
+
+class Running:
+    """What is looked at of an ensemble whose jobs are in the queue.
+
+    Attributes:
+        looks: how many jobs were looked at.
+    """
+
+    live = True
+    member = fleet = None
+    name = "test"
+
+    def __init__(self, **job: Any) -> None:
+        submit = {"trigger": "start", "action": {"name": "submit", "label": "a"}}
+        document = {"name": "test", "jobs": [{"name": "a", "command": "a", **job}]}
+        engine = Engine(load_mapping({**document, "rules": [submit], "finish": "never"}))
+        (sent,) = [one for one in engine.handle(Started(0.0)) if isinstance(one, SubmitJobs)]
+        for index in range(sent.count):
+            tag = Tag("a", sent.rule, sent.firing, index)
+            engine.handle(JobEvent(1.0, index + 1, "submit", {}, tag))
+            engine.handle(JobEvent(1.0, index + 1, "validate", {}))
+        self.looks = 0
+        self.post = engine.handle
+
+        def look(*of: Any) -> Any:
+            self.looks += 1
+            return engine.job_at(*of)
+
+        self.engine = SimpleNamespace(workload=engine.workload, job_at=look)
+
+
+class Bench:
+    """What says why the jobs of `running` wait."""
+
+    def __init__(self, **job: Any) -> None:
+        self.running = Running(**job)
+        require_flux()
+        from flux_ensemble.service.status.waits import Waits
+
+        self.tracker = Tracker(0, lambda name, run: None, list)
+        self.waits = Waits(self.tracker)
+
+    def told(self, conditions: Conditions | None) -> list[tuple[int, str]]:
+        """How many jobs wait for what."""
+        waits = self.waits.of(cast(Any, self.running), conditions)
+        return [(wait["jobs"], wait["reason"]) for wait in waits]
+
+    def told_of_each(self, conditions: Conditions | None) -> int:
+        """How many jobs wait, asked of each."""
+        jobs = list(self.running.engine.workload.active())
+        causes = [self.waits.of_job(cast(Any, self.running), job, conditions) for job in jobs]
+        return len(causes) - causes.count(None)
+
+
+def test_what_a_job_needs_is_found_out_once_however_often_its_status_is_asked_for() -> None:
+    bench = Bench(params={"n": {"range": [1, 9]}}, nodes="{n}")
+    assert bench.told(_STOPPED) == [(8, "the queue is stopped: later")]
+    looks = bench.running.looks
+    assert looks == 8
+    for _ in range(3):
+        bench.told(_STOPPED)
+    assert bench.running.looks == looks
+    bench.told(Conditions(nodes=4, nodes_up=2))
+    assert bench.running.looks == looks
+
+
+def test_what_is_kept_of_jobs_is_not_why_they_waited_before() -> None:
+    bench = Bench(params={"n": {"range": [1, 9]}}, nodes="{n}")
+    assert bench.told(_FINE) == []
+    bench.told(_STOPPED)
+    few = Conditions(nodes=8, nodes_up=7)
+    assert bench.told(few) == [(1, "needs 8 nodes, and 7 of 8 are up")]
+    assert bench.told_of_each(few) == 1
+    assert bench.told(_FINE) == bench.told(None) == []
+
+
+def test_a_job_that_starts_or_is_held_counts_so_at_the_next_look() -> None:
+    bench = Bench(count=3)
+    bench.told(_STOPPED)
+    bench.running.post(JobEvent(2.0, 1, "start"))
+    bench.tracker.note_urgency(2, [{"name": "urgency", "context": {"urgency": 0}}])
+    held, stopped = (1, "held by urgency 0"), (1, "the queue is stopped: later")
+    assert sorted(bench.told(_STOPPED)) == [held, stopped]
+    assert bench.told(_FINE) == [held]
+
+
+def test_jobs_of_one_group_wait_for_the_queues_that_their_parameters_name() -> None:
+    bench = Bench(params={"q": ["fast", "slow", "slow"]}, queue="{q}")
+    conditions = Conditions(stopped={"slow": ""}, nodes=4, nodes_up=4)
+    assert bench.told(conditions) == [(2, "queue 'slow' is stopped")]
+    assert bench.told_of_each(conditions) == 2
+
+
+def test_nothing_is_kept_of_an_ensemble_that_is_dropped_or_whose_jobs_wait_for_nothing() -> None:
+    bench = Bench(count=3)
+    for forget in (lambda: bench.told(_FINE), lambda: bench.waits.forget(cast(Any, bench.running))):
+        bench.told(_STOPPED)
+        forget()
+        assert bench.waits._waiting == {}
