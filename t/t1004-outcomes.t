@@ -237,6 +237,34 @@ test_expect_success 'nodes that are drained are no others' '
 	is "0 0 1;0 1 1;" "$(ranks_of drained bad | tr "\n" ";")"
 '
 
+test_expect_success 'a copy runs on another node than its original, and beside it where no other can have it' '
+	cat >copied.yaml <<-EOD &&
+	jobs:
+	  - {name: slow, command: &slow sh -c "test -e {name}.copy || until test -e {name}.copy; do sleep 0.1; done", params: {name: slow}}
+	  - name: pinned
+	    command: *slow
+	    params: {name: pinned}
+	    attributes: {system: {constraints: {ranks: ["1"]}}}
+	rules:
+	  - {trigger: start, action: {name: submit, label: slow}}
+	  - {trigger: start, action: {name: submit, label: pinned}}
+	  - trigger: job-running
+	    every: 0.2s
+	    when: not job.copied
+	    action: {name: copy, repetitions: unlimited}
+	EOD
+	flux ensemble load copied.yaml &&
+	wait_status_of copied groups.slow.running 2 groups.pinned.running 2 &&
+	touch slow.copy pinned.copy &&
+	wait_status_of copied state completed &&
+	is 2 "$(ranks_of copied slow | sort -u | wc -l)" &&
+	is "0 0 1" "$(ranks_of copied pinned | sort -u)" &&
+	flux ensemble jobs -n -o "{copy_of} {id}" --group slow copied | awk "NF == 2 {print \$2}" >id &&
+	flux job info $(cat id) jobspec | grep -F "\"not\"" &&
+	flux ensemble jobs -n -o "{id}" --filter "group == '\''pinned'\'' and copy_of == '\''rule-1:1'\''" copied >id &&
+	! flux job info $(cat id) jobspec | grep -F "\"not\""
+'
+
 test_expect_success 'with avoid-nodes: false a job runs again wherever there is room' '
 	cat >again.yaml <<-EOD &&
 	jobs:

@@ -310,9 +310,10 @@ class Spec:
 
     @property
     def keeps_off(self) -> bool:
-        """Whether jobs that run again by `retries` keep off the nodes where they failed."""
+        """Whether copies, or jobs that run again by `retries`, keep off the nodes of others."""
+        copies = any(action.name == "copy" for rule in self.rules for action in rule.actions)
         return any(
-            job_set.avoid_nodes and job_set.retries.times
+            job_set.avoid_nodes and (copies or job_set.retries.times)
             for group in self.groups.values()
             for job_set in group.sets
         )

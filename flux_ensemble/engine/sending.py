@@ -187,15 +187,15 @@ class Sending:
             avoid=avoid,
             bound=firing.bound,
             losses=firing.losses + lost,
-            failed_on=firing.failed_on if failed is None else self._failed_on(failed),
+            off=firing.off if failed is None else self._off(failed),
         )
         self._ask_for(again, origin, delay)
 
-    def _failed_on(self, job: Job) -> tuple[tuple[int, str], ...]:
-        """Where a job that runs again has failed, with this attempt."""
+    def _off(self, job: Job) -> tuple[tuple[int, str], ...]:
+        """What a job that runs again, or a copy of it, is kept off: also where this attempt ran."""
         core, firing = self._core, job.firing
         assert firing is not None
-        before = firing.failed_on
+        before = firing.off
         if job.ranks is None or not core.job_of(job)[0].avoid_nodes:
             return before
         place, there = (ordinal_of(job.id), job.ranks), core.member_names
@@ -236,6 +236,7 @@ class Sending:
             firing.overrides,
             work=core.copies.begin(job, (origin.rule, origin.number)),
             avoid=members_of(job.id),
+            off=self._off(job),
         )
         self._ask_for(copy, origin)
         return None
@@ -302,7 +303,7 @@ class Sending:
                 firing.params,
                 firing.overrides,
                 ordinal,
-                tuple([ranks for member, ranks in firing.failed_on if member == ordinal]),
+                tuple([ranks for member, ranks in firing.off if member == ordinal]),
             )
             core.send(Pending(origin, command, firing=firing))
 

@@ -136,5 +136,5 @@ _DOMAINS: Mapping[str, Callable[[str, Value], Value]] = {
         number,
     ),
     **dict.fromkeys(("exception.type", "exception.note", "name", "group", "rule"), _text),
-    **dict.fromkeys(("member", "ranks", "output", "error"), _text),
+    **dict.fromkeys(("member", "copy_of", "ranks", "output", "error"), _text),
 }

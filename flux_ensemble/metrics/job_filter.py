@@ -27,6 +27,7 @@ FIELDS = (
     "firing",
     "index",
     "attempt",
+    "copy_of",
     "trial",
     "trial_state",
     "nnodes",

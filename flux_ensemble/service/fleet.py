@@ -351,7 +351,8 @@ class Fleet:
         """A member is no more, and all that it has told of its jobs was told."""
         member = self._member(tag.ordinal)
         member.go_on()
-        self._post(MemberEnded(time.time(), tag.member, tag.ordinal, gone.reason))
+        ended = MemberEnded(time.time(), tag.member, tag.ordinal, gone.reason, gone.outage)
+        self._post(ended)
         del self._members[tag.ordinal]
         for asked in member.asked.values():
             asked.over()

@@ -9,16 +9,12 @@ from typing import Any
 from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.cli.display.formats import Table
 from flux_ensemble.engine.job_keys import shown
+from flux_ensemble.metrics.job_filter import FIELDS
 from flux_ensemble.scalars import as_spelling, as_text
 
-#: Columns, with what takes the place of a value that is not known.
+#: Columns: the fields of jobs by their names in expressions, and what a job waits for.
 _TIMES = ("t_submit", "t_alloc", "t_run", "t_end")
-_PLAIN = (
-    "name", "state", "group", "rule", "firing", "index", "attempt", "trial",
-    "trial_state", "nnodes", "ntasks", "ncores", "ngpus", "duration", "urgency", "ranks", "pending",
-    "runtime", "outcome", "returncode", "signal", "interrupted", "memo_left_out", "output", "error",
-    "waits",
-)  # fmt: skip
+_PLAIN = (*(name for name in FIELDS if name != "id" and name not in _TIMES), "waits")
 _HEADINGS = {
     "id": "JOBID",
     **{name: name.upper() for name in (*_PLAIN, *_TIMES)},

@@ -48,6 +48,10 @@ RETRY_LIMIT = 5.0
 END_SECONDS = 30.0
 END_SPACING_SECONDS = 1.0
 
+#: How the note of an exception begins of a job that ran when its instance was killed (flux-core,
+#: `job-exec/job-exec.c`).
+_OUTAGE = "failed to create guest ns"
+
 #: Errors by which a socket of this machine says that nobody is behind it.
 _NOBODY = frozenset((errno.ECONNREFUSED, errno.ENOENT))
 
@@ -121,6 +125,7 @@ class MemberJob:
         self._why = "its job has ended"
         self._ends = "its instance ends"
         self._closed = False
+        self._outage = False
 
     # -- what the enclosing instance says ------------------------------------------------
 
@@ -164,6 +169,7 @@ class MemberJob:
         ):
             said = str(context.get("type")), str(context.get("note") or "")
             self._why = self._ends = bounded(": ".join(filter(None, said)))
+            self._outage |= said[1].startswith(_OUTAGE)
         elif name == "resource-update" and "expiration" in context:
             self._expires(context["expiration"] or None)
         elif name in ("clean", "invalidate") and self.phase is not Phase.GONE:
@@ -409,7 +415,9 @@ class MemberJob:
         self._disconnect()
         self._enter(Phase.GONE)
         self.close()
-        self._told.gone(self.tag, Gone(self._why, self._asked, fenced, self.attempts.lost()))
+        self._told.gone(
+            self.tag, Gone(self._why, self._asked, fenced, self.attempts.lost(), self._outage)
+        )
 
     def close(self) -> None:
         """Do nothing more; it goes on."""

@@ -21,12 +21,14 @@ class Gone:
         asked: it was to end.
         fenced: nothing of it can run any more, as far as the enclosing instance knows.
         lost: the attempts whose outcome will never be known.
+        outage: it ended as the enclosing instance did.
     """
 
     reason: str
     asked: bool
     fenced: bool
     lost: list[Lost]
+    outage: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from flux_ensemble.cli.commands.jobs import MOST_JOBS, STATES, Order, States
 from flux_ensemble.cli.common import Failure, Since
 from flux_ensemble.cli.display.jobs_table import jobs_table
 from flux_ensemble.cli.main import run_command
-from flux_ensemble.metrics.job_filter import compile_filter
+from flux_ensemble.metrics.job_filter import FIELDS, compile_filter
 
 SWEEP = """
 name: s
@@ -159,6 +159,30 @@ def test_names_of_columns_and_filters_are_those_of_expressions(
     names = "{ntasks},{ncores},{ngpus},{urgency}"
     lines = printed(capsys, state, "jobs", "-n", "-o", names, "--filter", "job.pending >= 0")
     assert lines == ["1,1,0,16"] * 5
+
+
+def test_each_name_of_a_filter_is_a_column_and_is_empty_where_a_job_has_no_value(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = "|".join(f"{{{name}}}" for name in FIELDS)
+    lines = printed(capsys, state, "jobs", "-n", "-o", columns, "--filter", "group == 'b'")
+    (values,) = [dict(zip(FIELDS, line.split("|"), strict=True)) for line in lines]
+    assert (values["group"], values["outcome"], values["ntasks"]) == ("b", "success", "1")
+    assert [values[name] for name in ("copy_of", "member", "trial")] == ["", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "copies"),
+    [("copy_of == 'start:0'", 1), ("job.copy_of == 'start:1'", 0), ("group == 'a'", 2)],
+)
+def test_copies_are_chosen_by_what_they_are_copies_of(chosen: str, copies: int) -> None:
+    jobs = [{"group": "a"}, {"group": "a", "copy_of": "start:0"}]
+    assert sum(map(compile_filter(chosen), jobs)) == copies
+
+
+def test_what_a_copy_is_of_is_a_text_and_no_number() -> None:
+    with pytest.raises(ValueError, match="copy_of"):
+        compile_filter("copy_of == 3")
 
 
 def test_export_takes_an_order_and_a_number(

@@ -103,6 +103,77 @@ def test_a_copy_is_the_same_job_of_the_same_group() -> None:
     assert (copy.each, copy.params, copy.overrides) == (first.each, first.params, first.overrides)
 
 
+def starts(play: Play, job: int, ranks: str) -> None:
+    """A job starts on some ranks."""
+    for name in ("submit", "validate"):
+        play.event(job, name)
+    play.event(job, "start", t_alloc=play.t, ranks=ranks)
+
+
+def placed(*ranks: str, **group: Any) -> Play:
+    """An ensemble whose job fails on some ranks, and then runs on the last of them."""
+    jobs = [{"name": "a", "command": "x", **group}, {"name": "b", "command": "y"}]
+    play = Play(document(jobs=jobs, rules=[on_start(), COPY]))
+    play.engine.stats.keep_values()
+    for job, where in enumerate(ranks, 1):
+        starts(play, job, where)
+        if job < len(ranks):
+            play.end(job, 256)
+    return play
+
+
+def kept_off(play: Play) -> tuple[str, ...]:
+    """The ranks that the copy of the job is kept off."""
+    look(play)
+    (copy,) = [one for one in play.of(SubmitJobs) if one.rule == "copy"]
+    return copy.off
+
+
+def test_a_copy_is_kept_off_the_ranks_of_its_original_and_not_the_original() -> None:
+    play = placed("0-1", nodes=2)
+    assert kept_off(play) == ("0-1",)
+    assert play.of(SubmitJobs)[0].off == ()
+
+
+def test_a_copy_is_kept_off_where_its_original_failed_before_too() -> None:
+    assert kept_off(placed("3", "1", retries=1)) == ("3", "1")
+
+
+def test_a_copy_runs_anywhere_where_its_group_avoids_no_nodes_or_nobody_knows_the_ranks() -> None:
+    assert kept_off(placed("1", **{"avoid-nodes": False})) == ()
+    play = copied()
+    assert play.of(SubmitJobs)[-1].off == ()
+
+
+def test_what_fails_beside_a_copy_and_then_as_a_copy_is_kept_off_both_nodes() -> None:
+    play = placed("1", retries=1)
+    kept_off(play)
+    starts(play, 2, "2")
+    play.end(1, 256)
+    play.end(2, 256)
+    (again,) = [one for one in play.of(SubmitJobs) if one.rule == "retry"]
+    assert again.off == ("1", "2")
+
+
+def test_a_snapshot_has_what_a_copy_that_waits_is_kept_off() -> None:
+    play = placed("1", **{"max-active": 1})
+    look(play)
+    assert len(play.of(SubmitJobs)) == 1
+    snapshot = json.loads(json.dumps(dump(play.engine)))
+    other = restore(play.engine.spec, snapshot, [play.engine.stats.take_values()])
+    sent: list[SubmitJobs] = []
+    for name, context in (("finish", {"status": 256}), ("clean", {})):
+        commands = other.handle(JobEvent(play.tick(), 1, name, context))
+        sent += [one for one in commands if isinstance(one, SubmitJobs)]
+    assert [one.off for one in sent] == [("1",)]
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_where_jobs_run_is_asked_for_where_a_copy_keeps_off_it(copies: bool) -> None:
+    spec = load_mapping({**document(rules=[on_start(), *[COPY][:copies]]), "records": False})
+    assert spec.keeps_off is copies
+
+
 @pytest.mark.parametrize(("winner", "loser"), [(1, 2), (2, 1)])
 def test_the_first_to_succeed_counts_and_the_other_is_cancelled(winner: int, loser: int) -> None:
     play = copied(AFTER, IDLE)
