@@ -93,7 +93,8 @@ class Call:
     `deadline` is on the clock of `time.monotonic`, and `late` is what there is to say after it.
     `members` are those that the client's certificate names, and None without one. `by_client` is
     whether the deadline is the client's own, at which gRPC ends the call. `known` is whether the
-    client has said who it is.
+    client has said who it is. `stranger` is whether its certificate is not of the owner that the
+    service is for.
     """
 
     deadline: float
@@ -101,6 +102,7 @@ class Call:
     members: frozenset[str] | None
     by_client: bool = False
     known: bool = True
+    stranger: bool = False
 
     def check_known(self) -> None:
         """Check that the client has said who it is.
@@ -127,6 +129,12 @@ class Call:
         Raises:
             Problem: PERMISSION_DENIED.
         """
+        if self.stranger:
+            raise Problem(
+                StatusCode.PERMISSION_DENIED,
+                "the client's certificate is not of the owner that this service is for: it is of "
+                "another one, maybe of the same name before, or of none",
+            )
         if self.members is None or name in map(canonical, self.members):
             return
         what = f"member {name!r}" if explicit else "the only member of the service"
@@ -144,10 +152,14 @@ class Gate:
         limits: the bounds.
         tls: clients by the network show certificates.
         token: what makes a client in plaintext known.
+        owner: the uid that certificates have to name; None takes those of any.
     """
 
-    def __init__(self, limits: Limits, *, tls: bool, token: str | None = None) -> None:
+    def __init__(
+        self, limits: Limits, *, tls: bool, token: str | None = None, owner: str | None = None
+    ) -> None:
         self._limits = limits
+        self._owner = owner
         self._tls = tls
         self._token = token
         self._places = {kind: _Places(kind, bound) for kind, bound in limits.bounds().items()}
@@ -183,8 +195,13 @@ class Gate:
         valid = peer.certificate.seconds_left()
         if valid < seconds:
             seconds, late = valid, peer.certificate.expired()
-        members = peer.certificate.members
-        return Call(time.monotonic() + seconds, late, members, seconds == requested)
+        return Call(
+            time.monotonic() + seconds,
+            late,
+            peer.certificate.members,
+            by_client=seconds == requested,
+            stranger=self._owner is not None and self._owner not in peer.certificate.owners,
+        )
 
 
 class _Places:

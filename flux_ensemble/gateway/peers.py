@@ -16,7 +16,7 @@ from grpc import StatusCode
 
 from flux_ensemble.gateway.errors import Problem
 from flux_ensemble.gateway.names import MEMBER_NAME
-from flux_ensemble.gateway.tls import MEMBER_URI
+from flux_ensemble.gateway.tls import MEMBER_URI, OWNER_URI
 from flux_ensemble.tokens import presents
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -41,11 +41,13 @@ _IPV6_PREFIX = 64
 class Certificate:
     """The parts of a client's certificate that the service uses.
 
-    `members` are the names in its URIs. `t_end` is when it expires, in epoch seconds.
+    `members` are the names in its URIs, and `owners` the uids of whose it is. `t_end` is when it
+    expires, in epoch seconds.
     """
 
     members: frozenset[str]
     t_end: float
+    owners: frozenset[str] = frozenset()
 
     def seconds_left(self) -> float:
         """Seconds until it expires."""
@@ -133,8 +135,11 @@ def read_certificate(pem: bytes) -> Certificate | None:
         uris = []
     except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
         return None
-    named = (uri.removeprefix(MEMBER_URI) for uri in uris if uri.startswith(MEMBER_URI))
-    return Certificate(frozenset(filter(MEMBER_NAME.fullmatch, named)), t_end)
+    named, owners = (
+        frozenset(uri.removeprefix(start) for uri in uris if uri.startswith(start))
+        for start in (MEMBER_URI, OWNER_URI)
+    )
+    return Certificate(frozenset(filter(MEMBER_NAME.fullmatch, named)), t_end, owners)
 
 
 def read_address(host: str) -> IPAddress:

@@ -84,6 +84,7 @@ class Access:
         allow_load: clients that are known may load documents.
         socket: the path of a UNIX socket to listen at too, which the user alone can connect to.
         token: what makes clients known that connect in plaintext.
+        owner: the uid that clients' certificates have to name; None takes those of any.
     """
 
     host: str = "localhost"
@@ -93,6 +94,7 @@ class Access:
     allow_load: bool = False
     socket: Path | None = None
     token: str | None = None
+    owner: str | None = None
 
     @property
     def address(self) -> str:
@@ -158,7 +160,7 @@ async def serve(
         **health.methods(),
         **Reflection(SERVICES).methods(),
     }
-    gate = Gate(limits, tls=access.tls is not None, token=access.token)
+    gate = Gate(limits, tls=access.tls is not None, token=access.token, owner=access.owner)
     async with _server(methods, limits, gate) as server, AsyncExitStack() as stack:
         bound = None
         if access.socket is not None:

@@ -3,6 +3,7 @@
 A client's certificate names its members in URI entries of the subject alternative name:
 
     flux-ensemble://member/NAME        (NAME as the service has it, NAMESPACE/NAME too)
+    flux-ensemble://owner/UID          (whose it is, for a service that is of one owner)
 
 Both sides have certificates of the same authority. Without TLS every client may act for every
 member, so the server listens on loopback only unless told otherwise.
@@ -25,6 +26,9 @@ from flux_ensemble.files import read
 
 #: What a URI that names a member starts with.
 MEMBER_URI = "flux-ensemble://member/"
+
+#: What a URI that names the owner of the client starts with.
+OWNER_URI = "flux-ensemble://owner/"
 
 #: How large a file of keys or certificates may be, in bytes.
 _LARGEST = 1024 * 1024

@@ -81,7 +81,7 @@ def minicluster(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> Manif
     # Workers that lose rank 0 have done their work.
     spec.setdefault("flux", {}).setdefault("completeWorkers", True)
     pod = spec.setdefault("pod", {})
-    pod["labels"] = {**(pod.get("labels") or {}), **labels}
+    pod["labels"] = {**(pod.get("labels") or {}), **labels, **names.of_uid(ensemble)}
     # Members ask the service, never the API server.
     pod.setdefault("automountServiceAccountToken", False)
     _run(ensemble, member, spec["containers"][runner(spec)])

@@ -124,6 +124,11 @@ def of_job(name: str) -> str:
     return f"{JOB_LABEL}={name}"
 
 
+def entrypoint(minicluster: str) -> str:
+    """The ConfigMap in which the Flux Operator has what the pods of a MiniCluster run."""
+    return f"{minicluster}-entrypoint"
+
+
 def selector(ensemble: str) -> str:
     """What selects the objects of an Ensemble."""
     return f"{ENSEMBLE_LABEL}={ensemble},{MANAGED_LABEL}={MANAGER}"
@@ -135,9 +140,19 @@ def service_pods(ensemble: Mapping[str, Any]) -> dict[str, str]:
     Args:
         ensemble: as the API server has it; one of a file has no uid.
     """
+    chosen = {ENSEMBLE_LABEL: ensemble["metadata"]["name"], PART_LABEL: "service"}
+    return {**chosen, **of_uid(ensemble)}
+
+
+def member_pods(ensemble: Mapping[str, Any]) -> dict[str, str]:
+    """The labels that select the pods of the members of an Ensemble."""
+    return {**service_pods(ensemble), PART_LABEL: "member"}
+
+
+def of_uid(ensemble: Mapping[str, Any]) -> dict[str, str]:
+    """The label that tells pods of an Ensemble from those of one that had its name before."""
     metadata = ensemble["metadata"]
-    chosen = {ENSEMBLE_LABEL: metadata["name"], PART_LABEL: "service"}
-    return {**chosen, UID_LABEL: metadata["uid"]} if "uid" in metadata else chosen
+    return {UID_LABEL: metadata["uid"]} if "uid" in metadata else {}
 
 
 def hosts(ensemble: str, namespace: str) -> list[str]:

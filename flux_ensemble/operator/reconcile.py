@@ -372,16 +372,22 @@ class _Turn:
     def _is_awaited(self, member: str, name: str) -> bool:
         """Whether what an older MiniCluster of the name had is still there.
 
-        The Flux Operator would take its Job for that of the new one; and what its pods do, the new
-        ones would do at the same time.
+        The Flux Operator would take its Job for that of the new one, and what its pods were to run
+        for what the new ones are; and what its pods do, the new ones would do at the same time.
         """
-        job = self._cluster.get("batch/v1", "Job", self._namespace, name)
-        if job is not None:
-            owners = job["metadata"].get("ownerReferences") or ()
-            if not any(owner["kind"] == "MiniCluster" for owner in owners):
-                self._problems.append(names.foreign("Job", name))
-                return True
-            self._awaited[member] = f"the Job {name!r} of the one before has still to go"
+        for kind, made in (
+            (("batch/v1", "Job"), name),
+            (("v1", "ConfigMap"), names.entrypoint(name)),
+        ):
+            found = self._cluster.get(*kind, self._namespace, made)
+            if found is None:
+                continue
+            owners = found["metadata"].get("ownerReferences") or ()
+            if any(owner["kind"] == "MiniCluster" for owner in owners):
+                said = f"the {kind[1]} {made!r} of the one before has still to go"
+                self._awaited[member] = said
+            else:
+                self._problems.append(names.foreign(kind[1], made))
             return True
         pods = self._cluster.list("v1", "Pod", self._namespace, labels=names.of_job(name))
         for pod in pods:

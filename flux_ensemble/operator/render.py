@@ -92,7 +92,7 @@ def _service(ensemble: Mapping[str, Any], settings: Settings, serve: bool) -> li
             subjects=[_subject(ensemble, name)],
         ),
         make("v1", "Service", spec={"selector": chosen, "ports": ports}),
-        make("networking.k8s.io/v1", "NetworkPolicy", spec=_policy(owner, chosen)),
+        make("networking.k8s.io/v1", "NetworkPolicy", spec=_policy(ensemble, chosen)),
         # A drain takes one of its pods at a time.
         make(
             "policy/v1",
@@ -109,9 +109,9 @@ def _subject(ensemble: Mapping[str, Any], name: str) -> dict[str, str]:
     return subject if namespace is None else {**subject, "namespace": namespace}
 
 
-def _policy(owner: str, chosen: dict[str, str]) -> dict[str, Any]:
+def _policy(ensemble: Mapping[str, Any], chosen: dict[str, str]) -> dict[str, Any]:
     """Only the members reach the service, and whoever probes it."""
-    members = {names.ENSEMBLE_LABEL: owner, names.PART_LABEL: "member"}
+    members = names.member_pods(ensemble)
     return {
         "podSelector": {"matchLabels": chosen},
         "policyTypes": ["Ingress"],
@@ -146,7 +146,7 @@ def _deployment(
             "fsGroup": _NOBODY,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(service, settings, port)],
+        "containers": [_container(ensemble, settings, port)],
         "volumes": [
             {
                 "name": "tls",
@@ -176,7 +176,10 @@ def _deployment(
     }
 
 
-def _container(service: Mapping[str, Any], settings: Settings, port: int) -> dict[str, Any]:
+def _container(ensemble: Mapping[str, Any], settings: Settings, port: int) -> dict[str, Any]:
+    service = service_of(ensemble)
+    owner = ensemble["metadata"].get("uid")
+
     def probe(path: str) -> dict[str, Any]:
         return {"httpGet": {"path": path, "port": "health"}, "periodSeconds": 10}
 
@@ -191,6 +194,8 @@ def _container(service: Mapping[str, Any], settings: Settings, port: int) -> dic
             f"--tls-cert={names.TLS_PATH}/tls.crt",
             f"--tls-key={names.TLS_PATH}/tls.key",
             f"--tls-ca={names.TLS_PATH}/ca.crt",
+            # Pods, and a MiniCluster, of an Ensemble of this name before may still be there.
+            *([] if owner is None else [f"--owner={owner}"]),
             f"--health-port={names.HEALTH_PORT}",
             "--log-format=json",
         ],

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from flux_ensemble.gateway.tls import MEMBER_URI
+from flux_ensemble.gateway.tls import MEMBER_URI, OWNER_URI
 from flux_ensemble.operator import names, tls
 from flux_ensemble.operator.cluster import Cluster, ClusterFailure, Resource
 from flux_ensemble.operator.manifests import owned
@@ -41,7 +41,7 @@ class Certificates:
     def names(self) -> list[str]:
         """The Secrets that it is to have."""
         own = [] if self._given() else [names.authority(self._name)]
-        return [*own, names.service_tls(self._name), *self._of_members()]
+        return [*own, *self._wanted()]
 
     def ensure(self, there: MutableMapping[tuple[str, str], Resource]) -> None:
         """Make what is missing, or due.
@@ -55,23 +55,21 @@ class Certificates:
         authority = self._authority(there)
         if authority is None:
             return
-        name = names.service_tls(self._name)
+        for name, wanted in self._wanted().items():
+            self._ensure(there, name, authority, wanted)
+
+    def _wanted(self) -> dict[str, tls.Wanted]:
+        """The Secrets of the service and of each member, and what their certificates are for."""
         # The last one is for `kubectl port-forward`.
         hosts = [*names.hosts(self._name, self._namespace), "localhost"]
-        self._ensure(there, name, authority, lambda: tls.for_service(authority, hosts, self._now))
-        for name, uri in self._of_members().items():
-            self._ensure(
-                there, name, authority, lambda uri=uri: tls.for_member(authority, uri, self._now)
-            )
-
-    def _of_members(self) -> dict[str, str]:
-        """The Secret of each member, and the URI that it is for."""
-        return {
-            names.member_tls(self._name, member["name"]): (
-                f"{MEMBER_URI}{self._namespace}/{names.member(self._name, member['name'])}"
-            )
-            for member in self._ensemble["spec"]["members"]
-        }
+        found = {names.service_tls(self._name): tls.Wanted(hosts[0], hosts=hosts)}
+        # With an authority that others give, one of this name before may have had the same.
+        owner = f"{OWNER_URI}{self._ensemble['metadata']['uid']}"
+        for member in self._ensemble["spec"]["members"]:
+            name = names.member(self._name, member["name"])
+            uris = f"{MEMBER_URI}{self._namespace}/{name}", owner
+            found[names.member_tls(self._name, member["name"])] = tls.Wanted(name, uris=uris)
+        return found
 
     def _given(self) -> str | None:
         """The Secret of an authority that somebody else makes."""
@@ -115,12 +113,12 @@ class Certificates:
         there: MutableMapping[tuple[str, str], Resource],
         name: str,
         authority: tls.Authority,
-        issue: Any,
+        wanted: tls.Wanted,
     ) -> None:
         live = there.get(("Secret", name))
         data = tls.decoded(live.get("data")) if live is not None else {}
-        if not tls.is_current(data, authority, self._now):
-            data = issue()
+        if not tls.is_current(data, wanted, authority, self._now):
+            data = tls.issue(authority, wanted, self._now)
             if not self._put(there, name, data, live):
                 return
         self._due(tls.certificate_of(data), authority)

@@ -1,9 +1,9 @@
 """Certificates: an authority for each Ensemble, and what it signs.
 
 The service's certificate is for its names in DNS, each member's for the one member that it may act
-for (`flux_ensemble.gateway.tls`). They are made anew after two thirds of their time. A new
-authority is trusted together with the one before, so that both sides can be renewed one after the
-other; they read their files again when these change.
+for, and of this very Ensemble (`flux_ensemble.gateway.tls`). They are made anew after two thirds of
+their time. A new authority is trusted together with the one before, so that both sides can be
+renewed one after the other; they read their files again when these change.
 """
 
 from __future__ import annotations
@@ -118,19 +118,42 @@ def read_authority(data: Mapping[str, bytes], now: datetime.datetime) -> Authori
     return Authority(certificate, key, trusted)
 
 
-def for_service(
-    authority: Authority, hosts: Sequence[str], now: datetime.datetime
-) -> dict[str, bytes]:
-    """The contents of the Secret of a service with these names."""
-    names = [x509.DNSName(host) for host in hosts]
-    return _issue(authority, hosts[0], names, ExtendedKeyUsageOID.SERVER_AUTH, now)
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a certificate is for.
+
+    Args:
+        name: the common name.
+        hosts: the names in DNS, of a service.
+        uris: what a member may act for, and whose it is.
+    """
+
+    name: str
+    hosts: Sequence[str] = ()
+    uris: Sequence[str] = ()
+
+    def names(self) -> list[x509.GeneralName]:
+        """Its subject alternative names."""
+        uris = map(x509.UniformResourceIdentifier, self.uris)
+        return [*map(x509.DNSName, self.hosts), *uris]
 
 
-def for_member(authority: Authority, uri: str, now: datetime.datetime) -> dict[str, bytes]:
-    """The contents of the Secret of a member that this URI names."""
-    name = x509.UniformResourceIdentifier(uri)
-    usage = ExtendedKeyUsageOID.CLIENT_AUTH
-    return _issue(authority, uri.rpartition("/")[2], [name], usage, now)
+def issue(authority: Authority, wanted: Wanted, now: datetime.datetime) -> dict[str, bytes]:
+    """The contents of the Secret of a service or a member."""
+    usages = ExtendedKeyUsageOID
+    usage = usages.SERVER_AUTH if wanted.hosts else usages.CLIENT_AUTH
+    key = ec.generate_private_key(ec.SECP256R1())
+    # None outlives who signs it.
+    life = min(LIFE, authority.certificate.not_valid_after_utc - now)
+    certificate = (
+        _begin(_subject(wanted.name), authority.certificate.subject, key, now, life)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
+        .add_extension(x509.SubjectAlternativeName(wanted.names()), False)
+        .add_extension(x509.ExtendedKeyUsage([usage]), False)
+        .add_extension(_usage(signs=False), True)
+        .sign(authority.key, hashes.SHA256())
+    )
+    return {CERTIFICATE: _pem(certificate), KEY: _private(key), TRUSTED: authority.trusted}
 
 
 def t_renew(certificate: x509.Certificate, authority: Authority | None = None) -> float:
@@ -146,16 +169,20 @@ def t_renew(certificate: x509.Certificate, authority: Authority | None = None) -
     return (begin + (end - begin) * 2 / 3).timestamp()
 
 
-def is_current(data: Mapping[str, bytes], authority: Authority, now: datetime.datetime) -> bool:
-    """Whether what is in a Secret is signed by this authority, and not to be renewed yet."""
+def is_current(
+    data: Mapping[str, bytes], wanted: Wanted, authority: Authority, now: datetime.datetime
+) -> bool:
+    """Whether a Secret has what is wanted, of this authority, and is not to be renewed yet."""
     try:
         certificate = x509.load_pem_x509_certificate(data[CERTIFICATE])
         certificate.verify_directly_issued_by(authority.certificate)
         key = serialization.load_pem_private_key(data[KEY], None)
+        kind = x509.SubjectAlternativeName
+        names = list(certificate.extensions.get_extension_for_class(kind).value)
     except Exception:
         # Whatever is wrong with it, it is made anew.
         return False
-    return (
+    return names == wanted.names() and (
         data.get(TRUSTED) == authority.trusted
         and key.public_key() == certificate.public_key()
         and now.timestamp() < t_renew(certificate, authority)
@@ -175,27 +202,6 @@ def encoded(data: Mapping[str, bytes]) -> dict[str, str]:
 def decoded(data: Mapping[str, str] | None) -> dict[str, bytes]:
     """What is in a Secret."""
     return {key: base64.b64decode(value) for key, value in (data or {}).items()}
-
-
-def _issue(
-    authority: Authority,
-    name: str,
-    names: Sequence[x509.GeneralName],
-    usage: x509.ObjectIdentifier,
-    now: datetime.datetime,
-) -> dict[str, bytes]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    # None outlives who signs it.
-    life = min(LIFE, authority.certificate.not_valid_after_utc - now)
-    certificate = (
-        _begin(_subject(name), authority.certificate.subject, key, now, life)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
-        .add_extension(x509.SubjectAlternativeName(names), False)
-        .add_extension(x509.ExtendedKeyUsage([usage]), False)
-        .add_extension(_usage(signs=False), True)
-        .sign(authority.key, hashes.SHA256())
-    )
-    return {CERTIFICATE: _pem(certificate), KEY: _private(key), TRUSTED: authority.trusted}
 
 
 def _begin(

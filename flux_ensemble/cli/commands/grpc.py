@@ -76,6 +76,12 @@ def grpc() -> None:
 @click.option("--tls-key", type=FILE, help="The key of the certificate, in PEM.")
 @click.option("--tls-ca", type=FILE, help="The authority that signs clients' certificates, in PEM.")
 @click.option(
+    "--owner",
+    metavar="UID",
+    help="Take only clients whose certificates name this owner, and change only MiniClusters that "
+    "it owns: the uid of an Ensemble.",
+)
+@click.option(
     "--insecure", is_flag=True, help="Serve plaintext on a host that other machines can reach."
 )
 @click.option(
@@ -97,6 +103,7 @@ def start(
     tls_cert: Path | None,
     tls_key: Path | None,
     tls_ca: Path | None,
+    owner: str | None,
     insecure: bool,
     allow_load: bool,
     health_port: int | None,
@@ -122,8 +129,10 @@ def start(
         raise click.UsageError("--insecure is plaintext: it cannot be had with certificates")
     if tls is not None and token_file is not None:
         raise click.UsageError("--token-file is for plaintext: certificates say who asks")
+    if owner is not None and (tls is None or backend != "kubernetes"):
+        raise click.UsageError("--owner needs certificates and --backend kubernetes")
     wanted = _wanted(members)
-    scaler = _backend(backend, wanted, min_size, max_size)
+    scaler = _backend(backend, wanted, min_size, max_size, owner)
     table = _members(wanted, scaler)
     if not wanted and (scaler is None or not scaler.discovers):
         _look_for_flux()
@@ -139,6 +148,7 @@ def start(
         allow_load=allow_load,
         socket=socket,
         token=None if token_file is None else _token(token_file),
+        owner=owner,
     )
 
     def ready(bound: int | None) -> None:
@@ -251,7 +261,11 @@ def _default() -> list[Member]:
 
 
 def _backend(
-    name: str | None, members: list[Member], minimum: int | None, maximum: int | None
+    name: str | None,
+    members: list[Member],
+    minimum: int | None,
+    maximum: int | None,
+    owner: str | None,
 ) -> Backend | None:
     from flux_ensemble.gateway.backend import BackendError
 
@@ -269,7 +283,7 @@ def _backend(
                     from flux_ensemble.gateway.backends.kubernetes import Kubernetes
                 except ImportError as exc:
                     raise missing(exc, "kubernetes") from exc
-                return Kubernetes()
+                return Kubernetes(owner=owner)
             case "instance":
                 from flux_ensemble.gateway.backends.instance import FluxInstances
 

@@ -2,7 +2,8 @@
 
 A change reads the custom resource and writes its `/scale` subresource with the resource version
 that was read. If the resource changes in between, bounds included, the API server refuses the
-write (409), and the change is tried again. A size outside the bounds is never written: the Flux
+write (409), and the change is tried again. A service can be for the MiniClusters of one owner, by
+its uid: another one may have had its name. A size outside the bounds is never written: the Flux
 Operator would refuse to reconcile the MiniCluster, and say so only in its own log.
 
 The service account needs `get` on `miniclusters`, `update` on `miniclusters/scale`, and `create` on
@@ -76,6 +77,7 @@ class Kubernetes:
     Args:
         client: default: one with the pod's service account, or with the current context of
             the configuration that KUBECONFIG names.
+        owner: the uid of what has to own the MiniClusters; None takes those of any.
 
     Raises:
         BackendError: there is no configuration for a client.
@@ -84,13 +86,14 @@ class Kubernetes:
     name = "kubernetes"
     discovers = True
 
-    def __init__(self, client: Client | None = None) -> None:
+    def __init__(self, client: Client | None = None, *, owner: str | None = None) -> None:
         if client is None:
             try:
                 client = connect()
             except ClusterError as exc:
                 raise BackendError(str(exc)) from exc
         self._client = sturdy(client)
+        self._owner = owner
         self._refusals = Refusals(client)
         # Since when they are forbidden, by member.
         self._forbidden: dict[str, float] = {}
@@ -131,9 +134,16 @@ class Kubernetes:
 
     def _read(self, member: str, deadline: float) -> Mapping[str, Any]:
         namespace, _, name = member.partition("/")
-        return self._ask(
+        found: Mapping[str, Any] = self._ask(
             member, deadline, lambda: self._client.get(MiniCluster, name, namespace=namespace)
         )
+        owners = found["metadata"].get("ownerReferences") or ()
+        if self._owner is not None and all(one.get("uid") != self._owner for one in owners):
+            raise Refused(
+                f"MiniCluster {member!r} is not of the owner that this service is for: it is of "
+                "another one, maybe of the same name before, or of none"
+            )
+        return found
 
     def _write(self, member: str, version: str, size: int, deadline: float) -> bool:
         """Whether it was written; False: the resource is not of that version any more."""

@@ -29,6 +29,10 @@ REFUSED = {
         "--token-file is for plaintext",
     ),
     "half of TLS": (["--tls-cert", "a.pem"], "all three of --tls-cert, --tls-key and --tls-ca"),
+    "an owner without certificates": (
+        ["--backend", "kubernetes", "--owner", "uid"],
+        "--owner needs certificates and --backend kubernetes",
+    ),
     "bounds without dry run": (["--max-size", "3"], "bounds of --backend dry-run only"),
     "minimum below 1": (["--backend", "dry-run", "--min-size", "0"], "minimum size of 0"),
     "minimum above maximum": (

@@ -267,3 +267,23 @@ def test_files_that_do_not_fit_together_are_left_until_they_do(
     assert contents is not None
     assert contents.key == new.key.read_bytes()
     assert reloaded.renewed() is None
+
+
+@pytest.mark.parametrize("owners", [[], ["another"], ["uid/"], ["UID"], ["uid", "another"]])
+def test_a_service_that_is_for_one_owner_takes_only_clients_of_it(
+    authority: Authority, owners: list[str]
+) -> None:
+    uris = ["flux-ensemble://member/alpha", *(f"flux-ensemble://owner/{one}" for one in owners)]
+    mine = authority.issue("owned", uris=uris)
+    own = authority.issue("server")
+    with (
+        serving(DryRun(), tls=own, token=None, owner="uid") as target,
+        RpcClient(target, member="alpha", tls=mine) as client,
+    ):
+        if "uid" in owners:
+            assert client.scale(3).size == 3
+            return
+        for ask in (lambda: client.scale(3), client.status):
+            with pytest.raises(RpcError, match="not of the owner that this service is") as caught:
+                ask()
+            assert caught.value.code is grpc.StatusCode.PERMISSION_DENIED

@@ -146,6 +146,8 @@ class Bench:
         size = cluster["spec"].get("size", 1)
         job = self.admin.get("batch/v1", "Job", "default", name)
         if job is None:
+            if self.admin.get("v1", "ConfigMap", "default", names.entrypoint(name)) is None:
+                self.admin.create(entrypoint_of(cluster))
             return self.admin.create(job_of(cluster))
         if job["spec"]["completions"] != size:
             job["spec"] |= {"completions": size, "parallelism": size}
@@ -216,10 +218,9 @@ class Bench:
         self.pod(phase="Succeeded", name=name, state={"terminated": terminated})
 
 
-def job_of(cluster: Mapping[str, Any]) -> dict[str, Any]:
-    """The Job that the Flux Operator makes of a MiniCluster."""
-    metadata, spec = cluster["metadata"], cluster["spec"]
-    size = spec.get("size", 1)
+def _by_flux(cluster: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The metadata of what the Flux Operator makes of a MiniCluster."""
+    metadata = cluster["metadata"]
     owner = {
         "apiVersion": names.MINICLUSTER,
         "kind": "MiniCluster",
@@ -228,6 +229,26 @@ def job_of(cluster: Mapping[str, Any]) -> dict[str, Any]:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+    return {"name": name, "namespace": metadata["namespace"], "ownerReferences": [owner]}
+
+
+def entrypoint_of(cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """The ConfigMap that the Flux Operator makes of a MiniCluster, and which its pods run.
+
+    It takes one that is there, whose ever that is.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _by_flux(cluster, names.entrypoint(cluster["metadata"]["name"])),
+        "data": {"spec": json.dumps(cluster["spec"])},
+    }
+
+
+def job_of(cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """The Job that the Flux Operator makes of a MiniCluster."""
+    spec = cluster["spec"]
+    size = spec.get("size", 1)
     pod = {
         "containers": [{"name": "flux", "image": "a"}],
         "restartPolicy": "OnFailure",
@@ -237,11 +258,7 @@ def job_of(cluster: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {
-            "name": metadata["name"],
-            "namespace": metadata["namespace"],
-            "ownerReferences": [owner],
-        },
+        "metadata": _by_flux(cluster, cluster["metadata"]["name"]),
         "spec": {
             "completionMode": "Indexed",
             "completions": size,

@@ -481,10 +481,18 @@ class MemoryApi:
 
     # -- controllers -------------------------------------------------------------------
 
-    def collect(self) -> None:
-        """Delete what is owned only by what is not there any more, by its uid."""
+    def collect(self, *, but: str | None = None) -> None:
+        """Delete what is owned only by what is not there any more, by its uid.
+
+        Args:
+            but: the name of what is collected later.
+        """
         with self._lock:
-            orphans = [(plural, key) for plural, key, one in self._every() if self._orphaned(one)]
+            orphans = [
+                (plural, key)
+                for plural, key, one in self._every()
+                if self._orphaned(one) and key[1] != but
+            ]
             for plural, key in orphans:
                 one = self._objects[plural].get(key)
                 if one is None:

@@ -1,10 +1,11 @@
 """Stands in for the Flux Operator and the kubelets, with real brokers here.
 
 It polls an API (`memory_api`, `apiserver`) as their administrator. A MiniCluster is checked as the
-Flux Operator does, and becomes a Job, whose pods are the Job controller's. Each of these pods runs
-a script like that of the Flux Operator: a broker of one Flux instance, which has all hosts up to
-the greatest size from the beginning. Rank 0 runs the container's command, and its summary becomes
-the message of the pod. A pod that is deleted, or evicted, has its processes killed, jobs included.
+Flux Operator does, and becomes a ConfigMap with what its pods run, and a Job, whose pods are the
+Job controller's. Each of these pods runs a script like that of the Flux Operator: a broker of one
+Flux instance, which has all hosts up to the greatest size from the beginning. Rank 0 runs the
+container's command, and its summary becomes the message of the pod. A pod that is deleted, or
+evicted, has its processes killed, jobs included.
 
 A Deployment is its command as a process, with what its image has and a token of its ServiceAccount.
 Paths of volumes become directories, those of claims stay for as long as this runs, and names of
@@ -14,6 +15,7 @@ Services are this machine.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -28,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from ensembles import job_of, remove_pod, write_status
+from ensembles import entrypoint_of, job_of, remove_pod, write_status
 from image_packages import Image
 from memory_jobs import INDEX
 from patience import PATIENCE
@@ -166,8 +168,12 @@ hosts = "{name}-[0-{most - 1}]"
 cores = "0-1"
 """
         )
+        entrypoint = self._cluster.get("v1", "ConfigMap", self._namespace, names.entrypoint(name))
+        if entrypoint is None:
+            entrypoint = self._cluster.create(entrypoint_of(one))
         made = self._cluster.create(job_of(one))
-        self._made[made["metadata"]["uid"]] = one
+        runs = {**one, "spec": json.loads(entrypoint["data"]["spec"])}
+        self._made[made["metadata"]["uid"]] = runs
 
     def _home(self, one: Object) -> Path:
         """The directory of a MiniCluster."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +14,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
 from ensembles import Bench, condition, ensemble
 from memory_api import MemoryApi
+from patience import PATIENCE
+from rpc_servers import serving
 
-from flux_ensemble.operator import tls
+from flux_ensemble.gateway.backend import Refused
+from flux_ensemble.gateway.backends.kubernetes import Kubernetes
+from flux_ensemble.gateway.client import RpcClient, RpcError
+from flux_ensemble.gateway.tls import TlsFiles
+from flux_ensemble.operator import names, tls
 
 pytest_plugins = ["operator_cluster"]
 
@@ -150,10 +158,90 @@ def test_an_error_that_nobody_thought_of_is_in_the_status(
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("nobody thought of this")
 
-    monkeypatch.setattr(tls, "for_member", broken)
+    monkeypatch.setattr(tls, "issue", broken)
     bench.put(ensemble())
     with pytest.raises(Exception, match="nobody thought of this"):
         bench.look()
     found = bench.ensemble()
     assert found is not None
     assert "nobody thought of this" in condition(found["status"], "Ready")[2]
+
+
+# -- whose they are --------------------------------------------------------------------------
+
+
+def mounted(bench: Bench, name: str, where: Path) -> TlsFiles:
+    """The files of a Secret, as a pod has them."""
+    found = bench.admin.get("v1", "Secret", "default", name)
+    where.mkdir()
+    for key, value in tls.decoded((found or {})["data"]).items():
+        (where / key).write_bytes(value)
+    return TlsFiles(where / "tls.crt", where / "tls.key", where / "ca.crt")
+
+
+def test_a_pod_of_an_ensemble_that_had_the_name_changes_no_size_of_the_one_that_has_it(
+    bench: Bench, api: MemoryApi, tmp_path: Path
+) -> None:
+    bench.moment = datetime.datetime.now(datetime.UTC)
+    put_issuer(bench, authority(bench.moment, 300 * DAY))
+    shown = []
+    for number in range(2):
+        bench.remove(names.API_VERSION, names.KIND, "sweep")
+        bench.put(ensemble(service=GIVEN))
+        bench.look()
+        shown.append(mounted(bench, "sweep-solve-tls", tmp_path / str(number)))
+    own = mounted(bench, "sweep-grpc-tls", tmp_path / "service")
+    deployment = bench.admin.get("apps/v1", "Deployment", "default", "sweep-grpc")
+    (container,) = (deployment or {})["spec"]["template"]["spec"]["containers"]
+    (owner,) = (word[8:] for word in container["args"] if word.startswith("--owner="))
+    backend = Kubernetes(api.client(api.account_token("default", "sweep-grpc")), owner=owner)
+    member = "default/sweep-solve"
+    with serving(backend, [member], tls=own, token=None, owner=owner) as target:
+        with (
+            RpcClient(target, member=member, tls=shown[0]) as before,
+            pytest.raises(RpcError, match="is not of the owner that this service is for"),
+        ):
+            before.scale(3)
+        with RpcClient(target, member=member, tls=shown[1]) as after:
+            assert after.scale(2).size == 2
+
+
+def test_a_minicluster_of_the_name_that_is_not_of_the_ensemble_keeps_its_size(
+    bench: Bench, api: MemoryApi
+) -> None:
+    bench.put(ensemble())
+    bench.look()
+    live = bench.minicluster()
+    assert live is not None
+    live["metadata"]["ownerReferences"][0]["uid"] = "another"
+    bench.admin.replace(live)
+    owner = (bench.ensemble() or {})["metadata"]["uid"]
+    backend = Kubernetes(api.client(api.account_token("default", "sweep-grpc")), owner=owner)
+    deadline = time.monotonic() + PATIENCE
+    for ask in (
+        lambda: backend.scale("default/sweep-solve", deadline=deadline, to=3),
+        lambda: backend.size("default/sweep-solve", deadline),
+    ):
+        with pytest.raises(Refused, match="not of the owner that this service is for"):
+            ask()
+    assert (bench.minicluster() or {})["spec"]["size"] == 1
+
+
+def test_a_certificate_that_names_another_owner_is_made_anew(bench: Bench) -> None:
+    bench.put(ensemble())
+    bench.look()
+    found = bench.admin.get("v1", "Secret", "default", "sweep-authority")
+    of_it = tls.read_authority(tls.decoded((found or {})["data"]), bench.moment)
+    live = bench.admin.get("v1", "Secret", "default", "sweep-solve-tls")
+    assert live is not None
+    uris = ["flux-ensemble://member/default/sweep-solve", "flux-ensemble://owner/another"]
+    other = tls.issue(of_it, tls.Wanted("sweep-solve", uris=uris), bench.moment)
+    bench.admin.replace({**live, "data": tls.encoded(other)})
+    bench.look()
+    mended = bench.admin.get("v1", "Secret", "default", "sweep-solve-tls")
+    assert mended is not None
+    certificate = tls.certificate_of(tls.decoded(mended["data"]))
+    kind = x509.SubjectAlternativeName
+    named = certificate.extensions.get_extension_for_class(kind).value
+    owner = (bench.ensemble() or {})["metadata"]["uid"]
+    assert named.get_values_for_type(x509.UniformResourceIdentifier)[1].endswith(owner)

@@ -170,6 +170,46 @@ def test_what_is_being_made_again_waits_until_the_pods_of_the_one_before_have_le
     assert bench.minicluster() is not None
 
 
+@pytest.mark.parametrize("way", ["recreated", "of a namesake"])
+def test_what_the_pods_of_the_one_before_ran_is_gone_before_the_next_one_is_made(
+    bench: Bench, api: MemoryApi, way: str
+) -> None:
+    """The Flux Operator would take that ConfigMap, with the document and the volume of before."""
+    api.collects = False
+    bench.put(ensemble(onChange="Recreate"))
+    bench.look()
+    bench.pod()
+    if way == "recreated":
+        bench.put(ensemble("sweep", OTHER, onChange="Recreate"))
+        bench.look()
+    else:
+        bench.remove(names.API_VERSION, names.KIND, "sweep")
+        api.collect()
+        bench.put(ensemble("sweep", OTHER))
+    entrypoint = bench.admin.get("v1", "ConfigMap", "default", "sweep-solve-entrypoint")
+    assert entrypoint is not None
+    # The Job and its pods are collected first.
+    bench.remove("batch/v1", "Job", "sweep-solve")
+    for _ in range(3):
+        api.collect(but="sweep-solve-entrypoint")
+        leave(bench)
+    (one,) = bench.look()["members"]
+    assert bench.minicluster() is None
+    said = "the ConfigMap 'sweep-solve-entrypoint' of the one before has still to go"
+    assert one["reason"] == said
+    api.collect()
+    bench.look()
+    assert bench.minicluster() is not None
+
+
+def test_a_configmap_of_others_that_pods_would_run_is_a_problem(bench: Bench) -> None:
+    metadata = {"name": "sweep-solve-entrypoint", "namespace": "default"}
+    bench.admin.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    bench.put(ensemble())
+    assert "'sweep-solve-entrypoint' is there already" in condition(bench.look(), "Accepted")[2]
+    assert bench.minicluster() is None
+
+
 # -- namesakes -----------------------------------------------------------------------------
 
 
