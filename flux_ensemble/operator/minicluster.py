@@ -1,4 +1,4 @@
-"""A member of an Ensemble as manifests: its document, and its MiniCluster; pure."""
+"""A member of an Ensemble as manifests: its document, its volume, and its MiniCluster; pure."""
 
 from __future__ import annotations
 
@@ -28,6 +28,26 @@ def document(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> Manifest
         names.labels(owner, "member", member["name"]),
         data={names.DOCUMENT_FILE: member["ensemble"]},
     )
+
+
+def claim(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> Manifest:
+    """The PersistentVolumeClaim of a member that gives a template of one."""
+    owner, given = ensemble["metadata"]["name"], member["state"]["template"]
+    own = given.get("metadata") or {}
+    labels = names.labels(owner, "state", member["name"])
+    manifest = new(
+        ensemble,
+        "v1",
+        "PersistentVolumeClaim",
+        names.member_state(owner, member["name"]),
+        {**(own.get("labels") or {}), **labels},
+        spec=copy.deepcopy(given["spec"]),
+    )
+    # All pods of the member mount it.
+    manifest["spec"].setdefault("accessModes", ["ReadWriteMany"])
+    if own.get("annotations"):
+        manifest["metadata"]["annotations"] = dict(own["annotations"])
+    return manifest
 
 
 def runner(spec: Mapping[str, Any]) -> int:
@@ -134,7 +154,9 @@ def _run(ensemble: Mapping[str, Any], member: Mapping[str, Any], container: dict
     if not install.get("skip"):
         _add(container, "brokerPre", _installation(install))
     if "state" in member:
-        _keep(names.member(owner, member["name"]), member["state"]["claim"], container)
+        made = names.member_state(owner, member["name"])
+        volume = member["state"].get("claim", made)
+        _keep(names.member(owner, member["name"]), volume, container)
     container["command"] = " ".join(_command(ensemble, member, install))
 
 

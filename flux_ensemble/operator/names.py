@@ -25,6 +25,7 @@ OWN = (
     ("v1", "ServiceAccount"),
     ("v1", "ConfigMap"),
     ("v1", "Secret"),
+    ("v1", "PersistentVolumeClaim"),
 )
 
 #: Whose fields are ours, for server-side apply.
@@ -122,6 +123,11 @@ def labels(ensemble: str, part: str, of_member: str | None = None) -> dict[str, 
 def of_job(name: str) -> str:
     """What selects the pods of a Job."""
     return f"{JOB_LABEL}={name}"
+
+
+def member_state(ensemble: str, name: str) -> str:
+    """The PersistentVolumeClaim that is made for a member."""
+    return f"{ensemble}-{name}-state"
 
 
 def entrypoint(minicluster: str) -> str:

@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 #: HTTP statuses by which the API server says that a manifest is wrong, whoever sends it.
 _WRONG = (400, 422)
 
+#: What keeps the state of a member.
+_CLAIM = "PersistentVolumeClaim"
+
 #: When to look again, in seconds: at one whose status is to be written before the next step; at one
 #: that waits for somebody else's object to go, which is not watched; and at one that refers to what
 #: is not watched either.
@@ -220,7 +223,8 @@ class _Turn:
         serve = not suspended and len(ended) < len(self._members())
         manifests = self._render(serve)
         clusters = [manifest for manifest in manifests if _is_cluster(manifest)]
-        others = [manifest for manifest in manifests if not _is_cluster(manifest)]
+        claims = {_member(one): one for one in manifests if one["kind"] == _CLAIM}
+        others = [one for one in manifests if not _is_cluster(one) and one["kind"] != _CLAIM]
         self._try_out(clusters)
         if self._problems or self._waits:
             return
@@ -242,7 +246,7 @@ class _Turn:
         members = {names.member(self._name(), name): name for name in known}
         for manifest in clusters:
             name = members[manifest["metadata"]["name"]]
-            self._ensure_minicluster(name, manifest, ended=name in ended)
+            self._ensure_minicluster(name, manifest, claims.get(name), ended=name in ended)
 
     def _render(self, serve: bool) -> list[Resource]:
         """The manifests; the service stays at the port that members which run have been told."""
@@ -289,6 +293,8 @@ class _Turn:
         for (kind, name), found in list(self._owned.items()):
             if (kind, name) in keep or found["metadata"].get("deletionTimestamp"):
                 continue
+            if kind == _CLAIM and ("MiniCluster", self._minicluster(found)) in self._owned:
+                continue  # A member that runs has its volume, whatever is said of it now.
             log.info("%s: delete %s %s", self._label(), kind, name)
             self._delete(kind, name)
 
@@ -334,12 +340,16 @@ class _Turn:
         else:
             self._problems.append(names.foreign(kind, name))
 
-    def _ensure_minicluster(self, member: str, manifest: Resource, *, ended: bool) -> None:
+    def _ensure_minicluster(
+        self, member: str, manifest: Resource, claim: Resource | None, *, ended: bool
+    ) -> None:
         name = manifest["metadata"]["name"]
         live = self._owned.get(("MiniCluster", name))
         if live is None and not ended:
             fresh = numbered(manifest, uuid.uuid4().hex[:12])
-            if not self._is_awaited(member, name) and self._ensure(fresh):
+            if self._is_awaited(member, name) or not self._has_claim(member, claim):
+                return
+            if self._ensure(fresh):
                 self._tell("MemberCreated", f"member {member!r}: made MiniCluster {name!r}")
             return
         if live is not None and live["metadata"].get("deletionTimestamp"):
@@ -358,9 +368,30 @@ class _Turn:
         if live is None:
             return
         if not ended:
+            if claim is not None and (_CLAIM, claim["metadata"]["name"]) not in self._owned:
+                # Somebody has deleted it: no pod could start any more.
+                self._ensure(claim)
             run = annotation(live, names.RUN)
             live = self._mend(numbered(manifest, run) if run else manifest, live)
             self._bound(member, live)
+
+    def _has_claim(self, member: str, claim: Resource | None) -> bool:
+        """Make the volume of a member that is to begin; whether it has what it needs.
+
+        One that was made of another template is made anew: there is nothing to go on with.
+        """
+        if claim is None:
+            return True
+        key = _CLAIM, claim["metadata"]["name"]
+        live = self._owned.get(key)
+        if live is None:
+            return self._ensure(claim)
+        if not live["metadata"].get("deletionTimestamp"):
+            if annotation(live, names.HASH) == annotation(claim, names.HASH):
+                return True
+            self._delete(*key)
+        self._awaited[member] = f"the {_CLAIM} {key[1]!r} of the one before has still to go"
+        return False
 
     def _template_of(self, member: str, live: Resource | None) -> str | None:
         """What a MiniCluster was made of, which may be gone after its end."""
@@ -526,12 +557,21 @@ class _Turn:
         refers = any("ensembleFrom" in member for member in self._members())
         return [_LATER] if self._problems or refers else []
 
+    def _minicluster(self, found: Resource) -> str:
+        """The name of the MiniCluster of the member that an object is of."""
+        return names.member(self._name(), _member(found))
+
     def _name(self) -> str:
         name: str = self._ensemble["metadata"]["name"]
         return name
 
     def _label(self) -> str:
         return f"{self._namespace}/{self._name()}"
+
+
+def _member(manifest: Mapping[str, Any]) -> str:
+    """The member that an object is of, by its label; "" if it is of none."""
+    return str(manifest["metadata"].get("labels", {}).get(names.MEMBER_LABEL, ""))
 
 
 def _is_cluster(manifest: Mapping[str, Any]) -> bool:

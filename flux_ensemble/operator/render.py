@@ -16,7 +16,7 @@ from typing import Any
 from flux_ensemble import __version__
 from flux_ensemble.operator import names
 from flux_ensemble.operator.manifests import Manifest, mark, new, port_of, service_of
-from flux_ensemble.operator.minicluster import document, minicluster
+from flux_ensemble.operator.minicluster import claim, document, minicluster
 
 #: The user of the service: nobody.
 _NOBODY = 65534
@@ -44,12 +44,14 @@ def render(
         serve: its members still need the gRPC service.
 
     Returns:
-        Those of the service, then for each member its document and its MiniCluster.
+        Those of the service, then for each member its document, its volume and its MiniCluster.
     """
     manifests = _service(ensemble, settings, serve)
     for member in ensemble["spec"]["members"]:
         if "ensemble" in member:
             manifests.append(document(ensemble, member))
+        if "template" in member.get("state", {}):
+            manifests.append(claim(ensemble, member))
         manifests.append(minicluster(ensemble, member))
     for manifest in manifests:
         mark(manifest)

@@ -62,6 +62,13 @@ CALM = 900.0
 #: How many pods of one MiniCluster are taken away.
 LOSSES = 2
 
+#: The template of a volume.
+VOLUME = {"spec": {"resources": {"requests": {"storage": "1Gi"}}}}
+
+#: How often one that has not completed is begun anew, of the times that it could be: most are left
+#: to complete, with all else that is done to them.
+UNTIMELY = 0.2
+
 #: A run of so many minutes does everything at least once.
 LONG = 10.0
 
@@ -80,6 +87,7 @@ OWNED = (
     ("v1", "ConfigMap"),
     ("v1", "Secret"),
     ("v1", "ServiceAccount"),
+    ("v1", "PersistentVolumeClaim"),
     ("networking.k8s.io/v1", "NetworkPolicy"),
     ("rbac.authorization.k8s.io/v1", "Role"),
     ("rbac.authorization.k8s.io/v1", "RoleBinding"),
@@ -112,7 +120,7 @@ class Churn:
         self._losses: Counter[str] = Counter()
         self._tags = 0
         self._operators = 0
-        self._completed: set[tuple[str, int]] = set()
+        self._completed: set[str] = set()
         # How many jobs have left a second line, by MiniCluster.
         self.twice: Counter[str] = Counter()
         self._operator: contextlib.ExitStack = contextlib.ExitStack()
@@ -134,7 +142,7 @@ class Churn:
         one = {
             "name": "solve",
             "ensemble": yaml.safe_dump(document),
-            "state": {"claim": "disk"},
+            "state": self.chance.choice([{"claim": "disk"}, {"template": VOLUME}]),
             "minicluster": {"spec": spec},
         }
         return ensemble(name, one, install={"skip": True}, onChange="Recreate")
@@ -173,7 +181,7 @@ class Churn:
         for kind, holds in (("Completed", "True"), ("Ready", "True"), ("Failed", "False")):
             if condition(status, kind)[0] != holds:
                 self._say_wrong(f"{name} is completed, and {kind} is not {holds}")
-        self._completed.add((metadata["uid"], metadata["generation"]))
+        self._completed.add(run)
         return True
 
     def _say_wrong(self, sentence: str) -> None:
@@ -193,11 +201,11 @@ class Churn:
             (2, "pod deleted", lambda name: self._lose(name, "deletion")),
             (2, "service killed", self._kill_service),
             (1, "operator killed", self._kill_operator),
-            (3, "document changed", self._change),
-            (2, "restarted by annotation", self._restart),
-            (2, "suspended", lambda name: self._suspend(name, True)),
-            (2, "resumed", lambda name: self._suspend(name, False)),
-            (3, "deleted and created", self._again),
+            (5, "document changed", self._change),
+            (5, "restarted by annotation", self._restart),
+            (4, "suspended", lambda name: self._suspend(name, True)),
+            (8, "resumed", lambda name: self._suspend(name, False)),
+            (5, "deleted and created", self._again),
         ]
         if isinstance(self.api, ApiServer):
             ways += [
@@ -277,16 +285,23 @@ class Churn:
             child.kill()
         return child is not None
 
+    def _begins_anew(self, live: dict[str, Any] | None) -> bool:
+        """Whether one may begin anew now."""
+        if live is None:
+            return False
+        done = (live.get("status") or {}).get("phase") == "Completed"
+        return done or self.chance.random() < UNTIMELY
+
     def _change(self, name: str) -> bool:
         live = self.get(name)
-        if live is None:
+        if live is None or not self._begins_anew(live):
             return False
         self.cluster.replace({**live, "spec": self.manifest(name)["spec"]})
         return True
 
     def _restart(self, name: str) -> bool:
         live = self.get(name)
-        if live is None:
+        if live is None or not self._begins_anew(live):
             return False
         annotations = live["metadata"].setdefault("annotations", {})
         annotations[names.RESTART] = str(self.chance.random())
@@ -297,6 +312,8 @@ class Churn:
         live = self.get(name)
         if live is None or bool(live["spec"].get("suspend")) == suspend:
             return False
+        if suspend and not self._begins_anew(live):
+            return False
         live["spec"]["suspend"] = suspend
         self.cluster.replace(live)
         return True
@@ -304,6 +321,8 @@ class Churn:
     def _again(self, name: str) -> bool:
         live = self.get(name)
         if live is not None:
+            if not self._begins_anew(live):
+                return False
             self.cluster.delete(live)
         self.cluster.create(self.manifest(name))
         return True
@@ -332,11 +351,13 @@ class Churn:
         self.start_operator()
         return True
 
-    def keep_operator(self) -> None:
-        """What a kubelet does with an operator that has ended by itself."""
+    def keep(self) -> None:
+        """What a kubelet does with an operator, or controllers, that have ended by themselves."""
         if self._child.poll() is not None:
             self.done["operator ended"] += 1
             self._kill_operator("")
+        if isinstance(self.api, ApiServer) and self.api.keep_controllers():
+            self.done["controllers ended"] += 1
 
     def _kill_api(self, name: str) -> bool:
         self.api.stop_apiserver()
@@ -362,7 +383,7 @@ class Churn:
                 self.cluster.replace(live)
         deadline = time.monotonic() + CALM
         while not all(self.check(name) for name in self.names):
-            self.keep_operator()
+            self.keep()
             if time.monotonic() > deadline:
                 for name in self.names:
                     self._say_wrong(f"it does not complete: {(self.get(name) or {}).get('status')}")
@@ -377,6 +398,7 @@ class Churn:
                 self.cluster.delete(live)
         deadline = time.monotonic() + PATIENCE
         while left := self._left():
+            self.keep()
             if time.monotonic() > deadline:
                 self._say_wrong(f"left: {left}")
                 return
@@ -393,7 +415,7 @@ class Churn:
 
     @property
     def completed(self) -> int:
-        """How many Ensembles, each text of one, were seen to have completed."""
+        """How many MiniClusters were seen to have completed."""
         return len(self._completed)
 
 
@@ -451,7 +473,7 @@ def main() -> int:
         t_begin = time.monotonic()
         while time.monotonic() - t_begin < 60 * options.minutes and not churn.wrong:
             churn.step()
-            churn.keep_operator()
+            churn.keep()
             for one in churn.names:
                 churn.check(one)
             time.sleep(chance.uniform(0.2, 2))

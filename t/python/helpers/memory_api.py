@@ -41,6 +41,7 @@ Object = dict[str, Any]
 KINDS = {
     "v1": {
         "ConfigMap": "configmaps",
+        "PersistentVolumeClaim": "persistentvolumeclaims",
         "Event": "events",
         "Pod": "pods",
         "Secret": "secrets",

@@ -367,7 +367,7 @@ cores = "0-1"
             here.mkdir(exist_ok=True)
             paths[volume["path"]] = str(here)
             if "claimName" in volume:
-                claim = self.directory / "claims" / volume["claimName"]
+                claim = self._claim(volume["claimName"])
                 claim.mkdir(parents=True, exist_ok=True)
                 paths[volume["path"]] = str(claim)
             elif "secretName" in volume:
@@ -384,6 +384,14 @@ cores = "0-1"
                 for key, file in volume["items"].items():
                     (here / file).write_text(found["data"][key])
         return paths
+
+    def _claim(self, name: str) -> Path:
+        """Where a volume is: that of a claim, which another one of its name has not.
+
+        Claims of users need not be made here.
+        """
+        found = self._cluster.get("v1", "PersistentVolumeClaim", self._namespace, name)
+        return self.directory / "claims" / (found["metadata"]["uid"][:8] if found else name)
 
     def _write_secret(self, name: str, where: Path) -> None:
         found = self._cluster.get("v1", "Secret", self._namespace, name)

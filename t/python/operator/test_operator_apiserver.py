@@ -22,6 +22,7 @@ from test_operator_app import expire, operator, until
 from test_operator_apply import another_port, minicluster_mended, taken_out
 from test_operator_end_to_end import example, gone, state, told, watch
 from test_operator_reconcile import PARTS, another_object
+from test_operator_uids import volume, volume_made
 
 from flux_ensemble.operator import names
 from flux_ensemble.operator.cluster import Cluster, ClusterFailure
@@ -362,6 +363,19 @@ def test_ensembles_that_are_deleted_and_created_again_have_nothing_of_their_name
         return all(there)
 
     until(all_made, "they are not made again")
+
+
+@apiserver.CONTROLLERS
+def test_a_volume_is_made_of_a_template_and_goes_with_the_ensemble(bench: Bench) -> None:
+    volume_made(bench)
+    bench.remove(names.API_VERSION, names.KIND, "sweep")
+    until(lambda: volume(bench) is None, "the volume stays")
+
+
+@pytest.mark.parametrize("state", [{}, {"claim": "a", "template": {"spec": {"resources": {}}}}])
+def test_the_state_is_a_claim_or_a_template(bench: Bench, state: dict[str, Any]) -> None:
+    with pytest.raises(ClusterFailure, match="exactly one of claim and template"):
+        bench.put(ensemble("sweep", {**member(), "state": state}))
 
 
 @apiserver.CONTROLLERS

@@ -139,7 +139,7 @@ def sweep_of(ran: Path, count: int) -> dict[str, Any]:
     one = {
         "name": "solve",
         "ensemble": yaml.safe_dump(document),
-        "state": {"claim": "disk"},
+        "state": {"template": {"spec": {"resources": {"requests": {"storage": "1Gi"}}}}},
         "minicluster": {"spec": spec},
     }
     return ensemble("sweep", one, install={"skip": True})

@@ -10,6 +10,7 @@ import time
 import uuid
 from pathlib import Path
 
+import apiserver
 import pytest
 from ensembles import ROOT
 from patience import PATIENCE
@@ -42,20 +43,25 @@ def until_children(mark: str, script: subprocess.Popen[bytes], log: Path) -> Non
 @pytest.mark.parametrize(
     ("script", "number"),
     [
-        ("t/fault/kubernetes.py", signal.SIGTERM),
-        ("t/bench/operator_cost.py", signal.SIGTERM),
-        ("t/bench/operator_cost.py", signal.SIGHUP),
+        (["t/fault/kubernetes.py", "--memory"], signal.SIGTERM),
+        (["t/fault/kubernetes.py", "--memory"], signal.SIGHUP),
+        pytest.param(
+            ["t/bench/bench.py", "--smoke", "operator"],
+            signal.SIGTERM,
+            marks=[*apiserver.MARKS, apiserver.CONTROLLERS],
+        ),
     ],
 )
 def test_a_script_that_is_told_to_end_leaves_none_of_its_children(
-    tmp_path: Path, script: str, number: signal.Signals
+    tmp_path: Path, script: list[str], number: signal.Signals
 ) -> None:
     mark = f"{MARK}={uuid.uuid4()}"
     log = tmp_path / "log"
     name, _, value = mark.partition("=")
     with log.open("wb") as output:
         child = subprocess.Popen(
-            [sys.executable, str(ROOT / script), "--memory"],
+            [sys.executable, *script],
+            cwd=ROOT,
             stdout=output,
             stderr=output,
             env={**os.environ, name: value},

@@ -423,6 +423,100 @@ def test_a_volume_of_the_user_cannot_have_the_name_of_ours() -> None:
     assert "this name is taken" in problem
 
 
+def with_volume(storage: str = "1Gi") -> dict[str, Any]:
+    """A member whose volume is made of a template."""
+    spec = {"resources": {"requests": {"storage": storage}}}
+    return {**member(), "state": {"template": {"metadata": {"labels": {"a": "b"}}, "spec": spec}}}
+
+
+def volume(bench: Bench) -> dict[str, Any] | None:
+    return bench.admin.get("v1", "PersistentVolumeClaim", "default", "sweep-solve-state")
+
+
+def volume_made(bench: Bench) -> dict[str, Any]:
+    """Has a volume made, which members mount, and looks at it again and again."""
+    bench.put(ensemble("sweep", with_volume(), onChange="Recreate"))
+    bench.look()
+    made, live = volume(bench), bench.minicluster()
+    assert made is not None
+    assert live is not None
+    assert names.owned_by(bench.ensemble() or {}, made)
+    assert made["metadata"]["labels"]["a"] == "b"
+    assert made["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert made["spec"]["resources"]["requests"] == {"storage": "1Gi"}
+    (container,) = live["spec"]["containers"]
+    assert container["volumes"]["flux-ensemble-state"]["claimName"] == "sweep-solve-state"
+    assert "--resume" in container["command"].split()
+    bench.look()
+    again = volume(bench)
+    assert again is not None
+    assert again["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    return made
+
+
+def test_a_volume_is_made_of_a_template_and_goes_with_the_ensemble(bench: Bench) -> None:
+    volume_made(bench)
+    bench.end(exit_code=0, state="completed")
+    bench.look()
+    bench.look()
+    assert volume(bench) is not None
+    bench.remove(names.API_VERSION, names.KIND, "sweep")
+    assert volume(bench) is None
+
+
+def test_another_template_is_another_volume_for_a_member_that_begins_anew(
+    bench: Bench, api: MemoryApi
+) -> None:
+    first = volume_made(bench)
+    # One that runs keeps what it has.
+    bench.put(ensemble("sweep", with_volume("2Gi")))
+    assert condition(bench.look(), "Accepted")[1] == "ChangeRefused"
+    bench.put(ensemble())
+    assert condition(bench.look(), "Accepted")[1] == "ChangeRefused"
+    assert (volume(bench) or {})["metadata"]["uid"] == first["metadata"]["uid"]
+    api.collects = False
+    bench.put(ensemble("sweep", with_volume("2Gi"), onChange="Recreate"))
+    for _ in range(5):
+        bench.look()
+        api.collect()
+    other = volume(bench)
+    assert other is not None
+    assert other["metadata"]["uid"] != first["metadata"]["uid"]
+    assert other["spec"]["resources"]["requests"] == {"storage": "2Gi"}
+    assert bench.minicluster() is not None
+
+
+def test_a_volume_that_is_not_wanted_any_more_goes_after_what_mounts_it(
+    bench: Bench, api: MemoryApi
+) -> None:
+    volume_made(bench)
+    bench.put(ensemble("sweep", member(), onChange="Recreate"))
+    before = len(api.writes)
+    for _ in range(4):
+        bench.look()
+    written = [one for one in api.writes[before:] if one.startswith("DELETE")]
+    assert [one.split()[1] for one in written] == ["miniclusters", "persistentvolumeclaims"]
+    assert bench.minicluster() is not None
+    assert volume(bench) is None
+
+
+def test_a_volume_that_somebody_deleted_is_made_again_for_the_pods_to_come(bench: Bench) -> None:
+    first = volume_made(bench)
+    bench.remove("v1", "PersistentVolumeClaim", "sweep-solve-state")
+    bench.look()
+    again = volume(bench)
+    assert again is not None
+    assert again["metadata"]["uid"] != first["metadata"]["uid"]
+
+
+def test_a_claim_of_others_that_has_the_name_is_left_alone_and_told(bench: Bench) -> None:
+    metadata = {"name": "sweep-solve-state", "namespace": "default"}
+    bench.admin.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata})
+    bench.put(ensemble("sweep", with_volume()))
+    assert "'sweep-solve-state' is there already" in condition(bench.look(), "Accepted")[2]
+    assert bench.minicluster() is None
+
+
 # -- what cannot be read -------------------------------------------------------------------
 
 
