@@ -11,8 +11,9 @@ missed.
 What is measured is the package as users install it, with its compiled modules (`.compiled`,
 which `make` builds when something has changed).
 
-The live ones need Flux. What is compared is done on the same machine in the same run, mostly in
-turns; the results are only as quiet as the machine is.
+The live ones need Flux, and `operator` a control plane of Kubernetes; one that lacks what it needs
+is skipped by name, and left out of the page. What is compared is done on the same machine in the
+same run, mostly in turns; the results are only as quiet as the machine is.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ from pathlib import Path
 import machine
 import page
 from benchmark import Benchmark, Numbers, Row
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "python" / "helpers"))
+
+from ends import unwind_at_signals
 
 import flux_ensemble
 
@@ -56,6 +61,7 @@ NAMES = {
     "export": ("export", "BENCHMARK"),
     "report": ("report", "BENCHMARK"),
     "top": ("top", "BENCHMARK"),
+    "operator": ("operator_cost", "BENCHMARK"),
 }
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -72,7 +78,11 @@ def get(name: str) -> Benchmark:
 
 def measure(name: str, *, smoke: bool) -> list[Row]:
     """Measure one in this process, and print its rows; the numbers are kept."""
+    unwind_at_signals()
     benchmark = get(name)
+    if (lacking := benchmark.lacks()) is not None:
+        print(f"  skipped: {lacking}")
+        return []
     begin = time.monotonic()
     numbers = benchmark.measure(smoke)
     seconds = time.monotonic() - begin
@@ -138,7 +148,8 @@ def main(arguments: list[str]) -> int:
     flags = ["--smoke"] if options.smoke else []
     codes = [subprocess.run([sys.executable, __file__, *flags, name]).returncode for name in names]
     if options.page and not options.smoke:
-        page.write([(get(name), read(name)) for name in NAMES])
+        found = [get(name) for name in NAMES]
+        page.write([(one, read(one.name)) for one in found if one.lacks() is None])
     return max(codes)
 
 

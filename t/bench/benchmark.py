@@ -63,6 +63,7 @@ class Benchmark:
         rows: what came of it, by its numbers.
         plot: draws its numbers into a figure of matplotlib.
         height: of the plot in inches.
+        lacks: what is not there that it needs, in words; None if it can be measured.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Benchmark:
     rows: Callable[[Numbers], list[Row]]
     plot: Callable[[Any, Numbers], None]
     height: float = 2.6
+    lacks: Callable[[], str | None] = lambda: None
 
 
 def show(value: float, unit: str) -> str:

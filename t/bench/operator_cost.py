@@ -1,285 +1,297 @@
 """What the operator costs an API server and its node, and how soon a MiniCluster is there.
 
-    operator_cost.py [--waiting 100] [--idle 200] [--at-once 200] [--seconds 120] [--memory]
-
-Runs `flux-ensemble operator run` on the API server that tests use (`apiserver`), or with `--memory`
-on that in memory, which counts requests and tells nothing of time. There are Ensembles whose pods
-wait, and Ensembles whose pods run, as the Job controller and kubelets would leave them; then one
-after the other, and then many at once are created. Prints one line of JSON.
-
-Goals: 100 that wait make under 600 requests a minute and 2 % of a core, 200 that run under 300
-requests a minute; a MiniCluster is there in under 1 s, the median of 200 at once under 5 s.
+`flux-ensemble operator run` on a real API server, with its controllers. Ensembles are created one
+after the other, then many at once; then there are some whose pods wait for nodes, and some whose
+pods run, as kubelets would leave them. Its requests are those of its user in the audit log.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import itertools
 import json
 import os
-import re
-import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import plots
+from benchmark import Benchmark, Numbers, Row, middle, percentile
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "helpers"))
 
-from ends import unwind_at_signals
-from ensembles import CRDS, KUBERNETES, ensemble, install, member, write_status
+from apiserver import ApiServer, api_server, binaries, controller_manager
+from ensembles import CRDS, KUBERNETES, ensemble, job_of, member, objects, write_status
 
 from flux_ensemble.operator import names
-from flux_ensemble.operator.cluster import Cluster, ClusterFailure, resource_class
+from flux_ensemble.operator.cluster import Cluster, ClusterFailure
+from flux_ensemble.operator.watches import Kind, Watch
 
 TOKEN = "flux-ensemble-flux-ensemble-operator"
 ACCOUNT = "system:serviceaccount:flux-ensemble:flux-ensemble-operator"
 
-#: A Lease as long as that of a busy machine has to be.
-RUN = ("operator", "run", "--lease-seconds=120")
+#: How many Ensembles are created one after the other, how many at once, how many have pods that
+#: wait before all of them run, and for how many seconds it is looked at what they cost.
+ALONE, AT_ONCE, WAITING, SECONDS = 10, 200, 100, 120
 
-MINICLUSTER = names.MINICLUSTER, "MiniCluster"
+#: How often it is looked whether something has come, in seconds, and how long that may take.
+_LOOK, _LONGEST = 0.2, 900.0
 
+#: The operator has done its work when it has asked for no more than its Lease for so many seconds.
+_QUIET = 10.0
 
-@contextlib.contextmanager
-def server(memory: bool, directory: Path) -> Iterator[Any]:
-    """An API that has the CRDs and the shipped roles."""
-    if memory:
-        from memory_api import memory_api
+_MINICLUSTER = names.MINICLUSTER, "MiniCluster"
+_POD = "v1", "Pod"
 
-        with memory_api() as api:
-            install(api)
-            api.account_token("flux-ensemble", "flux-ensemble-operator")
-            yield api
-        return
-    import apiserver
-    from lightkube.codecs import load_all_yaml
-
-    with apiserver.api_server(directory, {TOKEN: ACCOUNT}) as real:
-        admin = real.client()
-        files = (KUBERNETES / "install.yaml", CRDS[1])
-        for loaded in load_all_yaml("---\n".join(file.read_text() for file in files)):
-            admin.create(loaded)
-        cluster = Cluster(admin)
-        until(lambda: served(cluster))
-        yield real
+_WAITS = {
+    "phase": "Pending",
+    "conditions": [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/3 nodes are available: 3 Insufficient cpu.",
+        }
+    ],
+}
+_RUNS = {"phase": "Running"}
 
 
-def served(cluster: Cluster) -> bool:
-    try:
-        cluster.list(names.API_VERSION, names.KIND, "default")
-        cluster.list(*MINICLUSTER, "default")
-    except ClusterFailure:
-        return False
-    return True
+def lacks() -> str | None:
+    """What is not there that it needs."""
+    if binaries() is None or controller_manager() is None:
+        return "kube-apiserver, etcd and kube-controller-manager are not on PATH"
+    return None
 
 
-def until(holds: Any, seconds: float = 900.0) -> None:
-    deadline = time.monotonic() + seconds
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + _LONGEST
     while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+        assert time.monotonic() < deadline, what
+        time.sleep(_LOOK)
 
 
-class Costs:
-    """Requests to a server, and what a process has used."""
+class Bench:
+    """An operator on an API server.
 
-    def __init__(self, api: Any, pid: int, memory: bool) -> None:
-        self._api, self._pid, self._memory = api, pid, memory
-        self._client = api.client()
-        self._count = 0
-        if memory:
-            api.instead = self._note
+    Args:
+        server: the API server.
+        pid: of the operator.
+    """
 
-    def _note(self, method: str, path: str) -> None:
-        self._count += 1
+    def __init__(self, server: ApiServer, pid: int) -> None:
+        self._server, self._pid = server, pid
+        self.admin = Cluster(server.client())
+        self._numbers = itertools.count()
+        # When MiniClusters came, by name.
+        self._t: dict[str, float] = {}
+        kind = Kind(*_MINICLUSTER)
+        self.watch = Watch(server.client(), kind, "default", self._came, lambda: None)
+        self.watch.start()
+        assert self.watch.wait(_LONGEST)
+
+    def _came(self, one: dict[str, Any]) -> None:
+        self._t.setdefault(one["metadata"]["name"], time.monotonic())
+
+    # -- what it costs -----------------------------------------------------------------
 
     def requests(self) -> int:
-        """How many there were; the server's own ones, too."""
-        if self._memory:
-            return self._count
-        text = self._client._client._client.get("/metrics").text
-        counted = re.findall(r"^apiserver_request_total\{[^}]*\} (\S+)$", text, re.MULTILINE)
-        return round(sum(map(float, counted)))
+        """How many requests the operator has made."""
+        return len(self._server.requests_of(ACCOUNT))
 
     def seconds(self) -> float:
-        """The CPU time of the process."""
+        """The processor time of the operator."""
         fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def mebibytes(self) -> float:
-        status = Path(f"/proc/{self._pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
-
     def over(self, seconds: float) -> dict[str, float]:
-        """What is used from now on, in a minute and in % of a core."""
+        """What it costs from now on, once it is quiet: a minute, and in percent of a core."""
+        quiet, used = time.monotonic(), self.seconds()
+        while time.monotonic() < quiet + min(seconds, _QUIET):
+            time.sleep(_LOOK)
+            if (now := self.seconds()) > used + 0.05:
+                quiet, used = time.monotonic(), now
         begun, requests, used = time.monotonic(), self.requests(), self.seconds()
         time.sleep(seconds)
         passed = time.monotonic() - begun
         return {
-            "requests_a_minute": round((self.requests() - requests) * 60 / passed, 1),
-            "core_percent": round((self.seconds() - used) * 100 / passed, 2),
-            "rss_mib": round(self.mebibytes()),
+            "requests": (self.requests() - requests) * 60 / passed,
+            "core": (self.seconds() - used) * 100 / passed,
         }
 
+    # -- Ensembles ---------------------------------------------------------------------
 
-def pods(admin: Cluster, name: str, phase: str) -> None:
-    """The Job of a MiniCluster, and its pod: one that runs, or for which there is no node."""
-    cluster = admin.get(*MINICLUSTER, "default", f"{name}-solve")
-    assert cluster is not None
-    labels = cluster["spec"]["pod"]["labels"]
-    spec = {"containers": [{"name": "flux", "image": "a"}], "restartPolicy": "OnFailure"}
-    job = admin.create(
-        {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": owned(cluster, f"{name}-solve"),
-            "spec": {
-                "template": {"metadata": {"labels": labels}, "spec": spec},
-                "completionMode": "Indexed",
-                "completions": 1,
-            },
-        }
-    )
-    metadata = owned({**job, "apiVersion": "batch/v1", "kind": "Job"}, f"{name}-solve-0-x")
-    index = {
-        "job-name": f"{name}-solve",
-        "batch.kubernetes.io/job-completion-index": "0",
-        "batch.kubernetes.io/job-name": f"{name}-solve",
-    }
-    metadata["labels"] = {**labels, **index}
-    pod = admin.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    waits["message"] = "0/3 nodes are available: 3 Insufficient cpu."
-    status: dict[str, Any] = {"phase": phase}
-    if phase == "Pending":
-        status["conditions"] = [waits]
-    write_status(admin, pod, status)
-
-
-def owned(owner: dict[str, Any], name: str) -> dict[str, Any]:
-    reference = {key: owner[key] for key in ("apiVersion", "kind")}
-    reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
-    return {
-        "name": name,
-        "namespace": "default",
-        "ownerReferences": [{**reference, "controller": True}],
-    }
-
-
-class Arrivals:
-    """When MiniClusters came, by name, as a watch tells."""
-
-    def __init__(self, api: Any) -> None:
-        self.t: dict[str, float] = {}
-        self._client = api.client()
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def _watch(self) -> None:
-        resource = resource_class(*MINICLUSTER)
-        with contextlib.suppress(Exception):
-            for what, one in self._client.watch(resource, namespace="default"):
-                if what == "ADDED":
-                    self.t.setdefault(one["metadata"]["name"], time.monotonic())
-
-    def after(self, admin: Cluster, given: list[str]) -> list[float]:
-        """Create Ensembles at once; after how many seconds each MiniCluster is there."""
+    def create(self, count: int) -> tuple[list[str], list[float]]:
+        """Create Ensembles at once: their names, and after how long each has a MiniCluster."""
+        chosen = [f"bench-{next(self._numbers)}" for _ in range(count)]
         begun: dict[str, float] = {}
 
-        def create(part: list[str]) -> None:
+        def work(part: Sequence[str]) -> None:
             for name in part:
                 begun[name] = time.monotonic()
-                admin.create(ensemble(name, member(size=1)))
+                self.admin.create(ensemble(name, member(size=1)))
 
-        threads = [threading.Thread(target=create, args=(given[at::8],)) for at in range(8)]
+        threads = [threading.Thread(target=work, args=(chosen[at::8],)) for at in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        until(lambda: all(f"{name}-solve" in self.t for name in given))
-        return [self.t[f"{name}-solve"] - begun[name] for name in given]
+        until(lambda: all(f"{name}-solve" in self._t for name in chosen), "no MiniCluster")
+        return chosen, [self._t[f"{name}-solve"] - begun[name] for name in chosen]
+
+    def pods(self, chosen: Sequence[str], status: dict[str, Any]) -> None:
+        """Each has a pod that is so, as the Flux Operator, the Job controller and kubelets do."""
+        missing = {f"{name}-solve" for name in chosen}
+        jobs = {one["metadata"]["name"] for one in self.admin.list("batch/v1", "Job", "default")}
+        for name in missing - jobs:
+            cluster = self.admin.get(*_MINICLUSTER, "default", name)
+            assert cluster is not None
+            self.admin.create(job_of(cluster))
+
+        def told() -> bool:
+            for pod in self.admin.list(*_POD, "default"):
+                name = pod["metadata"]["labels"].get(names.JOB_LABEL)
+                if name in missing:
+                    with contextlib.suppress(ClusterFailure):
+                        write_status(self.admin, pod, {**(pod.get("status") or {}), **status})
+                        missing.discard(name)
+            return not missing
+
+        until(told, "there are no pods")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    for option, default in (("waiting", 100), ("idle", 200), ("at-once", 200), ("seconds", 120)):
-        parser.add_argument(f"--{option}", type=int, default=default)
-    parser.add_argument("--memory", action="store_true")
-    given = parser.parse_args()
-    unwind_at_signals()
-    found: dict[str, Any] = {"load": os.getloadavg()[0], "cores": os.cpu_count()}
+@contextlib.contextmanager
+def running() -> Iterator[Bench]:
+    """An operator on an API server, with the rights that it is shipped with."""
     with contextlib.ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        api = stack.enter_context(server(given.memory, directory))
-        admin = Cluster(api.client())
-        config = directory / "config"
-        config.write_text(api.kubeconfig(TOKEN, "flux-ensemble"))
-        baseline = Costs(api, os.getpid(), given.memory).over(20)["requests_a_minute"]
-        found["baseline_requests_a_minute"] = baseline
-        log = stack.enter_context((directory / "log").open("w"))
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="operator")))
+        server = stack.enter_context(api_server(directory, {TOKEN: ACCOUNT}, audit=True))
+        admin = Cluster(server.client())
+        install(admin)
+        config, log = directory / "config", directory / "log"
+        config.write_text(server.kubeconfig(TOKEN, "flux-ensemble"))
         child = subprocess.Popen(
-            [sys.executable, "-m", "flux_ensemble.cli.main", *RUN],
+            [sys.executable, "-m", "flux_ensemble.cli.main", "operator", "run"],
             env={**os.environ, "KUBECONFIG": str(config)},
-            stdout=log,
-            stderr=log,
+            stdout=stack.enter_context(log.open("w")),
+            stderr=subprocess.STDOUT,
         )
         stack.callback(child.wait)
         stack.callback(child.kill)
-        until(lambda: "begin" in (directory / "log").read_text())
-        arrivals = Arrivals(api)
-        time.sleep(2)
-        alone = [arrivals.after(admin, [f"alone-{number}"])[0] for number in range(10)]
-        found["one_seconds"] = rounded(alone)
-        costs = Costs(api, child.pid, given.memory)
-        many = [f"many-{number}" for number in range(given.at_once)]
-        used = costs.seconds()
-        found["at_once_seconds"] = rounded(arrivals.after(admin, many))
-        found["at_once_core_seconds"] = round(costs.seconds() - used, 1)
-        every = [*many, *(f"alone-{number}" for number in range(10))]
-        for phase, count, key in (
-            ("Pending", given.waiting, "waiting"),
-            ("Running", given.idle, "idle"),
-        ):
-            remove(admin, every[count:] if phase == "Pending" else every)
-            chosen = every[:count] if phase == "Pending" else []
-            if phase == "Running":
-                chosen = [f"idle-{number}" for number in range(count)]
-                arrivals.after(admin, chosen)
-            for name in chosen:
-                pods(admin, name, phase)
-            time.sleep(30)
-            found[key] = {"ensembles": count, **costs.over(given.seconds)}
-            every = chosen
-        found["load_after"] = os.getloadavg()[0]
-        assert child.poll() is None, (directory / "log").read_text()[-2000:]
-    print(json.dumps(found))
+        until(lambda: "begin" in log.read_text(), "the operator does not begin")
+        bench = Bench(server, child.pid)
+        stack.callback(bench.watch.close)
+        yield bench
+        assert child.poll() is None, log.read_text()[-2000:]
 
 
-def remove(admin: Cluster, given: list[str]) -> None:
-    """Delete Ensembles, and what is of them: nobody collects it here."""
-    for name in given:
-        found = admin.get(names.API_VERSION, names.KIND, "default", name)
-        if found is not None:
-            admin.delete(found)
-    for kind in (MINICLUSTER, ("batch/v1", "Job"), ("v1", "Pod")):
-        for one in admin.list(*kind, "default"):
-            if any(one["metadata"]["name"].startswith(f"{name}-solve") for name in given):
-                with contextlib.suppress(ClusterFailure):
-                    admin.delete(one)
+def install(admin: Cluster) -> None:
+    """The CRDs and the operator's rights."""
+    from lightkube.codecs import from_dict
+
+    for one in objects(KUBERNETES / "install.yaml", CRDS[1]):
+        admin.client.create(from_dict(one))
+
+    def served() -> bool:
+        try:
+            for kind in ((names.API_VERSION, names.KIND), _MINICLUSTER):
+                admin.list(*kind, "default")
+        except ClusterFailure:
+            return False
+        return True
+
+    until(served, "the CRDs are not established")
 
 
-def rounded(seconds: list[float]) -> dict[str, float]:
-    ordered = sorted(seconds)
-    return {
-        "median": round(statistics.median(ordered), 2),
-        "p90": round(ordered[int(len(ordered) * 0.9) - 1], 2),
-        "most": round(ordered[-1], 2),
+def measure(smoke: bool) -> Numbers:
+    """Create Ensembles, and let them be."""
+    alone, at_once, waiting, seconds = (1, 2, 1, 1) if smoke else (ALONE, AT_ONCE, WAITING, SECONDS)
+    with running() as bench:
+        one = [bench.create(1) for _ in range(alone)]
+        requests, used = bench.requests(), bench.seconds()
+        chosen, many = bench.create(at_once)
+        numbers: Numbers = {
+            "one": [took for _, (took,) in one],
+            "many": many,
+            "requests_each": (bench.requests() - requests) / at_once,
+            "seconds_each": (bench.seconds() - used) / at_once,
+        }
+        bench.pods(chosen[:waiting], _WAITS)
+        numbers["waiting"] = {"count": waiting, **bench.over(seconds)}
+        chosen += [name for (name,), _ in one]
+        bench.pods(chosen, _RUNS)
+        numbers["running"] = {"count": len(chosen), **bench.over(seconds)}
+        numbers["load"] = os.getloadavg()[0]
+    return numbers
+
+
+def rows(numbers: Numbers) -> list[Row]:
+    """Its goals, and what one more Ensemble costs."""
+    one, many = numbers["one"], numbers["many"]
+    waiting, runs = numbers["waiting"], numbers["running"]
+    load = f"load {numbers['load']:.1f}"
+    wait = f"{waiting['count']} Ensembles whose pods wait for nodes: the operator's"
+    run = f"{runs['count']} Ensembles that run: the operator's"
+    return [
+        Row(f"{wait} requests a minute", waiting["requests"], "<=", 600, "", load),
+        Row(f"{wait} processor time, of a core", waiting["core"], "<=", 2, "%", load),
+        Row(f"{run} requests a minute", runs["requests"], "<=", 300, "", load),
+        Row(
+            "from an Ensemble to its MiniCluster",
+            *(middle(one), "<=", 1, "s"),
+            f"median of {len(one)}, at most {max(one):.2f} s; {load}",
+        ),
+        Row(
+            f"from an Ensemble to its MiniCluster, {len(many)} at once",
+            *(middle(many), "<=", 5, "s"),
+            f"median; p90 {percentile(many, 90):.1f} s; {load}",
+        ),
+        Row(
+            "an Ensemble: processor time of the operator to make what it consists of",
+            *(1000 * numbers["seconds_each"], "", 0, "ms"),
+            f"{numbers['requests_each']:.1f} requests, of {len(many)} at once",
+        ),
+        Row(f"{run} processor time, of a core", runs["core"], "", 0, "%", load),
+    ]
+
+
+def plot(figure: Any, numbers: Numbers) -> None:
+    """How soon MiniClusters are there, and what Ensembles cost that do not change."""
+    left, right = figure.subplots(1, 2)
+    plots.ecdf(left, numbers["one"], "one after the other", plots.OURS)
+    plots.ecdf(left, numbers["many"], f"{len(numbers['many'])} at once", plots.THIRD)
+    left.set_xlabel("seconds to its MiniCluster")
+    plots.goal(left, x=5, label="goal of the median at once")
+    values = {
+        f"{one['count']} {what}": [one["requests"]]
+        for what, one in (("wait", numbers["waiting"]), ("run", numbers["running"]))
     }
+    plots.bars(right, values, [plots.OURS, plots.THIRD])
+    right.set_xlabel("requests a minute")
+    for axes in (left, right):
+        plots.legend(axes)
+
+
+BENCHMARK = Benchmark(
+    name="operator",
+    title="The operator",
+    about="""Ensembles on a real API server with its controllers, and the operator beside it, with
+    the rights that it is shipped with. Ten are created one after the other, then 200 at once; then
+    100 of them have pods that wait for nodes, the others none, and then all have pods that run, for
+    two minutes each. Requests are those of the operator in the audit log, those for its Lease
+    included; processor time is that of its process.""",
+    measure=measure,
+    rows=rows,
+    plot=plot,
+    lacks=lacks,
+)
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(measure("--smoke" in sys.argv)))

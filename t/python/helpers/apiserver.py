@@ -73,10 +73,12 @@ class ApiServer:
         directory: for its files and logs.
         users: name by token, besides the administrator; the names of ServiceAccounts are
             `system:serviceaccount:NAMESPACE:NAME`.
+        audit: notes each request, for `requests_of`.
     """
 
-    def __init__(self, directory: Path, users: dict[str, str]) -> None:
+    def __init__(self, directory: Path, users: dict[str, str], *, audit: bool = False) -> None:
         self._directory = directory
+        self._audit = directory / "audit.log" if audit else None
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._clients: list[Client] = []
         self._key = directory / "accounts.key"
@@ -125,13 +127,38 @@ class ApiServer:
             "--disable-admission-plugins=ServiceAccount",
             "--authorization-mode=RBAC",
             f"--token-auth-file={self._directory}/tokens.csv",
+            *self._audited(),
         )
         self._wait()
         if "kube-controller-manager" not in self._children and controller_manager() is not None:
             self.start_controllers()
 
+    def _audited(self) -> list[str]:
+        """The options by which each request is noted when it has been answered."""
+        if self._audit is None:
+            return []
+        policy = self._directory / "audit.json"
+        stages = ["RequestReceived", "ResponseStarted", "Panic"]
+        content = {"omitStages": stages, "rules": [{"level": "Metadata"}]}
+        kind = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy"}
+        policy.write_text(json.dumps({**kind, **content}))
+        return [f"--audit-policy-file={policy}", f"--audit-log-path={self._audit}"]
+
+    def requests_of(self, user: str) -> list[tuple[str, str]]:
+        """The requests of a user that have been answered: verbs, and paths."""
+        assert self._audit is not None
+        if not self._audit.exists():
+            return []
+        found = []
+        mark = f'"username":"{user}"'
+        for line in self._audit.read_text().splitlines():
+            if mark in line and line.endswith("}"):
+                event = json.loads(line)
+                found.append((event["verb"], event["requestURI"]))
+        return found
+
     def start_controllers(self) -> None:
-        """Start the garbage collector and the Job controller."""
+        """Start the garbage collector, the Job controller, and what lets claims go."""
         program = controller_manager()
         assert program is not None
         config = self._directory / "controllers.config"
@@ -140,12 +167,24 @@ class ApiServer:
             "kube-controller-manager",
             program,
             f"--kubeconfig={config}",
-            "--controllers=garbage-collector-controller,job-controller",
+            "--controllers=garbage-collector-controller,job-controller,"
+            "persistentvolumeclaim-protection-controller",
             "--leader-elect=false",
             f"--cert-dir={self._directory}/certificates",
             "--bind-address=127.0.0.1",
             f"--secure-port={self._ports[3]}",
         )
+
+    def keep_controllers(self) -> bool:
+        """Start the controllers again if they have ended, as a kubelet does; whether they had.
+
+        They end where the API server is away while they start.
+        """
+        child = self._children.get("kube-controller-manager")
+        if child is None or child.poll() is None:
+            return False
+        self.start_controllers()
+        return True
 
     def stop_controllers(self) -> None:
         """Kill the controllers."""
@@ -232,9 +271,11 @@ class ApiServer:
 
 
 @contextmanager
-def api_server(directory: Path, users: dict[str, str]) -> Iterator[ApiServer]:
+def api_server(
+    directory: Path, users: dict[str, str], *, audit: bool = False
+) -> Iterator[ApiServer]:
     """An API server that runs."""
-    server = ApiServer(directory, users)
+    server = ApiServer(directory, users, audit=audit)
     try:
         server.start()
         yield server

@@ -95,6 +95,14 @@ ROWS = {
         ],
     ),
     "top": (False, ["until it is seen", "while nothing happens", "a key is answered"]),
+    "operator": (
+        False,
+        [
+            *["1 Ensembles whose pods wait for nodes: the operator's requests", "of a core"],
+            *["3 Ensembles that run", "to its MiniCluster", "to its MiniCluster, 2 at once"],
+            *["to make what it consists of", "of a core"],
+        ],
+    ),
 }
 
 
@@ -122,6 +130,8 @@ def test_the_benchmark_runs_and_says_what_it_measured_and_is_drawn(
 ) -> None:
     if name == "report":
         require_chromium()
+    if (lacking := get(name).lacks()) is not None:
+        pytest.skip(lacking)
     done = bench("--smoke", name)
     assert done.returncode == 0, done.stderr
     title, *rows, numbers = done.stdout.splitlines()
