@@ -19,6 +19,10 @@ test_expect_success FLUX 'child-services: services of members are killed, and th
 	chaos --kills 1 child-services
 '
 
+test_expect_success FLUX 'member-search: all members of a search are killed; no trial fails or is lost' '
+	chaos member-search
+'
+
 test_expect_success FLUX 'orphans, member-placed: jobs outlive the broker of their member, and commits fail: nothing counts twice' '
 	chaos orphans member-placed
 '

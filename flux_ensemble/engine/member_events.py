@@ -120,9 +120,9 @@ class MemberEvents:
         return self._triggered(_DRAINING, member)
 
     def on_lost(self, event: MemberLost) -> Iterable[Triggered]:
-        """A member does not answer any more."""
+        """A member does not answer any more; of one that was told to end, this is no loss."""
         member = self._members.known.get(event.ordinal)
-        if member is None or member.state == "lost":
+        if member is None or member.state == "lost" or member.ending:
             return ()
         return self._lost(member, event.reason)
 

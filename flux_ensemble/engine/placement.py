@@ -3,8 +3,11 @@
 A member is *feasible* for a job if it is open, is large enough, and its time left is at least
 `TIME_MARGIN` times the job's time limit. Of the feasible ones with room the job gets the one with
 the least load, the share of its cores that jobs on it take; of equal ones the first. Binding is
-late: a member has room for no more than its window, twice its cores, or what it ran in a second,
-or in some seconds where it has a service of its own; the rest waits in the service.
+late: a member has room for no more than its window; the rest waits in the service. The window is
+its cores and what it ran in a second, up to twice its cores, or what it ran in a second if that is
+more. So a job waits on a member for about a second, and not for hours while another one is idle. A
+member with a service of its own tells of its jobs once a second only: its window is twice its
+cores, or what it ran in some seconds.
 
 The least is found in a heap for each pool and each need. An entry that is not so any more is
 dropped when it comes to the top, so a choice costs the logarithm of the number of members. It
@@ -20,7 +23,7 @@ from typing import NamedTuple
 
 from flux_ensemble.document.members import TIME_MARGIN
 
-#: A window is so many times the cores of a member.
+#: A window is so many times the cores of a member where it runs that much in a second.
 WINDOW = 2
 
 #: How many heaps are kept: one for each need, and pool.
@@ -100,10 +103,13 @@ class Place:
         return self.taken / self.cores
 
     def weight(self, need: Need) -> int:
-        """The cores that a job takes."""
+        """The cores that a job takes, or that its share of the nodes or GPUs amounts to."""
+        cores = need.cores
         if need.exclusive:
-            return max(need.cores, self.cores * need.nodes // self.nodes)
-        return need.cores
+            cores = max(cores, self.cores * need.nodes // self.nodes)
+        if need.gpus and self.gpus:
+            cores = max(cores, -(-self.cores * need.gpus // self.gpus))
+        return cores
 
     def feasible(self, need: Need, t: float) -> bool:
         """Whether a job can run on it, if not at once."""
@@ -116,11 +122,14 @@ class Place:
     def room(self, need: Need, t: float) -> int:
         """How many more jobs it gets now."""
         now, before, latest = self.rate
+        ran = max(now, before) if t < latest + 2 else 0
         window = WINDOW * self.cores
-        if t < latest + 2:
-            window = max(window, max(now, before) * (BULK_SECONDS if self.bulk else 1))
-        if self.bulk and BULK * (window - self.taken) < window:
-            return 0
+        if not self.bulk:
+            window = max(min(window, self.cores + ran), ran)
+        else:
+            window = max(window, BULK_SECONDS * ran)
+            if BULK * (window - self.taken) < window:
+                return 0
         return max(0, (window - self.taken) // self.weight(need))
 
     def slice(self, need: Need, t: float, waiting: int, members: int) -> int:

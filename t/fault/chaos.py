@@ -64,6 +64,7 @@ SCENARIOS = {
     "member-cancel": ("members", "member_cancel", 0.0, 6),
     "all-members": ("members", "all_members", 0.0, 4),
     "service-and-member": ("members", "service_and_member", 0.01, 6),
+    "member-search": ("members", "member_search", 0.01, 1),
     "orphans": ("members", "orphans", 0.0, 1),
     "member-placed": ("members", "member_placed", 0.0, 1),
     "member-no-fence": ("members", "member_no_fence", 0.0, 1),

@@ -27,8 +27,8 @@ cores = "0-{last}"
 
 _CORES = 4096
 
-#: What hwloc, and with it each broker, takes a node of several brokers for.
-_NODE = "core:4 pu:1"
+#: Cores of a node of several brokers, unless told.
+NODE_CORES = 4
 
 _PROGRAM = 'echo "$FLUX_URI" && flux getattr broker.pid && exec cat'
 
@@ -44,8 +44,8 @@ class Instance:
         statedir: it keeps its state there, and starts again with it.
         config: more TOML for the broker.
         cores: how many fake ones it has.
-        brokers: how many it has; several are nodes of four cores each, as are those of instances
-            in it.
+        brokers: how many it has; several are nodes, as are those of instances in it.
+        node_cores: how many fake ones each of several nodes has.
 
     Attributes:
         uri: where it is to be reached.
@@ -59,6 +59,7 @@ class Instance:
         config: str = "",
         cores: int = _CORES,
         brokers: int = 1,
+        node_cores: int = NODE_CORES,
     ) -> None:
         self.directory = directory
         self._brokers = brokers
@@ -72,7 +73,8 @@ class Instance:
             if not name.startswith("FLUX_") or name in _KEPT
         }
         if brokers > 1:
-            self.nested["HWLOC_SYNTHETIC"] = _NODE
+            # What hwloc, and with it each broker, takes a node for.
+            self.nested["HWLOC_SYNTHETIC"] = f"core:{node_cores} pu:1"
         self._environment |= self.nested
         conf = directory / "conf"
         conf.mkdir()

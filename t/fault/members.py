@@ -17,6 +17,7 @@ from kills import patience
 from nested import Member, Members
 from scenario import TICK, Context, hold_of
 from scene import Scene, within
+from trials import PARALLEL, check_trials, held, release
 from workloads import REPLACED, Workload, shared
 
 #: Members at first; there is one node more.
@@ -296,6 +297,47 @@ def all_members(context: Context) -> None:
 def service_and_member(context: Context) -> None:
     """SIGKILL of the service and of the broker of a member, or of all of them."""
     _run(context, *[_both_killed] * _times(context))
+
+
+def member_search(context: Context) -> None:
+    """SIGKILL of the brokers of members on which 24 trials run; all are complete in the end.
+
+    Half of the time the service dies with them; where `on-lost` is `fail`, too, no trial fails.
+    """
+    for policy in ("resubmit", "fail") * (_times(context) if context.long else 1):
+        with within(Stage(context, node_cores=PARALLEL // _MEMBERS)) as stage:
+            _search(stage, policy)
+
+
+def _search(stage: Stage, policy: str) -> None:
+    """Kill all members of a search, and note what is not as expected in the end."""
+    grown = {"name": "grow", "label": "pool", "repetitions": "unlimited"}
+    count = {"min": _MEMBERS, "max": _MEMBERS + 1}
+    workload = held(
+        stage.directory,
+        members=[{"name": "pool", "count": count, "on-lost": policy}],
+        rules=[{"id": REPLACED, "trigger": "member-lost", "action": grown}],
+    )
+    name = workload.name
+    stage.load(workload)
+
+    def running() -> int:
+        return sum(one.running(name) for one in stage.members.up(name))
+
+    stage.await_("24 trials run", lambda: running() == PARALLEL)
+    if stage.random.random() < 0.5:
+        stage.kill(restart=False)
+        _all_killed(stage, workload)
+        stage.start_service()
+    else:
+        _all_killed(stage, workload)
+
+    def lost() -> int:
+        return sum(entry["name"] == "member-lost" for entry in stage.entries(name))
+
+    stage.await_("all are lost", lambda: lost() == _MEMBERS)
+    release(stage.directory)
+    check_trials(stage, name, stage.await_members_end(workload), (PARALLEL,))
 
 
 def members(context: Context) -> None:

@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from kills import patience
 from scenario import TICK, Context
 from scene import Scene, scene
-from workloads import Expected, Workload, alarmed, stages
+from trials import PARALLEL, check_trials, held, release
+from workloads import Workload, alarmed, stages
 
 _JOBS = 40
 
@@ -74,8 +74,8 @@ def _run_again(workload: Workload, **more: Any) -> Workload:
     )
 
 
-#: Trials of `interrupted` at once and in all.
-_PARALLEL, _TRIALS = 24, 30
+#: Crashes of a long run.
+_CRASHES = 5
 
 
 def interrupted(context: Context) -> None:
@@ -83,58 +83,17 @@ def interrupted(context: Context) -> None:
     config = '[kvs]\ncheckpoint-period = "200ms"\n'
     for _ in range(_CRASHES if context.long else 1):
         with scene(context, statedir=True, config=config) as stage:
-            document = _searching(stage.directory)
-            name = document["name"]
-            stage.load(Workload(document, Expected({})))
-            if not stage.witness.wait_seen(name, "start", _PARALLEL):
+            workload = held(stage.directory)
+            name = workload.name
+            stage.load(workload)
+            if not stage.witness.wait_seen(name, "start", PARALLEL):
                 raise RuntimeError("the trials do not run")
             stage.await_checkpoint()
             stage.restart((), crash=True)
             # What the crash left behind goes on, and counts for nothing.
-            (stage.directory / "go-on").touch()
-            status = stage.await_end(name, 120)
-            (search,) = status["searches"]
-            counts = status["groups"]["trial"]
-            wanted = {"complete": _TRIALS, "failed": 0, "canceled": 0}
-            found = {state: search[state] for state in wanted}
+            release(stage.directory)
             # One whose start was not in the last checkpoint starts as if nothing had happened.
-            lost = min(max(counts["interrupted"], 1), _PARALLEL)
-            ended = {"success": _TRIALS, "failed": 0, "interrupted": lost}
-            told = {outcome: counts[outcome] for outcome in ended}
-            points = [
-                row["params"]["x"] for row in stage.recorded(name) if row["outcome"] == "success"
-            ]
-            stage.row.jobs += counts["attempts"]
-            stage.note(
-                [
-                    f"{name}: expected {right}, found {is_}"
-                    for right, is_ in ((wanted, found), (ended, told), (_TRIALS, len(set(points))))
-                    if right != is_
-                ]
-            )
-
-
-#: Crashes of a long run.
-_CRASHES = 5
-
-
-def _searching(directory: Path) -> dict[str, Any]:
-    """A search whose first failure would close it; its trials run until there is a file."""
-    script = (
-        f"until test -e {directory}/go-on; do sleep 0.2; done; "
-        "exec flux job memo $FLUX_JOB_ID fom={x}"
-    )
-    search = {
-        "id": "hpo", "group": "trial", "variables": {"x": {"low": 0, "high": 1}},
-        "maximize": "fom", "sampler": "random", "trials": _TRIALS, "parallel": _PARALLEL,
-        "failures": 1,
-    }  # fmt: skip
-    return {
-        "name": "search",
-        "search": [search],
-        "jobs": [{"name": "trial", "command": ["sh", "-c", script]}],
-        "rules": [{"trigger": "start", "action": {"name": "search", "label": "hpo"}}],
-    }
+            check_trials(stage, name, stage.await_end(name, 120), range(1, PARALLEL + 1))
 
 
 #: Members, of two cores, and the jobs that they share; as many jobs run at the end of the instance.

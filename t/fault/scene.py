@@ -18,7 +18,7 @@ import flux
 import verify
 from durable import Durable
 from flux.kvs import kvs_checkpoint_lookup
-from instance import Instance
+from instance import NODE_CORES, Instance
 from keeper import Kept
 from scenario import FINAL, TICK, Context
 from services import Command, Launcher, Module, Service, Warm
@@ -48,7 +48,7 @@ class Scene:
         statedir, config: as for `Instance`.
         start_options: of the first start of the instance.
         raises: the service is to log a traceback.
-        brokers: of the instance.
+        brokers, node_cores: of the instance.
     """
 
     def __init__(
@@ -62,13 +62,20 @@ class Scene:
         start_options: Sequence[str] = (),
         raises: bool = False,
         brokers: int = 1,
+        node_cores: int = NODE_CORES,
     ) -> None:
         self._raises = raises
         self.row = context.row
         self.random = context.random
         # Sockets are there too, whose paths must be short.
         self.directory = Path(tempfile.mkdtemp(prefix="fault-"))
-        self.instance = Instance(self.directory, statedir=statedir, config=config, brokers=brokers)
+        self.instance = Instance(
+            self.directory,
+            statedir=statedir,
+            config=config,
+            brokers=brokers,
+            node_cores=node_cores,
+        )
         self.kept = Kept()
         launcher = self.kept if kind == "kept" else _launcher(kind, self.directory, options)
         self.service = Service(self.instance, launcher)

@@ -44,11 +44,17 @@ class World:
         rules: besides the one that submits group `a`.
         members: how many of the first pool there are, all of them up.
         pools: the pools, if there is not `pool` alone.
+        cores: of each member.
         **more: keys of the document, in place of others.
     """
 
     def __init__(
-        self, *rules: dict[str, Any], members: int = 2, pools: Any = None, **more: Any
+        self,
+        *rules: dict[str, Any],
+        members: int = 2,
+        pools: Any = None,
+        cores: int = 2,
+        **more: Any,
     ) -> None:
         start = {"trigger": "start", "action": {"name": "submit", "label": "a"}}
         self.spec = load_mapping(
@@ -65,6 +71,7 @@ class World:
                 **more,
             }
         )
+        self._cores = cores
         self.engine = Engine(self.spec)
         self.engine.stats.keep_values()
         self.values: list[Any] = []
@@ -103,7 +110,7 @@ class World:
 
     def up(self, ordinal: int) -> None:
         self.jobs[ordinal] = {}
-        self.handle(MemberUp(self.t, f"pool.{ordinal - 1}", ordinal, 1, 2, 0, None))
+        self.handle(MemberUp(self.t, f"pool.{ordinal - 1}", ordinal, 1, self._cores, 0, None))
 
     def start(self, key: int) -> None:
         ordinal = ordinal_of(key)
@@ -223,7 +230,7 @@ def test_heartbeats_look_at_each_member_that_is_up_and_at_the_ages_of_its_jobs()
     world = World(
         rule("metric", CHECK, id="old", name="max.a-running", when="> 60"),
         rule("heartbeat", {"name": "reset", "label": "a", **UNLIMITED}, id="beat"),
-        jobs=[{"name": "a", "command": "a", "count": 5}, {"name": "check", "command": "check"}],
+        jobs=[{"name": "a", "command": "a", "count": 3}, {"name": "check", "command": "check"}],
     )
     first = next(iter(world.jobs[2]))
     world.start(first)
@@ -396,7 +403,8 @@ def test_whatever_happens_rules_and_jobs_stay_with_their_member(
 def test_the_same_history_gives_the_same_commands_byte_for_byte() -> None:
     texts = []
     for restores in (False, True):
-        world = World(rule("job-fail", {**CHECK, **UNLIMITED}, when="mean['a-pending'] >= 0"))
+        failed = rule("job-fail", {**CHECK, **UNLIMITED}, when="mean['a-pending'] >= 0")
+        world = World(failed, cores=4)
         commands: list[Command] = []
         for number in range(12):
             commands += world.run(1 + number % 2, status=number % 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,8 +61,17 @@ def told(commands: list[Command]) -> list[Command]:
     return [command for command in commands if not isinstance(command, Record)]
 
 
-def up(ordinal: int, t: float = 1.0, t_expires: float | None = None) -> MemberUp:
-    return MemberUp(t, f"pool.{ordinal - 1}", ordinal, 1, 2, 0, t_expires)
+def up(ordinal: int, t: float = 1.0, t_expires: float | None = None, cores: int = 2) -> MemberUp:
+    return MemberUp(t, f"pool.{ordinal - 1}", ordinal, 1, cores, 0, t_expires)
+
+
+def up_for_all(one: Engine) -> tuple[SubmitJobs, SubmitJobs]:
+    """A member that is large enough for all four jobs is up; what it is sent, by halves."""
+    (all_,) = [
+        each for each in one.handle(up(1, t_expires=100.0, cores=4)) if isinstance(each, SubmitJobs)
+    ]
+    assert (all_.first, all_.count) == (0, 4)
+    return replace(all_, count=2), replace(all_, first=2, count=2)
 
 
 def shows(one: Engine, command: SubmitJobs, *names: str, t: float = 2.0) -> None:
@@ -81,32 +91,33 @@ def test_members_are_started_first_and_jobs_placed_when_they_are_up() -> None:
         StartMember(1, "pool.0", "pool", 1),
         StartMember(2, "pool.1", "pool", 2),
     ]
-    # The first gets as many as it has cores, then as many again, for nobody else is up.
+    # The first gets as many as it has cores: what would wait there can run on the next one.
     sent = told(one.handle(up(1, t_expires=100.0)))
     assert sent[0] == StartTimer("drain:1", 69.0)
     jobs = [command for command in sent if isinstance(command, SubmitJobs)]
-    assert [(job.first, job.count, job.ordinal) for job in jobs] == [(0, 2, 1), (2, 2, 1)]
-    assert told(one.handle(up(2))) == []
+    assert [(job.first, job.count, job.ordinal) for job in jobs] == [(0, 2, 1)]
+    rest = [each for each in one.handle(up(2)) if isinstance(each, SubmitJobs)]
+    assert [(job.first, job.count, job.ordinal) for job in rest] == [(2, 1, 2), (3, 1, 2)]
     shows(one, jobs[0], "start")
     report = status(one)["pools"]["pool"]
     assert [(member["name"], member["jobs"]) for member in report["members"]] == [
-        ("pool.0", 4),
-        ("pool.1", 0),
+        ("pool.0", 2),
+        ("pool.1", 2),
     ]
 
 
 def test_what_has_not_started_on_a_draining_member_moves_and_it_ends_with_its_last_job() -> None:
     one = engine()
     one.handle(Started(0.0))
-    jobs = [one for one in told(engine_up(one)) if isinstance(one, SubmitJobs)]
+    jobs = up_for_all(one)
     shows(one, jobs[0], "start")
     shows(one, jobs[1])
     one.handle(up(2))
     commands = told(one.handle(TimerFired(70.0, "drain:1")))
     waiting = make(1, 3), make(1, 4)
     assert commands[1:] == [
-        DrainMember(5, "pool.0", 1),
-        CancelJobs(6, waiting, "its member is draining"),
+        DrainMember(4, "pool.0", 1),
+        CancelJobs(5, waiting, "its member is draining"),
     ]
     again = []
     for key in waiting:
@@ -121,7 +132,7 @@ def test_what_has_not_started_on_a_draining_member_moves_and_it_ends_with_its_la
     for key in (make(1, 1), make(1, 2)):
         one.handle(JobEvent(75.0, key, "finish", {"status": 0}))
         ended += told(one.handle(JobEvent(75.0, key, "clean", {})))
-    assert ended == [EndMember(9, "pool.0", 1)]
+    assert ended == [EndMember(8, "pool.0", 1)]
 
 
 def engine_up(one: Engine) -> list[Command]:
@@ -164,7 +175,7 @@ def test_a_member_whose_time_limit_is_prolonged_gets_jobs_that_were_too_long_for
     one.handle(Started(0.0))
     assert [each for each in engine_up(one) if isinstance(each, SubmitJobs)] == []
     sent = [each for each in one.handle(expires(2.0, 200.0)) if isinstance(each, SubmitJobs)]
-    assert [(each.ordinal, each.first, each.count) for each in sent] == [(1, 0, 2), (1, 2, 2)]
+    assert [(each.ordinal, each.first, each.count) for each in sent] == [(1, 0, 2)]
     one.check()
 
 
@@ -197,9 +208,9 @@ def test_what_a_member_that_is_not_up_says_of_its_time_is_ignored() -> None:
 def test_nothing_is_decided_about_a_lost_member_before_it_has_ended() -> None:
     one = engine()
     one.handle(Started(0.0))
-    jobs = [one for one in told(engine_up(one)) if isinstance(one, SubmitJobs)]
+    jobs = up_for_all(one)
     shows(one, jobs[0], "start")
-    one.handle(up(2))
+    one.handle(up(2, cores=4))
     assert not any(
         isinstance(command, SubmitJobs | CancelJobs)
         for command in one.handle(MemberLost(3.0, "pool.0", 1, "gone"))
@@ -463,8 +474,7 @@ def again_after_a_failure(*more: int) -> list[tuple[int, tuple[str, ...]]]:
     """Where a job goes that failed on rank 0 of the first member, and what it is kept off there."""
     one = engine({"min": 2, "max": 2}, retries=5)
     one.handle(Started(0.0))
-    one.handle(up(1))
-    (sent, *_) = [each for each in one.pending if isinstance(each, SubmitJobs)]
+    sent, _ = up_for_all(one)
     for ordinal in more:
         one.handle(up(ordinal))
     shows(one, sent)
@@ -707,7 +717,7 @@ def test_a_request_does_not_wait_for_jobs_that_no_member_has_room_for() -> None:
     (reply,) = asks(one, 3)[1]
     assert reply.result == {"ids": [], "firing": 0, "members": [], "waiting": 3}
     # They are sent when there is room, and nobody is told a second time.
-    sent = [command for command in one.handle(up(1)) if isinstance(command, SubmitJobs)]
+    sent = [command for command in one.handle(up(1, cores=4)) if isinstance(command, SubmitJobs)]
     assert sum(command.count for command in sent) == 3
     assert [accepts(one, command) for command in sent] == [[] for _ in sent]
     one.check()
@@ -742,6 +752,35 @@ def test_a_request_whose_member_is_lost_is_answered() -> None:
     one.check()
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["the same service", "the one after it"])
+@pytest.mark.parametrize("state", ["starting", "up"])
+def test_a_member_that_was_told_to_end_is_not_lost_when_its_job_has_ended(
+    state: str, again: bool
+) -> None:
+    grow = {"name": "grow", "label": "pool", "repetitions": "unlimited"}
+    lost = {"id": "lost", "trigger": "member-lost", "action": grow}
+    one = engine({"min": 0, "max": 2}, [lost])
+    one.stats.keep_values()
+    one.handle(Started(0.0))
+    one.handle(Request(0.5, 1, "action", {"action": {"name": "grow", "label": "pool"}}))
+    if state == "up":
+        sent = [each for each in one.handle(up(1, cores=4)) if isinstance(each, SubmitJobs)]
+        for each in sent:
+            shows(one, each, "start", "finish", "clean")
+    shrink = {"name": "shrink", "label": "pool"}
+    commands = one.handle(Request(5.0, 2, "action", {"action": shrink}))
+    assert any(isinstance(command, EndMember) for command in commands)
+    if again:
+        values = [one.stats.take_values()]
+        one = restore(one.spec, json.loads(json.dumps(dump(one))), values)
+    # Who comes after the service that told it to end knows only that its job is gone.
+    assert told(one.handle(MemberLost(6.0, "pool.0", 1, "its job has ended"))) == []
+    one.handle(MemberEnded(6.0, "pool.0", 1, "its job has ended"))
+    assert status(one)["pools"]["pool"]["members"] == []
+    assert (status(one)["pools"]["pool"]["ended"], one.rules.states["lost"].fired) == (1, 0)
+    one.check()
+
+
 def test_a_job_is_expected_on_the_member_that_it_was_sent_to_alone() -> None:
     one = engine()
     one.handle(Started(0.0))
@@ -755,7 +794,7 @@ def test_a_job_is_expected_on_the_member_that_it_was_sent_to_alone() -> None:
 def test_a_firing_has_its_outcome_also_where_its_jobs_are_lost_on_their_way() -> None:
     one = engine()
     one.handle(Started(0.0))
-    engine_up(one)
+    up_for_all(one)
     one.handle(MemberLost(3.0, "pool.0", 1, "nobody answers"))
     entries = [
         command.context

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux_ensemble.engine.job_keys import make, ordinal_of, split
-from flux_ensemble.engine.placement import WINDOW, Need, Place, Placement
+from flux_ensemble.engine.placement import Need, Place, Placement
 
 NEEDS = (
     Need(),
@@ -115,23 +115,49 @@ def test_jobs_are_shared_out_evenly_over_members_that_are_alike(jobs: int, membe
         placement.take(place, number)
         left -= number
     loads = [place.taken for place in placement.places.values()]
-    assert sum(loads) == min(jobs, members * 8 * WINDOW)
+    # What has no core free waits where it can go to any of them.
+    assert sum(loads) == min(jobs, members * 8)
     assert max(loads) - min(loads) <= -(-jobs // members)
-    # No job waits on a member while another has a core free.
-    assert max(loads) <= 8 or min(loads) >= 8
 
 
 def test_a_member_that_runs_many_short_jobs_gets_as_many_as_it_ran_in_a_second() -> None:
     placement = Placement()
     place = Place(1, "a", nodes=1, cores=2)
     placement.add(place)
-    assert place.room(Need(), 0.0) == 4
+    assert place.room(Need(), 0.0) == 2
     for _ in range(100):
         placement.take(place, 1)
         placement.give(place, 1, 10.0)
     assert place.room(Need(), 10.0) == place.room(Need(), 11.5) == 100
     # That says nothing any more when nothing has run for a while.
-    assert place.room(Need(), 13.0) == 4
+    assert place.room(Need(), 13.0) == 2
+
+
+def test_a_member_gets_no_more_long_jobs_than_it_has_cores_for() -> None:
+    place = Place(1, "a", nodes=1, cores=8)
+    for _ in range(8):
+        place.taken += 1
+    assert place.room(Need(), 0.0) == 0
+    # One ended, and it runs one a second: another one may wait for the next core.
+    place.ended(1, 100.0)
+    assert place.room(Need(), 100.0) == 2
+    place.taken += 2
+    assert place.room(Need(), 101.0) == 0
+    # A member that ran as many as it has cores gets as many again, and no more than that.
+    for _ in range(9):
+        place.ended(1, 200.0)
+        place.taken += 1
+    assert place.room(Need(), 200.0) == 16 - 9
+
+
+def test_a_job_takes_the_share_of_its_gpus_nodes_or_cores_whichever_is_largest() -> None:
+    place = Place(1, "a", nodes=2, cores=64, gpus=4)
+    assert place.weight(Need(gpus=1)) == 16
+    assert place.weight(Need(gpus=3, cores=60)) == 60
+    assert place.weight(Need(exclusive=True, gpus=1)) == 32
+    assert place.weight(Need(cores=3)) == 3
+    # So no job waits for one of its GPUs while those of another member are free.
+    assert place.room(Need(gpus=1), 0.0) == 4
 
 
 def test_a_member_with_a_service_of_its_own_gets_jobs_in_bulk_and_does_not_run_dry() -> None:
