@@ -12,7 +12,7 @@ from kills import patience
 from scenario import TICK, Context
 from scene import Scene, scene
 from trials import PARALLEL, check_trials, held, release
-from workloads import Workload, alarmed, stages
+from workloads import Expected, Workload, alarmed, stages
 
 _JOBS = 40
 
