@@ -58,6 +58,11 @@ def send(path: str, job: int, memo: Mapping[str, Any]) -> None:
             )
 
 
+def socket_path(directory: str) -> str:
+    """Return the path of the socket in the scratch directory of a run."""
+    return os.path.join(directory, "memo")
+
+
 class MemoSocket:
     """Receives memos.
 
@@ -74,7 +79,7 @@ class MemoSocket:
         take: Callable[[int, dict[str, Any]], None],
         warn: Callable[[str], None],
     ) -> None:
-        self.path = os.path.join(directory, "memo")
+        self.path = socket_path(directory)
         self._take = take
         self._warn = warn
         self._warned: set[str] = set()

@@ -30,6 +30,7 @@ from typing import Any
 from flux_ensemble.document import jobspec
 from flux_ensemble.members.local import memos, supervisor
 from flux_ensemble.members.local.directory import Directory
+from flux_ensemble.members.local.leftovers import PREFIX
 from flux_ensemble.members.local.memos import MemoSocket
 from flux_ensemble.members.local.supervisor.ties import Ties
 from flux_ensemble.members.virtual.queue import VirtualJob, VirtualQueue
@@ -120,8 +121,8 @@ class ProcessRunner:
         self._retry: Handle | None = None
         self._halted = False
         self._closed = False
-        self._scratch = tempfile.mkdtemp(prefix="flux-ensemble-")
-        self._memos = MemoSocket(self._scratch, self._memo, warn)
+        self.scratch = tempfile.mkdtemp(prefix=PREFIX)
+        self._memos = MemoSocket(self.scratch, self._memo, warn)
         self._environment = {**environment, memos.VARIABLE: self._memos.path}
         self._channel, theirs = socket.socketpair()
         lifeline, ours = os.pipe()
@@ -131,13 +132,13 @@ class ProcessRunner:
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-X", "utf8", _SUPERVISOR,
-                 *map(str, passed), self._scratch],
+                 *map(str, passed), self.scratch],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 start_new_session=True, pass_fds=passed if hold is None else [*passed, hold],
             )  # fmt: skip
         except BaseException:
             self._close_all()
-            shutil.rmtree(self._scratch)
+            shutil.rmtree(self.scratch)
             raise
         finally:
             theirs.close()
@@ -184,7 +185,7 @@ class ProcessRunner:
         self._process.wait()
         self._close_all()
         # The supervisor has done so, unless it was killed.
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        shutil.rmtree(self.scratch, ignore_errors=True)
         for running in self._running.values():
             self._forget(running)
         self._ties.close()

@@ -101,6 +101,11 @@ class LocalQueue:
             self._queue.adopt(id, tag, job_set, params, self._shape(job_set))
 
     @property
+    def scratch(self) -> str:
+        """The directory of sockets, which is removed when the run ends."""
+        return self._runner.scratch
+
+    @property
     def running(self) -> int:
         """How many jobs have processes."""
         return self._runner.running

@@ -42,6 +42,7 @@ from flux_ensemble.engine.why import why
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.members.local.control import Control, Handler, Parse
 from flux_ensemble.members.local.functions import Functions
+from flux_ensemble.members.local.leftovers import end_leftovers, remember
 from flux_ensemble.members.local.listener import FunctionsError, Listener, RunError
 from flux_ensemble.members.local.loop import LocalLoop
 from flux_ensemble.members.local.queue import LocalQueue
@@ -119,8 +120,10 @@ class LocalRun:
         stack.callback(self._events.close)
         loop.before_wait = self._events.flush
         self._where: dict[str, Any] = {"environment": environment, "cwd": cwd}
+        end_leftovers(log.directory)
         self._queue = self._make_queue(cluster)
         stack.callback(self._queue.close)
+        remember(log.directory, self._queue.scratch)
         self._ensemble = self._make_ensemble(cwd, recorder)
         note = self._ensemble.note
         self._functions = Functions(spec, loop, note, listener.note, **self._where)

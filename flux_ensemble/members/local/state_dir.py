@@ -14,6 +14,7 @@ Each ensemble has a directory of its name in the state directory:
     lock          locked while the ensemble runs
     control       the socket of `members.local.control`, while the ensemble runs
     jobs.lock     locked while there may be processes of its jobs
+    scratch       the path of its scratch directory (`members.local.leftovers`)
 
     asked         the name that the run was asked for by
     given-up      a run was begun in its place with --no-resume

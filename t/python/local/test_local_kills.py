@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from local_queue import Run, await_end, children, descendants, events_in
 from patience import PATIENCE
 
 from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.members.local import state_dir as statelog
+from flux_ensemble.members.local.directory import open_directory
+from flux_ensemble.members.local.leftovers import SCRATCH_FILE, end_leftovers
 from flux_ensemble.members.local.root import StateError
 from flux_ensemble.members.local.state_dir import StateLog
 from flux_ensemble.members.local.states import States
@@ -106,6 +109,53 @@ def test_no_process_of_a_jobs_group_outlives_all_of_the_runs_processes(
 ) -> None:
     family.send(signal.SIGKILL, *killed.split())
     family.await_tied()
+
+
+@pytest.mark.parametrize("again", [1, 2])
+def test_what_outlives_all_of_a_runs_processes_ends_before_the_run_goes_on(
+    tmp_path: Path, again: int
+) -> None:
+    family = Family(tmp_path)
+    family.send(signal.SIGKILL, *NAMES)
+    family.await_tied()
+    os.kill(family.daemon, 0)
+    scratch = Path((tmp_path / "state/test/scratch").read_text())
+    assert scratch.exists()
+    document = yaml.safe_load((tmp_path / "test.yaml").read_text())
+    for _ in range(again):
+        assert Run(tmp_path, document, "--resume").end()[0] in (0, 1)
+        await_end(family.daemon)
+    assert not scratch.exists()
+    family.run.end()
+
+
+def test_a_run_that_goes_on_ends_nothing_of_another_run(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = Family(tmp_path / "other")
+    (tmp_path / "mine").mkdir()
+    mine = Family(tmp_path / "mine")
+    mine.send(signal.SIGKILL, *NAMES)
+    document = yaml.safe_load((tmp_path / "mine/test.yaml").read_text())
+    Run(tmp_path / "mine", document, "--resume").end()
+    await_end(mine.daemon)
+    for pid in (*other.tied, other.daemon):
+        os.kill(pid, 0)
+    other.send(signal.SIGKILL, "runner")
+    other.await_tied()
+    other.run.end()
+    mine.run.end()
+
+
+@pytest.mark.parametrize("scratch", ["/", "/tmp", "", "/etc/flux-ensemble-none"])
+def test_a_damaged_note_of_the_scratch_directory_removes_and_ends_nothing(
+    tmp_path: Path, scratch: str
+) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    with open_directory(tmp_path / "run", make=True) as directory:
+        directory.replace(SCRATCH_FILE, scratch.encode())
+        assert end_leftovers(directory) == 0
+    assert kept.exists()
 
 
 class Traced:
