@@ -236,7 +236,9 @@ class Recovered:
         jobs = engine.workload.jobs
         return tuple(id for id in jobs if id in self.placed and jobs[id].t_start is not None)
 
-    def events(self, engine: Engine, now: float, t_end: float | None) -> Iterator[JobEvent]:
+    def events(
+        self, engine: Engine, now: float, t_end: float | None, t_known: float
+    ) -> Iterator[JobEvent]:
         """What is to be said of the jobs that were in the queue: those placed have ended.
 
         Args:
@@ -244,13 +246,15 @@ class Recovered:
             now: the time.
             t_end: as `t_stopped` returns it. Of a job that is not known to have started it is not
                 known either what became of it: it is lost.
+            t_known: when the run was last known to go on, and so were the jobs that are lost: when
+                these ended nobody knows.
         """
         started = () if t_end is None else self.started(engine)
         for id in [id for id in engine.workload.jobs if id <= self.last_id]:
             yield JobEvent(now, id, "validate")
             if id not in self.placed:
                 continue
-            t, kind, note = now, "lost", "lost when the run was killed"
+            t, kind, note = t_known, "lost", "lost when the run was killed"
             if t_end is not None and id in started:
                 t, kind, note = t_end, "cancel", "its run was interrupted"
             yield JobEvent(t, id, "exception", {"type": kind, "severity": 0, "note": note})

@@ -225,7 +225,10 @@ class LocalRun:
         t_end = t_stopped(before)
         if t_end is not None:
             ensemble.post([Interrupted(t_end, recovered.started(ensemble.engine))])
-        for event in recovered.events(ensemble.engine, self._loop.now(), t_end):
+        # No later than now: the clock may have been set back.
+        now = self._loop.now()
+        t_known = min(now, max(self._log.t_known, ensemble.engine.t))
+        for event in recovered.events(ensemble.engine, now, t_end, t_known):
             ensemble.job_event(event)
 
     def _publish(self) -> None:

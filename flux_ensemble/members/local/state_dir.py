@@ -271,6 +271,7 @@ class StateLog:
         output: the directory for the output of jobs.
         jobs_lock: a lock that is held as long as this descriptor is open anywhere.
         events: how many events a run that was killed is known to have taken down.
+        t_known: when that was last known to go on, by what it wrote: it does so each second.
 
     Raises:
         StateError: an ensemble of the name runs, the files cannot be made, there is a
@@ -289,6 +290,7 @@ class StateLog:
         self._asked = name
         self.resumed = bool(resume)
         self.events = 0
+        self.t_known = 0.0
         while True:
             with ExitStack() as stack:
                 try:
@@ -389,6 +391,10 @@ class StateLog:
                 )
             with contextlib.suppress(FileNotFoundError, ValueError):
                 self.events = read_snapshot(self.directory)["events"]
+            for written in ("status.json", "events", "eventlog"):
+                with contextlib.suppress(FileNotFoundError):
+                    t = os.stat(written, dir_fd=self.directory.fd, follow_symlinks=False).st_mtime
+                    self.t_known = max(self.t_known, t)
 
     def entries_before(self) -> Iterator[dict[str, Any]]:
         """The entries of the run before, as far as they are sound."""

@@ -155,6 +155,68 @@ def test_jobs_that_a_signal_interrupted_ran_until_then(tmp_path: Path) -> None:
     assert {row["exception"]["note"] for row in rows} == {"its run was interrupted"}
 
 
+_CRASHES = pytest.mark.parametrize(
+    "end", [kill("run", "guard", "supervisor"), kill("supervisor")], ids=["all", "supervisor"]
+)
+
+
+@_CRASHES
+def test_jobs_that_were_lost_ended_no_later_than_their_run(
+    end: Callable[[Begun], None], tmp_path: Path
+) -> None:
+    begun = Begun(tmp_path)
+    end(begun)
+    begun.run.end()
+    t_over = time.time()
+    begun.resume()
+    states = States(begun.run.state)
+    lost = [row for row in states.jobs("test") if row["outcome"] == "interrupted"]
+    assert len(lost) == 2
+    for row in lost:
+        assert row["t_run"] <= row["t_end"] <= t_over
+        assert row["runtime"] <= t_over - row["t_run"]
+    # What was cut off is no duration of jobs, and is told once.
+    assert states.metrics("test")["n"]["a-duration"] == 3
+    assert "lost when the run was killed" in {row["exception"]["note"] for row in lost}
+
+
+def test_jobs_that_were_lost_end_no_later_than_now_where_the_clock_was_set_back(
+    tmp_path: Path,
+) -> None:
+    begun = Begun(tmp_path)
+    kill("run", "guard", "supervisor")(begun)
+    begun.run.end()
+    ahead = time.time() + 1e6
+    os.utime(begun.run.state / "test" / "status.json", (ahead, ahead))
+    begun.resume()
+    rows = States(begun.run.state).jobs("test")
+    assert all(row["t_run"] <= row["t_end"] <= time.time() for row in rows)
+
+
+def test_a_job_that_is_lost_twice_has_an_end_for_each_time(tmp_path: Path) -> None:
+    begun = Begun(tmp_path)
+    ends = []
+    for _ in range(2):
+        kill("run", "guard", "supervisor")(begun)
+        begun.run.end()
+        ends.append(time.time())
+        for job in begun.jobs:
+            await_end(job)
+        (tmp_path / "ran").unlink()
+        begun.run = Run(tmp_path, DOCUMENT, "--nodes", "1", "--cores", "2", "--resume")
+        begun.pid = begun.run.process.pid
+        begun.jobs = await_jobs(tmp_path)
+    (tmp_path / "again").touch()
+    for job in begun.jobs:
+        os.kill(job, signal.SIGTERM)
+    begun.run.end()
+    rows = [row for row in States(begun.run.state).jobs("test") if row["outcome"] == "interrupted"]
+    assert len(rows) == 4
+    for row in rows:
+        (over, *_) = [t for t in ends if t >= row["t_run"]]
+        assert row["t_end"] <= over
+
+
 def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
     begun = Begun(tmp_path)
     os.kill(begun.pid, signal.SIGTERM)
