@@ -26,7 +26,7 @@ from flux_ensemble.cli.common import (
 )
 from flux_ensemble.cli.display.colours import STATE_STYLES
 from flux_ensemble.cli.display.formats import print_json
-from flux_ensemble.cli.display.messages import Line, Span, explain
+from flux_ensemble.cli.display.messages import Line, Span, explain, explain_several
 from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION, exit_code, sentence
 from flux_ensemble.cli.display.views import make_lines
 from flux_ensemble.cli.session import completion
@@ -34,6 +34,7 @@ from flux_ensemble.cli.session.log_reader import LogReader
 from flux_ensemble.cli.session.target import LocalStates, Target, label_of, targeted
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.reconnect import Received
+from flux_ensemble.metrics.names import INTERRUPTED
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import Ended, Entry
@@ -71,12 +72,14 @@ def log(
 ) -> int:
     """Print what ensemble NAME did: when, what, why, and how it went."""
     wanted = _Wanted(rule, group, -math.inf if since is None else since)
-    printer = _Printer(wanted, tail, as_json, label_of(target))
-    if isinstance(target, LocalStates):
-        _read_local(target, name, follow, printer)
-    else:
-        _read(target, name, follow, printer)
-    printer.go_on()
+    printer = _Printer(wanted, tail, as_json, follow, label_of(target))
+    try:
+        if isinstance(target, LocalStates):
+            _read_local(target, name, follow, printer)
+        else:
+            _read(target, name, follow, printer)
+    finally:
+        printer.go_on()
     if not printer.shown:
         _check_names(target, name, rule, group)
     if follow and isinstance(target, LocalStates):
@@ -123,6 +126,7 @@ class _Printer:
         wanted: which these are.
         tail: how many there are to be of those that are kept until `go_on`; None is all.
         as_json: print them as JSON.
+        follow: each is printed as it comes, and waits for none that it could be put together with.
         label: prints a job id.
 
     Attributes:
@@ -130,7 +134,12 @@ class _Printer:
     """
 
     def __init__(
-        self, wanted: _Wanted, tail: int | None, as_json: bool, label: Callable[[int], str]
+        self,
+        wanted: _Wanted,
+        tail: int | None,
+        as_json: bool,
+        follow: bool,
+        label: Callable[[int], str],
     ) -> None:
         self._wanted = wanted
         self._kept: deque[Entry] | None = None if tail is None else deque(maxlen=tail)
@@ -138,6 +147,7 @@ class _Printer:
         self._label = label
         self._line = make_lines()
         self._t_start: float | None = None
+        self._together: _Together | None = None if as_json or follow else _Together()
         self.shown = 0
 
     @property
@@ -162,12 +172,65 @@ class _Printer:
         kept, self._kept = self._kept, None
         for entry in kept or ():
             self._show(entry, self._t_start or 0.0)
+        if self._together is not None:
+            self._print_kept(self._together, self._t_start or 0.0)
 
     def _show(self, entry: Entry, t_start: float) -> None:
         if self._as_json:
             print_json(entry)
-        else:
+        elif self._together is None:
             self._line(explain(entry, t_start, self._label))
+        elif not self._together.takes(entry):
+            self._print_kept(self._together, t_start)
+            if not self._together.takes(entry):
+                self._line(explain(entry, t_start, self._label))
+
+    def _print_kept(self, together: _Together, t_start: float) -> None:
+        for entries, retries in together.take_all():
+            if len(entries) > 1:
+                self._line(explain_several(entries, t_start))
+            else:
+                for entry in (*entries, *retries):
+                    self._line(explain(entry, t_start, self._label))
+
+
+class _Together:
+    """Entries of jobs that were interrupted at once, which are printed as one line.
+
+    The end of an allocation, or of a member, interrupts all jobs that run there. Each has an entry,
+    and one more which says that it runs again.
+    """
+
+    def __init__(self) -> None:
+        #: Those that differ in their jobs alone, together.
+        self._alike: dict[tuple[Any, ...], list[Entry]] = {}
+        #: What says that a job runs again, by the job; [] before that.
+        self._retries: dict[tuple[Any, ...], list[Entry]] = {}
+
+    def takes(self, entry: Entry) -> bool:
+        """Whether an entry is one of those; then it is kept."""
+        context, job = entry["context"], _job_of(entry)
+        known = self._retries.get(job)
+        if entry["name"] == INTERRUPTED and known is None:
+            alike = tuple(map(context.get, ("group", "member", "reason", "fate")))
+            self._alike.setdefault(alike, []).append(entry)
+            self._retries[job] = []
+            return True
+        if entry["name"] == "retry" and known == []:
+            known.append(entry)
+            return True
+        return False
+
+    def take_all(self) -> Iterator[tuple[list[Entry], list[Entry]]]:
+        """What was kept, of which nothing is kept any more, each with what says it of the first."""
+        alike, retries = self._alike, self._retries
+        self._alike, self._retries = {}, {}
+        for entries in alike.values():
+            yield entries, retries[_job_of(entries[0])]
+
+
+def _job_of(entry: Entry) -> tuple[Any, ...]:
+    return tuple(map(entry["context"].get, ("rule", "firing", "index")))
 
 
 def _read(client: Client, name: str, follow: bool, printer: _Printer) -> None:

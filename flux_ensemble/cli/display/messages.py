@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux_ensemble.cli.display.colours import STATE_STYLES
@@ -220,14 +220,30 @@ def explain(entry: Entry, t_start: float, jobid: Callable[[int], str]) -> Line:
     )
 
 
-#: What becomes of a job that was interrupted (`engine.retrying.Fate`).
+def explain_several(entries: Sequence[Entry], t_start: float) -> Line:
+    """Several entries `interrupted` that differ in their jobs alone, as one line of `log`."""
+    context = entries[0]["context"]
+    where = f" on {context['member']}" if "member" in context else ""
+    whose = f"{len(entries)} jobs of group {context['group']!r}{where}"
+    return (
+        Span(f"{entries[0]['timestamp'] - t_start:11.3f}s  ", "detail"),
+        Span("interrupted   ", _entry_style(entries[0])),
+        Span(f"{whose}: {_why_interrupted(context)}; {_FATES[context['fate']][1]}"),
+    )
+
+
+def _why_interrupted(context: Mapping[str, Any]) -> str:
+    return str(context["reason"] or "what it ran on was ending")
+
+
+#: What becomes of a job, and of several, that were interrupted (`engine.retrying.Fate`).
 _FATES = {
-    "again": "it runs again",
-    "held": "it is submitted again with urgency 0",
-    "failed": "it has failed",
-    "gave up": "it is given up",
-    "bound": "it can run nowhere else",
-    "over": "it is not needed any more",
+    "again": ("it runs again", "they run again"),
+    "held": ("it is submitted again with urgency 0", "they are submitted again with urgency 0"),
+    "failed": ("it has failed", "they have failed"),
+    "gave up": ("it is given up", "they are given up"),
+    "bound": ("it can run nowhere else", "they can run nowhere else"),
+    "over": ("it is not needed any more", "they are not needed any more"),
 }
 
 
@@ -312,8 +328,8 @@ def _sentence(entry: Entry, jobid: Callable[[int], str]) -> str:
         case "walltime" | "allocation":
             return _allocation(entry)
         case "interrupted":
-            reason = context["reason"] or "what it ran on was ending"
-            return f"{_whose(context, jobid)}: {reason}; {_FATES[context['fate']]}"
+            why, (fate, _) = _why_interrupted(context), _FATES[context["fate"]]
+            return f"{_whose(context, jobid)}: {why}; {fate}"
         case "violation":
             return f"{_whose(context, jobid)}: it has the tag of another job, and is cancelled"
         case "error":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
+from flux_ensemble.cli.commands.logs import _Printer, _Wanted
 from flux_ensemble.cli.display.messages import announce, closing, explain, job_event, plain
 from flux_ensemble.cli.display.views import failed_line
 from flux_ensemble.client.responses import Entry
@@ -139,6 +141,68 @@ def test_what_goes_well_is_not_announced() -> None:
 
 def test_a_job_that_runs_as_if_it_had_not_run_is_no_retry() -> None:
     assert said(entry("retry", rule="r", firing=0, index=3, attempt=0, retry=0)) == []
+
+
+def ended(jobs: range, group: str = "sim", reason: str = "the allocation is over") -> list[Entry]:
+    """What the log has where jobs are interrupted together, and run again."""
+    entries = []
+    for job in jobs:
+        tag = {"rule": "r", "firing": 0, "index": job}
+        entries.append(
+            entry("interrupted", id=job, group=group, **tag, fate="again", reason=reason)
+        )
+        entries.append(entry("retry", **tag, attempt=0, retry=job))
+    return entries
+
+
+def printed(
+    capsys: pytest.CaptureFixture[str], entries: list[Entry], *, follow: bool = False
+) -> list[str]:
+    """What `log` prints, without the times."""
+    printer = _Printer(_Wanted(None, None, -math.inf), None, False, follow, str)
+    for one in entries:
+        printer.take(one)
+    printer.go_on()
+    return [line.split("s  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+
+
+def test_jobs_that_an_end_of_the_allocation_interrupts_are_one_line_of_the_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    over = entry("epoch", epoch=2)
+    assert printed(capsys, [*ended(range(44)), over]) == [
+        "interrupted   44 jobs of group 'sim': the allocation is over; they run again",
+        "epoch         service number 2 goes on with it",
+    ]
+
+
+def test_jobs_of_other_groups_or_with_other_reasons_have_a_line_of_their_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mixed = [*ended(range(3)), *ended(range(3, 5), "md"), *ended(range(5, 8), reason="lost")]
+    assert printed(capsys, mixed) == [
+        "interrupted   3 jobs of group 'sim': the allocation is over; they run again",
+        "interrupted   2 jobs of group 'md': the allocation is over; they run again",
+        "interrupted   3 jobs of group 'sim': lost; they run again",
+    ]
+
+
+def test_a_single_job_that_is_interrupted_keeps_its_lines_and_so_do_all_that_are_followed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one = [
+        "interrupted   7 sim, job 7 of r #0: the allocation is over; it runs again",
+        "retry         r #0: job 7 again as retry #7 (attempt 0)",
+    ]
+    assert printed(capsys, ended(range(7, 8))) == one
+    assert printed(capsys, ended(range(7, 9)), follow=True)[:2] == one
+
+
+def test_a_job_that_is_interrupted_twice_has_two_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, [*ended(range(2)), *ended(range(2))])
+    assert (
+        lines == ["interrupted   2 jobs of group 'sim': the allocation is over; they run again"] * 2
+    )
 
 
 def test_an_entry_that_is_not_known_is_not_announced_but_is_explained() -> None:
