@@ -240,7 +240,9 @@ test_expect_success 'nodes that are drained are no others' '
 test_expect_success 'a copy runs on another node than its original, and beside it where no other can have it' '
 	cat >copied.yaml <<-EOD &&
 	jobs:
-	  - {name: slow, command: &slow sh -c "test -e {name}.copy || until test -e {name}.copy; do sleep 0.1; done", params: {name: slow}}
+	  - name: slow
+	    command: &slow sh -c "until test -e {name}.copy; do sleep 0.1; done"
+	    params: {name: slow}
 	  - name: pinned
 	    command: *slow
 	    params: {name: pinned}

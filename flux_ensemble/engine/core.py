@@ -13,7 +13,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.document.job_sets import JobSet
-from flux_ensemble.document.model import REQUEST_RULE, RUNNING_TRIGGER, Rule, Spec
+from flux_ensemble.document.model import (
+    REQUEST_RULE,
+    RETRY_RULE,
+    RUNNING_TRIGGER,
+    Rule,
+    Spec,
+)
 from flux_ensemble.engine.commands import (
     CancelJobs,
     Command,
@@ -319,7 +325,7 @@ class Core:
         if firing.work is not None:
             for work in self.copies.waiting(firing):
                 counts["finished"] += not (work.left or work.won)
-        elif firing.attempt:
+        elif firing.rule == RETRY_RULE:
             counts["finished"] += firing.waiting
 
     def cancel(self, jobs: tuple[int, ...], reason: str, origin: Origin) -> None:

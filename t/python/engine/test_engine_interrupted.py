@@ -368,3 +368,40 @@ def test_the_event_goes_through_json() -> None:
     event = Interrupted(5.0, (1, 2))
     assert to_json(event) == {"type": "Interrupted", "t": 5.0, "jobs": (1, 2)}
     assert event_from_json({"type": "Interrupted", "t": 5.0, "jobs": [1, 2]}) == event
+
+
+def cancel(play: Play) -> dict[str, int]:
+    """Cancel group a; its counts then."""
+    play.request("cancel", group="a")
+    return play.engine.stats.counts["a"]
+
+
+def test_a_lost_job_that_is_cancelled_while_it_waits_to_run_again_is_finished() -> None:
+    play = played()
+    play.request("pause")
+    lost(play, 1)
+    play.end(2)
+    assert play.engine.stats.counts["a"]["finished"] == 1
+    counts = cancel(play)
+    assert (counts["finished"], counts["interrupted"], counts["canceled"]) == (2, 1, 0)
+    play.engine.check()
+
+
+def test_a_job_that_was_never_submitted_is_not_finished_when_it_is_cancelled() -> None:
+    play = Play(document(rules=[on_start(count=3)], finish="never", limits={"active-jobs": 1}))
+    play.begin(1)
+    counts = cancel(play)
+    canceled(play, 1)
+    assert (counts["submitted"], counts["finished"]) == (1, 1)
+    play.engine.check()
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_the_end_of_an_ensemble_finishes_lost_jobs_that_wait_to_run_again(retries: int) -> None:
+    play = played(retries=retries)
+    play.request("pause")
+    lost(play, 1)
+    lost(play, 2)
+    play.request("terminate")
+    assert play.engine.stats.counts["a"]["finished"] == 2
+    play.engine.check()
