@@ -59,7 +59,7 @@ _WAITS = {
         }
     ],
 }
-_RUNS = {"phase": "Running"}
+_RUNS = {"phase": "Running", "conditions": []}
 
 
 def lacks() -> str | None:
