@@ -12,7 +12,7 @@ import apiserver
 import pytest
 import yaml
 from ensembles import CRDS, KUBERNETES, Bench, condition, ensemble, member, remove_pod
-from lightkube.codecs import load_all_yaml
+from lightkube.codecs import from_dict, load_all_yaml
 from lightkube.models.core_v1 import ResourceQuotaSpec, ResourceQuotaStatus
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace, ResourceQuota
@@ -21,11 +21,14 @@ from standin import standin
 from test_operator_app import expire, operator, until
 from test_operator_apply import another_port, minicluster_mended, taken_out
 from test_operator_end_to_end import example, gone, state, told, watch
+from test_operator_install import in_team_a
 from test_operator_reconcile import PARTS, another_object
 from test_operator_uids import volume, volume_made
 
 from flux_ensemble.operator import names
 from flux_ensemble.operator.cluster import Cluster, ClusterFailure
+from flux_ensemble.operator.reconcile import Reconciler
+from flux_ensemble.operator.render import Settings
 from flux_ensemble.operator.watches import Seen
 
 pytestmark = apiserver.MARKS
@@ -416,6 +419,28 @@ def test_a_namespace_that_is_being_deleted_is_told(bench: Bench) -> None:
     assert found is not None
     assert condition(found["status"], "Ready")[:2] == ("False", "ClusterFailure")
     assert "is being terminated" in condition(found["status"], "Ready")[2]
+
+
+def test_an_operator_that_is_installed_in_a_namespace_works_there_and_nowhere_else(
+    bench: Bench, server: apiserver.ApiServer, tmp_path: Path
+) -> None:
+    client = bench.clients[0]
+    client.create(Namespace(metadata=ObjectMeta(name="team-a")))
+    for one in in_team_a(tmp_path, "namespaced", copied=False):
+        if "namespace" in one["metadata"]:
+            client.create(from_dict(one))
+    own = server.client(server.account_token("team-a", "flux-ensemble-operator"))
+    reconciler = Reconciler(Cluster(own), Settings("image:1"), bench.metrics)
+    bench.admin.create(ensemble(namespace="team-a"))
+    reconciler.reconcile("team-a", "sweep")
+    found = bench.admin.get(names.API_VERSION, names.KIND, "team-a", "sweep")
+    assert found is not None
+    assert condition(found["status"], "Accepted")[0] == "True"
+    assert bench.admin.get(names.MINICLUSTER, "MiniCluster", "team-a", "sweep-solve") is not None
+    bench.put(ensemble())
+    with pytest.raises(ClusterFailure, match="forbidden") as caught:
+        reconciler.reconcile("default", "sweep")
+    assert caught.value.code == 403
 
 
 def test_another_object_of_the_same_name_is_not_touched(bench: Bench) -> None:

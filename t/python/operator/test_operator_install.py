@@ -48,12 +48,11 @@ def test_in_a_namespace_it_has_no_rights_elsewhere() -> None:
     assert {"name": "NAMESPACE", "valueFrom": own} in container["env"]
 
 
-@pytest.mark.parametrize("folder", ["namespaced", "cluster-wide"])
-@pytest.mark.parametrize("copied", [False, True])
-def test_in_a_namespace_of_ones_own_all_rights_are_there_and_for_nobody_else(
-    tmp_path: Path, folder: str, copied: bool
-) -> None:
-    """The one line of the kustomization that its header names is changed."""
+def in_team_a(tmp_path: Path, folder: str, *, copied: bool) -> list[dict[str, Any]]:
+    """An install in a namespace of one's own.
+
+    The one line of the kustomization that its header names is changed.
+    """
     shutil.copytree(KUBERNETES, tmp_path, dirs_exist_ok=True)
     where = tmp_path / "mine" if copied else tmp_path / folder
     if copied:
@@ -64,8 +63,16 @@ def test_in_a_namespace_of_ones_own_all_rights_are_there_and_for_nobody_else(
     file.write_text(text.replace("\nnamespace: flux-ensemble\n", "\nnamespace: team-a\n"))
     command = [program("kubectl"), "kustomize", str(where)]
     done = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return list(filter(None, yaml.safe_load_all(done)))
+
+
+@pytest.mark.parametrize("folder", ["namespaced", "cluster-wide"])
+@pytest.mark.parametrize("copied", [False, True])
+def test_in_a_namespace_of_ones_own_all_rights_are_there_and_for_nobody_else(
+    tmp_path: Path, folder: str, copied: bool
+) -> None:
     subjects = []
-    for one in filter(None, yaml.safe_load_all(done)):
+    for one in in_team_a(tmp_path, folder, copied=copied):
         cluster_wide = one["kind"] in (
             "CustomResourceDefinition",
             "ClusterRole",
