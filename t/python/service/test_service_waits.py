@@ -120,3 +120,32 @@ def test_nothing_is_kept_of_an_ensemble_that_is_dropped_or_whose_jobs_wait_for_n
         bench.told(_STOPPED)
         forget()
         assert bench.waits._waiting == {}
+
+
+def advice(queue: str | None, conditions: Conditions) -> str:
+    """What is advised for a job of a queue."""
+    bench = Bench(**({} if queue is None else {"queue": queue}))
+    (wait,) = bench.waits.of(cast(Any, bench.running), conditions)
+    return str(wait["advice"])
+
+
+@pytest.mark.parametrize("queue", [None, "batch"])
+def test_where_the_scheduler_is_gone_no_queue_is_started_whatever_its_name(
+    queue: str | None,
+) -> None:
+    told = advice(queue, Conditions(stopped={queue or "": "Scheduler is offline"}))
+    assert "flux module reload -f sched-simple" in told
+    assert "queue start" not in told
+
+
+def test_a_queue_that_somebody_stopped_is_started_by_its_name() -> None:
+    assert advice("batch", Conditions(stopped={"batch": "later"})) == "'flux queue start batch'"
+    assert advice(None, Conditions(stopped={"": ""})) == "'flux queue start'"
+
+
+def test_nodes_that_are_drained_are_what_is_advised_about_and_those_that_are_offline_are_not() -> (
+    None
+):
+    few = Conditions(nodes=4, nodes_up=0, missing="rank 0 is drained", drained=True)
+    assert advice(None, few) == "'flux resource undrain RANKS' brings them back"
+    assert advice(None, Conditions(nodes=4, nodes_up=0, missing="rank 0 is offline")) == ""
