@@ -71,4 +71,24 @@ test_expect_success FLUX 'a configuration can leave it out' '
 	test_must_fail grep "not loaded" err
 '
 
+test_expect_success MOUNT 'where the rundir is full from the start the service says so, and ensembles run' '
+	cat >ran.yaml <<-EOD &&
+	jobs:
+	  - {name: hello, command: "true", count: 3}
+	rules:
+	  - {trigger: start, action: {name: submit, label: hello}}
+	EOD
+	# Its path is short, since sockets are in it.
+	rundir=$(mktemp -d) && test_when_finished "umount -l $rundir; rmdir $rundir" &&
+	mount -t tmpfs -o mode=0700,size=4m none "$rundir" &&
+	mkdir state &&
+	cat >full.sh <<-EOD &&
+	cat /dev/zero >"$rundir/ballast"
+	flux ensemble run ran.yaml
+	EOD
+	flux start -Srundir="$rundir" -Sstatedir="$PWD/state" sh ./full.sh >out 2>err &&
+	grep "^hello  *3  *3 " out &&
+	grep "cannot note which event is being handled (.*No space left on device" err
+'
+
 test_done

@@ -61,8 +61,9 @@ options_given() {
 	:
 }
 
-# Replaces the function of sharness: the prerequisites here are FLUX, SLURM (slurm.sh), and ROOT
-# for tests that are other users, too, of files with test_under_flux.
+# Replaces the function of sharness: the prerequisites here are FLUX, MOUNT for file systems of a
+# test's own, SLURM (slurm.sh), and ROOT for tests that are other users, too, of files with
+# test_under_flux.
 test_skip_() {
 	test_count=$(($test_count + 1))
 	why='flux is not on PATH'
@@ -74,6 +75,13 @@ test_skip_() {
 		then
 			test "$(id -u)" != 0 || ! command -v setpriv >/dev/null || return 1
 			why='only root can be another user, by setpriv'
+		fi ;;
+	MOUNT)
+		if command -v flux >/dev/null
+		then
+			mkdir -p mount.try && mount -t tmpfs none mount.try 2>/dev/null &&
+				umount -l mount.try && return 1
+			why='no file system can be mounted here'
 		fi ;;
 	SLURM)
 		why='flux is not on PATH'

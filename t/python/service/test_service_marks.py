@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from local_queue import mounted
 
 from flux_ensemble.engine.events import Event, JobEvent, Request, TimerFired
 from flux_ensemble.service.marks import DEATHS, REPLAY, Marks
@@ -145,3 +150,59 @@ def test_a_link_in_the_place_of_the_file_is_refused(path: Path, tmp_path: Path) 
     with pytest.raises(OSError, match="symbolic links"):
         service(path)
     assert target.read_text() == "mine"
+
+
+#: Opens the file of marks and has an event handled; prints the error, if there is one.
+OPEN = """
+import sys
+from pathlib import Path
+from flux_ensemble.engine.events import TimerFired
+from flux_ensemble.service.marks import Marks
+
+marks = Marks()
+try:
+    marks.open(Path(sys.argv[1]))
+except OSError as error:
+    print(error.strerror)
+mark = marks.of("a", 1)
+mark.begin(TimerFired(1.0, "key"))
+mark.end()
+"""
+
+
+def opened(path: Path) -> str:
+    """What a service says that handles an event; a SIGBUS would end it."""
+    done = subprocess.run([sys.executable, "-c", OPEN, str(path)], capture_output=True, text=True)
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Path]:
+    """A file of marks that is not there yet, on a file system that is full."""
+    rundir = tmp_path / "rundir"
+    with mounted(rundir, "size=16k"):
+        (rundir / "ballast").write_bytes(bytes(16 << 10))
+        yield rundir / "ensemble.mark"
+
+
+def test_a_service_whose_rundir_is_full_says_so_and_goes_on_without_marks(full: Path) -> None:
+    assert opened(full) == "No space left on device\n"
+
+
+def test_marks_that_have_a_size_and_no_room_are_not_written_to(full: Path) -> None:
+    with full.open("wb") as file:
+        file.truncate(1 << 20)
+    assert opened(full) == "No space left on device\n"
+
+
+def test_marks_are_kept_when_there_is_room_again_and_stay_when_there_is_none(full: Path) -> None:
+    assert opened(full) == "No space left on device\n"
+    ballast = full.with_name("ballast")
+    ballast.unlink()
+    for _ in range(DEATHS):
+        dies(full, DEADLY)
+    with ballast.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(1 << 10))
+    assert service(full).fatal("a", 1) is not None
