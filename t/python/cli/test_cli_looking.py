@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ import pytest
 from flux_ensemble.bindings import require_flux
 from flux_ensemble.cli.display import formats, tables
 from flux_ensemble.cli.display.formats import middle_out
-from flux_ensemble.cli.main import run_command
+from flux_ensemble.cli.main import MEANT, run_command
 from flux_ensemble.cli.session.local_states import LocalStates
 
 DOCUMENT = """
@@ -182,6 +183,18 @@ def test_the_help_is_printed_as_it_is_and_commands_are_guessed(
     for words in (["stauts"], ["help", "stauts"]):
         assert run_command(words) == 2
         assert "did you mean 'status'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", MEANT)
+def test_what_other_tools_call_a_command_leads_to_the_right_one(
+    word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command([word, "study"]) == 2
+    assert MEANT[word] in capsys.readouterr().err
+    meant = re.findall(r"'(\w+)'", MEANT[word])
+    assert meant
+    for command in meant:
+        assert run_command(["help", command]) == 0
 
 
 def test_commands_that_are_not_for_local_runs_say_why(

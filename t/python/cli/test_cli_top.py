@@ -29,7 +29,7 @@ from flux_ensemble.cli.top.live import fit
 from flux_ensemble.cli.top.poller import Poller
 from flux_ensemble.cli.top.rows import Rows
 from flux_ensemble.cli.top.screens import JobsScreen, TextScreen
-from flux_ensemble.cli.top.source import Spaced, open_source
+from flux_ensemble.cli.top.source import Spaced, _first_going, _latest, open_source
 
 SIZES = [(80, 24), (200, 50)]
 SEEN = PATIENCE
@@ -157,6 +157,20 @@ def test_a_rule_opens_why_it_fires_or_not_and_an_entry_all_of_it(root: Path) -> 
         await until(pilot, lambda: "state: completed" in screen_of(pilot))
 
     with_app(root, (80, 24), check, name="study")
+
+
+def test_of_many_ensembles_those_that_go_on_come_first_and_then_the_latest() -> None:
+    states = ["completed"] * 20 + ["running"]
+    listed: list[Any] = [
+        {"name": f"run-{number}", "state": state, "reason": "", "t_start": 100.0 - number,
+         "t_end": None, "active": 0, "waiting": 0, "finished": 0}
+        for number, state in enumerate(states)
+    ]  # fmt: skip
+    names = [one["name"] for one in sorted(listed, key=_first_going)]
+    assert names[:3] == ["run-20", "run-0", "run-1"]
+    assert names[-1] == "run-19"
+    assert _latest(listed) == "run-20"
+    assert _latest(listed[:20]) == "run-0"
 
 
 def test_another_ensemble_is_looked_at(root: Path) -> None:

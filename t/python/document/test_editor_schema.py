@@ -21,6 +21,7 @@ from flux_ensemble.document.explanations import KEYS
 from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.document.schema import DOCUMENT
 from flux_ensemble.document.starters import MODELINE, Starters, schema_file
+from flux_ensemble.metrics.job_fields import scope_of
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -259,6 +260,16 @@ def test_explain_says_what_a_key_means(capsys: pytest.CaptureFixture[str]) -> No
     assert "rules " in capsys.readouterr().out
     assert run_command(["explain", "cuont"]) == 2
     assert "did you mean 'count'?" in capsys.readouterr().err
+
+
+def test_explain_expressions_has_each_name_that_an_expression_can_have(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run_command(["explain", "expressions"]) == 0
+    words = set(re.findall(r"[\w.]+", capsys.readouterr().out))
+    fields = scope_of("job-finish", []).names  # type: ignore[union-attr]
+    assert {f"job.{name}" for name in fields - {"params", "memo"}} <= words
+    assert {"job.params.NAME", "job.memo.NAME", "nodes.up", "rate.GROUP", "time.left"} <= words
 
 
 def test_init_writes_a_template_that_runs_and_replaces_nothing_unasked(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from functools import partial
 from itertools import chain, repeat
 from typing import Any
 
 import pytest
 
+from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.metrics.detector import Detector
 from flux_ensemble.metrics.watch import Watch
 
@@ -56,6 +58,41 @@ def test_a_drift_is_found_soon_and_in_the_direction_that_was_asked_for(
     found = detected(watch(kind, mode=mode), steps(0, 5, 0, 5))
     assert len(found) == len(changes)
     assert all(0 <= at - change < 20 for at, change in zip(found, changes, strict=True))
+
+
+def scattered(sigma: float, shift: float = 0.0) -> list[float]:
+    """Values that scatter by so much; after 3,000 of them they are higher by `shift` times that."""
+    noise = random.Random(3)
+    return [noise.gauss(shift * sigma * (at >= 3000), sigma) for at in range(3100)]
+
+
+@pytest.mark.parametrize("sigma", [0.01, 1.0, 10.0])
+def test_page_hinkley_gives_no_false_alarm_with_the_numbers_that_are_advised(sigma: float) -> None:
+    """docs/document.md: a quarter to a half of the standard deviation, and 20 to 50 times it."""
+    scaled = partial(watch, "page-hinkley", delta=sigma / 2)
+    assert detected(scaled(threshold=50 * sigma), scattered(sigma)) == []
+    (found,) = detected(scaled(threshold=20 * sigma), scattered(sigma, shift=3.0))
+    assert 3000 <= found < 3050
+
+
+@pytest.mark.parametrize("sigma", [1.0, 10.0])
+def test_the_defaults_of_page_hinkley_are_for_values_that_scatter_less(sigma: float) -> None:
+    """As docs/document.md warns: a false alarm in some 1,500 values, and in some 34."""
+    spec = load_mapping(
+        {
+            "name": "test",
+            "jobs": [{"name": "a", "command": "a"}],
+            "rules": [
+                {"trigger": "start", "action": {"name": "submit", "label": "a"}},
+                {"trigger": "drift", "name": "a-x", "detector": {"page-hinkley": {}},
+                 "action": {"name": "terminate"}},
+            ],
+        }
+    )  # fmt: skip
+    detector = spec.rules[1].detector
+    assert detector is not None
+    assert detected(Watch("r", detector, 0), scattered(sigma / 1000)) == []
+    assert len(detected(Watch("r", detector, 0), scattered(sigma))) >= (1 if sigma == 1.0 else 30)
 
 
 @pytest.mark.parametrize(
