@@ -404,7 +404,7 @@ class Actions:
 
     def _outcome(self, origin: Origin, **context: Any) -> None:
         self._core.record("outcome", rule=origin.rule, firing=origin.number, ok=True, **context)
-        self._core.succeeded(origin.rule)
+        self._core.make_up_for(origin.rule)
 
 
 def _follows(command: Any) -> bool:

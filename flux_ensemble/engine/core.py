@@ -222,8 +222,8 @@ class Core:
             state.enabled = False
             self.record("rule-disabled", rule=state.rule.id, reason=reason)
 
-    def succeeded(self, rule: str) -> None:
-        """An action of a rule succeeded, which makes up for an error before, unless that ended it.
+    def make_up_for(self, rule: str) -> None:
+        """What went wrong with a rule is made up for, unless it was disabled for that.
 
         Args:
             rule: its id; what is no rule's is passed over.

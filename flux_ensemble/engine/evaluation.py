@@ -157,6 +157,8 @@ class Evaluation:
                         self.run([Triggered(state, Cause(outcome.event, asked, chain))])
                         if core.firings > firings:
                             depth = (*chain, state.rule.id)
+                            # What was denied is dealt with.
+                            core.make_up_for(asked)
             waiting = dict(deferred)
             for idle in drained:
                 waiting.update(dict.fromkeys((state, idle) for state in core.rules.idle(idle)))

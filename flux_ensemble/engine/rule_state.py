@@ -37,7 +37,8 @@ class RuleState(Turns):
     number: int = field(init=False, default=0)
     #: Its timer is set.
     timer: bool = field(init=False, default=False)
-    #: Why it failed last; None if that was made up for since, by a success or by who enabled it.
+    #: Why it failed last; None if that was made up for since: by a success, by who enabled it, or
+    #: by a rule that acts on it.
     error: str | None = field(init=False, default=None)
     #: Ids of the rules whose jobs triggered it.
     causes: set[str] = field(init=False, default_factory=set)

@@ -5,8 +5,8 @@
 There is one request at a time for each member. It is outstanding until it has its outcome
 or its deadline passes; a later outcome is recorded, but triggers no rules. A request that cannot
 be made (a bound is reached, or another one is outstanding) is denied at once, which is no failure
-of its rule. One that the member refuses, or does not answer in time, is, until a later one is met;
-a rule to which that happens repeatedly is disabled.
+of its rule. One that the member refuses, or does not answer in time, is, until a later one is met
+or a rule on `scale-denied` acts on it; a rule to which that happens repeatedly is disabled.
 
 Members have names, although there is only one so far.
 """
@@ -228,7 +228,7 @@ class Scaling:
             "by": event.result.get("by", command.by),
         }
         self._record(pending.origin, command.member, ok=True, **granted, **context)
-        self._core.succeeded(pending.origin.rule)
+        self._core.make_up_for(pending.origin.rule)
         return granted
 
     # -- what is denied -----------------------------------------------------------

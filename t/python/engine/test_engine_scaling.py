@@ -236,7 +236,8 @@ def test_rules_are_told_that_a_request_is_denied_and_why() -> None:
     assert outcome(play)["ok"] is True  # of the submission
     assert member(play)["denied"]["reason"] == "no budget is left"
     (rule, *_) = play.status()["rules"]
-    assert (rule["error"], rule["enabled"]) == ("no budget is left", True)
+    # A rule has dealt with it.
+    assert (rule["error"], rule["enabled"]) == (None, True)
 
 
 def test_rules_are_told_of_a_request_that_is_denied_at_once() -> None:
@@ -283,6 +284,17 @@ def test_a_request_past_its_deadline_is_a_failure_of_the_rule_until_it_is_met_af
     assert error(play) == "member 'default' did not answer within 600 seconds"
     play.done(scale, nodes=3, by=1)
     assert error(play) is None
+
+
+def test_a_rule_that_acts_on_the_denial_makes_up_for_it_and_one_that_does_not_act_does_not() -> (
+    None
+):
+    for when, left in (("True", None), ("False", "no budget is left")):
+        play = played(beat(GROW), {"trigger": "scale-denied", "when": when, "action": submit("a")})
+        play.heartbeat()
+        play.failed(play.of(Scale)[0], "no budget is left")
+        assert error(play) == left
+        assert member(play)["denied"]["reason"] == "no budget is left"
 
 
 def test_an_answer_after_the_deadline_does_not_mend_a_rule_that_was_disabled() -> None:
