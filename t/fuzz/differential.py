@@ -2,8 +2,8 @@
 
     t/fuzz/differential.py OLD_TREE [--histories N] [--seed S] [--from F]
 
-Use it before and after a change of the engine that is to change nothing. OLD_TREE is a checkout
-of what it was before, such as `git worktree add /tmp/old main`. All recordings in t/traces and N
+Use it before and after a change of the engine that is to change nothing. OLD_TREE is what it was
+before: a folder with a checkout, or a revision, such as `main`. All recordings in t/traces and N
 random histories (`engines/`) are taken by this tree's engine and, in a process of its own, by the
 other tree's. Compared are the commands of each event; and now and then the snapshot, status,
 metrics, what is pending and what is wanted, after which an engine that is restored from that
@@ -18,11 +18,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -38,6 +36,7 @@ from engines.documents import document  # noqa: E402
 from engines.histories import History  # noqa: E402
 from engines.member_documents import member_document  # noqa: E402
 from engines.member_histories import MemberHistory  # noqa: E402
+from engines.other import Other, tree  # noqa: E402
 from engines.side import Side, allow_chains  # noqa: E402
 
 from flux_ensemble.document.model import (  # noqa: E402
@@ -50,9 +49,6 @@ from flux_ensemble.runtime.recording import read_lines  # noqa: E402
 
 #: Histories of one document, and events of one history.
 OF_A_DOCUMENT, LENGTH = 10, 40
-
-#: How many histories the other side may be behind.
-AHEAD = 4
 
 #: What has to occur, or nothing is known about it.
 EXPECTED: Mapping[str, frozenset[str]] = {
@@ -129,63 +125,21 @@ class Occurred:
                     yield f"{kind}: {name}"
 
 
-class Other:
-    """The other tree's engine, in a process that is some histories behind."""
+def show(name: str, given: Any, difference: Any) -> None:
+    """Print a history that differs, which is the end.
 
-    def __init__(self, tree: Path) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "engines" / "side.py")],
-            env={**os.environ, "PYTHONPATH": str(tree)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        found = Path(self._process.stdout.readline().strip())
-        if found != tree:
-            raise SystemExit(f"expected the engine of {tree}, not of {found}")
-        self._sent: list[tuple[str, Any, Sequence[tuple[Any, str]]]] = []
-
-    def compare(
-        self, name: str, source: Mapping[str, Any], steps: Sequence[tuple[Any, str]]
-    ) -> None:
-        """Compare a history when it is its turn.
-
-        Raises:
-            SystemExit: an earlier one differs.
-        """
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([source, steps]) + "\n")
-        self._process.stdin.flush()
-        self._sent.append((name, source, steps))
-        if len(self._sent) > AHEAD:
-            self._check()
-
-    def finish(self) -> None:
-        """Wait until all are compared.
-
-        Raises:
-            SystemExit: one differs.
-        """
-        while self._sent:
-            self._check()
-        self._process.communicate()
-
-    def _check(self) -> None:
-        assert self._process.stdout is not None
-        name, source, steps = self._sent.pop(0)
-        difference = json.loads(self._process.stdout.readline())
-        if difference is None:
-            return
-        position, old, new = difference
-        print(json.dumps(source))
-        for step, _ in steps[: position + 1]:
-            print(json.dumps(step))
-        print(f"{name} differs at step {position}, the last one above")
-        print(f"  old  ...{old!r}")
-        print(f"  new  ...{new!r}")
-        self._process.kill()
-        raise SystemExit(1)
+    Raises:
+        SystemExit: always.
+    """
+    source, steps = given
+    position, old, new = difference
+    print(json.dumps(source))
+    for step, _ in steps[: position + 1]:
+        print(json.dumps(step))
+    print(f"{name} differs at step {position}, the last one above")
+    print(f"  old  ...{old!r}")
+    print(f"  new  ...{new!r}")
+    raise SystemExit(1)
 
 
 def compare_recordings(other: Other) -> int:
@@ -200,22 +154,27 @@ def compare_recordings(other: Other) -> int:
         for number, line in lines:
             for step in (["event", line["event"]], ["restore"])[: 2 if number % 10 == 0 else 1]:
                 steps.append((step, side.take(step)))
-        other.compare(path.name, source, [*steps, (["look"], side.take(["look"]))])
+        other.compare(path.name, [source, [*steps, (["look"], side.take(["look"]))]])
     return len(paths)
+
+
+def make_up(seed: int, number: int) -> tuple[dict[str, Any], History]:
+    """Make up a history that is still to be run; its document, and it."""
+    which = number // OF_A_DOCUMENT
+    # Every third document has members.
+    members = which % 3 == 1
+    made = (member_document if members else document)(Random(f"{seed}/{which}"))
+    return made, (MemberHistory if members else History)(Random(f"{seed}:{number}"), made)
 
 
 def compare_histories(other: Other, seed: int, numbers: range) -> Occurred:
     """Make up histories and take them; what they came to."""
     occurred = Occurred()
     for number in numbers:
-        which = number // OF_A_DOCUMENT
-        # Every third document has members.
-        members = which % 3 == 1
-        made = (member_document if members else document)(Random(f"{seed}/{which}"))
-        history = (MemberHistory if members else History)(Random(f"{seed}:{number}"), made)
+        made, history = make_up(seed, number)
         history.run(LENGTH)
         occurred.take(history)
-        other.compare(f"history {number} of seed {seed}", {"document": made}, history.steps)
+        other.compare(f"history {number} of seed {seed}", [{"document": made}, history.steps])
         done = number + 1 - numbers.start
         if done % 5000 == 0:
             print(f"{done:,} histories, {occurred.events:,} events", flush=True)
@@ -225,17 +184,21 @@ def compare_histories(other: Other, seed: int, numbers: range) -> Occurred:
 def main() -> None:
     """Compare, and say what was compared."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("old", metavar="OLD_TREE", type=lambda path: Path(path).resolve())
+    parser.add_argument("old", metavar="OLD_TREE")
     parser.add_argument("--histories", metavar="N", type=int, default=5000)
     parser.add_argument("--seed", metavar="S", type=int, default=0)
     parser.add_argument("--from", metavar="F", type=int, default=0, dest="first")
     given = parser.parse_args()
     allow_chains()
-    other = Other(given.old)
-    recordings = compare_recordings(other)
     numbers = range(given.first, given.first + given.histories)
-    occurred = compare_histories(other, given.seed, numbers)
-    other.finish()
+    with tree(given.old) as folder:
+        other = Other(folder, "side.py", show)
+        try:
+            recordings = compare_recordings(other)
+            occurred = compare_histories(other, given.seed, numbers)
+            other.finish()
+        finally:
+            other.close()
     for kind, names in occurred.names.items():
         print(f"{kind}: {', '.join(f'{name} {count:,}' for name, count in names.most_common())}")
     missing = list(occurred.missing())

@@ -90,11 +90,18 @@ def bases() -> list[dict[str, Any]]:
 
 
 class Maker:
-    """Makes documents by drawing."""
+    """Makes documents by drawing.
 
-    def __init__(self, random: Random, given: list[dict[str, Any]]) -> None:
+    Args:
+        random: decides everything.
+        given: the documents that are changed.
+        large: how often some part is as large as it may be.
+    """
+
+    def __init__(self, random: Random, given: list[dict[str, Any]], large: float = 0.3) -> None:
         self._random = random
         self._given = given
+        self._large = large
 
     def make(self) -> Any:
         """A document: text, or a mapping."""
@@ -102,7 +109,7 @@ class Maker:
         value: Any = copy.deepcopy(draw.choice(self._given))
         for _ in range(draw.choice([0, 1, 1, 2, 3, 6])):
             value = self._changed(value)
-        if draw.random() < 0.3:
+        if draw.random() < self._large:
             value = self._scaled(value)
             if draw.random() < 0.3:
                 value = self._changed(value)

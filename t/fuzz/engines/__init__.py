@@ -1,1 +1,1 @@
-"""What `differential.py` needs: random documents and histories, and one side that takes them."""
+"""What the differentials need: documents and histories, and the sides that take them."""

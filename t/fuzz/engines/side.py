@@ -8,11 +8,9 @@ A step is one of
 
 and comes to a text that says everything about it: commands, state, or an exception.
 
-Run as a script it is the other side of a comparison. Its first line of output is the tree that it
-is of: the one that Python imports `flux_ensemble` from. On standard input it takes a line for each
-history, `[source, [[step, text], ...]]`, and answers with a line: `null` where it comes to the same
-texts, else `[position, own, other]` with excerpts of the first texts that differ. The answer is
-short, so that it fits in a pipe while the next history is being written.
+Run as a script it is the other side of a comparison (`other.py`). An input is a history, `[source,
+[[step, text], ...]]`. Where it comes to other texts, the answer is `[position, own, other]` with
+excerpts of the first texts that differ.
 """
 
 from __future__ import annotations
@@ -25,6 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import flux_ensemble
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+from engines.other import excerpts
 
 
 def _first(*names: str) -> Any:
@@ -121,14 +123,6 @@ def _spec(source: str) -> Any:
     return _specs[source]
 
 
-def _differing(own: str, other: str) -> tuple[str, str]:
-    """Excerpts of two texts from where they begin to differ."""
-    pairs = enumerate(zip(own, other, strict=False))
-    at = next((at for at, (a, b) in pairs if a != b), min(len(own), len(other)))
-    begin, end = max(0, at - 200), at + 300
-    return own[begin:end], other[begin:end]
-
-
 def main() -> None:
     """Compare what comes on standard input."""
     allow_chains()
@@ -139,7 +133,7 @@ def main() -> None:
         for position, (step, text) in enumerate(history):
             own = side.take(step)
             if own != text:
-                difference = [position, *_differing(own, text)]
+                difference = [position, *excerpts(own, text)]
                 break
         print(json.dumps(difference), flush=True)
 
