@@ -12,6 +12,9 @@
 #               that long)
 # make fuzz     one hour of hostile requests, conditions, documents, ... (SECONDS=600: that long),
 #               and then 2,000 examples for each property that the tests in Python state
+# make mutants  change the engine in 300 places, one at a time, and name the changes that neither the
+#               tests nor random histories notice (MUTANTS=1000: that many; SEED=1: others)
+# make golden   write the golden outputs anew, after a change that is to change them
 # make bench    measure against goals, Flux and ensemble-python, and write docs/benchmarks.md;
 #               takes some thirty minutes
 # make docs     the documentation as a site, in _site/index.html
@@ -34,7 +37,7 @@ BIN := $(VENV)/bin
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
 COMPILED := .compiled
 
-.PHONY: demo bench chaos soak fuzz check check-compiled check-pythons docs manual protocols lint \
+.PHONY: demo bench chaos soak fuzz mutants golden check check-compiled check-pythons docs manual protocols lint \
     format clean
 
 demo: $(VENV)/package
@@ -62,6 +65,14 @@ fuzz: $(VENV)/installed
 	@$(BIN)/python t/fuzz/fuzz.py --seconds $(SECONDS)
 	@$(BIN)/pytest -q -m 'hypothesis and not flux' --hypothesis-profile=long --timeout=3600 \
 	    --numprocesses=$(WORKERS) --dist=worksteal
+
+MUTANTS ?= 300
+SEED ?= 0
+mutants: $(VENV)/installed
+	@$(BIN)/python t/fuzz/mutants.py --mutants $(MUTANTS) --seed $(SEED)
+
+golden: $(VENV)/installed
+	@$(BIN)/python t/python/helpers/goldens.py
 
 check: $(VENV)/installed
 	@$(BIN)/python t/lib/check.py
@@ -143,6 +154,6 @@ $(COMPILED)/installed: $(VENV)/installed $(shell find flux_ensemble -name '*.py'
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(COMPILED) .nox _site t/test-results t/trash\ directory.* dist .hypothesis \
+	rm -rf $(VENV) $(COMPILED) .nox .mutants _site t/test-results t/trash\ directory.* dist .hypothesis \
 	    .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -99,6 +99,14 @@ _EXPRESSIONS = (
     *learning.EXPRESSIONS,
 )
 
+#: Statistics besides the usual ones: those of values of a parameter, and the best job so far.
+_STATISTICS: tuple[list[dict[str, Any]], ...] = (
+    [],
+    [{"name": "p90", "statistic": "quantile", "q": 0.9}],
+    [{"of": "c-duration", "by": ["x"]}, {"best": {"name": "top", "of": "a-x", "mode": "max"}}],
+    [{"best": {"name": "top", "of": "c-x", "mode": "min", "live": True}}],
+)
+
 #: How long chains of rules are: few are as long as they may be, as these make a history slow.
 _SHORT, _LONG = (3, 5, 20), (98, 99, 100, 101, 110)
 
@@ -123,13 +131,15 @@ def document(random: Random) -> dict[str, Any]:
         rules.append({"id": "begin", "trigger": trigger, "action": begin})
     if random.random() < 0.2:
         rules += _chain(random, random.choice(_SHORT if random.random() < 0.7 else _LONG))
+    if random.random() < 0.15:
+        rules += rounds(random)
     random.shuffle(rules)
     return {
         **learning.learning(random),
         "name": "any",
         "logging": {"heartbeat": 10},
         "custom": "def f(**kwargs): ...\n",
-        "metrics": random.choice([[], [{"name": "p90", "statistic": "quantile", "q": 0.9}]]),
+        "metrics": random.choice(_STATISTICS),
         "jobs": [
             {"name": "a", "command": "true", "count": random.randint(1, 4)},
             {"name": "a", "command": "true", "nodes": random.randint(1, 2)},
@@ -143,6 +153,7 @@ def document(random: Random) -> dict[str, Any]:
         "limits": {
             "active-jobs": random.randint(1, 8),
             "jobs": random.choice([8, 30, 500, 500]),
+            "losses": random.choice([0, 1, 3, 3]),
         },
         "scaling": {
             "max-size": random.randint(2, 6),
@@ -169,6 +180,11 @@ def _rule(
         chosen["action"]["backoff"] = random.randint(0, 2)
     if random.random() < 0.15:
         chosen["action"]["cooldown"] = 3
+    if random.random() < 0.1:
+        further = action(random, ids, {**actions, "terminate": 0})
+        chosen["actions"] = [chosen.pop("action"), further]
+    if about["trigger"] == "idle" and about.get("group") == "c" and random.random() < 0.5:
+        chosen["by"] = ["x"]
     chosen["on-error"] = random.choice(["disable", "retry", "retry", "fail"])
     chosen["enabled"] = random.random() < 0.85
     return chosen
@@ -203,7 +219,7 @@ def trigger(
         case "expression":
             return {"trigger": "metric", "when": random.choice(_EXPRESSIONS)}
         case "idle":
-            group = {"name": random.choice(GROUPS)} if random.random() < 0.4 else {}
+            group = {"group": random.choice(GROUPS)} if random.random() < 0.5 else {}
             return {"trigger": "idle", **group}
         case "timer":
             times = random.choice([{"after": 5}, {"every": 5}, {"after": 1, "every": 5}])
@@ -219,11 +235,11 @@ def trigger(
 
 def _about(random: Random) -> dict[str, Any]:
     """Which jobs a rule is about."""
-    about = {}
+    about: dict[str, Any] = {}
     if random.random() < 0.3:
         about["scope"] = "queue"
     if random.random() < 0.4:
-        about["group"] = random.choice(GROUPS)
+        about["group"] = random.choice([*GROUPS, ["a", "c"]])
     return about
 
 
@@ -242,6 +258,8 @@ def action(
             chosen["label"] = random.choice(GROUPS)
             if random.random() < 0.3:
                 chosen["count"] = random.randint(1, 3)
+            if random.random() < 0.1:
+                chosen["urgency"] = random.choice([0, 31, "{count.a.submitted + 1}"])
             if chosen["label"] == "c" and random.random() < 0.5:
                 chosen["params"] = {"x": [3, 4, 5]}
         case "custom":
@@ -284,3 +302,33 @@ def _chain(random: Random, length: int) -> list[dict[str, Any]]:
         *links,
         {"id": f"c{length}", "trigger": "start", "enabled": False, "action": last},
     ]
+
+
+def rounds(random: Random, scales: bool = True) -> list[dict[str, Any]]:
+    """Rules that fire each other on and on, with no job or time between.
+
+    They meet where a group is idle again, since what waits of it is cancelled at once, and where a
+    size is refused, since it is out of bounds. Either is the beginning of a chain that is as long
+    as it may be.
+
+    Args:
+        random: decides which of them there are, and in which order.
+        scales: also rules about the size.
+    """
+    again = {"repetitions": random.choice(["unlimited", "unlimited", 60])}
+    out = {"name": "grow", "value": 9}
+    submit, cancel = {"name": "submit", "label": "c"}, {"name": "cancel", "label": "c"}
+    found: list[dict[str, Any]] = [
+        {"id": "round", "trigger": "idle", "group": "c", "actions": [{**submit, **again}, cancel]},
+    ]
+    if scales:
+        found += [
+            {"id": "out", "trigger": "scale-denied", "action": {**out, **again}},
+            {"id": "back", "trigger": "scale-denied", "actions": [{**submit, **again}, cancel]},
+            {"id": "far", "trigger": "idle", "group": "c", "action": {**out, **again}},
+            {"id": "all", "trigger": "idle", "action": {**out, **again}},
+        ]
+    chosen = random.sample(found, random.randint(1, len(found)))
+    # Nothing of it happens before jobs wait.
+    full = {"id": "full", "trigger": random.choice(["job-submit", "job-start"]), "group": "a"}
+    return [*chosen, {**full, "actions": [{**submit, "count": 2, "repetitions": 2}, cancel]}]

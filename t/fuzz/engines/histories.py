@@ -194,6 +194,46 @@ class History:
             self._pending.remove(calls[-1])
             self._post(CommandDone(self._tick(), calls[-1].id, {"returned": [call]}))
 
+    def _fail_on_and_on(self) -> None:
+        """A call or an ask fails, is tried again, and fails again, until it is given up."""
+        for _ in range(8):
+            if self.broken or self._side.engine.ended:
+                return
+            asked = [one for one in self._pending if isinstance(one, CallCustom | Ask)]
+            timers = [key for key in sorted(self._timers) if key.startswith(("retry:", "ask:"))]
+            if timers:
+                self._timers.remove(timers[-1])
+                self._post(TimerFired(self._tick(), timers[-1]))
+            elif asked:
+                self._pending.remove(asked[-1])
+                self._post(CommandFailed(self._tick(), asked[-1].id, "EIO", "no"))
+            else:
+                return
+
+    def _end_on_and_on(self) -> None:
+        """A job fails or is lost, runs again and ends as before, until it is given up."""
+        if not self._jobs:
+            return
+        random = self._random
+        group = self._jobs[self._some_job()][0].group
+        lost: dict[str, Any] = {"type": "lost", "severity": 0, "note": "gone"}
+        ends: list[tuple[str, dict[str, Any]]] = [("exception", lost), ("finish", {"status": 256})]
+        end = random.choice(ends)
+        for _ in range(6):
+            for command in [one for one in self._pending if isinstance(one, SubmitJobs)]:
+                self._pending.remove(command)
+                self._post(CommandDone(self._tick(), command.id, self._result(command)))
+            jobs = [job for job, (tag, _) in self._jobs.items() if tag.group == group]
+            if not jobs or self.broken:
+                return
+            tag, _ = self._jobs.pop(jobs[-1])
+            self._post(JobEvent(self._tick(), jobs[-1], "submit", {}, tag))
+            for name, context in (("validate", {}), ("start", {}), end, ("clean", {})):
+                self._post(JobEvent(self._tick(), jobs[-1], name, context))
+            for key in [key for key in sorted(self._timers) if key.startswith("again:")]:
+                self._timers.discard(key)
+                self._post(TimerFired(self._tick(), key))
+
     def _result(self, command: Any) -> dict[str, Any]:
         random = self._random
         match command:
@@ -400,4 +440,6 @@ class History:
         (_ask, 12),
         (_start_again, 1),
         (_call_on_and_on, 0.02),
+        (_fail_on_and_on, 1),
+        (_end_on_and_on, 1.5),
     )

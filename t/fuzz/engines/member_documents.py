@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from engines.documents import rounds
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.model import JOB_EVENTS, MEMBER_TRIGGERS, OUTCOME_TRIGGERS
 from flux_ensemble.document.problems import DocumentError
@@ -35,6 +36,8 @@ def member_document(random: Random) -> dict[str, Any]:
 def _made(random: Random) -> dict[str, Any]:
     begin = {"id": "r0", "trigger": "start", "action": {"name": "submit", "label": "a"}}
     rules = [begin, *(_rule(random, f"r{number}") for number in range(1, random.randint(2, 6)))]
+    if random.random() < 0.1:
+        rules += rounds(random, scales=False)
     return {
         "name": "any",
         "logging": {"heartbeat": 10},
@@ -67,7 +70,7 @@ def _made(random: Random) -> dict[str, Any]:
             {"name": "recent", "statistic": "rolling_quantile", "q": 0.9, "window_size": 3},
             {"name": "p90", "statistic": "quantile", "q": 0.9},
         ],
-        "limits": {"jobs": random.choice([30, 500])},
+        "limits": {"jobs": random.choice([30, 500]), "losses": random.choice([0, 1, 3, 3])},
         "finish": random.choice(["idle", "never"]),
     }
 

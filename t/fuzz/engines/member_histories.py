@@ -139,6 +139,8 @@ class MemberHistory(History):
         (History._go_on, 25),
         (History._live, 15),
         (History._interrupt, 1),
+        (History._fail_on_and_on, 1),
+        (History._end_on_and_on, 1.5),
         (History._time, 8),
         (_member, 14),
         (_limit, 4),
