@@ -5,13 +5,13 @@
 Use it before and after a change of the engine that is to change nothing. OLD_TREE is what it was
 before: a folder with a checkout, or a revision, such as `main`. All recordings in t/traces and N
 random histories (`engines/`) are taken by this tree's engine and, in a process of its own, by the
-other tree's. Compared are the commands of each event; and now and then the snapshot, status,
-metrics, what is pending and what is wanted, after which an engine that is restored from that
-snapshot may go on. Exceptions are compared too, though there should be none.
+other tree's. Compared are the commands of each event; and now and then the snapshot, `status`,
+`why`, the jobs, metrics, what is pending and what is wanted, after which an engine that is restored
+from that snapshot may go on. Exceptions are compared too, though there should be none.
 
 The first difference is shown, and is the end; `--from F --histories 1` takes that history alone. A
-run in which some trigger, action, log entry or answer never occurred says nothing about it, and
-fails too: 5,000 histories are enough for all of them. 100,000 take about half an hour.
+run in which some trigger, action, event, log entry or answer never occurred says nothing about it,
+and fails too: 5,000 histories are enough for all of them. 100,000 take about half an hour.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from flux_ensemble.document.model import (  # noqa: E402
     TRIGGERS,
 )
 from flux_ensemble.engine.commands import Command, Record, Reply  # noqa: E402
+from flux_ensemble.engine.events import Event  # noqa: E402
 from flux_ensemble.runtime.recording import read_lines  # noqa: E402
 
 #: Histories of one document, and events of one history.
@@ -54,6 +55,7 @@ OF_A_DOCUMENT, LENGTH = 10, 40
 EXPECTED: Mapping[str, frozenset[str]] = {
     "triggers": frozenset(TRIGGERS).difference(TRIGGER_ALIASES),
     "actions": frozenset(ACTIONS),
+    "events": frozenset(cls.__name__ for cls in Event.__args__),
     "commands": frozenset(cls.__name__ for cls in Command.__args__),
     "entries": frozenset(
         (
@@ -99,6 +101,9 @@ class Occurred:
         self.events += kinds["event"]
         self.restored += kinds["restore"]
         self.exceptions += history.broken
+        for step, _ in history.steps:
+            if step[0] == "event":
+                self.names["events"][step[1]["type"]] += 1
         for command in history.sent:
             self.names["commands"][type(command).__name__] += 1
             if isinstance(command, Reply):

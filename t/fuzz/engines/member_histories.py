@@ -13,9 +13,12 @@ from engines.histories import History
 from engines.member_documents import GROUPS, POOLS, member_action
 from flux_ensemble.engine.commands import DrainMember, EndMember, StartMember, SubmitJobs
 from flux_ensemble.engine.events import (
+    LIFE,
     CommandDone,
     Event,
     JobEvent,
+    JobEvents,
+    JobsAlike,
     MemberDraining,
     MemberEnded,
     MemberExpires,
@@ -25,7 +28,8 @@ from flux_ensemble.engine.events import (
     Tag,
     TimerFired,
 )
-from flux_ensemble.engine.job_keys import make, ordinal_of
+from flux_ensemble.engine.job_keys import make, ordinal_of, split
+from flux_ensemble.members.nested.alike import Alike
 
 
 class MemberHistory(History):
@@ -75,6 +79,48 @@ class MemberHistory(History):
         return event.tag is None or bool(engine.expects(event.tag, event.job))
 
     # -- moves --------------------------------------------------------------------
+
+    def _together(self) -> None:
+        """Jobs of one member go through the same events, which come at once."""
+        random, engine = self._random, self._side.engine
+        found: dict[Any, list[int]] = {}
+        for job, (tag, last) in self._jobs.items():
+            if ordinal_of(job) in self._members and (last or engine.expects(tag, job)):
+                begun = LIFE.index(last) + 1 if last in LIFE else 0 if not last else len(LIFE)
+                found.setdefault((ordinal_of(job), begun, tag[:3]), []).append(job)
+        stops = {key: [stop for stop in (2, 3, 5) if stop > key[1]] for key in found}
+        keys = [key for key in found if stops[key]]
+        if not keys:
+            return
+        key = random.choice(keys)
+        ordinal, begun, _ = key
+        names = LIFE[begun : random.choice(stops[key])]
+        placed = random.random() < 0.5
+        lives = []
+        for job in found[key][: random.choice([1, 2, 6])]:
+            events: list[list[Any]] = []
+            for name in names:
+                t = self._tick()
+                place = {"t_alloc": t - 0.25, "ranks": random.choice("01")} if placed else {}
+                context = {"start": place, "finish": {"status": 0}}.get(name)
+                events.append([t, name, context] if context else [t, name])
+            tag = self._jobs[job][0] if not begun else None
+            t_last = max(event[0] for event in events)
+            lives.append(JobEvents(t_last, job, events, tag))
+        for life in lives:
+            tag, _ = self._jobs.pop(life.job)
+            if names[-1] != LIFE[-1]:
+                self._jobs[life.job] = tag, names[-1]
+        alike = Alike(lives[0].events, lives[0].tag)
+        for life in lives:
+            alike.add(split(life.job)[1], life.events, life.tag)
+        _, t_all, *item = alike.item()
+        event = JobsAlike(t_all, ordinal, *item)
+        if random.random() < 0.7 and engine.knows(event):
+            self._post(event)
+        else:
+            for life in lives:
+                self._post(life)
 
     def _member(self) -> None:
         """Something becomes of a member, perhaps again."""
@@ -137,7 +183,8 @@ class MemberHistory(History):
     moves = (
         (History._answer, 25),
         (History._go_on, 25),
-        (History._live, 15),
+        (History._live, 12),
+        (_together, 10),
         (History._interrupt, 1),
         (History._fail_on_and_on, 1),
         (History._end_on_and_on, 1.5),

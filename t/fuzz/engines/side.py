@@ -18,7 +18,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,9 @@ def _first(*names: str) -> Any:
 _loading = _first("document.loading", "spec.loading")
 _codec = _first("engine.codec", "engine.record")
 _engine = _first("engine.engine")
+_describe = _first("engine.describe")
 _snapshot = _first("engine.snapshot")
+_why = _first("engine.why").why
 _status = getattr(_engine.Engine, "status", None) or _first("engine.status").status
 
 
@@ -67,7 +69,7 @@ class Side:
     def __init__(self, source: Mapping[str, Any]) -> None:
         self.spec = _spec(json.dumps(source))
         self.engine = _engine.Engine(self.spec)
-        self.engine.stats.keep_values()
+        self._keep()
         self.commands: Sequence[Any] = ()
         self.broken = False
         self._values: list[Any] = []
@@ -94,6 +96,8 @@ class Side:
         seen = {
             "snapshot": _snapshot.dump(engine),
             "status": _status(engine),
+            "why": _why(engine, engine.t),
+            "jobs": list(self._jobs()),
             "metrics": engine.metrics(engine.t),
             "pending": [_codec.to_json(command) for command in engine.pending],
             "values": self._values[-1],
@@ -103,10 +107,24 @@ class Side:
         }
         return json.dumps(seen, allow_nan=False)
 
+    def _jobs(self) -> Iterator[Any]:
+        """Yield what is told of the jobs that are gone, and of the active ones."""
+        engine = self.engine
+        named = str if engine.members is None else engine.members.name_of
+        describer = _describe.Describer(self.spec, self.spec.directory, str, named)
+        for job in (*engine.records.waiting, *engine.workload.jobs.values()):
+            if job.firing is not None:
+                yield describer.describe(job, engine.t)
+
     def _restore(self, text: str) -> None:
         snapshot = json.loads(text)["snapshot"]
         self.engine = _snapshot.restore(self.spec, snapshot, json.loads(json.dumps(self._values)))
+        self._keep()
+
+    def _keep(self) -> None:
+        """Have the engine keep what stands beside snapshots."""
         self.engine.stats.keep_values()
+        self.engine.records.keep()
 
 
 _specs: dict[str, Any] = {}

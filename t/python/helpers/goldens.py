@@ -1,7 +1,7 @@
 """Golden outputs: what the engine and the commands say of runs that were recorded.
 
     python t/python/helpers/goldens.py            write the outputs anew
-    python t/python/helpers/goldens.py --record   and first the simulated recordings
+    python t/python/helpers/goldens.py --record   and first the recordings that do not replay
 
 The recordings are those of t/traces (made on Flux, on the local queue and by the simulator, see
 its README), and those of t/traces/golden: simulations of the examples and of the documents of
@@ -42,7 +42,7 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.members.local.states import States
 from flux_ensemble.report.recorded import Keeper
 from flux_ensemble.report.source import Source
-from flux_ensemble.runtime.recording import Recorder, read_lines
+from flux_ensemble.runtime.recording import Recorder, read_lines, replay
 
 ROOT = Path(__file__).parents[3]
 TRACES = ROOT / "t" / "traces"
@@ -267,42 +267,64 @@ MOST_EVENTS, HISTORIES, CHOSEN = 600, 300, 12
 
 
 def record() -> None:
-    """Make the recordings of t/traces/golden anew."""
+    """Make those recordings of t/traces/golden anew that do not replay, or are missing."""
     sys.path += [str(ROOT / "t/fuzz"), str(ROOT / "t/python/engine")]
     from document_differential import texts
 
-    for old in GOLDEN.glob("*.jsonl.gz"):
-        old.unlink()
     with same_everywhere(), tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "recording")
         for name, text in texts():
-            document, file = Path("examples", f"golden-{os.getpid()}.yaml"), Path(folder, "record")
+            called = Path(name.partition("#")[0]).stem
             of_page = name.startswith("docs/howto") and name.endswith("#0")
             if not (of_page or name.endswith(".yaml")) or "rules:" not in text:
                 continue
-            called = Path(name.partition("#")[0]).stem
-            document.write_text(text)
-            options = ["--name", called, "--cores", "4", "--seed", "1"]
-            options += ["--until", "2h", "--record", str(file)]
-            try:
-                printed(None, "simulate", str(document), *options)
-            finally:
-                document.unlink()
-            if file.exists() and 5 < file.read_bytes().count(b"\n") < MOST_EVENTS:
+            if not _stands(f"simulated-{called}"):
+                _simulate(called, text, file)
                 _keep(f"simulated-{called}", file)
-            file.unlink(missing_ok=True)
-        for number, (made, events) in enumerate(_histories()):
-            spec = load_mapping(made)
-            recorder, engine = Recorder(file, spec, made), Engine(spec)
+        kept = sorted(GOLDEN.glob("history-*.jsonl.gz"))
+        stale = [path for path in kept if not _stands(path.name.partition(".")[0])]
+        again = [(path.name.partition(".")[0], *_taken(path)) for path in stale]
+        made = again if kept else [(f"history-{n}", *one) for n, one in enumerate(_histories())]
+        for name, document, events in made:
+            spec = load_mapping(document)
+            recorder, engine = Recorder(file, spec, document), Engine(spec)
             for event in events:
                 recorder(event, engine.handle(event))
             recorder.close()
-            _keep(f"history-{number}", file)
+            _keep(name, file)
+
+
+def _stands(name: str) -> bool:
+    """Whether there is a recording that replays."""
+    path = recordings().get(name)
+    if path is None:
+        return False
+    with opened(path) as file:
+        return replay(file).difference is None
+
+
+def _taken(path: Path) -> tuple[dict[str, Any], list[Any]]:
+    """The document and the events of a recording."""
+    with opened(path) as file:
+        _, header = next(lines := read_lines(file))
+        return header["document"], [event_from_json(line["event"]) for _, line in lines]
+
+
+def _simulate(name: str, text: str, file: Path) -> None:
+    document = Path("examples", f"golden-{os.getpid()}.yaml")
+    document.write_text(text)
+    options = ["--name", name, "--cores", "4", "--seed", "1", "--until", "2h"]
+    try:
+        printed(None, "simulate", str(document), *options, "--record", str(file))
+    finally:
+        document.unlink()
 
 
 def _keep(name: str, file: Path) -> None:
-    kept = GOLDEN / f"{name}.jsonl.gz"
-    if name not in {path.name.partition(".")[0] for path in TRACES.glob("*.jsonl")}:
-        kept.write_bytes(gzip.compress(file.read_bytes(), mtime=0))
+    """Keep a recording that is neither empty nor long."""
+    if file.exists() and 5 < file.read_bytes().count(b"\n") < MOST_EVENTS:
+        (GOLDEN / f"{name}.jsonl.gz").write_bytes(gzip.compress(file.read_bytes(), mtime=0))
+    file.unlink(missing_ok=True)
 
 
 def _histories() -> Iterator[tuple[dict[str, Any], list[Any]]]:
