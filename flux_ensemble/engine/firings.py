@@ -36,7 +36,7 @@ _UNUSUAL = {
     "near": 0,
     "bound": False,
     "avoid": (),
-    "off": (),
+    "failed_on": (),
 }
 
 
@@ -72,10 +72,10 @@ class Firing:
     avoid: tuple[int, ...] = ()
     #: Its jobs run on `near` or nowhere.
     bound: bool = False
-    #: What its job is kept off: where it failed before, the latest last, and of a copy where the
-    #: job runs that it is a copy of. The number of the member, 0 for the enclosing instance, and
-    #: the ranks (RFC 22).
-    off: tuple[tuple[int, str], ...] = field(default=(), kw_only=True)
+    #: Where its job failed before, the latest last, and of a copy where the job runs that it is a
+    #: copy of: it is kept off all of these. The number of the member, 0 for the enclosing
+    #: instance, and the ranks (RFC 22).
+    failed_on: tuple[tuple[int, str], ...] = field(default=(), kw_only=True)
     #: The first job that has not been sent to the member.
     next: int = field(init=False)
     #: Indices of the jobs that have appeared in the queue.
@@ -231,7 +231,7 @@ class Firings:
             for name, attribute in attributes.items():
                 if name == "avoid":
                     attribute = tuple(attribute)
-                elif name == "off":
+                elif name == "failed_on":
                     attribute = tuple((ordinal, ranks) for ordinal, ranks in attribute)
                 setattr(firings[position], name, attribute)
         for position, intervals in columns.get("sent", ()):

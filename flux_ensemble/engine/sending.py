@@ -187,7 +187,7 @@ class Sending:
             avoid=avoid,
             bound=firing.bound,
             losses=firing.losses + lost,
-            off=firing.off if failed is None else self._off(failed),
+            failed_on=firing.failed_on if failed is None else self._off(failed),
         )
         self._ask_for(again, origin, delay)
 
@@ -195,7 +195,7 @@ class Sending:
         """What a job that runs again, or a copy of it, is kept off: also where this attempt ran."""
         core, firing = self._core, job.firing
         assert firing is not None
-        before = firing.off
+        before = firing.failed_on
         if job.ranks is None or not core.job_of(job)[0].avoid_nodes:
             return before
         place, there = (ordinal_of(job.id), job.ranks), core.member_names
@@ -236,7 +236,7 @@ class Sending:
             firing.overrides,
             work=core.copies.begin(job, (origin.rule, origin.number)),
             avoid=members_of(job.id),
-            off=self._off(job),
+            failed_on=self._off(job),
         )
         self._ask_for(copy, origin)
         return None
@@ -303,7 +303,7 @@ class Sending:
                 firing.params,
                 firing.overrides,
                 ordinal,
-                tuple([ranks for member, ranks in firing.off if member == ordinal]),
+                tuple([ranks for member, ranks in firing.failed_on if member == ordinal]),
             )
             core.send(Pending(origin, command, firing=firing))
 
