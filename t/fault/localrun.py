@@ -107,6 +107,8 @@ class LocalRun:
         return subprocess.Popen(
             command, cwd=self.directory, stdin=subprocess.DEVNULL,
             stdout=self._log, stderr=self._log,
+            # Under nohup(1) it would leave hangups ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
         )  # fmt: skip
 
     @property
