@@ -97,6 +97,9 @@ check-compiled: $(COMPILED)/installed
 	        && $(BIN)/python t/lib/check.py $(WITH_FLUX); \
 	    else echo "no compiled modules: they need a C compiler and Python.h"; fi
 
+# Those that are supported and installed; with NEWEST=1 the newest alone.
+NEWEST ?=
+check-pythons: export NEWEST := $(NEWEST)
 check-pythons: $(VENV)/installed
 	@$(BIN)/nox
 

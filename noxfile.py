@@ -1,8 +1,9 @@
 """The short tests on each Python that is supported and installed: `make check-pythons`.
 
 Those without Flux and without waiting, on each Python but the one of .venv, where `make check` runs
-all of them. A Python that is not installed is named as skipped. The environments are kept in .nox,
-and made anew when pyproject.toml has changed.
+all of them. A Python that is not installed is named as skipped; with NEWEST=1 there is only the
+newest one that is installed. The environments are kept in .nox, and made anew when pyproject.toml
+has changed.
 
 And what protoc generates: `make protocols`.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import sys
 import tempfile
 import tomllib
@@ -71,6 +73,10 @@ def pyenv(version: str) -> list[str]:
         str(path.parent) for path in sorted(root.glob(f"versions/{version}.*/bin/python"))[::-1]
     ]
 
+
+if os.environ.get("NEWEST"):
+    # What fails in between fails there or on that of .venv, which is the oldest, all but always.
+    PYTHONS = [one for one in PYTHONS if pyenv(one) or shutil.which(f"python{one}")][-1:]
 
 # pyenv's shims are on PATH for versions that are not chosen, too.
 os.environ["PATH"] = os.pathsep.join(

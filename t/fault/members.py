@@ -304,7 +304,7 @@ def member_search(context: Context) -> None:
 
     Half of the time the service dies with them; where `on-lost` is `fail`, too, no trial fails.
     """
-    for policy in ("resubmit", "fail") * (_times(context) if context.long else 1):
+    for policy in ("resubmit", "fail") * _times(context) if context.long else ("fail",):
         with within(Stage(context, node_cores=PARALLEL // _MEMBERS)) as stage:
             _search(stage, policy)
 
