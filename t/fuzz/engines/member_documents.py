@@ -46,6 +46,7 @@ def _made(random: Random) -> dict[str, Any]:
             {
                 "name": pool,
                 "count": {"min": random.randint(1, 2), "max": random.randint(2, 9)},
+                "nodes": random.choice([1, 3]),
                 "duration": random.choice([0, 60]),
                 "on-lost": random.choice(["resubmit", "fail", "hold"]),
                 "breaker": random.choice([0, 2, 20]),
@@ -60,9 +61,11 @@ def _made(random: Random) -> dict[str, Any]:
                 "name": "b",
                 "command": "true",
                 "duration": random.choice([0, 20]),
+                "nodes": random.choice([1, 1, 1, 2]),
                 "retries": {"times": random.randint(0, 2), "spread": "node"},
             },
-            {"name": "c", "command": "true {x}", "params": {"x": [1, 2]}, "member": "fast"},
+            {"name": "c", "command": "true {x}", "params": {"x": [1, 2]}, "member": "fast",
+             "cores": random.choice([1, 1, 2, 4])},
         ],
         "rules": rules,
         "metrics": [
@@ -72,7 +75,7 @@ def _made(random: Random) -> dict[str, Any]:
         ],
         "limits": {"jobs": random.choice([30, 500]), "losses": random.choice([0, 1, 3, 3])},
         "finish": random.choice(["idle", "never"]),
-    }
+    }  # fmt: skip
 
 
 def _rule(random: Random, id: str) -> dict[str, Any]:
