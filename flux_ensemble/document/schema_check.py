@@ -17,7 +17,8 @@ def _validator(name: str) -> Any:
     from jsonschema import Draft202012Validator, validators
 
     types = Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer)
-    made = validators.extend(Draft202012Validator, {"items": _items}, type_checker=types)
+    keywords = {"items": _items, "additionalProperties": _further}
+    made = validators.extend(Draft202012Validator, keywords, type_checker=types)
     return made(SCHEMAS[name])
 
 
@@ -32,6 +33,16 @@ def _items(validator: Any, schema: Any, value: Any, _: Any) -> Iterator[Any]:
             if not errors:
                 valid.add(id(item))
             yield from errors
+
+
+def _further(validator: Any, schema: Any, value: Any, whole: Any) -> Iterator[Any]:
+    """The keyword `additionalProperties`; errors come in the order of the value, not of a set."""
+    from jsonschema import Draft202012Validator
+
+    check = Draft202012Validator.VALIDATORS["additionalProperties"]
+    places = {key: place for place, key in enumerate(value)} if isinstance(value, dict) else {}
+    errors = check(validator, schema, value, whole)
+    yield from sorted(errors, key=lambda error: places[error.path[0]] if error.path else -1)
 
 
 def _is_integer(checker: Any, value: Any) -> bool:

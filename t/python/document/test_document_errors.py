@@ -734,3 +734,14 @@ def test_a_mapping_that_multiplies_is_refused() -> None:
         value = [value] * 10
     with pytest.raises(DocumentError, match="expected at most 250000 values"):
         load_mapping({"jobs": value}, name="test")
+
+
+def test_problems_of_one_line_are_told_in_the_order_of_the_document() -> None:
+    """They were in the order of a set, which differs from one process to the next."""
+    names = [f"{letter}{number}" for number in range(3) for letter in "hgfedcba"]
+    wrong = ", ".join(f"{name}: 1" for name in names)
+    with pytest.raises(DocumentError) as error:
+        load_text(f"jobs: [{{name: a, command: 'true'}}]\nsimulate: {{{wrong}}}\n", name="x")
+    told = [problem.path for problem in error.value.problems]
+    assert told == [f"simulate.{name}" for name in names[: len(told)]]
+    assert len(told) > 9
