@@ -104,9 +104,9 @@ class MemberHistory(History):
                 place = {"t_alloc": t - 0.25, "ranks": random.choice("01")} if placed else {}
                 context = {"start": place, "finish": {"status": 0}}.get(name)
                 events.append([t, name, context] if context else [t, name])
-            tag = self._jobs[job][0] if not begun else None
+            first = self._jobs[job][0] if not begun else None
             t_last = max(event[0] for event in events)
-            lives.append(JobEvents(t_last, job, events, tag))
+            lives.append(JobEvents(t_last, job, events, first))
         for life in lives:
             tag, _ = self._jobs.pop(life.job)
             if names[-1] != LIFE[-1]:
