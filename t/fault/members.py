@@ -17,7 +17,7 @@ from kills import patience
 from nested import Member, Members
 from scenario import TICK, Context, hold_of
 from scene import Scene, within
-from trials import PARALLEL, check_trials, held, release
+from search_trials import PARALLEL, check_trials, held, release
 from workloads import REPLACED, Workload, shared
 
 #: Members at first; there is one node more.

@@ -11,7 +11,7 @@ from typing import Any
 from kills import patience
 from scenario import TICK, Context
 from scene import Scene, scene
-from trials import PARALLEL, check_trials, held, release
+from search_trials import PARALLEL, check_trials, held, release
 from workloads import Expected, Workload, alarmed, stages
 
 _JOBS = 40
