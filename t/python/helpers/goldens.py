@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from flux_ensemble.cli.display import formats
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.cli.session import target
 from flux_ensemble.cli.session.local_states import LocalStates
@@ -173,7 +174,9 @@ def same_everywhere() -> Iterator[None]:
     """Have what is printed depend on no terminal, no time zone, and no other Flux."""
     before = Path.cwd()
     given = {"TZ": "UTC", "COLUMNS": "100", "LINES": "40", "TERM": "dumb", "LC_ALL": "C.UTF-8"}
-    with mock.patch.dict(os.environ, given):
+    # Where the bindings of Flux can be imported it writes tables, and less than 1 ms as 0.
+    plain = mock.patch.object(formats, "_has_flux", return_value=False)
+    with plain, mock.patch.dict(os.environ, given):
         for name in ("NO_COLOR", "FORCE_COLOR", "FLUX_URI"):
             os.environ.pop(name, None)
         time.tzset()
