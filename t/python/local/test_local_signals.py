@@ -36,6 +36,13 @@ def await_jobs(directory: Path) -> list[int]:
     return [int(line.split()[-1]) for line in ran.read_text().splitlines()]
 
 
+def await_starts(directory: Path, number: int) -> None:
+    """Wait until so many starts of jobs are in the file of events, where a kill leaves them."""
+    events = directory / "state/test/events"
+    while events.read_text().count('"start"') < number:
+        time.sleep(0.01)
+
+
 class Begun:
     """A run of three jobs, of which two run and one waits.
 
@@ -50,10 +57,7 @@ class Begun:
         self.run = Run(directory, document, "--nodes", "1", "--cores", "2")
         self.pid = self.run.process.pid
         self.jobs = await_jobs(directory)
-        # What `kill` ends has its events in the file by then.
-        events = directory / "state/test/events"
-        while events.read_text().count('"start"') < 2:
-            time.sleep(0.01)
+        await_starts(directory, 2)
 
     @property
     def status(self) -> dict[str, Any]:
@@ -196,7 +200,7 @@ def test_jobs_that_were_lost_end_no_later_than_now_where_the_clock_was_set_back(
 def test_a_job_that_is_lost_twice_has_an_end_for_each_time(tmp_path: Path) -> None:
     begun = Begun(tmp_path)
     ends = []
-    for _ in range(2):
+    for lost in (1, 2):
         kill("run", "guard", "supervisor")(begun)
         begun.run.end()
         ends.append(time.time())
@@ -206,6 +210,7 @@ def test_a_job_that_is_lost_twice_has_an_end_for_each_time(tmp_path: Path) -> No
         begun.run = Run(tmp_path, DOCUMENT, "--nodes", "1", "--cores", "2", "--resume")
         begun.pid = begun.run.process.pid
         begun.jobs = await_jobs(tmp_path)
+        await_starts(tmp_path, 2 + 2 * lost)
     (tmp_path / "again").touch()
     for job in begun.jobs:
         os.kill(job, signal.SIGTERM)
