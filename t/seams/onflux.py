@@ -194,6 +194,11 @@ def _allocation_over(stage: Local, process: subprocess.Popen[str]) -> subprocess
     return stage.commands.start("watch", NAME)
 
 
+#: Of features, why it makes no difference to them that the queue takes no jobs.
+_OWN_QUEUES = dict.fromkeys(
+    ("members", "growing"), "its jobs go to the queues of members, which nobody disables"
+)
+
 #: Of features, why an instance cannot end around them.
 _NO_MEMBERS = {"members": "all members end with their instance, and no rule of it starts others"}
 
@@ -201,7 +206,8 @@ _NO_MEMBERS = {"members": "all members end with their instance, and no rule of i
 ON_FLUX = {
     situation.name: situation
     for situation in (
-        Situation("queue-disabled", "flux queue disable, and enable", _queue_disabled),
+        Situation("queue-disabled", "flux queue disable, and enable", _queue_disabled,
+                  without=_OWN_QUEUES),
         Situation("service-killed", "kill -9 of the service", _service_killed),
         Situation("run-closed", "SIGHUP of the command that follows it", _closed),
         Situation("second-user", "a guest tries to steer it", _second_user),
