@@ -60,12 +60,15 @@ LOST, MEMBER_LOST = "lost", "member-lost"
 #: that was loaded anew cannot give a running job its resources back.
 _INTERRUPTING = frozenset((LOST, MEMBER_LOST, "scheduler-restart"))
 
+#: How the note of an exception begins of a job that ran when its instance was killed.
+RESTARTED = "failed to create guest ns"
+
 #: Beginnings of the notes of fatal exceptions of the type `exec` that are no doing of the job: its
 #: node failed, or its instance was started anew and cannot go on with it (flux-core,
 #: `src/modules/job-exec`, `bulkexec.c` and `job-exec.c`).
 _INTERRUPTING_NOTES = (
     "node failure on ",
-    "failed to create guest ns",
+    RESTARTED,
     "failed to create ns name for job",
     "reattach",
     "bulk-exec: reattach",

@@ -43,6 +43,8 @@ def remember(directory: Directory, scratch: str) -> None:
 def end_leftovers(directory: Directory) -> int:
     """Kill what is left of the earlier run in a directory, and remove its scratch directory.
 
+    A command in a shell that a job has left would end that shell, and itself: it ends nothing.
+
     Returns:
         How many processes there were.
 
@@ -56,7 +58,10 @@ def end_leftovers(directory: Directory) -> int:
         return 0
     if not Path(scratch).name.startswith(PREFIX):
         return 0
-    mark = os.fsencode(f"{memos.VARIABLE}={memos.socket_path(scratch)}")
+    socket = memos.socket_path(scratch)
+    if os.environ.get(memos.VARIABLE) == socket:
+        return 0
+    mark = os.fsencode(f"{memos.VARIABLE}={socket}")
     killed: set[int] = set()
     deadline = time.monotonic() + _PATIENCE
     # Between two looks one of them may have started another one.

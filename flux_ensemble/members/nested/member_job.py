@@ -22,6 +22,7 @@ from typing import Any
 
 from flux.core.handle import Flux
 
+from flux_ensemble.engine.jobs import RESTARTED
 from flux_ensemble.members.flux.broker import Broker
 from flux_ensemble.members.flux.delivery import PATIENCE
 from flux_ensemble.members.flux.delivery import Attempts as Tries
@@ -47,10 +48,6 @@ RETRY_LIMIT = 5.0
 #: Seconds that a member may take to end before it is cancelled, and between two requests to.
 END_SECONDS = 30.0
 END_SPACING_SECONDS = 1.0
-
-#: How the note of an exception begins of a job that ran when its instance was killed (flux-core,
-#: `job-exec/job-exec.c`).
-_OUTAGE = "failed to create guest ns"
 
 #: Errors by which a socket of this machine says that nobody is behind it.
 _NOBODY = frozenset((errno.ECONNREFUSED, errno.ENOENT))
@@ -169,7 +166,7 @@ class MemberJob:
         ):
             said = str(context.get("type")), str(context.get("note") or "")
             self._why = self._ends = bounded(": ".join(filter(None, said)))
-            self._outage |= said[1].startswith(_OUTAGE)
+            self._outage |= said[1].startswith(RESTARTED)
         elif name == "resource-update" and "expiration" in context:
             self._expires(context["expiration"] or None)
         elif name in ("clean", "invalidate") and self.phase is not Phase.GONE:

@@ -8,6 +8,8 @@ import fcntl
 import itertools
 import os
 import signal
+import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +23,8 @@ from patience import PATIENCE
 from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.members.local import state_dir as statelog
 from flux_ensemble.members.local.directory import open_directory
-from flux_ensemble.members.local.leftovers import SCRATCH_FILE, end_leftovers
+from flux_ensemble.members.local.leftovers import PREFIX, SCRATCH_FILE, end_leftovers, remember
+from flux_ensemble.members.local.memos import VARIABLE, socket_path
 from flux_ensemble.members.local.root import StateError
 from flux_ensemble.members.local.state_dir import StateLog
 from flux_ensemble.members.local.states import States
@@ -64,6 +67,11 @@ class Family:
             # What one of them does when another is gone can be quicker.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.processes[name], number)
+
+    def kill_all(self) -> None:
+        """Kill all of the run's processes at once: none has time to end what is left."""
+        self.send(signal.SIGSTOP, *self.processes)
+        self.send(signal.SIGKILL, *self.processes)
 
     def await_tied(self) -> None:
         """Wait until no process of the job's process group is left."""
@@ -116,7 +124,7 @@ def test_what_outlives_all_of_a_runs_processes_ends_before_the_run_goes_on(
     tmp_path: Path, again: int
 ) -> None:
     family = Family(tmp_path)
-    family.send(signal.SIGKILL, *NAMES)
+    family.kill_all()
     family.await_tied()
     os.kill(family.daemon, 0)
     scratch = Path((tmp_path / "state/test/scratch").read_text())
@@ -134,7 +142,7 @@ def test_a_run_that_goes_on_ends_nothing_of_another_run(tmp_path: Path) -> None:
     other = Family(tmp_path / "other")
     (tmp_path / "mine").mkdir()
     mine = Family(tmp_path / "mine")
-    mine.send(signal.SIGKILL, *NAMES)
+    mine.kill_all()
     document = yaml.safe_load((tmp_path / "mine/test.yaml").read_text())
     Run(tmp_path / "mine", document, "--resume").end()
     await_end(mine.daemon)
@@ -156,6 +164,26 @@ def test_a_damaged_note_of_the_scratch_directory_removes_and_ends_nothing(
         directory.replace(SCRATCH_FILE, scratch.encode())
         assert end_leftovers(directory) == 0
     assert kept.exists()
+
+
+def test_a_command_in_a_shell_that_a_job_has_left_does_not_end_that_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / f"{PREFIX}here"
+    scratch.mkdir()
+    monkeypatch.setenv(VARIABLE, socket_path(str(scratch)))
+    shell = subprocess.Popen(["sleep", "1000"])
+    with open_directory(tmp_path / "run", make=True) as directory:
+        remember(directory, str(scratch))
+        assert end_leftovers(directory) == 0
+        assert shell.poll() is None
+        # From elsewhere it is one of what is left.
+        monkeypatch.delenv(VARIABLE)
+        reaper = threading.Thread(target=shell.wait)
+        reaper.start()
+        assert end_leftovers(directory) == 1
+        reaper.join()
+    assert shell.returncode == -signal.SIGKILL
 
 
 class Traced:
