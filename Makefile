@@ -43,7 +43,7 @@ COMPILED := .compiled
 demo: $(VENV)/package
 	@if command -v flux >/dev/null; \
 	    then set -x; flux start --test-size=4 $(BIN)/flux-ensemble run examples/hello-world.yaml; \
-	    else set -x; $(BIN)/flux-ensemble run --member local examples/hello-world.yaml; fi
+	    else set -x; $(BIN)/flux-ensemble run --queue local examples/hello-world.yaml; fi
 
 bench: $(VENV)/installed
 	@$(BIN)/python t/bench/bench.py --page

@@ -53,7 +53,7 @@ test_expect_success 'what it prints is in the log of the ensemble' '
 	grep "custom-output  *look:" log &&
 	grep "^  *looked around" log &&
 	grep "^  *and saw nothing" log &&
-	flux-ensemble run --member local --state-dir state prints.yaml &&
+	flux-ensemble run --queue local --state-dir state prints.yaml &&
 	flux-ensemble log --state-dir state prints | grep "looked around"
 '
 

@@ -69,7 +69,7 @@ test_expect_success 'the names of jobs can say which ensemble they are of' '
 	is study.short "$(flux jobs -a -n --name=study.short -o {name})" &&
 	is hello "$(cat study.short.out)" &&
 	is 1/0/0/0 "$(counts_of study short)" &&
-	flux-ensemble run --member local --state-dir state --name here named.yaml &&
+	flux-ensemble run --queue local --state-dir state --name here named.yaml &&
 	is hello "$(cat here.short.out)"
 '
 
@@ -88,7 +88,7 @@ test_expect_success 'the local queue gives each job its own limit' '
 	    when: 2
 	    action: {name: terminate}
 	EOD
-	flux-ensemble run --member local --state-dir state limits.yaml >out &&
+	flux-ensemble run --queue local --state-dir state limits.yaml >out &&
 	grep "count.limited.timeout" out
 '
 

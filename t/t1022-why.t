@@ -94,7 +94,7 @@ test_expect_success 'why tells of a run on the local queue, too' '
 	    when: count.sim.failed >= 1
 	    action: {name: terminate}
 	EOD
-	{ flux-ensemble run --member local --state-dir state local.yaml & } &&
+	{ flux-ensemble run --queue local --state-dir state local.yaml & } &&
 	wait_until sh -c "flux-ensemble why --state-dir state local after | grep waits.for.job-success" &&
 	flux-ensemble why --state-dir state local >out &&
 	grep "^rule-0: submit sim on start" out &&

@@ -62,9 +62,9 @@ test_expect_success 'wait and watch do so too' '
 '
 
 test_expect_success 'a run on the local queue does so too' '
-	flux-ensemble run --member local --state-dir state jobs.yaml >out &&
+	flux-ensemble run --queue local --state-dir state jobs.yaml >out &&
 	tail -n 2 out | grep "^jobs: completed after .*, but 1 job failed: " &&
-	test_expect_code 1 flux-ensemble run --member local --state-dir state --fail-on job jobs.yaml
+	test_expect_code 1 flux-ensemble run --queue local --state-dir state --fail-on job jobs.yaml
 '
 
 test_done

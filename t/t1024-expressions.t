@@ -138,7 +138,7 @@ test_expect_success 'a job that asks for a thousand million of anything fails wi
 			"{name: submit, label: b, $key: \"{1000000000 + job.index}\"}}" >>huge.yaml
 	done &&
 	flux ensemble run huge.yaml &&
-	flux ensemble run --member local --state-dir state huge.yaml &&
+	flux ensemble run --queue local --state-dir state huge.yaml &&
 	flux ensemble jobs huge --group b -n -o "{outcome} {exception.note}" >notes &&
 	is 4 "$(grep -c "^failed *unsatisfiable request" notes)" &&
 	flux ensemble jobs --state-dir state huge --group b -n -o "{outcome} {exception.note}" >notes &&

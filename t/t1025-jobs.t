@@ -162,8 +162,8 @@ test_expect_success 'failures are grouped by their reasons, with what the jobs w
 '
 
 test_expect_success 'run --fail-on-job-failure exits with 1, unless a retry made up for it' '
-	for member in flux local; do
-		test_expect_code 1 flux ensemble run --fail-on-job-failure --member $member faulty.yaml ||
+	for queue in flux local; do
+		test_expect_code 1 flux ensemble run --fail-on-job-failure --queue $queue faulty.yaml ||
 			return 1
 	done &&
 	cat >again.yaml <<-EOD &&
@@ -179,7 +179,7 @@ test_expect_success 'run --fail-on-job-failure exits with 1, unless a retry made
 '
 
 test_expect_success 'a local run leaves its jobs in a file' '
-	flux ensemble run --member local --state-dir state study.yaml;
+	flux ensemble run --queue local --state-dir state study.yaml;
 	flux ensemble jobs --state-dir state study -n -o "{group} {index} {outcome} {returncode}" |
 		sort >out &&
 	cat >expected <<-EOD &&

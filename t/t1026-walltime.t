@@ -105,7 +105,7 @@ test_expect_success FLUX 'it has the points of a search that was not cut off, ea
 	touch undisturbed/go-on &&
 	(
 		cd undisturbed &&
-		flux-ensemble run --member local --state-dir state ../search.yaml &&
+		flux-ensemble run --queue local --state-dir state ../search.yaml &&
 		flux-ensemble jobs --state-dir state search -n -o "$trials" >points
 	) &&
 	grep complete points >found &&

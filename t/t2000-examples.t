@@ -43,13 +43,13 @@ test_expect_success 'counter: the count goes on after kill -9 of the service' '
 test_expect_success 'counter: so it does on the local queue, with --resume' '
 	rm go-* &&
 	stepwise_counter &&
-	{ "$SHARNESS_BUILD_DIRECTORY/flux-ensemble" run --member local --state-dir state \
+	{ "$SHARNESS_BUILD_DIRECTORY/flux-ensemble" run --queue local --state-dir state \
 		counter.yaml >out & pid=$!; } &&
 	wait_until counted "--state-dir state" "1 2" &&
 	wait_until third_step_runs &&
 	kill -KILL $pid &&
 	touch go-3 go-4 go-5 go-6 &&
-	flux-ensemble run --member local --state-dir state --resume counter.yaml &&
+	flux-ensemble run --queue local --state-dir state --resume counter.yaml &&
 	counted "--state-dir state" "1 2 3 4 5 6" &&
 	flux-ensemble jobs --state-dir state counter -n -o "{status} {exception.type}" \
 		--group step | sort | uniq -c >ended &&

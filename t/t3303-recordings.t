@@ -132,7 +132,7 @@ test_expect_success 'so it is in a simulation' '
 '
 
 test_expect_success 'a local run and a simulation take regular files only too' '
-	test_expect_code 2 flux-ensemble run --member local --state-dir "$PWD/local" \
+	test_expect_code 2 flux-ensemble run --queue local --state-dir "$PWD/local" \
 		--record fifo echo.yaml 2>err &&
 	grep "ERROR: cannot write fifo: expected a regular file" err &&
 	test_expect_code 2 flux-ensemble simulate --duration echo=1 --record fifo echo.yaml 2>err &&

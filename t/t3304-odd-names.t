@@ -86,7 +86,7 @@ test_expect_success 'values that no request can have' '
 	says "invalid Unicode character" submit idle echo --param "x=\"\\ud800\"" &&
 	says "the alias .\*a. stands inside of what it names" submit idle echo --param "x=&a [*a]" &&
 	says "at most 64 levels deep" submit idle echo --param "x=$(printf "[%.0s" $(seq 99))" &&
-	says "is not in the range" run --member local --nodes 99999999999999999999 idle.yaml &&
+	says "is not in the range" run --queue local --nodes 99999999999999999999 idle.yaml &&
 	says "is not in the range" simulate --cores 99999999999999999999 idle.yaml
 '
 

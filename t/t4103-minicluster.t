@@ -1,5 +1,5 @@
 #!/bin/sh
-test_description='run --member minicluster: the gRPC service is asked for the size'
+test_description='run --queue minicluster: the gRPC service is asked for the size'
 . "$(dirname "$0")/lib/ensemble.sh"
 test_under_flux 3
 
@@ -12,7 +12,7 @@ test_expect_success 'minicluster: the size is asked for, and the job that needs 
 	wait_line grpc.log "^the gRPC service: localhost:" &&
 	sed -n "s/.*localhost:\([0-9]*\),.*/\1/p" grpc.log >port &&
 	flux resource drain 1-2 "ensemble: shrink" &&
-	flux ensemble run --timeout 300 --member minicluster --name default/ensemble \
+	flux ensemble run --timeout 300 --queue minicluster --name default/ensemble \
 		--host localhost --port $(cat port) "$PROJECT/examples/minicluster.yaml" >out &&
 	is 1/0/0/0 "$(counts_of minicluster solve)" &&
 	is 0/0/0/0 "$(counts_of minicluster complaint)" &&
@@ -40,7 +40,7 @@ test_expect_success 'a scaler that a document brought gives way to that of the n
 	  - {trigger: scale-denied, action: {name: submit, label: complaint}}
 	EOD
 	kill -INT $(cat grpc.pid) && wait_gone $(cat grpc.pid) &&
-	flux ensemble run --timeout 300 --member minicluster --port $(cat port) down.yaml >down.out
+	flux ensemble run --timeout 300 --queue minicluster --port $(cat port) down.yaml >down.out
 '
 
 test_expect_success 'while the service is down the ensemble goes on, and a deadline ends the wait' '
@@ -73,16 +73,16 @@ test_expect_success 'status has the requests that are outstanding, and nodes and
 '
 
 test_expect_success 'certificates that are not there are refused with the document' '
-	test_expect_code 2 flux ensemble run --member minicluster --tls-cert no.crt --tls-key no.key \
+	test_expect_code 2 flux ensemble run --queue minicluster --tls-cert no.crt --tls-key no.key \
 		--tls-ca no.ca down.yaml 2>err &&
 	grep "cannot read .*no.crt" err &&
-	test_expect_code 2 flux ensemble run --member minicluster --tls-cert no.crt down.yaml 2>err &&
+	test_expect_code 2 flux ensemble run --queue minicluster --tls-cert no.crt down.yaml 2>err &&
 	grep "all of tls-cert, tls-key and tls-ca" err
 '
 
 test_expect_success 'options of a MiniCluster are refused for another member' '
 	test_expect_code 2 flux ensemble run --port 1 down.yaml 2>err &&
-	grep "port is for a MiniCluster: add --member minicluster" err
+	grep "port is for a MiniCluster: add --queue minicluster" err
 '
 
 test_expect_success 'without a scaler such a document is refused, and the reason is named' '
@@ -109,7 +109,7 @@ test_expect_success 'a rule reads the nodes of an instance of fixed size' '
 '
 
 test_expect_success 'an instance with such a scaler ends without an error of its broker' '
-	flux start --test-size=1 flux ensemble run --member minicluster --port $(cat port) \
+	flux start --test-size=1 flux ensemble run --queue minicluster --port $(cat port) \
 		"$PROJECT/examples/hello-world.yaml" >end.out 2>end.err &&
 	! grep "broker.err" end.err
 '

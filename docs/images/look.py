@@ -78,7 +78,7 @@ def main() -> None:
         (here / "throw.py").write_text(page.files["throw.py"])
         (here / "throw.yaml").write_text(page.files["closer.yaml"].replace(*ANGLES))
         states = here / "states"
-        local = ["--member", "local", "--state-dir", str(states)]
+        local = ["--queue", "local", "--state-dir", str(states)]
         run = [COMMAND, "run", *local, "--nodes", "4", "--cores", "2", "throw.yaml"]
         states.mkdir()
         # The jobs publish with the command, too.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flux_ensemble.api.draft import Draft
 from flux_ensemble.entries import caller, key_of
 from flux_ensemble.job_ids import JobIds
+from flux_ensemble.renamed import takes_old_arguments
 from flux_ensemble.run_names import named_otherwise
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from flux_ensemble.members.simulation.simulation import Prediction
     from flux_ensemble.members.virtual.cluster import Cluster
 
-Member = Literal["flux", "local"]
+Queue = Literal["flux", "local"]
 
 #: Nodes of the local queue and of a simulation, as for the commands.
 NODES = 4
@@ -74,14 +75,15 @@ class Ensemble:
         self._draft = Draft(document, caller())
 
     @classmethod
+    @takes_old_arguments
     def attach(
-        cls, name: str, member: Member | None = None, *, state_dir: str | Path | None = None
+        cls, name: str, queue: Queue | None = None, *, state_dir: str | Path | None = None
     ) -> Ensemble:
         """An ensemble that was started elsewhere, to look at it and to steer it.
 
         Args:
             name: the ensemble.
-            member: "flux" or "local"; default: Flux where an instance is reached.
+            queue: "flux" or "local"; default: Flux where an instance is reached.
             state_dir: where the local queue keeps its files.
 
         Raises:
@@ -90,7 +92,7 @@ class Ensemble:
         from flux_ensemble.api.hosts import FluxHost, LocalHost
 
         ensemble = cls(name=name)
-        if _chosen(member, state_dir) == "flux":
+        if _chosen(queue, state_dir) == "flux":
             ensemble._host = FluxHost(name)
         else:
             ensemble._host = LocalHost(name, _root(state_dir))
@@ -173,9 +175,10 @@ class Ensemble:
 
     # -- its run ----------------------------------------------------------------------
 
+    @takes_old_arguments
     def start(
         self,
-        member: Member | None = None,
+        queue: Queue | None = None,
         *,
         nodes: int | None = None,
         cores: int | None = None,
@@ -191,7 +194,7 @@ class Ensemble:
         with the program.
 
         Args:
-            member: "flux" or "local"; default: Flux where an instance is reached.
+            queue: "flux" or "local"; default: Flux where an instance is reached.
             nodes, cores, gpus: what the local queue offers: nodes (default 4), and cores (default
                 those of this machine) and GPUs (default 0) of each.
             state_dir: where the local queue keeps its files.
@@ -208,10 +211,10 @@ class Ensemble:
 
         spec = self._draft.check()
         local = {"nodes": nodes, "cores": cores, "gpus": gpus, "resume": resume}
-        if _chosen(member, state_dir) == "flux":
+        if _chosen(queue, state_dir) == "flux":
             for name, value in local.items():
                 if value is not None:
-                    raise ValueError(f"{name} is for the local queue: say member='local'")
+                    raise ValueError(f"{name} is for the local queue: say queue='local'")
             host = hosts.FluxHost(self.name)
             host.name = hosts.load(host.client, self._draft.yaml(spec))
             self._host = host
@@ -229,15 +232,14 @@ class Ensemble:
             self.name = self._host.name
         return self
 
-    def run(
-        self, member: Member | None = None, *, timeout: float | None = None, **how: Any
-    ) -> Ended:
+    @takes_old_arguments
+    def run(self, queue: Queue | None = None, *, timeout: float | None = None, **how: Any) -> Ended:
         """Run the ensemble to its end; in a notebook, show how far it is.
 
         An interrupt cancels the ensemble and its jobs.
 
         Args:
-            member: as for `start`.
+            queue: as for `start`.
             timeout: cancel it after so many seconds.
             how: the other arguments of `start`.
 
@@ -251,7 +253,7 @@ class Ensemble:
         from flux_ensemble.api.progress import showing
 
         try:
-            self.start(member, **how)
+            self.start(queue, **how)
             with showing(self):
                 return self._running.wait(timeout, Event())
         except (KeyboardInterrupt, TimeoutError):
@@ -380,12 +382,12 @@ def _root(state_dir: str | Path | None) -> Path:
     return local_root() if state_dir is None else Path(state_dir)
 
 
-def _chosen(member: Member | None, state_dir: str | Path | None) -> Member:
+def _chosen(queue: Queue | None, state_dir: str | Path | None) -> Queue:
     """Where to run: as asked for, else on Flux where an instance is reached."""
-    if member not in (None, "flux", "local"):
-        raise ValueError(f"member: expected 'flux' or 'local', not {member!r}")
-    if member is not None:
-        return member
+    if queue not in (None, "flux", "local"):
+        raise ValueError(f"queue: expected 'flux' or 'local', not {queue!r}")
+    if queue is not None:
+        return queue
     if state_dir is not None:
         return "local"
 

@@ -30,6 +30,7 @@ from flux_ensemble.cli.common import (
 from flux_ensemble.cli.display.colours import WHEN, choose_colour, use_colour
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.deploy.loading import DeployError
+from flux_ensemble.renamed import OPTIONS, deprecated, renamed
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -115,6 +116,9 @@ YOUNG = 20_000
 
 #: What click raises where a command and no argument is missing; older ones print their help.
 _NO_ARGUMENTS: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
+
+#: The key in a context's `meta`: old names of options that have been warned of.
+_WARNED = "flux_ensemble.cli.old_options"
 
 #: Command -> the module that has it, and what the list says about it.
 _COMMANDS = {
@@ -221,7 +225,31 @@ def show_help(ctx: click.Context, command: str | None) -> None:
     click.echo(found.get_help(click.Context(found, info_name=command, parent=top)))
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def _as_called_now(name: str) -> str:
+    """Return the name of an option without its dashes; warn of one that has a new name."""
+    if name not in OPTIONS:
+        return name
+    ctx = click.get_current_context()
+    known = {word.lstrip("-") for param in ctx.command.get_params(ctx) for word in param.opts}
+    new = renamed(name, OPTIONS, known)
+    if new is None:
+        return name
+    # click asks more than once.
+    warned = ctx.find_root().meta.setdefault(_WARNED, set())
+    if not ctx.resilient_parsing and name not in warned:
+        warned.add(name)
+        click.echo(f"warning: {deprecated(f'--{name}', f'--{new}')}", err=True)
+    return new
+
+
+@click.group(
+    cls=Commands,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        # Sub-commands inherit it.
+        "token_normalize_func": _as_called_now,
+    },
+)
 @click.version_option(__version__, "-V", "--version", message="flux-ensemble %(version)s")
 @click.option(
     "--color",

@@ -243,7 +243,7 @@ def _command(
     return [
         program,
         "run",
-        "--member=minicluster",
+        "--queue=minicluster",
         f"--name={namespace}/{names.member(owner, member['name'])}",
         f"--host={names.hosts(owner, namespace)[0]}",
         f"--port={port_of(ensemble)}",

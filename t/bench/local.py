@@ -57,7 +57,7 @@ _RUN = [
     "-m",
     "flux_ensemble.cli.main",
     "run",
-    "--member",
+    "--queue",
     "local",
     "--state-dir",
     ".",
@@ -126,7 +126,7 @@ def plot(figure: Any, numbers: Numbers) -> None:
 BENCHMARK = Benchmark(
     "local",
     "The local queue",
-    """`flux-ensemble run --member local` of an ensemble whose jobs are all submitted at the start,
+    """`flux-ensemble run --queue local` of an ensemble whose jobs are all submitted at the start,
     from the start of the command to its exit. These jobs are processes. And an ensemble of one job,
     which says when it runs, against a job in an instance of Flux that is started for it.""",
     measure,

@@ -84,7 +84,7 @@ def _local(trials: int, command: str, *, timed: bool = False) -> dict[str, float
     """Seconds of a run on the local queue: of its jobs by the clock, and all of the processor."""
     size = ("--nodes", "4", "--cores", str(SLOTS // 4))
     # Trials that publish nothing find nothing, which fails a run.
-    words = ["run", "--member", "local", "--state-dir", ".", "--fail-on", "none", *size]
+    words = ["run", "--queue", "local", "--state-dir", ".", "--fail-on", "none", *size]
     words += ["--record", "run.jsonl"] if timed else []
     value = document(trials, command)
     with tempfile.TemporaryDirectory() as directory:

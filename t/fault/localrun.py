@@ -1,4 +1,4 @@
-"""The same for the local queue: `run --member local` is killed, and goes on with --resume."""
+"""The same for the local queue: `run --queue local` is killed, and goes on with --resume."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class LocalRun:
         """Start it, or go on."""
         command = [
             str(Path(sys.executable).with_name("flux-ensemble")),
-            "run", "--member", "local", "--state-dir", str(self.directory / "state"),
+            "run", "--queue", "local", "--state-dir", str(self.directory / "state"),
             # Trials that publish nothing are meant to fail.
             "--nodes", "4", "--cores", "6", "--fail-on", "job", *(["--resume"] if resume else []),
             str(self._document),
@@ -177,7 +177,7 @@ class LocalRun:
 
 
 def local(context: Context) -> None:
-    """kill -9 or ends of `run --member local` or its helpers, at random; --resume goes on."""
+    """kill -9 or ends of `run --queue local` or its helpers, at random; --resume goes on."""
     while context.row.kills < context.kills and not context.row.problems:
         with local_run(context, _workload) as run:
             if drive(context, run):

@@ -1,4 +1,4 @@
-"""Searches on the local queue: `run --member local` is killed, and goes on with --resume."""
+"""Searches on the local queue: `run --queue local` is killed, and goes on with --resume."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _workload(directory: Path, trials: int) -> Workload:
 
 
 def local_search(context: Context) -> None:
-    """kill -9 of `run --member local` with searches, at random; it goes on with --resume."""
+    """kill -9 of `run --queue local` with searches, at random; it goes on with --resume."""
     row = context.row
     row.reached.update({"trials": 0, "pruned by asha": 0, "pruned by median": 0})
     while row.kills < context.kills and not row.problems:

@@ -60,7 +60,7 @@ class Local:
     """
 
     #: Of all commands on a run, and whether runs are recorded.
-    options: Sequence[str] = ("--member", "local")
+    options: Sequence[str] = ("--queue", "local")
     records = True
 
     def __init__(

@@ -177,7 +177,7 @@ def _remove(target: Target, name: str, *, force: bool) -> None:
     if isinstance(target, LocalStates):
         target.unload(name, force=force)
     elif force:
-        raise Failure("--force is for local runs: add --member local", USAGE)
+        raise Failure("--force is for local runs: add --queue local", USAGE)
     else:
         with naming(target, name):
             target.unload(name)

@@ -13,7 +13,7 @@ import click
 
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import FILE, USAGE, Duration, Failure
-from flux_ensemble.cli.session.target import Target, member_options, reach
+from flux_ensemble.cli.session.target import Target, queue_options, reach
 from flux_ensemble.client import Client, EnsembleError
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="Most series of ensembles; what is left out is counted.",
 )
-@member_options
+@queue_options
 def exporter(
     address: str | None,
     token_file: Path | None,
     textfile: Path | None,
     interval: float,
     max_series: int,
-    member: str | None,
+    queue: str | None,
     state_dir: Path | None,
 ) -> None:
     """Give the metrics of ensembles to Prometheus, until Ctrl-C.
@@ -77,7 +77,7 @@ def exporter(
             "the exporter needs prometheus_client: pip install 'flux-ensemble[metrics]'"
         ) from None
     # The first request says at once if there is nobody to ask.
-    target = reach(Client, member, state_dir)
+    target = reach(Client, queue, state_dir)
     target.list()
     # From now on there is nobody else who could answer in its place.
     connect = Client if isinstance(target, Client) else lambda: target

@@ -1,4 +1,4 @@
-"""`run --member minicluster`: a Flux instance whose size a gRPC service changes.
+"""`run --queue minicluster`: a Flux instance whose size a gRPC service changes.
 
 The options say which service, and which MiniCluster; the ensemble service is given them with
 the document, as it would read them in the table [ensemble] (docs/elastic.md).
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from flux_ensemble.cli.common import USAGE, Failure
-from flux_ensemble.cli.session.target import member_options
+from flux_ensemble.cli.session.target import queue_options
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -24,7 +24,7 @@ PORT = 50051
 _FILE = click.Path(path_type=Path, dir_okay=False, resolve_path=True)
 
 
-def run_member_options(command: _Command) -> _Command:
+def run_queue_options(command: _Command) -> _Command:
     """The options that say what an ensemble runs on."""
     for option in (
         click.option("--tls-ca", type=_FILE, help="The authority of the service, in PEM."),
@@ -38,27 +38,27 @@ def run_member_options(command: _Command) -> _Command:
         ),
     ):
         command = option(command)
-    return member_options(command, ("flux", "local", "minicluster"))
+    return queue_options(command, ("flux", "local", "minicluster"))
 
 
 def read_minicluster(
-    member: str | None, name: str | None, options: dict[str, Any]
+    queue: str | None, name: str | None, options: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """The scaler of a MiniCluster; None for another member.
+    """The scaler of a MiniCluster; None for another queue.
 
     Args:
-        member: as `--member`.
+        queue: as `--queue`.
         name: as `--name`: the MiniCluster, as NAMESPACE/NAME.
         options: `host`, `port`, `tls_cert`, `tls_key` and `tls_ca`.
 
     Raises:
-        Failure: an option is for a MiniCluster, and the member is none.
+        Failure: an option is for a MiniCluster, and the queue is none.
     """
-    if member != "minicluster":
+    if queue != "minicluster":
         for key, value in options.items():
             if value is not None:
                 option = "--" + key.replace("_", "-")
-                raise Failure(f"{option} is for a MiniCluster: add --member minicluster", USAGE)
+                raise Failure(f"{option} is for a MiniCluster: add --queue minicluster", USAGE)
         return None
     host, port = options.pop("host") or HOST, options.pop("port") or PORT
     scaler = {"scaler": "minicluster", "grpc-target": f"{host}:{port}"}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flux_ensemble.cli.common import FILE, USAGE, Failure
-from flux_ensemble.cli.session.target import member_options, reach
+from flux_ensemble.cli.session.target import queue_options, reach
 from flux_ensemble.client import Client
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 )
 @click.option("--force", is_flag=True, help="Replace a file that is no report.")
 @click.option("--environment", is_flag=True, help="Show values of environment variables, too.")
-@member_options
+@queue_options
 def report(
     names: tuple[str, ...],
     recordings: tuple[Path, ...],
@@ -51,7 +51,7 @@ def report(
     output: Path | None,
     force: bool,
     environment: bool,
-    member: str | None,
+    queue: str | None,
     state_dir: Path | None,
 ) -> None:
     """Write a report of ensemble NAME, or of several, as one HTML file for any browser.
@@ -74,16 +74,16 @@ def report(
         output = Path(f"{names[0] if names else recordings[0].stem}.html")
     with _refusals():
         other = None if simulation is None else recorded(simulation)
-        sources = [*_named(names, member, state_dir), *map(recorded, recordings)]
+        sources = [*_named(names, queue, state_dir), *map(recorded, recordings)]
         contents = [describe(one, other, environment=environment) for one in sources]
     written(output, page(contents, time.time()), contents, force=force)
 
 
-def _named(names: tuple[str, ...], member: str | None, state_dir: Path | None) -> Iterator[Source]:
+def _named(names: tuple[str, ...], queue: str | None, state_dir: Path | None) -> Iterator[Source]:
     """Ensembles of the service or the local queue."""
     from flux_ensemble.cli.session.sources import source_of
 
-    client = reach(Client, member, state_dir) if names else None
+    client = reach(Client, queue, state_dir) if names else None
     for name in dict.fromkeys(names):
         assert client is not None
         yield source_of(client, name)

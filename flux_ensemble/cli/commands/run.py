@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.cli.commands.minicluster_options import read_minicluster, run_member_options
+from flux_ensemble.cli.commands.minicluster_options import read_minicluster, run_queue_options
 from flux_ensemble.cli.common import (
     EXIT_CODES,
     FAILED,
@@ -35,7 +35,7 @@ from flux_ensemble.cli.session.local_states import LocalStates
 from flux_ensemble.cli.session.own_service import is_needed, serving
 from flux_ensemble.cli.session.results import Results
 from flux_ensemble.cli.session.summary_file import Summary
-from flux_ensemble.cli.session.target import Target, connect_unless, member_options, targeted
+from flux_ensemble.cli.session.target import Target, connect_unless, queue_options, targeted
 from flux_ensemble.client import Client, EnsembleError, user_context
 from flux_ensemble.deploy.loading import ensure_service
 from flux_ensemble.run_names import named_otherwise
@@ -65,7 +65,7 @@ QUIET_OPTION = click.option("-q", "--quiet", is_flag=True, help="Print only how 
 @click.option(
     "--name",
     metavar="NAME",
-    help="The ensemble's name, instead of the document's; with --member minicluster the "
+    help="The ensemble's name, instead of the document's; with --queue minicluster the "
     "MiniCluster, as NAMESPACE/NAME.",
 )
 @DEBUG_OPTION
@@ -116,7 +116,7 @@ QUIET_OPTION = click.option("-q", "--quiet", is_flag=True, help="Print only how 
     is_flag=True,
     help="Where Flux is too old to load the service (before 0.84), run it with this command.",
 )
-@run_member_options
+@run_queue_options
 @click.option(
     "--nodes",
     type=click.IntRange(1, MOST),
@@ -178,7 +178,7 @@ class _Run:
     isolate: bool
     serve: bool
     fail_on: frozenset[str]
-    member: str | None
+    queue: str | None
     state_dir: Path | None
     nodes: int | None
     cores: int | None
@@ -199,11 +199,11 @@ class _Run:
         Raises:
             Failure: it cannot run.
         """
-        scaler = read_minicluster(self.member, self.name, self.minicluster)
+        scaler = read_minicluster(self.queue, self.name, self.minicluster)
         if scaler is not None:
-            self.name, self.member = None, "flux"
+            self.name, self.queue = None, "flux"
         text, label = read_document(self.file)
-        client = connect_unless(Client, self.member)
+        client = connect_unless(Client, self.queue)
         if self.resume and client is None:
             from flux_ensemble.cli.session.local_run import begun_with
 
@@ -242,7 +242,7 @@ class _Run:
         from flux_ensemble.cli.session.local_run import Options, run_locally
 
         cluster = self._cluster()
-        if self.member is None:
+        if self.queue is None:
             click.echo(
                 "flux-ensemble: no Flux instance can be reached: running on this machine as "
                 f"{cluster.nodes} nodes of {cluster.cores} cores",
@@ -264,7 +264,7 @@ class _Run:
         """The words of the command that goes on with an interrupted local run."""
         yield from ("flux-ensemble", "run")
         for option, value in (
-            ("--member", self.member),
+            ("--queue", self.queue),
             ("--state-dir", self.state_dir),
             ("--name", self.name),
             ("--nodes", self.nodes),
@@ -294,7 +294,7 @@ class _Run:
         for option in ("nodes", "cores", "gpus", "state_dir"):
             if getattr(self, option) is not None:
                 name = "--" + option.replace("_", "-")
-                raise Failure(f"{name} is for the local queue: add --member local", USAGE)
+                raise Failure(f"{name} is for the local queue: add --queue local", USAGE)
         with ExitStack() as stack:
             if self.serve and is_needed(client):
                 stack.enter_context(serving(client))
@@ -354,9 +354,9 @@ def _need_service(client: Client, isolate: bool) -> None:
 @click.argument("file", shell_complete=completion.files)
 @NAME_OPTION
 @ISOLATE_OPTION
-@member_options
+@queue_options
 def load(
-    file: str, name: str | None, isolate: bool, member: str | None, state_dir: Path | None
+    file: str, name: str | None, isolate: bool, queue: str | None, state_dir: Path | None
 ) -> None:
     """Load document FILE ("-": standard input), and print the ensemble's name.
 
@@ -364,14 +364,14 @@ def load(
     "watch" follows it, and "terminate" or "cancel" ends it. A local run has no service that it
     could be left to: "run" runs it, and goes on as long as it.
     """
-    if member == "local" or state_dir is not None:
-        raise Failure(f"{NO_SERVICE}: 'flux-ensemble run --member local {file}' runs it", USAGE)
+    if queue == "local" or state_dir is not None:
+        raise Failure(f"{NO_SERVICE}: 'flux-ensemble run --queue local {file}' runs it", USAGE)
     text, label = read_document(file)
     spec = check_document(text, label, name)
     try:
         client = Client()
     except (BindingsError, EnsembleError) as exc:
-        if member == "flux":
+        if queue == "flux":
             raise
         raise Failure(f"{exc}\n{NO_SERVICE}: 'flux-ensemble run {file}' runs it here") from exc
     _need_service(client, isolate)

@@ -13,14 +13,14 @@ import click
 
 from flux_ensemble.cli.common import OK, naming
 from flux_ensemble.cli.display.colours import use_colour
-from flux_ensemble.cli.session.target import member_options
+from flux_ensemble.cli.session.target import queue_options
 
 
 @click.command
 @click.argument("name", required=False)
 @click.option("--once", is_flag=True, help="Print it once as plain text, and leave.")
-@member_options
-def top(name: str | None, once: bool, member: str | None, state_dir: Path | None) -> int:
+@queue_options
+def top(name: str | None, once: bool, queue: str | None, state_dir: Path | None) -> int:
     """Show ensembles live, or ensemble NAME: groups, members, rules, failures and the log.
 
     Keys pause, resume, cancel and submit, and open the output of jobs; "?" lists them. Without
@@ -34,7 +34,7 @@ def top(name: str | None, once: bool, member: str | None, state_dir: Path | None
     opened: list[Source] = []
 
     def opening() -> Source:
-        opened.append(open_source(name, member, state_dir))
+        opened.append(open_source(name, queue, state_dir))
         return opened[0]
 
     plain = once or not (sys.stdout.isatty() and sys.stdin.isatty()) or _is_dumb()

@@ -54,7 +54,7 @@ def _status(ctx: click.Context, name: str | None) -> list[Mapping[str, Any]]:
     from flux_ensemble.cli.session.target import reach
     from flux_ensemble.client import Client
 
-    target = reach(Client, ctx.params.get("member"), ctx.params.get("state_dir"))
+    target = reach(Client, ctx.params.get("queue"), ctx.params.get("state_dir"))
     answer: Any
     if isinstance(target, LocalStates):
         answer = target.status(name)

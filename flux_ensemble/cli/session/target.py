@@ -1,6 +1,6 @@
-"""Where an ensemble runs: the options `--member` and `--state-dir`.
+"""Where an ensemble runs: the options `--queue` and `--state-dir`.
 
-Commands are about ensembles of the service; with `--member local` or `--state-dir`, and where no
+Commands are about ensembles of the service; with `--queue local` or `--state-dir`, and where no
 Flux instance can be reached and none is named, about runs on the local queue.
 """
 
@@ -27,8 +27,8 @@ Target = Client | LocalStates
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def member_options(command: _Command, choices: Sequence[str] = ("flux", "local")) -> _Command:
-    """The options `--member` (`--executor`) and `--state-dir`."""
+def queue_options(command: _Command, choices: Sequence[str] = ("flux", "local")) -> _Command:
+    """Add the options `--queue` and `--state-dir`."""
     for option in (
         click.option(
             "--state-dir",
@@ -38,11 +38,9 @@ def member_options(command: _Command, choices: Sequence[str] = ("flux", "local")
             "(default: flux-ensemble in $XDG_STATE_HOME or ~/.local/state).",
         ),
         click.option(
-            "--member",
-            "--executor",
-            "member",
+            "--queue",
             type=click.Choice(choices),
-            help="Flux, or the local queue of this machine (default: Flux where it is reached).",
+            help="Flux, or the local queue of this machine (default: Flux if it can be reached).",
         ),
     ):
         command = option(command)
@@ -50,11 +48,11 @@ def member_options(command: _Command, choices: Sequence[str] = ("flux", "local")
 
 
 def targeted(command: _Command) -> Callable[..., Any]:
-    """Adds `--member` and `--state-dir`, and gives the command whom they mean as `target`."""
+    """Adds `--queue` and `--state-dir`, and gives the command whom they mean as `target`."""
 
     @wraps(command)
-    def reached(*, member: str | None, state_dir: Path | None, **options: Any) -> Any:
-        target = reach(Client, member, state_dir)
+    def reached(*, queue: str | None, state_dir: Path | None, **options: Any) -> Any:
+        target = reach(Client, queue, state_dir)
         try:
             return command(target=target, **options)
         except EnsembleError as error:
@@ -64,10 +62,10 @@ def targeted(command: _Command) -> Callable[..., Any]:
             here = _local_names().intersection(names)
             if not here or not str(error).startswith("no ensemble named"):
                 raise
-            advice = f"; a local run has the name {min(here)!r}: add --member local"
+            advice = f"; a local run has the name {min(here)!r}: add --queue local"
             raise EnsembleError(errno.ENOENT, f"{error}{advice}") from error
 
-    return member_options(reached)
+    return queue_options(reached)
 
 
 def _local_names() -> set[str]:
@@ -77,24 +75,24 @@ def _local_names() -> set[str]:
     return set()
 
 
-def reach(connect: Callable[[], Client], member: str | None, state_dir: Path | None) -> Target:
+def reach(connect: Callable[[], Client], queue: str | None, state_dir: Path | None) -> Target:
     """Whoever knows about ensembles: the service, or the local queue.
 
     Args:
         connect: makes a client.
-        member: as `--member`.
+        queue: as `--queue`.
         state_dir: as `--state-dir`, which implies the local queue.
 
     Raises:
         BindingsError, EnsembleError: there is no Flux to reach, nor a state directory.
         Failure: the user has no home directory, where the state directory would be.
     """
-    if member != "flux" and (member == "local" or state_dir is not None):
+    if queue != "flux" and (queue == "local" or state_dir is not None):
         try:
             return LocalStates(state_dir or default_root())
         except StateError as error:
             raise Failure(str(error)) from None
-    client = connect_unless(connect, member)
+    client = connect_unless(connect, queue)
     if client is not None:
         return client
     with contextlib.suppress(StateError):
@@ -104,26 +102,26 @@ def reach(connect: Callable[[], Client], member: str | None, state_dir: Path | N
     return connect()
 
 
-def connect_unless(connect: Callable[[], Client], member: str | None) -> Client | None:
+def connect_unless(connect: Callable[[], Client], queue: str | None) -> Client | None:
     """A client of the Flux instance there is; None where the local queue may take its place.
 
     Args:
         connect: makes a client.
-        member: as `--member`.
+        queue: as `--queue`.
 
     Raises:
         BindingsError, EnsembleError: the instance that the user named cannot be reached.
     """
-    if member == "local":
+    if queue == "local":
         return None
     try:
         return connect()
     except (BindingsError, EnsembleError) as error:
-        if member == "flux":
+        if queue == "flux":
             raise
         if not is_named():
             return None
-        text = f"{error}: unset FLUX_URI, or add --member local, for runs of this machine"
+        text = f"{error}: unset FLUX_URI, or add --queue local, for runs of this machine"
         if isinstance(error, BindingsError):
             raise BindingsError(text) from error
         raise EnsembleError(error.errno or errno.ENOENT, text) from error

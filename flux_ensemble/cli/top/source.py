@@ -312,13 +312,13 @@ class LocalSource(Source):
         return method(self._chosen, *arguments, **more)
 
 
-def open_source(name: str | None, member: str | None, state_dir: Path | None) -> Source:
-    """The source for what `--member` and `--state-dir` say.
+def open_source(name: str | None, queue: str | None, state_dir: Path | None) -> Source:
+    """The source for what `--queue` and `--state-dir` say.
 
     Raises:
         BindingsError, EnsembleError, Failure: as `reach`.
     """
-    client = reach(Client, member, state_dir)
+    client = reach(Client, queue, state_dir)
     if isinstance(client, LocalStates):
         return LocalSource(client, name)
     return FluxSource(client, name)

@@ -152,7 +152,7 @@ def test_what_cannot_run_says_so_at_once(tmp_path: Path) -> None:
         )
     with pytest.raises(ValueError, match="expected 'flux' or 'local', not 'lokal'"):
         make().start("lokal")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="member='local'"):
+    with pytest.raises(ValueError, match="queue='local'"):
         make().start("flux", nodes=3)
     with pytest.raises(NotStartedError, match="call start"):
         make().status()

@@ -35,7 +35,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A state directory with an ensemble "study" that has ended."""
     root = tmp_path_factory.mktemp("completion")
     (root / "study.yaml").write_text(DOCUMENT)
-    local = ["--member", "local", "--state-dir", str(root / "state")]
+    local = ["--queue", "local", "--state-dir", str(root / "state")]
     assert run_command(["run", *local, str(root / "study.yaml")]) == 0
     return root / "state"
 
@@ -47,7 +47,7 @@ def completed(state: Path) -> Callable[..., list[str]]:
     def complete(command: str, *words: str) -> list[str]:
         *before, last = words
         shell = BashComplete(ensemble, {}, "flux-ensemble", "_FLUX_ENSEMBLE_COMPLETE")
-        given = [command, "--member", "local", "--state-dir", str(state), *before]
+        given = [command, "--queue", "local", "--state-dir", str(state), *before]
         return [item.value for item in shell.get_completions(given, last)]
 
     return complete
@@ -68,6 +68,23 @@ def test_names_of_ensembles_groups_rules_and_formats_are_completed(
     assert completed("list", "-o", "") == ["default", "long", "help"]
     assert completed("metrics", "-o", "d") == ["default"]
     assert completed("why", "nothing", "") == []
+
+
+def test_options_are_completed_by_their_new_names() -> None:
+    shell = BashComplete(ensemble, {}, "flux-ensemble", "_FLUX_ENSEMBLE_COMPLETE")
+    offered = {item.value for item in shell.get_completions(["list"], "--")}
+    assert "--queue" in offered
+    assert not {"--member", "--executor"} & offered
+    assert [item.value for item in shell.get_completions(["list", "--queue"], "l")] == ["local"]
+
+
+def test_an_old_option_before_it_spoils_no_completion(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = BashComplete(ensemble, {}, "flux-ensemble", "_FLUX_ENSEMBLE_COMPLETE")
+    given = ["status", "--member", "local", "--state-dir", str(state)]
+    assert [item.value for item in shell.get_completions(given, "st")] == ["study"]
+    assert capsys.readouterr() == ("", "")
 
 
 def test_templates_keys_and_files_are_completed() -> None:

@@ -114,7 +114,7 @@ SHOWING = {
 def test_a_reason_forges_no_line_of_any_command(
     state: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
-    run_command([*words, "--member", "local", "--state-dir", str(state)])
+    run_command([*words, "--queue", "local", "--state-dir", str(state)])
     out = capsys.readouterr()
     for text in (out.out, out.err):
         assert FORGED not in text
@@ -131,7 +131,7 @@ def test_a_reason_forges_no_line_of_the_run_that_it_ends(tmp_path: Path) -> None
 def test_output_is_what_the_job_wrote_where_no_terminal_shows_it(
     state: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    words = ["output", "test", "1", "--member", "local", "--state-dir", str(state)]
+    words = ["output", "test", "1", "--queue", "local", "--state-dir", str(state)]
     assert run_command(words) == 0
     assert capsysbinary.readouterr().out == WROTE
 
@@ -147,7 +147,7 @@ def test_output_is_what_the_job_wrote_where_no_terminal_shows_it(
 def test_output_steers_no_terminal_unless_asked_to(
     state: Path, option: list[str], shown: bytes
 ) -> None:
-    words = ["output", "test", "1", *option, "--member", "local", "--state-dir", str(state)]
+    words = ["output", "test", "1", *option, "--queue", "local", "--state-dir", str(state)]
     program = [sys.executable, "-m", "flux_ensemble.cli.main", *words]
     master, terminal = pty.openpty()
     pid = os.posix_spawn(

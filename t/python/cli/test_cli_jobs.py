@@ -34,7 +34,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The state directory of a run with four jobs of a, of which one succeeded, and one of b."""
     root = tmp_path_factory.mktemp("run")
     (root / "s.yaml").write_text(SWEEP % root)
-    local = ["--member", "local", "--state-dir", str(root / "state")]
+    local = ["--queue", "local", "--state-dir", str(root / "state")]
     assert run_command(["run", *local, str(root / "s.yaml")]) == 0
     return root / "state"
 

@@ -38,7 +38,7 @@ Do = Callable[..., str]
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("looking")
     (root / "study.yaml").write_text(DOCUMENT)
-    local = ["--member", "local", "--state-dir", str(root / "state")]
+    local = ["--queue", "local", "--state-dir", str(root / "state")]
     assert run_command(["run", *local, str(root / "study.yaml")]) == 0
     return root / "state"
 
@@ -212,7 +212,7 @@ def test_an_ensemble_whose_time_is_up_says_so(
         "jobs: [{name: a, command: sleep 1000}]\n"
         "rules: [{trigger: start, action: {name: submit, label: a}}]\n"
     )
-    local = ["--member", "local", "--state-dir", str(tmp_path / "state")]
+    local = ["--queue", "local", "--state-dir", str(tmp_path / "state")]
     assert run_command(["run", *local, "--timeout", "10ms", str(tmp_path / "long.yaml")]) == 124
     assert ": the time is up (--timeout 0.010s)\n" in capsys.readouterr().out
 

@@ -30,7 +30,7 @@ def do(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
     (tmp_path / "study.yaml").write_text(DOCUMENT)
 
     def run(*options: str) -> tuple[int, str]:
-        local = ["--member", "local", "--state-dir", "state"]
+        local = ["--queue", "local", "--state-dir", "state"]
         code = run_command(["run", *local, *options, "study.yaml"])
         return code, capsys.readouterr().err
 

@@ -22,7 +22,7 @@ rules: [{trigger: start, action: {name: submit, label: work}}]
 
 def run(tmp_path: Path, text: str) -> tuple[int, dict[str, object]]:
     (tmp_path / "a.yaml").write_text(text)
-    options = ["--member=local", f"--state-dir={tmp_path}", f"--summary={tmp_path}/summary"]
+    options = ["--queue=local", f"--state-dir={tmp_path}", f"--summary={tmp_path}/summary"]
     code = run_command(["run", *options, str(tmp_path / "a.yaml")])
     return code, json.loads((tmp_path / "summary").read_text())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,7 +51,7 @@ def test_a_local_run_does_not_answer_for_an_instance_that_is_gone(
     out, err = capsys.readouterr()
     assert out == ""
     assert GONE in err
-    assert "add --member local" in err
+    assert "add --queue local" in err
 
 
 @pytest.mark.parametrize(
@@ -77,12 +78,74 @@ def test_no_command_takes_another_target_than_the_one_that_is_named(
     assert sorted(study.parent.rglob("*")) == before
     # Who names the local queue gets that.
     if words[0] != "load":
-        assert GONE not in _err([words[0], "--member", "local", *words[1:]], capsys)
+        assert GONE not in _err([words[0], "--queue", "local", *words[1:]], capsys)
 
 
 def _err(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     run_command(words)
     return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "old", [["--member", "local"], ["--member=local"], ["--executor", "local"]]
+)
+@pytest.mark.parametrize(
+    "words", [["list"], ["wait", "study"], ["jobs", "study", "-n"], ["run", "-q", "study.yaml"]]
+)
+def test_an_old_option_does_what_the_new_one_does_and_warns_once(
+    old: list[str], words: list[str], study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def printed(option: list[str]) -> tuple[int, str, str]:
+        code = run_command([*words, *option])
+        out, err = capsys.readouterr()
+        return code, re.sub(r"study-\d", "study-N", re.sub(r"\d+\.\d+s", "TIME", out)), err
+
+    printed(["--queue", "local"])
+    now = printed(["--queue", "local"])
+    code, out, err = printed(old)
+    assert (code, out) == now[:2]
+    name = old[0].partition("=")[0]
+    warnings = [line for line in err.splitlines() if "deprecated" in line]
+    assert warnings == [f"warning: {name} is deprecated: use --queue"]
+
+
+def test_help_has_the_new_option_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["run", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "--queue [flux|local|minicluster]" in out
+    assert "--member" not in out
+    assert "--executor" not in out
+
+
+def test_an_error_about_an_old_option_has_the_new_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run_command(["list", "--member", "slurm"]) == 2
+    err = capsys.readouterr().err
+    assert "invalid value for '--queue': 'slurm' is not one of 'flux', 'local'" in err
+    assert err.count("deprecated") == 1
+
+
+def test_a_command_without_the_new_option_does_not_take_the_old_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run_command(["validate", "--member", "local", "x.yaml"]) == 2
+    err = capsys.readouterr().err
+    assert "no such option '--member'" in err
+    assert "deprecated" not in err
+
+
+def test_a_program_may_say_member_for_one_release(study: Path) -> None:
+    with pytest.warns(DeprecationWarning, match="member= is deprecated: use queue="):
+        old = Ensemble.attach("study", member="local")  # type: ignore[call-arg]
+    assert old.status() == Ensemble.attach("study", queue="local").status()
+    document: Any = {"name": "again", "jobs": [{"name": "a", "command": "true"}]}
+    with pytest.warns(DeprecationWarning, match="use queue=") as warned:
+        ended = Ensemble(**document).run(member="local")
+    assert ended["state"] == "completed"
+    assert len(warned) == 1
+    with pytest.raises(TypeError, match="member and queue are the same argument"):
+        Ensemble.attach("study", queue="local", member="local")  # type: ignore[call-arg]
 
 
 def test_where_no_instance_is_named_local_runs_answer(

@@ -175,7 +175,7 @@ def test_a_quiet_run_prints_how_it_ended_and_no_more(tmp_path: Path) -> None:
         "jobs: [{name: bad, command: 'false'}]\n"
         "rules: [{trigger: start, action: {name: submit, label: bad}}]\n"
     )
-    words = ["run", "-q", "--member", "local", "--state-dir", str(tmp_path / "states"), str(file)]
+    words = ["run", "-q", "--queue", "local", "--state-dir", str(tmp_path / "states"), str(file)]
     done = subprocess.run(
         [sys.executable, "-m", "flux_ensemble.cli.main", *words],
         capture_output=True, text=True, check=True,

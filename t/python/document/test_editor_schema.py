@@ -311,5 +311,5 @@ def test_validate_takes_several_files_and_says_all_as_json(
     good, bad = json.loads(capsys.readouterr().out)["documents"]
     assert (good["valid"], good["groups"], good["errors"]) == (True, ["a"], [])
     assert (bad["valid"], len(bad["errors"]), bad["errors"][0]["line"]) == (False, 51, 1)
-    assert run_command(["run", "bad.yaml", "--member", "local"]) == 2
+    assert run_command(["run", "bad.yaml", "--queue", "local"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 21

@@ -373,7 +373,7 @@ def test_the_command_serves_the_local_queue_until_it_is_told_to_end(tmp_path: Pa
         "rules: [{trigger: start, action: {name: submit, label: echo}}]\n"
     )
     command = [sys.executable, "-m", "flux_ensemble.cli.main"]
-    local = ["--member", "local", "--state-dir", str(tmp_path / "state")]
+    local = ["--queue", "local", "--state-dir", str(tmp_path / "state")]
     subprocess.run([*command, "run", *local, str(document)], check=True, capture_output=True)
     path = str(tmp_path / "metrics.sock")
     exporter = [*command, "metrics-exporter", *local, "--listen", path]

@@ -121,7 +121,7 @@ def test_the_command_sends_a_local_run(tmp_path: Path) -> None:
         "rules: [{trigger: start, action: {name: submit, label: echo}}]\n"
     )
     command = [sys.executable, "-m", "flux_ensemble.cli.main"]
-    local = ["--member", "local", "--state-dir", str(tmp_path / "state")]
+    local = ["--queue", "local", "--state-dir", str(tmp_path / "state")]
     subprocess.run([*command, "run", *local, str(document)], check=True, capture_output=True)
     export = [*command, "export", "a", *local, "--to", "otlp", "--endpoint"]
     with collector() as (endpoint, received):

@@ -152,7 +152,7 @@ def events_in(directory: Path) -> Iterator[Event]:
 
 
 class Run:
-    """`flux-ensemble run --member local` in a process of its own.
+    """`flux-ensemble run --queue local` in a process of its own.
 
     Args:
         directory: its working directory, with the document and the state directory.
@@ -176,7 +176,7 @@ class Run:
         if not file.exists() or file.read_text() != text:
             file.write_text(text)
         self.state = directory / "state"
-        words = ["run", "--member", "local", "--state-dir", str(self.state), *options, str(file)]
+        words = ["run", "--queue", "local", "--state-dir", str(self.state), *options, str(file)]
         self.process = (
             subprocess.Popen(
                 command(*words), cwd=directory, stdout=stdout, stderr=subprocess.PIPE, text=True

@@ -236,9 +236,7 @@ def test_a_state_directory_that_cannot_be_written_is_named(tmp_path: Path) -> No
         assert f"cannot write to {tmp_path / 'state'}: Read-only file system" in err
 
 
-@pytest.mark.parametrize(
-    "words", [["run", "--member", "local", "-"], ["list", "--member", "local"]]
-)
+@pytest.mark.parametrize("words", [["run", "--queue", "local", "-"], ["list", "--queue", "local"]])
 def test_a_user_without_a_home_directory_is_told_to_name_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:

@@ -34,7 +34,7 @@ def do(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
 
     def command(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()
-        code = run_command([words[0], "--member", "local", "--state-dir", "state", *words[1:]])
+        code = run_command([words[0], "--queue", "local", "--state-dir", "state", *words[1:]])
         out, err = capsys.readouterr()
         return code, out, err
 

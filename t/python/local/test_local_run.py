@@ -1,4 +1,4 @@
-"""`flux-ensemble run --member local` as a process: its output, files, signals and exit codes."""
+"""`flux-ensemble run --queue local` as a process: its output, files, signals and exit codes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_run_whose_jobs_are_gone_waits_for_none(
     file = tmp_path / "test.yaml"
     file.write_text(json.dumps(document("true")))
     state = str(tmp_path / "state")
-    assert run_command(["run", "--member", "local", "--state-dir", state, str(file)]) == 0
+    assert run_command(["run", "--queue", "local", "--state-dir", state, str(file)]) == 0
     assert "test: completed after" in (out := capsys.readouterr().out)
     assert "waiting for" not in out
 
@@ -243,7 +243,7 @@ def test_the_options_of_the_local_queue_are_refused_elsewhere(
     file = tmp_path / "test.yaml"
     file.write_text(json.dumps(document("true")))
     assert run_command(["run", str(file), "--nodes", "2"]) == 2
-    assert "--nodes is for the local queue: add --member local" in capsys.readouterr().err
+    assert "--nodes is for the local queue: add --queue local" in capsys.readouterr().err
 
 
 def test_resources_that_do_not_exist_here_are_refused(tmp_path: Path) -> None:

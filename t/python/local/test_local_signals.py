@@ -278,7 +278,7 @@ def test_two_interrupts_cancel_and_leave_no_job_active(tmp_path: Path) -> None:
 
 def test_a_run_whose_terminal_is_closed_can_be_resumed(tmp_path: Path) -> None:
     (tmp_path / "test.yaml").write_text(yaml.safe_dump(DOCUMENT))
-    options = ["--member", "local", "--state-dir", "state", "--nodes", "1", "--cores", "2"]
+    options = ["--queue", "local", "--state-dir", "state", "--nodes", "1", "--cores", "2"]
     words = command("run", *options, "test.yaml")
     terminal = pexpect.spawn(words[0], words[1:], cwd=str(tmp_path), timeout=PATIENCE)
     jobs = await_jobs(tmp_path)
@@ -298,7 +298,7 @@ def test_with_nohup_a_run_outlives_its_terminal(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     jobs = [{"name": "a", "command": ["sh", "-c", "echo $$ >fifo; read _ <fifo"]}]
     (tmp_path / "test.yaml").write_text(yaml.safe_dump({**DOCUMENT, "jobs": jobs}))
-    words = command("run", "--member", "local", "--state-dir", "state", "test.yaml")
+    words = command("run", "--queue", "local", "--state-dir", "state", "test.yaml")
     terminal = pexpect.spawn("nohup", words, cwd=str(tmp_path), timeout=PATIENCE)
     assert int((tmp_path / "fifo").read_text())
     os.close(terminal.child_fd)

@@ -30,7 +30,7 @@ def test_a_run_goes_on_without_the_package_that_made_its_rules(
     file = tmp_path / "study.yaml"
     file.write_text(TEXT)
     monkeypatch.chdir(tmp_path)
-    words = ["run", "--member", "local", "--state-dir", "state", "--cores", "1", "--nodes", "1"]
+    words = ["run", "--queue", "local", "--state-dir", "state", "--cores", "1", "--nodes", "1"]
     with monkeypatch.context() as installed:
         path = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
         installed.setenv("PYTHONPATH", path)

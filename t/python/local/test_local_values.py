@@ -46,7 +46,7 @@ def run(directory: Path, name: str, x: str) -> list[dict[str, Any]]:
 
 
 def flux_ensemble(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    local = ("--member", "local", "--state-dir", "state")
+    local = ("--queue", "local", "--state-dir", "state")
     return subprocess.run(
         command(words[0], *local, *words[1:]), cwd=directory, capture_output=True, text=True
     )
@@ -101,7 +101,7 @@ def test_each_attempt_has_a_file_of_its_own_where_its_name_says_so(
         for x, attempts in ((0, 2), (9, 3))
         for attempt in range(attempts)
     }
-    state = ["--member", "local", "--state-dir", str(tmp_path / "state")]
+    state = ["--queue", "local", "--state-dir", str(tmp_path / "state")]
     assert run_command(["failures", *state, "test"]) == 0
     assert "attempt 2 of 9" in capsys.readouterr().out
     assert run_command(["jobs", *state, "test", "--json"]) == 0

@@ -69,7 +69,7 @@ def test_a_search_stops_trials_early_on_the_local_queue(
 def run(name: str, directory: Path, *options: str) -> Mapping[str, Any]:
     """Run an example on the local queue; returns its status at the end."""
     words = [
-        "run", "--member", "local", "--state-dir", str(directory), "--timeout", "600",
+        "run", "--queue", "local", "--state-dir", str(directory), "--timeout", "600",
         "--nodes", "4", "--cores", "2", *options, str(ROOT / "examples" / f"{name}.yaml"),
     ]  # fmt: skip
     process = WarmProcess(words, directory, subprocess.PIPE)

@@ -111,7 +111,7 @@ def run_locally(
         document.write_text(text.replace("command: lmp", "command: env -u FLUX_JOB_ID lmp"))
         (directory / "logs").mkdir()
         words = [
-            "flux-ensemble", "run", "--member", "local", "--state-dir", str(directory / "state"),
+            "flux-ensemble", "run", "--queue", "local", "--state-dir", str(directory / "state"),
             "--timeout", str(PATIENCE), "--nodes", "4", "--cores", "2", file,
         ]  # fmt: skip
         done = subprocess.run(

@@ -253,7 +253,7 @@ def test_replay_knows_whether_the_log_of_a_report_is_that_of_a_recording(tmp_pat
             out, err = process.communicate()
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
-    local = ("--member", "local", "--state-dir", "state")
+    local = ("--queue", "local", "--state-dir", "state")
     assert run("run", *local, "a.yaml", "--record", "a.jsonl").returncode == 0
     assert run("report", "a", *local).returncode == 0
     assert (

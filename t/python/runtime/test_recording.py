@@ -195,7 +195,7 @@ def fill():
     fill_disk(path)
     Path("go").touch()
 threading.Thread(target=fill).start()
-main(["run", "--member", "local", "--state-dir", "state", "--record", "r.jsonl", "test.json"])
+main(["run", "--queue", "local", "--state-dir", "state", "--record", "r.jsonl", "test.json"])
 """
 
 

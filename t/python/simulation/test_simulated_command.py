@@ -257,6 +257,6 @@ def test_the_local_queue_refuses_a_document_with_members(
     file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(MEMBERS)
-    command = ["run", "--member", "local", "--state-dir", str(tmp_path / "state"), file]
+    command = ["run", "--queue", "local", "--state-dir", str(tmp_path / "state"), file]
     assert run_command(command) == 2
     assert "members: the local queue has none" in "".join(errors(capsys))

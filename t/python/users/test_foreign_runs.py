@@ -65,7 +65,7 @@ def say_output(foreign: Path, **paths: str) -> None:
 
 
 def printed(foreign: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    run_command([*words, "--member", "local", "--state-dir", str(foreign.parent)])
+    run_command([*words, "--queue", "local", "--state-dir", str(foreign.parent)])
     out = capsys.readouterr()
     return out.out + out.err
 
