@@ -19,6 +19,11 @@ Key = tuple[str, str]
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 60.0
 
+#: What a look returns for one that is to be looked at again when no other is due, or after so many
+#: seconds.
+LAST = -1.0
+_LONGEST_LAST = 15.0
+
 
 class Queue:
     """Looks at Ensembles in threads of its own.
@@ -27,7 +32,7 @@ class Queue:
     other: it waits for its next time, and the threads go on.
 
     Args:
-        look: looks at one; returns seconds until it is to be looked at again, or None.
+        look: looks at one; returns seconds until it is to be looked at again, `LAST`, or None.
         told: called after each look, with the seconds that it took and whether it succeeded.
         threads: how many are looked at at once.
     """
@@ -44,6 +49,8 @@ class Queue:
         self._changed = threading.Condition()
         self._due: dict[Key, float] = {}
         self._order: list[tuple[float, Key]] = []
+        # Those that wait for all others, and until when at most; the oldest is the first.
+        self._last: dict[Key, float] = {}
         self._busy: set[Key] = set()
         self._again: set[Key] = set()
         self._pauses: dict[Key, float] = {}
@@ -61,6 +68,9 @@ class Queue:
         with self._changed:
             if key in self._busy and not after:
                 self._again.add(key)
+                return
+            if key in self._last:
+                # What has changed is seen then.
                 return
             due = time.monotonic() + after
             if due < self._due.get(key, float("inf")):
@@ -102,16 +112,23 @@ class Queue:
                 now = time.monotonic()
                 while self._order and self._due.get(self._order[0][1]) != self._order[0][0]:
                     heapq.heappop(self._order)
-                if self._order and self._order[0][0] <= now:
+                is_due = bool(self._order) and self._order[0][0] <= now
+                last = next(iter(self._last), None)
+                if last is not None and (not is_due or self._last[last] <= now):
+                    key = last
+                    del self._last[key]
+                elif is_due:
                     _, key = heapq.heappop(self._order)
                     del self._due[key]
                     if key in self._busy:
                         self._again.add(key)
                         continue
-                    self._busy.add(key)
-                    self._begun[number] = now
-                    return key
-                self._changed.wait(self._order[0][0] - now if self._order else None)
+                else:
+                    self._changed.wait(self._order[0][0] - now if self._order else None)
+                    continue
+                self._busy.add(key)
+                self._begun[number] = now
+                return key
         return None
 
     def _done(self, number: int, key: Key, after: float | None, good: bool) -> None:
@@ -120,6 +137,12 @@ class Queue:
             self._begun.pop(number, None)
             again = key in self._again
             self._again.discard(key)
+            if good and after == LAST:
+                self._pauses.pop(key, None)
+                self._due.pop(key, None)
+                self._last[key] = time.monotonic() + _LONGEST_LAST
+                self._changed.notify()
+                return
         if good:
             self._pauses.pop(key, None)
             if again:

@@ -31,6 +31,7 @@ from flux_ensemble.operator.members import OVER, has_ended, kind_of
 from flux_ensemble.operator.metrics import Metrics
 from flux_ensemble.operator.minicluster import numbered
 from flux_ensemble.operator.observer import Observer
+from flux_ensemble.operator.queue import LAST
 from flux_ensemble.operator.render import Settings, render
 from flux_ensemble.operator.secrets import Certificates
 from flux_ensemble.operator.status import Event, View
@@ -79,7 +80,8 @@ class Reconciler:
 
         Returns:
             Seconds after which it is to be looked at again, at the latest; None if that is
-            as for all.
+            as for all; `queue.LAST` if its MiniClusters are made, and what else it consists of
+            may wait for the MiniClusters of others.
 
         Raises:
             ClusterFailure: the cluster did not do it all; its status says so, if that can be
@@ -122,6 +124,7 @@ class _Turn:
         self._waits: list[str] = []
         self._owned: dict[tuple[str, str], Resource] = {}
         self._looked = False
+        self._rest_waits = False
         # What of an older MiniCluster has not left yet, by member.
         self._awaited: dict[str, str] = {}
         self._certificates = Certificates(cluster, ensemble, now)
@@ -134,6 +137,8 @@ class _Turn:
             self._problems = check(self._ensemble, documents(self._cluster, self._ensemble))
             if not self._problems:
                 self._write()
+                if self._rest_waits:
+                    return LAST
         except ClusterFailure as exc:
             failure = exc
         except Exception as exc:
@@ -234,14 +239,31 @@ class _Turn:
         if suspended and not self._is_forgotten_first():
             keep -= {("MiniCluster", manifest["metadata"]["name"]) for manifest in clusters}
         self._prune(keep)
-        self._certificates.ensure(self._owned)
+        # What the members of a new one begin with comes before its service, which they do without
+        # for a while.
+        new = not (self._before or self._owned or suspended)
+        of_members = [one for one in others if _member(one)]
+        ready = self._ensure_parts(of_members if new else others, members_only=new)
+        if ready and not suspended:
+            self._ensure_miniclusters(clusters, claims, ended)
+        if new:
+            self._rest_waits = not (self._problems or self._waits or self._awaited)
+            for manifest in [] if self._rest_waits else others:
+                self._ensure(manifest)
+
+    def _ensure_parts(self, manifests: Iterable[Resource], *, members_only: bool = False) -> bool:
+        """Make or mend Secrets and other objects; whether all of them are there."""
+        self._certificates.ensure(self._owned, members_only=members_only)
         self._problems += self._certificates.problems
         for manifest in self._certificates.occupied:
             self._is_there(manifest)
-        for manifest in others:
+        for manifest in manifests:
             self._ensure(manifest)
-        if suspended or self._problems or self._waits:
-            return
+        return not (self._problems or self._waits)
+
+    def _ensure_miniclusters(
+        self, clusters: Iterable[Resource], claims: Mapping[str, Resource], ended: set[str]
+    ) -> None:
         known = [member["name"] for member in self._members()]
         members = {names.member(self._name(), name): name for name in known}
         for manifest in clusters:
@@ -349,8 +371,7 @@ class _Turn:
             fresh = numbered(manifest, uuid.uuid4().hex[:12])
             if self._is_awaited(member, name) or not self._has_claim(member, claim):
                 return
-            if self._ensure(fresh):
-                self._tell("MemberCreated", f"member {member!r}: made MiniCluster {name!r}")
+            self._ensure(fresh)
             return
         if live is not None and live["metadata"].get("deletionTimestamp"):
             return

@@ -43,11 +43,14 @@ class Certificates:
         own = [] if self._given() else [names.authority(self._name)]
         return [*own, *self._wanted()]
 
-    def ensure(self, there: MutableMapping[tuple[str, str], Resource]) -> None:
+    def ensure(
+        self, there: MutableMapping[tuple[str, str], Resource], *, members_only: bool = False
+    ) -> None:
         """Make what is missing, or due.
 
         Args:
             there: what the Ensemble owns, by kind and name; what is made is added.
+            members_only: what the service needs is left out.
 
         Raises:
             ClusterFailure: the cluster did not do it.
@@ -56,7 +59,8 @@ class Certificates:
         if authority is None:
             return
         for name, wanted in self._wanted().items():
-            self._ensure(there, name, authority, wanted)
+            if not members_only or name != names.service_tls(self._name):
+                self._ensure(there, name, authority, wanted)
 
     def _wanted(self) -> dict[str, tls.Wanted]:
         """The Secrets of the service and of each member, and what their certificates are for."""

@@ -130,6 +130,8 @@ def events(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Even
 
 def _of_member(now: Mapping[str, Any], was: Mapping[str, Any]) -> Iterator[Event]:
     name = f"member {now['name']!r}"
+    if now.get("uid") not in (None, was.get("uid")):
+        yield Event("MemberCreated", f"{name}: its MiniCluster is made")
     if was.get("wanted", now["wanted"]) != now["wanted"] and was.get("uid") == now.get("uid"):
         yield Event("Resized", f"{name}: from {was['wanted']} to {now['wanted']} nodes")
     if was.get("state") != now["state"] and was:

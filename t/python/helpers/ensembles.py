@@ -18,6 +18,7 @@ from patience import PATIENCE
 from flux_ensemble.operator import names
 from flux_ensemble.operator.cluster import Cluster
 from flux_ensemble.operator.metrics import Metrics
+from flux_ensemble.operator.queue import LAST
 from flux_ensemble.operator.reconcile import Reconciler
 from flux_ensemble.operator.render import Settings
 
@@ -103,8 +104,9 @@ class Bench:
             self.admin.replace({**live, "spec": manifest["spec"]})
 
     def look(self, name: str = "sweep") -> dict[str, Any]:
-        """Reconcile an Ensemble; its status."""
-        self.reconciler.reconcile("default", name)
+        """Reconcile an Ensemble until nothing is left to be done at once; its status."""
+        while self.reconciler.reconcile("default", name) == LAST:
+            pass
         live = self.ensemble(name)
         assert live is not None
         status: dict[str, Any] = live["status"]

@@ -12,7 +12,7 @@ from patience import PATIENCE
 
 from flux_ensemble.operator.cluster import Cluster, ClusterFailure
 from flux_ensemble.operator.lease import Lease
-from flux_ensemble.operator.queue import Queue
+from flux_ensemble.operator.queue import LAST, Queue
 
 pytest_plugins = ["operator_cluster"]
 
@@ -41,6 +41,60 @@ def test_one_that_fails_is_tried_again_and_delays_no_other(
     queue.close()
     assert looks["broken"] == 5
     assert all(looks[str(number)] == 1 for number in range(20))
+
+
+def looks_of(*added: str, patience: float) -> list[str]:
+    """The order of looks by one thread, where each is to be looked at once more, the last."""
+    looked: list[str] = []
+    begin, done = threading.Event(), threading.Event()
+
+    def look(namespace: str, name: str) -> float | None:
+        assert begin.wait(PATIENCE)
+        looked.append(name)
+        if len(looked) == 2 * len(added):
+            done.set()
+        return LAST if looked.count(name) == 1 else None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flux_ensemble.operator.queue._LONGEST_LAST", patience)
+        queue = Queue(look, threads=1)
+        for name in added:
+            queue.add(("a", name))
+        begin.set()
+        assert done.wait(PATIENCE)
+        queue.close()
+    return looked
+
+
+def test_what_may_wait_comes_after_all_that_are_due() -> None:
+    assert looks_of("x", "y", "z", patience=PATIENCE) == ["x", "y", "z", "x", "y", "z"]
+
+
+def test_what_may_wait_does_not_wait_for_ever() -> None:
+    assert looks_of("x", "y", "z", patience=0.0) == ["x", "x", "y", "y", "z", "z"]
+
+
+def test_one_that_may_wait_goes_on_waiting_though_it_has_changed() -> None:
+    looked: list[str] = []
+    done = threading.Event()
+
+    def look(namespace: str, name: str) -> float | None:
+        looked.append(name)
+        if name == "x" and looked.count("x") == 1:
+            queue.add(("a", "x"), 0.0001)
+            queue.add(("a", "x"))
+            for other in "yz":
+                queue.add(("a", other))
+            return LAST
+        if looked.count("x") == 2:
+            done.set()
+        return None
+
+    queue = Queue(look, threads=1)
+    queue.add(("a", "x"))
+    assert done.wait(PATIENCE)
+    queue.close()
+    assert looked == ["x", "y", "z", "x"]
 
 
 def test_one_is_looked_at_once_at_a_time_and_again_if_it_was_added_meanwhile() -> None:

@@ -18,6 +18,9 @@ from flux_ensemble.client.responses import EnsembleStatus
 from flux_ensemble.operator import names, tls
 from flux_ensemble.operator.check import check
 from flux_ensemble.operator.cluster import ClusterFailure
+from flux_ensemble.operator.queue import LAST
+from flux_ensemble.operator.reconcile import Reconciler
+from flux_ensemble.operator.render import Settings
 
 pytest_plugins = ["operator_cluster"]
 
@@ -56,7 +59,7 @@ def test_an_ensemble_becomes_all_that_it_consists_of(bench: Bench) -> None:
     assert condition(status, "Accepted")[0] == "True"
     assert condition(status, "Ready")[:2] == ("False", "Progressing")
     assert (status["phase"], status["observedGeneration"]) == ("Pending", 1)
-    assert bench.events() == ["MemberCreated", "Accepted"]
+    assert bench.events() == ["Accepted", "MemberCreated"]
 
 
 def test_a_second_look_writes_nothing_nor_does_an_operator_that_starts_anew(
@@ -159,6 +162,44 @@ def test_a_typo_in_what_is_passed_on_is_told_and_nothing_is_made(bench: Bench) -
     status = bench.look()
     assert 'unknown field "spec.deadlineSecond"' in condition(status, "Accepted")[2]
     assert there(bench) == []
+
+
+def test_what_members_begin_with_is_made_first_and_what_they_do_without_last(
+    bench: Bench,
+) -> None:
+    bench.put(ensemble())
+    assert bench.reconciler.reconcile("default", "sweep") == LAST
+    assert [name for _, _, name in there(bench)] == [
+        "sweep-solve-document",
+        "sweep-authority",
+        "sweep-solve-tls",
+        "sweep-solve",
+    ]
+    assert "status" not in (bench.ensemble() or {})
+    assert bench.reconciler.reconcile("default", "sweep") != LAST
+    assert there(bench) == list(PARTS)
+
+
+def test_an_operator_that_was_killed_before_it_made_the_service_makes_it_and_tells_of_all(
+    bench: Bench,
+) -> None:
+    bench.put(ensemble())
+    bench.reconciler.reconcile("default", "sweep")
+    uid = (bench.minicluster() or {})["metadata"]["uid"]
+    other = Reconciler(bench.reconciler._cluster, Settings("image:1"), bench.metrics)
+    assert other.reconcile("default", "sweep") != LAST
+    assert there(bench) == list(PARTS)
+    assert (bench.minicluster() or {})["metadata"]["uid"] == uid
+    assert bench.events() == ["Accepted", "MemberCreated"]
+
+
+def test_one_whose_member_has_to_wait_says_so_at_once(bench: Bench) -> None:
+    theirs = {"name": names.entrypoint("sweep-solve"), "namespace": "default"}
+    bench.admin.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": theirs})
+    bench.put(ensemble())
+    assert bench.reconciler.reconcile("default", "sweep") != LAST
+    assert condition((bench.ensemble() or {})["status"], "Accepted")[0] == "False"
+    assert bench.minicluster() is None
 
 
 @pytest.mark.parametrize(

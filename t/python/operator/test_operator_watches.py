@@ -15,6 +15,7 @@ from test_operator_queue import GARBAGE
 
 from flux_ensemble.operator import names
 from flux_ensemble.operator.cluster import PLURALS, ClusterFailure
+from flux_ensemble.operator.queue import LAST
 from flux_ensemble.operator.reconcile import Reconciler
 from flux_ensemble.operator.render import Settings
 from flux_ensemble.operator.watches import KINDS as WATCHED
@@ -42,7 +43,8 @@ class Watching:
         )
 
     def reconcile(self) -> None:
-        self._reconciler.reconcile("default", "sweep")
+        while self._reconciler.reconcile("default", "sweep") == LAST:
+            pass
 
     def look(self) -> dict[str, Any]:
         self.reconcile()
