@@ -7,7 +7,7 @@ those of other packages are found and run (`packages`, in a process of their own
 `document.use` checks the arguments, puts what is made into the document, and says where it came
 from. docs/algorithms.md says how to write one.
 
->>> from flux_ensemble.algorithms.shipped import SHIPPED, shipped
+>>> from flux_ensemble.algorithms.builtin import SHIPPED, shipped
 >>> "retry-with-more" in SHIPPED and shipped("retry-with-more").summary.endswith(".")
 True
 """

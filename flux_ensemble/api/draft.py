@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.api.plain import PythonDocument
+from flux_ensemble.api.document_data import PythonDocument
 from flux_ensemble.entries import Place
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from flux_ensemble.api.hosts import Host
     from flux_ensemble.client.responses import Ended, EnsembleStatus, Entry, Job, Why
     from flux_ensemble.entry_keys import EnsembleKeys
-    from flux_ensemble.members.simulation.simulation import Prediction
-    from flux_ensemble.members.virtual.cluster import Cluster
+    from flux_ensemble.queues.simulation.simulation import Prediction
+    from flux_ensemble.queues.virtual.cluster import Cluster
 
 Queue = Literal["flux", "local"]
 
@@ -161,7 +161,7 @@ class Ensemble:
         import math
 
         from flux_ensemble.document.distributions import Simulated
-        from flux_ensemble.members.simulation.simulation import Simulation, resolve
+        from flux_ensemble.queues.simulation.simulation import Simulation, resolve
 
         spec = self._draft.check(elastic=False)
         behaviour = {group: spec.simulate.get(group, Simulated()) for group in spec.groups}
@@ -371,7 +371,7 @@ class Ensemble:
 
 
 def _cluster(nodes: int, cores: int | None, gpus: int) -> Cluster:
-    from flux_ensemble.members.virtual.cluster import Cluster
+    from flux_ensemble.queues.virtual.cluster import Cluster
 
     return Cluster(nodes, cores or len(os.sched_getaffinity(0)), gpus)
 

@@ -20,12 +20,12 @@ from flux_ensemble.bindings import BindingsError
 from flux_ensemble.client import Client, EnsembleError, is_named
 from flux_ensemble.client.responses import Ended, EnsembleStatus, Entry, Job, Why
 from flux_ensemble.engine.lifecycle import FINAL_STATES
-from flux_ensemble.members.local.root import StateError, default_root
-from flux_ensemble.members.local.states import States
+from flux_ensemble.queues.local.root import StateError, default_root
+from flux_ensemble.queues.local.states import States
 
 if TYPE_CHECKING:
     from flux_ensemble.document.model import Spec
-    from flux_ensemble.members.virtual.cluster import Cluster
+    from flux_ensemble.queues.virtual.cluster import Cluster
 
 #: Seconds between two looks at the files of the local queue.
 LOOK_SECONDS = 0.2
@@ -243,7 +243,7 @@ def load(client: Client, text: str) -> str:
     Raises:
         EnsembleError: it is refused, or the service cannot be started.
     """
-    from flux_ensemble.deploy.loading import DeployError, ensure_service
+    from flux_ensemble.deploy.service_start import DeployError, ensure_service
 
     try:
         ensure_service(client)

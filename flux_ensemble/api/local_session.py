@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.client import EnsembleError, user_context
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.members.local.listener import RunError
-from flux_ensemble.members.local.loop import LocalLoop
-from flux_ensemble.members.local.root import StateError
-from flux_ensemble.members.local.run import LocalRun
-from flux_ensemble.members.local.state_dir import StateLog
-from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
+from flux_ensemble.queues.local.listener import RunError
+from flux_ensemble.queues.local.loop import LocalLoop
+from flux_ensemble.queues.local.root import StateError
+from flux_ensemble.queues.local.run import LocalRun
+from flux_ensemble.queues.local.state_dir import StateLog
+from flux_ensemble.queues.virtual.cluster import Cluster, UnsatisfiableError
 
 if TYPE_CHECKING:
     from flux_ensemble.document.model import Spec
@@ -41,7 +41,7 @@ class LocalSession:
         text: its document.
         cluster: what the local queue offers.
         root: the state directory.
-        resume: as for `members.local.state_dir.StateLog`.
+        resume: as for `queues.local.state_dir.StateLog`.
 
     Attributes:
         name: of the ensemble, once it has begun.
@@ -112,7 +112,7 @@ class LocalSession:
                 if not self.is_alive() and not answered.done():
                     raise EnsembleError(errno.EINVAL, "the run has ended") from None
 
-    # -- a `members.local.listener.Listener` -------------------------------------------
+    # -- a `queues.local.listener.Listener` -------------------------------------------
 
     def entry(self, entry: Entry) -> None:
         """The files have it."""

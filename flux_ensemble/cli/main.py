@@ -29,7 +29,7 @@ from flux_ensemble.cli.common import (
 )
 from flux_ensemble.cli.display.colours import WHEN, choose_colour, use_colour
 from flux_ensemble.client import EnsembleError
-from flux_ensemble.deploy.loading import DeployError
+from flux_ensemble.deploy.service_start import DeployError
 from flux_ensemble.renamed import OPTIONS, deprecated, renamed
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flux_ensemble.algorithms.algorithm import Algorithm
-from flux_ensemble.algorithms.shipped import SHIPPED, shipped
+from flux_ensemble.algorithms.builtin import SHIPPED, shipped
 from flux_ensemble.document.explanations import KEYS
 from flux_ensemble.document.key import Key
 from flux_ensemble.document.schema import DOCUMENT

@@ -7,7 +7,7 @@ docs/document.md; the tests hold the three together.
 
 from __future__ import annotations
 
-from flux_ensemble.algorithms.shipped import SHIPPED
+from flux_ensemble.algorithms.builtin import SHIPPED
 from flux_ensemble.document.detector_keys import DETECTOR_KEYS
 from flux_ensemble.document.key import Key
 from flux_ensemble.document.member_keys import MEMBER_KEYS

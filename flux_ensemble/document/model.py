@@ -20,7 +20,7 @@ from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.detector import DETECTORS, Detector
 from flux_ensemble.metrics.names import Statistic
-from flux_ensemble.metrics.searched import Searched
+from flux_ensemble.metrics.search_paths import Searched
 
 #: Rule ids that are reserved for the engine.
 REQUEST_RULE = "request"

@@ -9,7 +9,7 @@ from typing import Any
 
 from flux_ensemble.document.stop import Stop
 from flux_ensemble.metrics.numbers import finite
-from flux_ensemble.metrics.searched import Searched
+from flux_ensemble.metrics.search_paths import Searched
 from flux_ensemble.scalars import Spelled, identity, packed
 from flux_ensemble.texts import listed, shown
 

@@ -26,7 +26,7 @@ from flux_ensemble.document.search import (
     Variable,
 )
 from flux_ensemble.document.stop import read_stop
-from flux_ensemble.metrics.searched import OF_BEST, Searched
+from flux_ensemble.metrics.search_paths import OF_BEST, Searched
 from flux_ensemble.scalars import identity, number, packed, unpacked
 from flux_ensemble.texts import listed, shown
 

@@ -14,8 +14,8 @@ from copy import deepcopy
 from typing import Any
 
 from flux_ensemble.algorithms.algorithm import EXPANSION, Algorithm, ArgumentError
+from flux_ensemble.algorithms.builtin import SHIPPED, shipped
 from flux_ensemble.algorithms.packages import Foreign, PackageError, installed
-from flux_ensemble.algorithms.shipped import SHIPPED, shipped
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.merge import USE, Expanded, Merge
 from flux_ensemble.document.plain import check_plain

@@ -33,11 +33,11 @@ from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
 from flux_ensemble.engine.render import ShownActions, action_json, rule_json
-from flux_ensemble.engine.scaling import Scaling
-from flux_ensemble.engine.searching import Searching
-from flux_ensemble.engine.sending import NOT_NEEDED, WITHDRAWN, Sending, because
-from flux_ensemble.engine.submitted import Submitted
-from flux_ensemble.engine.triggered import Triggered
+from flux_ensemble.engine.scaler import Scaling
+from flux_ensemble.engine.searches import Searching
+from flux_ensemble.engine.submission_results import Submitted
+from flux_ensemble.engine.submitter import NOT_NEEDED, WITHDRAWN, Sending, because
+from flux_ensemble.engine.trigger_queue import Triggered
 from flux_ensemble.metrics.paths import BEST, SEARCH, parse_label
 from flux_ensemble.scalars import numbers
 

@@ -35,11 +35,11 @@ from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.lifecycle import ACTING_STATES, TRANSITIONS
 from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
 from flux_ensemble.engine.records import Records
-from flux_ensemble.engine.remaining import remaining
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.rules import RuleIndex
 from flux_ensemble.engine.submissions import Submissions
-from flux_ensemble.engine.triggered import Cause, Triggered
+from flux_ensemble.engine.time_forecast import remaining
+from flux_ensemble.engine.trigger_queue import Cause, Triggered
 from flux_ensemble.engine.workload import Workload
 from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.paths import LEFT

@@ -17,7 +17,7 @@ from flux_ensemble.engine.pruning import note
 from flux_ensemble.engine.search_state import judge, parse_trial
 from flux_ensemble.engine.submissions import Submissions
 from flux_ensemble.engine.trials import ACTIVE, CANCELED
-from flux_ensemble.metrics.searched import PRUNED
+from flux_ensemble.metrics.search_paths import PRUNED
 
 #: The states of flux-jobs(1), as far as an ensemble tells them apart.
 _STATES = {

@@ -25,7 +25,9 @@ from flux_ensemble.document.model import RUNNING_TRIGGER, Spec
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.commands import Command, Effect, StartMember, StartTimer
 from flux_ensemble.engine.core import HEARTBEAT, Core
+from flux_ensemble.engine.dispatch import Placing
 from flux_ensemble.engine.evaluation import Evaluation
+from flux_ensemble.engine.event_batches import Together
 from flux_ensemble.engine.events import (
     AllocationChanged,
     AllocationEnding,
@@ -54,15 +56,13 @@ from flux_ensemble.engine.member_events import MemberEvents
 from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
-from flux_ensemble.engine.placing import Placing
 from flux_ensemble.engine.requests import Requests
 from flux_ensemble.engine.rule_actions import RuleActions
-from flux_ensemble.engine.scaling import Scaling
-from flux_ensemble.engine.searching import Searching
-from flux_ensemble.engine.sending import Sending
-from flux_ensemble.engine.submitted import Submitted
-from flux_ensemble.engine.together import Together
-from flux_ensemble.engine.triggered import Cause, Triggered
+from flux_ensemble.engine.scaler import Scaling
+from flux_ensemble.engine.searches import Searching
+from flux_ensemble.engine.submission_results import Submitted
+from flux_ensemble.engine.submitter import Sending
+from flux_ensemble.engine.trigger_queue import Cause, Triggered
 from flux_ensemble.metrics.conditions import Lookup
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES, INTERRUPTED
 from flux_ensemble.metrics.paths import LEFT
@@ -88,12 +88,12 @@ class Engine(Core):
         placing = None if self.members is None else Placing(self, self.members)
         scope = self._scope = None if self.members is None else MemberScope(self, self.members)
         self._sending = Sending(self, placing)
-        self.searching = Searching(self, self._sending)
+        self.searches = Searching(self, self._sending)
         self._submitted = Submitted(self, self.members)
         self._actions = Actions(
-            self, self.scaling, self._sending, self.searching, self._submitted, self.members, scope
+            self, self.scaling, self._sending, self.searches, self._submitted, self.members, scope
         )
-        self.observer = Observer(self, self._sending, self.searching, self.members)
+        self.observer = Observer(self, self._sending, self.searches, self.members)
         self._evaluation = Evaluation(
             self, RuleActions(self, self._actions), self.scaling, self.members, scope
         )
@@ -268,7 +268,7 @@ class Engine(Core):
         self.scaling.check(self.pending)
         if self.members is not None:
             self.members.check()
-        self.searching.check()
+        self.searches.check()
         jobs = self.workload.jobs.values()
         self.workload.predictions.check([job for job in jobs if job.phase is Phase.RUNNING])
         assert self.stats.pending_nodes == sum(job.nodes for job in jobs)
@@ -330,7 +330,7 @@ class Engine(Core):
                 return triggered
         if self._sending.delay_over(key) or self.scaling.on_timer(key):
             return ()
-        if self.searching.on_timer(key) or self.state != "running":
+        if self.searches.on_timer(key) or self.state != "running":
             return ()
         if key == HEARTBEAT:
             return self._evaluation.heartbeat(event.t)
@@ -381,7 +381,7 @@ class Engine(Core):
     def _search(self) -> None:
         """Send trials and ask for points; evaluate the rules on searches that are done."""
         while self.search_due and self.state == "running" and self.t_start is not None:
-            self._evaluation.run(self.searching.settle())
+            self._evaluation.run(self.searches.settle())
             # What these do can make a group idle, and what comes of that can start a search.
             self._evaluation.follow_up()
 

@@ -21,8 +21,8 @@ from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.rule_state import RuleState
-from flux_ensemble.engine.scaling import Scaling
-from flux_ensemble.engine.triggered import Cause, Triggered
+from flux_ensemble.engine.scaler import Scaling
+from flux_ensemble.engine.trigger_queue import Cause, Triggered
 from flux_ensemble.metrics.conditions import Lookup, variables
 from flux_ensemble.metrics.numbers import finite
 

@@ -246,7 +246,7 @@ class Interrupted:
     """What jobs ran on ends in order, and ends them: the instance, the allocation or a local run.
 
     Comes before the events by which the jobs end. The end of such a job is no doing of its own: see
-    `engine.retrying`.
+    `engine.retries`.
 
     Args:
         jobs: ids; those that are not active jobs of the ensemble are ignored.

@@ -59,7 +59,7 @@ class Firing:
     attempt: int = 0
     #: How often its job was lost before while it may have run.
     losses: int = field(default=0, kw_only=True)
-    #: The request that is answered with the job ids, or None; see `submitted`.
+    #: The request that is answered with the job ids, or None; see `submission_results`.
     request: int | None = None
     overrides: Mapping[str, Any] | None = None
     #: The trial of a search that its job is, or None.
@@ -67,7 +67,7 @@ class Firing:
     #: Of a copy: the firing of the job that it is a copy of; see `copies`.
     work: str | None = None
     #: The number of the member that its jobs are to run on, 0 for any, and those of the members
-    #: that they are to be kept off; see `placing`.
+    #: that they are to be kept off; see `dispatch`.
     near: int = 0
     avoid: tuple[int, ...] = ()
     #: Its jobs run on `near` or nowhere.

@@ -10,7 +10,7 @@ from flux_ensemble.document.jobspec import NO_FILE
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.job_keys import MAX_ID, named
 from flux_ensemble.engine.jobs import Job, runtime
-from flux_ensemble.engine.triggered import Cause
+from flux_ensemble.engine.trigger_queue import Cause
 from flux_ensemble.metrics.job_fields import MEMO, PARAMS, PREDICTED, JobField
 from flux_ensemble.scalars import numbers
 

@@ -3,7 +3,7 @@
 Nothing is decided about the jobs of a member that is lost before it has ended (`MemberEnded`).
 Then the jobs whose end was told have left already. Each other one is taken to its end here, by the
 events that its member would have posted, so that it is counted, recorded and tried again as any
-job is. Either is an interruption; what comes of that is decided in `retrying`.
+job is. Either is an interruption; what comes of that is decided in `retries`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.member_time import DRAIN_TIMER, change_limit
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
-from flux_ensemble.engine.submitted import Submitted
-from flux_ensemble.engine.triggered import Cause, Triggered
+from flux_ensemble.engine.submission_results import Submitted
+from flux_ensemble.engine.trigger_queue import Cause, Triggered
 
 #: The id of a job that was sent to a member and never shown by it; no queue gives it.
 _NO_ID = 0

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from flux_ensemble.engine.bound import drop_bound
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import Job, ages_of
 from flux_ensemble.engine.member import Member
+from flux_ensemble.engine.member_bindings import drop_bound
 from flux_ensemble.engine.members import Members
-from flux_ensemble.engine.triggered import Triggered
+from flux_ensemble.engine.trigger_queue import Triggered
 from flux_ensemble.metrics.conditions import Lookup
 from flux_ensemble.metrics.member_metrics import AT
 from flux_ensemble.metrics.names import GAUGES

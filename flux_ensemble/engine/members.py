@@ -3,7 +3,7 @@
     StartMember ──► starting ──MemberUp──► up ──► draining ──MemberEnded──► (gone)
                                             └──MemberLost──► lost ──┘
 
-The engine numbers its members, and decides where a job goes when it sends it (`placing`): that is
+The engine numbers its members, and decides where a job goes when it sends it (`dispatch`): that is
 in the command, so a replay decides nothing again. It starts and drains members by the document and
 by `grow` and `shrink`; what becomes of their jobs is in `member_events`.
 """
@@ -16,7 +16,6 @@ from typing import Any
 
 from flux_ensemble.document.members import Pool
 from flux_ensemble.document.model import Action
-from flux_ensemble.engine.bound import release
 from flux_ensemble.engine.breaker import Breaker
 from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.commands import (
@@ -29,6 +28,7 @@ from flux_ensemble.engine.events import MemberUp, Tag
 from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import Job, Phase
 from flux_ensemble.engine.member import LIVE, MEMBER_RULE, MOVED, Member
+from flux_ensemble.engine.member_bindings import release
 from flux_ensemble.engine.member_time import stop_timer, time_drain
 from flux_ensemble.engine.pending import Origin, Pending, ScaleOutcome
 from flux_ensemble.engine.placement import Need, Place, Placement

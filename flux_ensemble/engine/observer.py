@@ -7,17 +7,17 @@ from typing import Final
 
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import Interrupted, JobEvent
+from flux_ensemble.engine.job_changes import DETECTED, GAVE_UP, TRIGGER_OF, Change, News
 from flux_ensemble.engine.job_view import caused_by
 from flux_ensemble.engine.jobs import FIRST_SEEN, Job, Phase
 from flux_ensemble.engine.member import EXPIRY_SECONDS, Member
 from flux_ensemble.engine.members import Members
-from flux_ensemble.engine.news import DETECTED, GAVE_UP, TRIGGER_OF, Change, News
 from flux_ensemble.engine.pool_counts import PoolCounts
-from flux_ensemble.engine.retrying import Further, Retrying
+from flux_ensemble.engine.retries import Further, Retrying
 from flux_ensemble.engine.rule_state import RuleState
-from flux_ensemble.engine.searching import Searching
-from flux_ensemble.engine.sending import Sending
-from flux_ensemble.engine.triggered import Triggered
+from flux_ensemble.engine.searches import Searching
+from flux_ensemble.engine.submitter import Sending
+from flux_ensemble.engine.trigger_queue import Triggered
 from flux_ensemble.engine.values import Values
 from flux_ensemble.metrics.names import (
     ATTEMPT_OUTCOMES,

@@ -5,9 +5,9 @@ And by the member, where rules with `scope: member` name them.
 
 from __future__ import annotations
 
+from flux_ensemble.engine.job_changes import Change
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.members import Members
-from flux_ensemble.engine.news import Change
 from flux_ensemble.metrics.names import COUNTERS
 from flux_ensemble.metrics.paths import COUNT
 from flux_ensemble.metrics.streams import Metrics

@@ -9,7 +9,7 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.search_state import Searched, parse_trial
-from flux_ensemble.engine.sending import search_rule
+from flux_ensemble.engine.submitter import search_rule
 from flux_ensemble.metrics.numbers import finite
 
 

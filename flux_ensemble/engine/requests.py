@@ -15,8 +15,8 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import Request
 from flux_ensemble.engine.pending import Origin
-from flux_ensemble.engine.scaling import Scaling
-from flux_ensemble.engine.triggered import Triggered
+from flux_ensemble.engine.scaler import Scaling
+from flux_ensemble.engine.trigger_queue import Triggered
 
 
 class Requests:

@@ -12,11 +12,11 @@ from typing import Any
 from flux_ensemble.document.model import GAVE_UP_TRIGGER, Action, Rule
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.core import Core
-from flux_ensemble.engine.news import TRIGGER_OF
+from flux_ensemble.engine.job_changes import TRIGGER_OF
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.render import action_json
 from flux_ensemble.engine.rule_state import RuleState
-from flux_ensemble.engine.triggered import Cause, Triggered
+from flux_ensemble.engine.trigger_queue import Cause, Triggered
 from flux_ensemble.metrics.conditions import Variable
 from flux_ensemble.metrics.job_fields import JobField
 

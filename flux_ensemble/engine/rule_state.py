@@ -8,7 +8,7 @@ from typing import Any
 
 from flux_ensemble.document.filling import Filling
 from flux_ensemble.document.model import Rule
-from flux_ensemble.engine.turns import Turns
+from flux_ensemble.engine.repetitions import Turns
 from flux_ensemble.metrics.conditions import Condition
 from flux_ensemble.metrics.paths import MetricPath
 

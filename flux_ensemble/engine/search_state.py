@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from flux_ensemble.document.search import INDEPENDENT, MAX_BATCH, Search, Value
+from flux_ensemble.engine.early_stop import stopping
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.engine.pending import Origin
-from flux_ensemble.engine.stopping import stopping
 from flux_ensemble.engine.trials import CANCELED, COMPLETE, FAILED, Trials
 from flux_ensemble.metrics.names import INTERRUPTED
 

@@ -75,8 +75,8 @@ def dump(engine: Engine) -> dict[str, Any]:
     since = {rule: watch.since for rule, watch in engine.stats.watches.items() if watch.since}
     if since:
         state["watched_since"] = since
-    if engine.searching.states:
-        state["searches"] = engine.searching.dump()
+    if engine.searches.states:
+        state["searches"] = engine.searches.dump()
     if predictions := engine.workload.predictions.dump():
         state["predictions"] = predictions
     if engine.copies.works:
@@ -176,7 +176,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     for id, idle in state.get("deferred", ()):
         engine.deferred[engine.rules.states[id], idle] = None
     engine.stats.of_members.load(state.get("member_counts", ()))
-    engine.searching.load(state.get("searches", {}))
+    engine.searches.load(state.get("searches", {}))
     engine.copies.load(state.get("copies", ()))
     engine.records.load(state.get("records", (0, 0)))
     engine.pending_table.load(state["actions"], firings)

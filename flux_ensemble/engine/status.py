@@ -15,7 +15,7 @@ from flux_ensemble.metrics.paths import REMAINING
 def status(engine: Engine) -> dict[str, Any]:
     """State, counts per group, and rules, as JSON (docs/rpc.md, `ensemble.status`)."""
     workload = engine.workload
-    searches = engine.searching.report()
+    searches = engine.searches.report()
     remaining = engine.stats.lookup(REMAINING) if engine.acting else None
     return {
         "name": engine.spec.name,

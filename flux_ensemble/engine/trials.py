@@ -17,7 +17,7 @@ from operator import le
 from typing import Any
 
 from flux_ensemble.document.search import Search, Value
-from flux_ensemble.metrics.searched import FRONT, PRUNED
+from flux_ensemble.metrics.search_paths import FRONT, PRUNED
 from flux_ensemble.scalars import Spelled
 
 #: States of a trial; in a snapshot, each is its first letter.

@@ -6,9 +6,9 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.job_changes import Change
 from flux_ensemble.engine.job_keys import MAX_ID, named, ordinal_of
 from flux_ensemble.engine.jobs import Job, runtime
-from flux_ensemble.engine.news import Change
 from flux_ensemble.metrics.best import Best, Point
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.names import (

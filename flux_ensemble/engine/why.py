@@ -259,7 +259,7 @@ class _Reader:
             )
         )
         asked = dict.fromkeys(spec.groups, math.inf if open_ended else 0.0)
-        for id, search in self._engine.searching.states.items():
+        for id, search in self._engine.searches.states.items():
             if search.open or any(
                 action.name == "search" and action.label == id
                 for state in self._live()

@@ -24,7 +24,7 @@ from flux_ensemble.document.search import Search, Variable
 from flux_ensemble.document.spellings import with_spellings
 from flux_ensemble.document.yaml_reader import read_yaml
 from flux_ensemble.engine.trials import ACTIVE, COMPLETE
-from flux_ensemble.metrics.searched import PRUNED
+from flux_ensemble.metrics.search_paths import PRUNED
 from flux_ensemble.scalars import as_text, identity
 
 #: The files that Optuna can keep studies in, by their suffixes.

@@ -24,17 +24,17 @@ import grpc
 
 from flux_ensemble.files import private_socket
 from flux_ensemble.gateway.admission import Gate, Limits
-from flux_ensemble.gateway.aside import Health, Reflection
 from flux_ensemble.gateway.backend import Backend
 from flux_ensemble.gateway.calls import Calls, Method, Patience
 from flux_ensemble.gateway.connections import Connections
+from flux_ensemble.gateway.ensemble_service import TypedService
+from flux_ensemble.gateway.health_reflection import Health, Reflection
+from flux_ensemble.gateway.log_limit import Sparing
 from flux_ensemble.gateway.members import Members
 from flux_ensemble.gateway.operations import Operations
 from flux_ensemble.gateway.predecessors import PredecessorService
-from flux_ensemble.gateway.sparing import Sparing
 from flux_ensemble.gateway.tls import TlsFiles
 from flux_ensemble.gateway.tls_reload import Reloaded
-from flux_ensemble.gateway.typed import TypedService
 
 #: How long open requests may go on when the server stops, in seconds.
 _GRACE_SECONDS = 5.0

@@ -30,7 +30,7 @@ from flux_ensemble.metrics.paths import (
     not_of_pool,
     parse_path,
 )
-from flux_ensemble.metrics.searched import Searched
+from flux_ensemble.metrics.search_paths import Searched
 from flux_ensemble.texts import listed, shortened, shown
 
 #: Returns the value of a metric: a number, of a best point also text, or None.

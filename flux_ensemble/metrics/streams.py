@@ -36,7 +36,7 @@ from flux_ensemble.metrics.paths import (
     MetricPath,
 )
 from flux_ensemble.metrics.rates import Rate
-from flux_ensemble.metrics.searched import field_of
+from flux_ensemble.metrics.search_paths import field_of
 from flux_ensemble.metrics.stream import Stream
 from flux_ensemble.metrics.watch import Watch
 

@@ -313,7 +313,7 @@ class Driver:
             self.post(CommandFailed(now, command, "EIO", result.reason, result.detail))
 
     def _ask(self, command: Ask) -> None:
-        state = self._engine.searching.states[command.search]
+        state = self._engine.searches.states[command.search]
         if state.ask is None or state.ask[0] != command.id:
             # Given up since.
             return

@@ -24,15 +24,15 @@ from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.engine.status import status
 from flux_ensemble.runtime.answers import Answer, Answers
 from flux_ensemble.runtime.driver import Driver
-from flux_ensemble.runtime.durability.ahead import Ahead
-from flux_ensemble.runtime.durability.beside import beside
+from flux_ensemble.runtime.durability.chunks import beside
+from flux_ensemble.runtime.durability.log_port import Ahead
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.replay import Facts, Replayed
 from flux_ensemble.runtime.eventlog import Entry, Log
 from flux_ensemble.runtime.intake import OfJob, is_wanted, wanted
+from flux_ensemble.runtime.interruption import shown, surplus, unseen
 from flux_ensemble.runtime.ports import FLEET_EVENTS, Adviser, Caller, Fleet, Loop, Marker, Member
 from flux_ensemble.runtime.recording import Recorder
-from flux_ensemble.runtime.unfinished import shown, surplus, unseen
 from flux_ensemble.texts import bounded
 
 

@@ -208,7 +208,7 @@ class Caller(Protocol):
 
 
 class Advice(Protocol):
-    """What asking for points came to: see `runtime.asking.asker.Advice`."""
+    """What asking for points came to: see `runtime.asks.asker.Advice`."""
 
     ok: bool
     points: list[dict[str, Any]]
@@ -218,7 +218,7 @@ class Advice(Protocol):
 
 
 class Adviser(Protocol):
-    """Gives the points of searches: see `runtime.asking.advisers.Advisers`."""
+    """Gives the points of searches: see `runtime.asks.advisers.Advisers`."""
 
     def ask(self, command: Ask, trials: Trials, done: Callable[[Any], None]) -> None:
         """Ask for points.

@@ -24,10 +24,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from flux_ensemble.members.flux.broker import Broker
-from flux_ensemble.members.flux.enclosing import expiration
-from flux_ensemble.members.flux.errors import sentence
-from flux_ensemble.members.flux.steps import Steps, run
+from flux_ensemble.queues.flux.broker import Broker
+from flux_ensemble.queues.flux.errors import sentence
+from flux_ensemble.queues.flux.parent_instance import expiration
+from flux_ensemble.queues.flux.steps import Steps, run
 from flux_ensemble.runtime.ports import Handle
 
 #: Seconds between looks: the time limit of an instance's job can be changed. Near the end they are

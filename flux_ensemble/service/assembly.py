@@ -12,11 +12,11 @@ from typing import Any
 from flux.core.handle import Flux
 
 from flux_ensemble.document.model import Spec
-from flux_ensemble.members.flux.loop import FluxLoop, guard
-from flux_ensemble.members.flux.member import FluxMember
-from flux_ensemble.members.flux.queue import FluxQueue
-from flux_ensemble.runtime.asking.advisers import processes
-from flux_ensemble.runtime.custom.printed import Printed
+from flux_ensemble.queues.flux.loop import FluxLoop, guard
+from flux_ensemble.queues.flux.member import FluxMember
+from flux_ensemble.queues.flux.queue import FluxQueue
+from flux_ensemble.runtime.asks.advisers import processes
+from flux_ensemble.runtime.custom.output import Printed
 from flux_ensemble.runtime.custom.worker import Worker
 from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import Replayed

@@ -4,7 +4,7 @@
       its responses ◄──── down ──── Way ──── put ◄────────┘ ▲
     ensemble.report, one at a time ──── up ──► Way ──► taken ┘
 
-What is said goes in numbered messages (`members.nested.link`), of which one that is lost is sent
+What is said goes in numbered messages (`queues.nested.link`), of which one that is lost is sent
 again and one that is repeated does no harm.
 """
 
@@ -20,8 +20,8 @@ from flux.message import Message
 
 from flux_ensemble import __version__
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.members.nested.jobspec import MemberTag
-from flux_ensemble.members.nested.link import Link, LinkError
+from flux_ensemble.queues.nested.jobspec import MemberTag
+from flux_ensemble.queues.nested.link import Link, LinkError
 from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.service.fleets import Fleets
 from flux_ensemble.service.requests.messages import Responder
@@ -33,7 +33,7 @@ AGAIN_SECONDS = 10.0
 
 
 class Way:
-    """The way to a service that has called: a `members.nested.attached.Channel`.
+    """The way to a service that has called: a `queues.nested.service_handle.Channel`.
 
     Args:
         contact: names it.

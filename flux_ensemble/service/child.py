@@ -26,9 +26,9 @@ from typing import Any
 from flux.core.handle import Flux
 
 from flux_ensemble import __version__
-from flux_ensemble.members.flux.broker import Broker
-from flux_ensemble.members.flux.errors import sentence
-from flux_ensemble.members.flux.stream import Stream
+from flux_ensemble.queues.flux.broker import Broker
+from flux_ensemble.queues.flux.errors import sentence
+from flux_ensemble.queues.flux.stream import Stream
 from flux_ensemble.runtime.ports import Handle
 from flux_ensemble.service.contact import Contact
 

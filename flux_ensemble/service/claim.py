@@ -39,8 +39,8 @@ from flux.constants import FLUX_MSGTYPE_REQUEST
 from flux.core.handle import Flux
 from flux.message import Message
 
-from flux_ensemble.members.flux.errors import errno_name, sentence
-from flux_ensemble.members.flux.loop import Guard
+from flux_ensemble.queues.flux.errors import errno_name, sentence
+from flux_ensemble.queues.flux.loop import Guard
 from flux_ensemble.service.store.errors import StoreError, damaged
 from flux_ensemble.service.store.transactions import Change, Kvs, Watch, parse_object
 

@@ -16,14 +16,14 @@ from flux_ensemble.document.job_sets import TAG_KEY
 from flux_ensemble.engine.codec import command_from_json, to_json
 from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs
 from flux_ensemble.engine.events import CommandFailed, Tag
-from flux_ensemble.members.flux.broker import Broker
-from flux_ensemble.members.flux.errors import sentence
-from flux_ensemble.members.flux.steps import Step, Steps, run
-from flux_ensemble.members.nested.attached import brief
-from flux_ensemble.members.nested.attempts import Attempts
-from flux_ensemble.members.nested.instance import Heard, Instance
-from flux_ensemble.members.nested.member import NestedMember
-from flux_ensemble.members.nested.refusals import RefusedError
+from flux_ensemble.queues.flux.broker import Broker
+from flux_ensemble.queues.flux.errors import sentence
+from flux_ensemble.queues.flux.steps import Step, Steps, run
+from flux_ensemble.queues.nested.attempts import Attempts
+from flux_ensemble.queues.nested.instance import Heard, Instance
+from flux_ensemble.queues.nested.member import NestedMember
+from flux_ensemble.queues.nested.refusals import RefusedError
+from flux_ensemble.queues.nested.service_handle import brief
 from flux_ensemble.runtime.ports import Outcome
 from flux_ensemble.service.conversation import Conversation
 from flux_ensemble.service.handles import register

@@ -4,7 +4,7 @@
                               take ◄── Link ◄── responses, and messages of ensemble.attach ◄──┘
 
 One report is under way at a time. When the next one goes is decided by what there is to say
-(`members.nested.held`).
+(`queues.nested.send_buffer`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from flux_ensemble.members.flux.broker import Broker
-from flux_ensemble.members.flux.errors import sentence
-from flux_ensemble.members.nested.held import OWED_SECONDS, PACE_SECONDS, Held
-from flux_ensemble.members.nested.link import Link, LinkError
+from flux_ensemble.queues.flux.broker import Broker
+from flux_ensemble.queues.flux.errors import sentence
+from flux_ensemble.queues.nested.link import Link, LinkError
+from flux_ensemble.queues.nested.send_buffer import OWED_SECONDS, PACE_SECONDS, Held
 from flux_ensemble.runtime.ports import Handle
 
 #: Seconds after which a service that has said nothing is told what was told it latest once more:

@@ -39,22 +39,22 @@ from flux_ensemble.engine.events import (
     Tag,
 )
 from flux_ensemble.engine.job_keys import ENCLOSING, make, split
-from flux_ensemble.members.flux.submission import Wait
-from flux_ensemble.members.nested.attached import (
+from flux_ensemble.queues.flux.submission import Wait
+from flux_ensemble.queues.nested.callbacks import Gone
+from flux_ensemble.queues.nested.commits import Durable
+from flux_ensemble.queues.nested.instance import Facts
+from flux_ensemble.queues.nested.jobspec import MemberTag, Size
+from flux_ensemble.queues.nested.member import NestedMember
+from flux_ensemble.queues.nested.service_handle import (
     AttachedInstance,
     AttachedMember,
     Followed,
     Submitting,
 )
-from flux_ensemble.members.nested.commits import Durable
-from flux_ensemble.members.nested.instance import Facts
-from flux_ensemble.members.nested.jobspec import MemberTag, Size
-from flux_ensemble.members.nested.member import NestedMember
-from flux_ensemble.members.nested.site import Site
-from flux_ensemble.members.nested.told import Gone
+from flux_ensemble.queues.nested.site import Site
 from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.interruption import shown, unseen
 from flux_ensemble.runtime.ports import Done, Outcome
-from flux_ensemble.runtime.unfinished import shown, unseen
 from flux_ensemble.service.fleet_member import Asked, FleetMember, ask_all
 from flux_ensemble.service.tracker import Tracker
 
@@ -75,7 +75,7 @@ class Fleet:
         load: as given.
         ensemble: whose members they are, and
         durable: what waits for its commits; both are set before anything is asked of it.
-        news: as for `members.flux.submission.Submitter`.
+        news: as for `queues.flux.submission.Submitter`.
     """
 
     elastic = False
@@ -292,7 +292,7 @@ class Fleet:
             member.tracker.event(make(tag.ordinal, job), entry, jobspec)
 
     def events(self, tag: MemberTag, events: list[list[Any]]) -> None:
-        """Jobs of the ensemble on a member did something: see `members.nested.attached`."""
+        """Jobs of the ensemble on a member did something: see `queues.nested.service_handle`."""
         member, ensemble = self._member(tag.ordinal), self.ensemble
         if not member.later(partial(self.events, tag, events)):
             ensemble.job_events(member.tracker.told(ensemble, tag.ordinal, events))

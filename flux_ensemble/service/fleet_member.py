@@ -11,9 +11,9 @@ from itertools import count
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.engine.job_keys import split
-from flux_ensemble.members.flux.steps import Steps, run
-from flux_ensemble.members.nested.attached import AttachedInstance, Followed, Submitting
-from flux_ensemble.members.nested.held import hold_seconds
+from flux_ensemble.queues.flux.steps import Steps, run
+from flux_ensemble.queues.nested.send_buffer import hold_seconds
+from flux_ensemble.queues.nested.service_handle import AttachedInstance, Followed, Submitting
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Done, Outcome
 from flux_ensemble.service.recovery.catchup import CatchUp

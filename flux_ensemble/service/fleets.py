@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.document.model import Spec
-from flux_ensemble.members.flux.queue import FluxQueue
-from flux_ensemble.members.nested.attached import Channel, Followed
-from flux_ensemble.members.nested.instance import Facts
-from flux_ensemble.members.nested.jobspec import MemberTag
-from flux_ensemble.members.nested.site import Site
-from flux_ensemble.members.nested.told import Gone, Told
+from flux_ensemble.queues.flux.queue import FluxQueue
+from flux_ensemble.queues.nested.callbacks import Gone, Told
+from flux_ensemble.queues.nested.instance import Facts
+from flux_ensemble.queues.nested.jobspec import MemberTag
+from flux_ensemble.queues.nested.service_handle import Channel, Followed
+from flux_ensemble.queues.nested.site import Site
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.service.fleet import Fleet
 

@@ -1,7 +1,7 @@
 """The members: how many nodes each one has, told to the ensembles, and what changes that.
 
     [ensemble], or a load request ──► a scaler ────────────────┐
-    members.elastic.watcher, where the size is fixed, as needed ─────┴──► MemberChanged ──► Ensemble
+    queues.elastic.watcher, where the size is fixed, as needed ─────┴──► MemberChanged ──► Ensemble
 
 So far there is one member, the Flux instance of the service.
 """
@@ -15,13 +15,13 @@ from typing import Any
 
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import AllocationChanged, AllocationEnding, MemberChanged
-from flux_ensemble.members.elastic.factory import make_scaler
-from flux_ensemble.members.elastic.ranks import Ranks, nodes
-from flux_ensemble.members.elastic.settings import ScalerSettings, read_scaler
-from flux_ensemble.members.elastic.watcher import RESPONSE_SECONDS, Resources
-from flux_ensemble.members.flux.broker import Broker
-from flux_ensemble.members.flux.errors import sentence
 from flux_ensemble.metrics.names import MEMBER
+from flux_ensemble.queues.elastic.factory import make_scaler
+from flux_ensemble.queues.elastic.ranks import Ranks, nodes
+from flux_ensemble.queues.elastic.settings import ScalerSettings, read_scaler
+from flux_ensemble.queues.elastic.watcher import RESPONSE_SECONDS, Resources
+from flux_ensemble.queues.flux.broker import Broker
+from flux_ensemble.queues.flux.errors import sentence
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Handle, Numbers, Scaler
 from flux_ensemble.service.allocation import Allocation

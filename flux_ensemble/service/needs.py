@@ -11,7 +11,7 @@ of an ensemble can get into the queue while the journal is closed:
 1. It is closed when each job that was sent has been seen to be gone, and each command that sends
    some has its outcome (`Engine.queued`). Submissions are held from then on.
 2. The first command that sends jobs opens it. Submissions go on when the end of the stream's
-   backlog has been handled; all that is posted after that comes (`members.flux.journal`).
+   backlog has been handled; all that is posted after that comes (`queues.flux.journal`).
 3. If it cannot be opened, the service recovers as it does from any loss of the journal, by reading
    all of it (`recovery`), and submissions go on after that.
 
@@ -26,8 +26,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from flux_ensemble.document.model import JOB_EVENTS
-from flux_ensemble.members.flux.journal import Journal
-from flux_ensemble.members.flux.pipeline import Pipeline
+from flux_ensemble.queues.flux.journal import Journal
+from flux_ensemble.queues.flux.pipeline import Pipeline
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Loop
 from flux_ensemble.service.recovery.recovery import Fleets, Recovery
@@ -35,7 +35,7 @@ from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.tracker import Tracker
 
 if TYPE_CHECKING:
-    from flux_ensemble.members.flux.shutdown import Shutdown
+    from flux_ensemble.queues.flux.shutdown import Shutdown
 
 #: Seconds without a job of any ensemble after which the journal is closed; up to twice as many go
 #: by until that is noticed. To open it costs a message for each active job of the instance.

@@ -7,7 +7,7 @@ broker modules in Python.
 Its requests come by a handle of their own, on the reactor of the other: what Flux has to say about
 jobs, hundreds of messages at once in a burst, is queued at the broker for each handle by itself,
 and the reactor reads from both in turns. A broker module has one handle, so there requests wait
-until what came before them has been read (`members.flux.inbox`).
+until what came before them has been read (`queues.flux.inbox`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 
 from flux.core.handle import Flux
 
-from flux_ensemble.members.flux.loop import FluxLoop, guard
+from flux_ensemble.queues.flux.loop import FluxLoop, guard
 from flux_ensemble.runtime.signals import signal_pipe
 from flux_ensemble.service.handles import beside, register, unregister
 from flux_ensemble.service.logger import logger

@@ -32,18 +32,18 @@ from flux.message import Message
 import flux_ensemble.metrics.univariate  # noqa: F401
 from flux_ensemble import __version__
 from flux_ensemble.faults import ENDINGS
-from flux_ensemble.members.flux.broker import Broker
-from flux_ensemble.members.flux.journal import Journal
-from flux_ensemble.members.flux.queue import FluxQueue
-from flux_ensemble.members.flux.shutdown import Shutdown
-from flux_ensemble.members.flux.stream import Stream
+from flux_ensemble.queues.flux.broker import Broker
+from flux_ensemble.queues.flux.journal import Journal
+from flux_ensemble.queues.flux.queue import FluxQueue
+from flux_ensemble.queues.flux.shutdown import Shutdown
+from flux_ensemble.queues.flux.stream import Stream
 from flux_ensemble.service.assembly import Assembly
 from flux_ensemble.service.attachments import Attachments
 from flux_ensemble.service.claim import ClaimedError, Claims
 from flux_ensemble.service.collector import Collector
 from flux_ensemble.service.fleets import Fleets
 from flux_ensemble.service.lifetimes import Lifetimes
-from flux_ensemble.service.loading import Loading
+from flux_ensemble.service.load import Loading
 from flux_ensemble.service.logger import log_exception
 from flux_ensemble.service.marks import Marks
 from flux_ensemble.service.members import Members

@@ -2,11 +2,11 @@
 
 [ensemble]
 allow-guest-status = true    # guests may ask for list and status
-service = "process"          # beside the broker, not as a module of it: `deploy.loading` reads it
+service = "process"          # beside the broker, not as a module of it (`deploy.service_start`)
 walltime-guard = "10s"       # how long before the allocation expires no more jobs are started
 reconnect-limit = "1m"       # how long a member may say nothing until it counts as lost
 
-What the instance grows and shrinks by is there, too: see `members.elastic.settings`.
+What the instance grows and shrinks by is there, too: see `queues.elastic.settings`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
-from flux_ensemble.members.elastic.settings import KEYS as SCALER_KEYS
+from flux_ensemble.queues.elastic.settings import KEYS as SCALER_KEYS
 
 #: What is read before there is a service.
 STARTING = ("service",)

@@ -17,7 +17,7 @@ from typing import Any
 from flux_ensemble.document.job_sets import TAG_KEY
 from flux_ensemble.engine.events import JobEvent, JobEvents, JobsAlike, Tag
 from flux_ensemble.engine.job_keys import make, split
-from flux_ensemble.members.nested.alike import ALIKE
+from flux_ensemble.queues.nested.job_columns import ALIKE
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.texts import clip
 
@@ -143,7 +143,7 @@ class Tracker:
         Args:
             ensemble: whose the jobs are.
             ordinal: number of the member.
-            items: as `members.nested.attached` has them.
+            items: as `queues.nested.service_handle` has them.
         """
         told: list[JobEvent | JobEvents | JobsAlike] = []
         for item in items:
@@ -270,7 +270,7 @@ def _context(event: Sequence[Any]) -> Mapping[str, Any]:
 
 
 def is_fence(jobspec: Mapping[str, Any]) -> bool:
-    """The job is a fence (`members.flux.fence`): it is refused, and belongs to no ensemble."""
+    """The job is a fence (`queues.flux.fence`): it is refused, and belongs to no ensemble."""
     tag = _part(jobspec, "attributes", "user", TAG_KEY)
     return isinstance(tag, dict) and "fence" in tag
 

@@ -66,9 +66,9 @@ def store(stage: Stage, rows: int) -> None:
     """Put down an ensemble with a record of so many jobs."""
     import flux
 
-    from flux_ensemble.members.flux.broker import Broker
-    from flux_ensemble.members.flux.member import FluxMember
-    from flux_ensemble.members.flux.queue import FluxQueue
+    from flux_ensemble.queues.flux.broker import Broker
+    from flux_ensemble.queues.flux.member import FluxMember
+    from flux_ensemble.queues.flux.queue import FluxQueue
     from flux_ensemble.runtime.durability.batches import identity
     from flux_ensemble.runtime.durability.wal import WriteAheadLog
     from flux_ensemble.runtime.ensemble import Ensemble

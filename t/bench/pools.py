@@ -19,8 +19,8 @@ from benchmark import Benchmark, Numbers, Row, middle, percentile
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.events import Event, JobEvent
 from flux_ensemble.engine.job_keys import ordinal_of
-from flux_ensemble.members.simulation.simulation import Simulation
-from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.queues.simulation.simulation import Simulation
+from flux_ensemble.queues.virtual.cluster import Cluster
 
 if TYPE_CHECKING:
     from live import Stage

@@ -26,8 +26,8 @@ from flux_ensemble.document.search import Objective, Search, Variable
 from flux_ensemble.engine.codec import event_from_json
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.snapshot import dump, restore
-from flux_ensemble.runtime.asking.asker import described
-from flux_ensemble.runtime.sampling import Sampling, seed_of
+from flux_ensemble.runtime.asks.asker import described
+from flux_ensemble.runtime.samplers import Sampling, seed_of
 from flux_ensemble.runtime.unit_cube import sequence_seed
 
 SLOTS = 16

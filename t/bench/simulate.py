@@ -12,8 +12,8 @@ import simpy_queue
 from benchmark import Benchmark, Numbers, Row, middle
 
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.members.simulation.simulation import Simulation
-from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.queues.simulation.simulation import Simulation
+from flux_ensemble.queues.virtual.cluster import Cluster
 
 SIZES, ROUNDS = (10_000, 100_000, 1_000_000), 3
 GROUPS, RULES = 100, 50

@@ -28,10 +28,10 @@ import flux  # noqa: E402
 from flux_ensemble.engine.codec import command_from_json, to_json  # noqa: E402
 from flux_ensemble.engine.commands import SubmitJobs  # noqa: E402
 from flux_ensemble.engine.events import CommandDone  # noqa: E402
-from flux_ensemble.members.flux.broker import Broker  # noqa: E402
-from flux_ensemble.members.flux.stream import Stream  # noqa: E402
-from flux_ensemble.members.nested.attached import brief  # noqa: E402
-from flux_ensemble.members.nested.jobspec import member_tag  # noqa: E402
+from flux_ensemble.queues.flux.broker import Broker  # noqa: E402
+from flux_ensemble.queues.flux.stream import Stream  # noqa: E402
+from flux_ensemble.queues.nested.jobspec import member_tag  # noqa: E402
+from flux_ensemble.queues.nested.service_handle import brief  # noqa: E402
 from flux_ensemble.service.conversation import Conversation  # noqa: E402
 
 #: Seconds between two times that a member looks which of its jobs have ended, and that jobs run.

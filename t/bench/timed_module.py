@@ -23,7 +23,7 @@ def mod_main(handle: Any, *args: str) -> None:
     out = next(arg for arg in args if arg.startswith("out="))
     rest = tuple(arg for arg in args if arg != out)
     ensemble.add_to_path(ensemble.parse(rest)[0])
-    from flux_ensemble.members.flux.queue import FluxQueue
+    from flux_ensemble.queues.flux.queue import FluxQueue
     from flux_ensemble.service.tracker import Tracker
 
     came: list[tuple[int, float]] = []

@@ -16,7 +16,7 @@ from scenario import TICK, Context
 from verify import Findings
 from workloads import Expected, Submits, Workload
 
-from flux_ensemble.members.local.states import States
+from flux_ensemble.queues.local.states import States
 
 NAME = "search"
 

@@ -38,8 +38,8 @@ from river import stats  # noqa: E402
 from flux_ensemble.engine.commands import CancelJobs, DrainMember, EndMember  # noqa: E402
 from flux_ensemble.engine.events import JobEvent  # noqa: E402
 from flux_ensemble.engine.member import MOVED  # noqa: E402
-from flux_ensemble.members.flux import queue as member  # noqa: E402
-from flux_ensemble.members.nested import commits, member_job  # noqa: E402
+from flux_ensemble.queues.flux import queue as member  # noqa: E402
+from flux_ensemble.queues.nested import commits, member_job  # noqa: E402
 from flux_ensemble.runtime.durability import wal as wal  # noqa: E402
 from flux_ensemble.service import fleet, needs  # noqa: E402
 from flux_ensemble.service.serve import serve  # noqa: E402

@@ -16,11 +16,11 @@ from witness import Job
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.search import INDEPENDENT, MAX_BATCH, Search
-from flux_ensemble.engine.stopping import stopping
+from flux_ensemble.engine.early_stop import stopping
 from flux_ensemble.engine.trials import COMPLETE, FAILED, Trials
-from flux_ensemble.metrics.searched import PRUNED
-from flux_ensemble.runtime.asking.asker import described
-from flux_ensemble.runtime.suggesting import suggesting
+from flux_ensemble.metrics.search_paths import PRUNED
+from flux_ensemble.runtime.asks.asker import described
+from flux_ensemble.runtime.suggester import suggesting
 
 #: By number, the state of a trial whose job has ended, and its value.
 Ends = Mapping[int, tuple[str, float | None]]

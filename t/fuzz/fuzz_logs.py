@@ -24,13 +24,13 @@ from trials import Patience, main
 from flux_ensemble.document.loading import DocumentError
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.engine.status import status
-from flux_ensemble.members.simulation.durations import durations
-from flux_ensemble.report.recorded import recorded
+from flux_ensemble.queues.simulation.durations import durations
+from flux_ensemble.report.recording_source import recorded
 from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import replay as replay_log
 from flux_ensemble.runtime.recording import RecordingError, replay
 from flux_ensemble.service.requests.documents import read_document
-from flux_ensemble.service.requests.stored import check_load
+from flux_ensemble.service.requests.stored_load import check_load
 from flux_ensemble.service.store.errors import LONGEST_REASON, why_unreadable
 
 _TRACES = Path(__file__).resolve().parents[1] / "traces"

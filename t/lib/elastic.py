@@ -24,13 +24,13 @@ import flux  # noqa: E402
 import flux.job  # noqa: E402
 
 from flux_ensemble.gateway.backend import Grant, Size, target  # noqa: E402
-from flux_ensemble.members.elastic.factory import make_scaler  # noqa: E402
-from flux_ensemble.members.elastic.minicluster import MiniCluster, connect  # noqa: E402
-from flux_ensemble.members.elastic.ranks import REASON  # noqa: E402
-from flux_ensemble.members.elastic.scaler import START_SECONDS, ElasticInstance  # noqa: E402
-from flux_ensemble.members.elastic.settings import read_scaler  # noqa: E402
-from flux_ensemble.members.elastic.site_command import SiteCommand  # noqa: E402
-from flux_ensemble.members.flux.broker import Broker  # noqa: E402
+from flux_ensemble.queues.elastic.factory import make_scaler  # noqa: E402
+from flux_ensemble.queues.elastic.minicluster import MiniCluster, connect  # noqa: E402
+from flux_ensemble.queues.elastic.ranks import REASON  # noqa: E402
+from flux_ensemble.queues.elastic.scaler import START_SECONDS, ElasticInstance  # noqa: E402
+from flux_ensemble.queues.elastic.settings import read_scaler  # noqa: E402
+from flux_ensemble.queues.elastic.site_command import SiteCommand  # noqa: E402
+from flux_ensemble.queues.flux.broker import Broker  # noqa: E402
 
 START = f"flux python {Path(__file__).with_name('start_broker.py')} {{rank}}"
 

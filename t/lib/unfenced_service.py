@@ -8,7 +8,7 @@ require_flux()
 
 import flux  # noqa: E402
 
-from flux_ensemble.members.nested.member_job import MemberJob  # noqa: E402
+from flux_ensemble.queues.nested.member_job import MemberJob  # noqa: E402
 from flux_ensemble.service.serve import serve  # noqa: E402
 
 

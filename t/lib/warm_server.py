@@ -48,7 +48,7 @@ IMPORTED = (
     "flux_ensemble.cli.session.local_run",
     "flux_ensemble.document.lint",
     "flux_ensemble.document.loading",
-    "flux_ensemble.members.elastic.settings",
+    "flux_ensemble.queues.elastic.settings",
     "jsonschema",
     "river.stats",
 )
@@ -62,7 +62,7 @@ FLUX_IMPORTED = (
     *("flux.job.validator", "flux.shape.parser", "flux.brokermod", "flux.proctitle"),
     *("flux.scheduler", "ctypes.util"),
     # For what kills services, and has others at once (t/fault/standby.py).
-    *("flux_ensemble.members.nested.member_job", "flux_ensemble.service.serve"),
+    *("flux_ensemble.queues.nested.member_job", "flux_ensemble.service.serve"),
 )
 
 #: Begins of names of variables that Python or the loader reads as it begins.

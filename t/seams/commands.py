@@ -29,9 +29,9 @@ _LOOKING = (
       for name in ("export", "failures", "formats", "jobs_table", "messages", "metrics_tables",
                    "reports", "tables")),
     *(f"flux_ensemble.cli.session.{name}" for name in ("local_states", "local_follow", "sources")),
-    "flux_ensemble.members.simulation.simulation",
+    "flux_ensemble.queues.simulation.simulation",
     "flux_ensemble.runtime.recording",
-    "flux_ensemble.runtime.sampling",
+    "flux_ensemble.runtime.samplers",
 )  # fmt: skip
 
 # Under nohup commands would take no notice of a terminal that is closed.

@@ -154,11 +154,12 @@ def _table() -> None:
         print(f"{cell.feature.name:{width}} {cell.situation.name:16} {cell.reason or 'runs'}")
 
 
-def _rows_on_flux(name: str) -> list[str]:
+def rows_on_flux(name: str) -> list[str]:
     """The features of documents on Flux: those with members need an instance of several nodes."""
     sensible = together(ON_FLUX[name])
-    return ["+".join(feature.name for feature in sensible if bool(feature.alone) is alone)
-            for alone in (False, True)]  # fmt: skip
+    rows = ("+".join(feature.name for feature in sensible if bool(feature.alone) is alone)
+            for alone in (False, True))  # fmt: skip
+    return [row for row in rows if row]
 
 
 def main() -> int:
@@ -196,7 +197,7 @@ def main() -> int:
         for cell in cells() if on_flux else ():
             if cell.reason and cell.situation.name == column:
                 print(f"{cell.feature.name} x {column}: {cell.reason}", flush=True)
-        for row in _rows_on_flux(column) if on_flux else rows:
+        for row in rows_on_flux(column) if on_flux else rows:
             features = [FEATURES[name] for name in row.split("+")]
             situations = [(SITUATIONS | ON_FLUX)[name] for name in column.split("+")]
             reasons = [

@@ -206,7 +206,7 @@ def _health(port: int | None, scaler: Backend | None) -> Iterator[Backend | None
         yield scaler
         return
     try:
-        from flux_ensemble.gateway.counted import Counted, registry
+        from flux_ensemble.gateway.backend_metrics import Counted, registry
         from flux_ensemble.gateway.health_port import HealthPort
     except ImportError as exc:
         raise missing(exc, "kubernetes") from exc

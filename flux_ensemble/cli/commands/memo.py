@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from flux_ensemble.cli.common import USAGE, Failure
-from flux_ensemble.members.local import memos
+from flux_ensemble.queues.local import memos
 
 
 class Value(click.ParamType):

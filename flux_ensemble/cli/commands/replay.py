@@ -53,7 +53,7 @@ def replay(file: str, report: Path | None) -> int:
 def _compare(file: Path, report: Path) -> int:
     """Compares the hash of a report's log with that of a recording."""
     from flux_ensemble.report.digest import Digest, hashes
-    from flux_ensemble.report.recorded import recorded
+    from flux_ensemble.report.recording_source import recorded
 
     try:
         known = hashes(report)

@@ -61,7 +61,7 @@ def report(
     """
     from flux_ensemble.cli.display.reports import describe, written
     from flux_ensemble.report.page import MOST_ENSEMBLES, page
-    from flux_ensemble.report.recorded import recorded
+    from flux_ensemble.report.recording_source import recorded
 
     count = len(names) + len(recordings)
     if not count:

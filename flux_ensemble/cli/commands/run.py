@@ -37,13 +37,13 @@ from flux_ensemble.cli.session.results import Results
 from flux_ensemble.cli.session.summary_file import Summary
 from flux_ensemble.cli.session.target import Target, connect_unless, queue_options, targeted
 from flux_ensemble.client import Client, EnsembleError, user_context
-from flux_ensemble.deploy.loading import ensure_service
+from flux_ensemble.deploy.service_start import ensure_service
 from flux_ensemble.run_names import named_otherwise
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
     from flux_ensemble.document.model import Spec
-    from flux_ensemble.members.virtual.cluster import Cluster
+    from flux_ensemble.queues.virtual.cluster import Cluster
 
 NAME_OPTION = click.option(
     "--name", metavar="NAME", help="The ensemble's name, instead of the document's."
@@ -277,7 +277,7 @@ class _Run:
 
     def _cluster(self) -> Cluster:
         """The virtual cluster: by default what `flux start -s4` offers here."""
-        from flux_ensemble.members.virtual.cluster import Cluster
+        from flux_ensemble.queues.virtual.cluster import Cluster
 
         cores = self.cores or own_cores()
         return Cluster(self.nodes or 4, cores, self.gpus or 0)
@@ -338,7 +338,7 @@ class _Run:
 
 
 def _local(state_dir: Path | None) -> LocalStates:
-    from flux_ensemble.members.local.root import default_root
+    from flux_ensemble.queues.local.root import default_root
 
     return LocalStates(state_dir or default_root())
 

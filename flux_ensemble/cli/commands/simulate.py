@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from flux_ensemble.document.model import Spec
     from flux_ensemble.engine.commands import Command
     from flux_ensemble.engine.events import Event
-    from flux_ensemble.members.simulation.simulation import Prediction, Simulation
-    from flux_ensemble.report.recorded import Keeper
+    from flux_ensemble.queues.simulation.simulation import Prediction, Simulation
+    from flux_ensemble.report.recording_source import Keeper
     from flux_ensemble.report.source import Source
     from flux_ensemble.runtime.ports import Tap
 
@@ -151,8 +151,8 @@ def simulate(
     of each group take. Exits 0 if the ensemble completes, 1 if it fails or never ends, 3 if
     it is canceled, 124 if it has not ended by --until.
     """
-    from flux_ensemble.members.simulation.simulation import Simulation, SimulationError, resolve
-    from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
+    from flux_ensemble.queues.simulation.simulation import Simulation, SimulationError, resolve
+    from flux_ensemble.queues.virtual.cluster import Cluster, UnsatisfiableError
     from flux_ensemble.runtime.recording import Recorder, RecordingError
 
     text, label = read_document(file)
@@ -233,7 +233,7 @@ def _tell(taps: Sequence[Tap], event: Event, commands: list[Command]) -> None:
 
 
 def _keep(simulation: Simulation, text: str) -> Keeper:
-    from flux_ensemble.report.recorded import Keeper
+    from flux_ensemble.report.recording_source import Keeper
 
     return Keeper(simulation.engine, text)
 

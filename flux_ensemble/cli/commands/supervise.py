@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from flux_ensemble.client import Client
-from flux_ensemble.deploy.loading import replace_service
+from flux_ensemble.deploy.service_start import replace_service
 
 
 @click.command

@@ -236,7 +236,7 @@ def _why_interrupted(context: Mapping[str, Any]) -> str:
     return str(context["reason"] or "what it ran on was ending")
 
 
-#: What becomes of a job, and of several, that were interrupted (`engine.retrying.Fate`).
+#: What becomes of a job, and of several, that were interrupted (`engine.retries.Fate`).
 _FATES = {
     "again": ("it runs again", "they run again"),
     "held": ("it is submitted again with urgency 0", "they are submitted again with urgency 0"),

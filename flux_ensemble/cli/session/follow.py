@@ -42,7 +42,7 @@ from flux_ensemble.cli.display.messages import Line, Span, announce, job_event, 
 from flux_ensemble.cli.display.outlook import Outlook
 from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import View, summarize
-from flux_ensemble.cli.session.loading import Known, Load
+from flux_ensemble.cli.session.load import Known, Load
 from flux_ensemble.cli.session.reconnect import Absence, ask
 from flux_ensemble.cli.session.results import Results, ends_with_us
 from flux_ensemble.cli.session.signals import signals

@@ -1,4 +1,4 @@
-"""`run` on the local queue: what the command line adds to `members.local.run`.
+"""`run` on the local queue: what the command line adds to `queues.local.run`.
 
 The counterpart of `cli.session.follow`, which follows an ensemble in the service: it prints to the
 same views, and ends on the same signals with the same exit codes.
@@ -32,12 +32,12 @@ from flux_ensemble.cli.display.messages import Line, Span, announce, job_event, 
 from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import View, summarize
 from flux_ensemble.client import user_context
-from flux_ensemble.members.local.listener import FunctionsError, RunError
-from flux_ensemble.members.local.loop import LocalLoop
-from flux_ensemble.members.local.root import StateError, default_root
-from flux_ensemble.members.local.run import LocalRun
-from flux_ensemble.members.local.state_dir import StateLog, made_of
-from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
+from flux_ensemble.queues.local.listener import FunctionsError, RunError
+from flux_ensemble.queues.local.loop import LocalLoop
+from flux_ensemble.queues.local.root import StateError, default_root
+from flux_ensemble.queues.local.run import LocalRun
+from flux_ensemble.queues.local.state_dir import StateLog, made_of
+from flux_ensemble.queues.virtual.cluster import Cluster, UnsatisfiableError
 from flux_ensemble.run_names import named_otherwise
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.signals import signal_pipe
@@ -71,7 +71,7 @@ class Options:
         timeout: end after so many seconds; 0 is no limit.
         state_dir: where its directory is made; None is the default.
         record: a file for a recording.
-        resume: as for `members.local.state_dir.StateLog`.
+        resume: as for `queues.local.state_dir.StateLog`.
         fail_on: exit 1 if what of these kinds went wrong: see `display.troubles`.
         again: the command that goes on with it if it is interrupted.
     """
@@ -187,7 +187,7 @@ def begun_with(text: str, file: str | None, name: str | None, state_dir: Path | 
 
 
 class Printer:
-    """Prints a run to a view, and ends it on signals; a `members.local.run.Listener`.
+    """Prints a run to a view, and ends it on signals; a `queues.local.run.Listener`.
 
     Args:
         view: where to print.

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.common import USAGE, Failure
 from flux_ensemble.client import EnsembleError
-from flux_ensemble.members.local.root import StateError
+from flux_ensemble.queues.local.root import StateError
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus, State, Summary
-    from flux_ensemble.members.local.states import Mark
+    from flux_ensemble.queues.local.states import Mark
 
 #: Seconds between two looks at the files.
 LOOK_SECONDS = 0.1
@@ -30,7 +30,7 @@ class LocalStates:
 
     def __init__(self, root: Path) -> None:
         # Here, because most commands ask a service.
-        from flux_ensemble.members.local.states import States
+        from flux_ensemble.queues.local.states import States
 
         self._root = root
         self.states = States(root)
@@ -115,7 +115,7 @@ class LocalStates:
         Raises:
             Failure: another run has taken its place, or it was unloaded.
         """
-        from flux_ensemble.members.local.following import Following
+        from flux_ensemble.queues.local.log_follower import Following
 
         following = Following(self.states, name)
         with _sentences():
@@ -186,7 +186,7 @@ class LocalStates:
             name: the ensemble.
             force: also if its run was killed and could go on.
         """
-        from flux_ensemble.members.local.unloading import unload
+        from flux_ensemble.queues.local.removal import unload
 
         with _sentences(), _refusals():
             return unload(self.states, self._root, name, force=force)
@@ -198,7 +198,7 @@ class LocalStates:
         return state
 
     def _ask(self, op: str, name: str, **payload: Any) -> dict[str, Any]:
-        from flux_ensemble.members.local.contact import ask
+        from flux_ensemble.queues.local.contact import ask
 
         with _sentences(), _refusals():
             return ask(self.states, name, op, payload)
@@ -207,7 +207,7 @@ class LocalStates:
         """The jobs that its run has; none where that cannot be asked."""
         from flux_ensemble.engine.errors import RequestError
         from flux_ensemble.engine.lifecycle import FINAL_STATES
-        from flux_ensemble.members.local.contact import ask
+        from flux_ensemble.queues.local.contact import ask
 
         if self.states.status(name)["state"] in FINAL_STATES:
             return []

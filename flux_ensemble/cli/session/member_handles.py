@@ -52,7 +52,7 @@ class MemberHandles:
 def _opened(uri: str) -> Any | None:
     import flux
 
-    from flux_ensemble.members.nested.proxy import here
+    from flux_ensemble.queues.nested.proxy import here
 
     local = here(uri)
     with contextlib.suppress(OSError, ValueError):

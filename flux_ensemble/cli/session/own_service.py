@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from flux_ensemble.cli.common import Failure
 from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.deploy.loading import MODULES_SINCE, parse_version
+from flux_ensemble.deploy.service_start import MODULES_SINCE, parse_version
 
 #: How long it may take to begin, and to end, in seconds.
 _BEGIN_SECONDS = 60.0

@@ -19,7 +19,7 @@ from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import Failure, job_id
 from flux_ensemble.cli.session.local_states import LocalStates
 from flux_ensemble.client import Client, EnsembleError, is_named
-from flux_ensemble.members.local.root import StateError, default_root
+from flux_ensemble.queues.local.root import StateError, default_root
 
 #: Whom a command asks about ensembles.
 Target = Client | LocalStates

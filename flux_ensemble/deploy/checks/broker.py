@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from flux_ensemble.deploy.checks.instance import PATIENCE, Finding, InstanceInfo
 from flux_ensemble.deploy.launch import split_by_slurm
-from flux_ensemble.deploy.loading import MODULES_SINCE, parse_version
+from flux_ensemble.deploy.service_start import MODULES_SINCE, parse_version
 
 #: Clocks may differ by this, in seconds.
 CLOCK_SLACK = 1.0

@@ -9,7 +9,7 @@ from flux_ensemble import __version__
 from flux_ensemble.bindings import BindingsError, module_problem
 from flux_ensemble.client.errors import failure
 from flux_ensemble.deploy.checks.instance import PATIENCE, Finding, InstanceInfo, config
-from flux_ensemble.members.elastic.settings import read_scaler
+from flux_ensemble.queues.elastic.settings import read_scaler
 from flux_ensemble.service.settings import read_settings
 
 _ADVICE = "`flux ensemble supervise` runs it beside the broker, and again after a crash"

@@ -59,7 +59,7 @@ _BACKOFF_SECONDS = 0.05
 
 #: How long a call tries 401 and 403 again, and the pause between, in seconds: an API server that
 #: has just started gives them until it has read who may do what. It is less than a member waits
-#: for its answer (`members.elastic.minicluster`).
+#: for its answer (`queues.elastic.minicluster`).
 _FORBIDDEN_SECONDS = 6.0
 _FORBIDDEN_PAUSE = 0.5
 

@@ -24,7 +24,7 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.snapshot import restore
 from flux_ensemble.metrics.streams import Values
 from flux_ensemble.runtime.durability.batches import BATCH, Batches, Entry, Written, follow, line
-from flux_ensemble.runtime.durability.beside import Beside, sorted_out
+from flux_ensemble.runtime.durability.chunks import Beside, sorted_out
 from flux_ensemble.runtime.durability.format import FORMAT, KEY, check_format
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.timers import Timers

@@ -28,9 +28,9 @@ from flux_ensemble.engine.events import Interrupted, JobEvent, Tag
 from flux_ensemble.engine.job_keys import ENCLOSING, ordinal_of
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.faults import ENDINGS
-from flux_ensemble.members.flux.steps import Step, Steps
+from flux_ensemble.queues.flux.steps import Step, Steps
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.unfinished import lost
+from flux_ensemble.runtime.interruption import lost
 from flux_ensemble.service.tracker import LAST_EVENTS, Tracker, job_name
 
 Entry = Mapping[str, Any]

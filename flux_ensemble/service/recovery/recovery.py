@@ -25,8 +25,8 @@ from flux_ensemble import __version__
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import Effect
 from flux_ensemble.faults import ENDINGS
-from flux_ensemble.members.flux.journal import Journal
-from flux_ensemble.members.flux.steps import Resume, Step, Steps, run
+from flux_ensemble.queues.flux.journal import Journal
+from flux_ensemble.queues.flux.steps import Resume, Step, Steps, run
 from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import Replayed, count_events, replay, replaying
 from flux_ensemble.runtime.ensemble import Ensemble
@@ -54,7 +54,7 @@ class Stores(Protocol):
 
 
 class Queue(Protocol):
-    """What fences are for: see `members.flux.queue.FluxQueue`."""
+    """What fences are for: see `queues.flux.queue.FluxQueue`."""
 
     def fence(self, done: Callable[[Exception | None], None]) -> None: ...
 

@@ -14,7 +14,7 @@ from flux.message import Message
 
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.faults import ENDINGS
-from flux_ensemble.members.flux.shutdown import Shutdown
+from flux_ensemble.queues.flux.shutdown import Shutdown
 from flux_ensemble.service.recovery.recovery import Recovery
 from flux_ensemble.service.requests.messages import Responder, is_owner
 from flux_ensemble.service.requests.protocol import TOPICS, parse

@@ -20,7 +20,7 @@ from flux.core.inner import ffi, lib
 from flux.message import Message
 
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.members.flux.loop import Guard
+from flux_ensemble.queues.flux.loop import Guard
 from flux_ensemble.runtime.answers import Answer
 from flux_ensemble.runtime.eventlog import Entry, Log
 from flux_ensemble.service.logger import log_exception

@@ -12,8 +12,8 @@ from typing import Any
 
 from flux.resource import ResourceSet
 
-from flux_ensemble.members.flux.broker import Broker
-from flux_ensemble.members.flux.steps import Step, Steps, run, together
+from flux_ensemble.queues.flux.broker import Broker
+from flux_ensemble.queues.flux.steps import Step, Steps, run, together
 from flux_ensemble.runtime.ports import Numbers
 from flux_ensemble.service.status.cache import Take
 from flux_ensemble.service.status.conditions import Conditions, conditions

@@ -1,6 +1,6 @@
 """What jobs wait for besides other jobs: the one place where that is found out.
 
-    refusals of the queue (`members.flux.submission`) ──┐
+    refusals of the queue (`queues.flux.submission`) ──┐
     queues that are stopped, nodes that are not up ─────┼──► Waits ──► status, why, jobs ──► CLI
     jobs that are held (`service.tracker`) ─────────────┘
 
@@ -20,8 +20,8 @@ from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import ENCLOSING, ordinal_of
 from flux_ensemble.engine.jobs import Job, Phase
-from flux_ensemble.members.flux.submission import TELL_SECONDS, Submitter
-from flux_ensemble.members.flux.submission import Wait as Refused
+from flux_ensemble.queues.flux.submission import TELL_SECONDS, Submitter
+from flux_ensemble.queues.flux.submission import Wait as Refused
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.service.fleet import Fleet
 from flux_ensemble.service.status.conditions import Conditions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.members.flux.errors import sentence
+from flux_ensemble.queues.flux.errors import sentence
 
 #: Characters of the reason for which an ensemble is unreadable.
 LONGEST_REASON = 1000

@@ -18,9 +18,9 @@ from flux.core.inner import ffi, lib
 from flux.future import Future
 from flux.kvs import RAW
 
-from flux_ensemble.members.flux.errors import errno_name, sentence
-from flux_ensemble.members.flux.futures import Futures, error
-from flux_ensemble.members.flux.loop import FluxLoop, Guard
+from flux_ensemble.queues.flux.errors import errno_name, sentence
+from flux_ensemble.queues.flux.futures import Futures, error
+from flux_ensemble.queues.flux.loop import FluxLoop, Guard
 from flux_ensemble.runtime.ports import Handle
 from flux_ensemble.service.store.errors import StoreError, damaged
 

@@ -29,7 +29,7 @@ from flux_ensemble.engine.events import (
     TimerFired,
 )
 from flux_ensemble.engine.job_keys import make, ordinal_of, split
-from flux_ensemble.members.nested.alike import Alike
+from flux_ensemble.queues.nested.job_columns import Alike
 
 
 class MemberHistory(History):

@@ -37,8 +37,8 @@ NOT_FOR_A_TABLE = {
     "flux_ensemble.cli.display.messages",
     "flux_ensemble.cli.display.progress",
     "flux_ensemble.client.responses",
-    "flux_ensemble.members.local.directory",
-    "flux_ensemble.members.local.state_dir",
+    "flux_ensemble.queues.local.directory",
+    "flux_ensemble.queues.local.state_dir",
 }
 
 #: Modules that are compiled where flux-ensemble is installed: the first one loads all.

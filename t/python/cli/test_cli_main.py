@@ -21,7 +21,7 @@ from flux_ensemble.cli.commands import run
 from flux_ensemble.cli.main import ensemble, run_command
 from flux_ensemble.cli.session import target
 from flux_ensemble.client import EnsembleError
-from flux_ensemble.deploy.loading import parse_version
+from flux_ensemble.deploy.service_start import parse_version
 
 HELLO = """
 jobs:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from worker_bench import Make, benches
 
-from flux_ensemble.runtime.custom.printed import MAX_ALL, MAX_CALL, Printed
+from flux_ensemble.runtime.custom.output import MAX_ALL, MAX_CALL, Printed
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from flux_ensemble.client import EnsembleError
-from flux_ensemble.deploy import loading
-from flux_ensemble.deploy.loading import DeployError, ensure_service, replace_service
+from flux_ensemble.deploy import service_start
+from flux_ensemble.deploy.service_start import DeployError, ensure_service, replace_service
 
 APPEND = "FLUX_MODPROBE_PATH_APPEND"
 NOT_LOADED = EnsembleError(errno.ENOSYS, "the ensemble service is not loaded")
@@ -148,10 +148,10 @@ def test_where_it_cannot_be_loaded_a_sentence_says_why(handle: Handle, sentence:
 
 def test_a_module_that_does_not_load_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     handle = Handle(refusal=OSError(errno.ECONNRESET, "Connection reset by peer"))
-    monkeypatch.setattr(loading, "module_problem", lambda: "install it for Flux's Python")
+    monkeypatch.setattr(service_start, "module_problem", lambda: "install it for Flux's Python")
     with pytest.raises(DeployError, match=r"^install it for Flux's Python$"):
         ensure(handle)
-    monkeypatch.setattr(loading, "module_problem", lambda: None)
+    monkeypatch.setattr(service_start, "module_problem", lambda: None)
     with pytest.raises(
         DeployError, match=r"does not load \(Connection reset by peer\).*`flux dmesg`"
     ):
@@ -205,7 +205,7 @@ def test_the_configuration_and_the_option_choose(
 def test_a_module_that_the_site_wants_is_not_replaced_by_the_keeper(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loading, "module_problem", lambda: "install it for Flux's Python")
+    monkeypatch.setattr(service_start, "module_problem", lambda: "install it for Flux's Python")
     handle = Handle(refusal=CANNOT_IMPORT, kind="module")
     with pytest.raises(DeployError, match="install it"):
         ensure(handle)

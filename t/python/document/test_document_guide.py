@@ -15,7 +15,7 @@ from flux_ensemble.document.schema import ACTION, DOCUMENT, JOB, RULE
 from flux_ensemble.document.schema_search import SEARCH
 from flux_ensemble.document.search import SAMPLERS
 from flux_ensemble.metrics.names import COUNTERS, DEFAULT_STATISTICS, GAUGES, STREAMS
-from flux_ensemble.metrics.searched import COUNTS
+from flux_ensemble.metrics.search_paths import COUNTS
 
 DOCS = Path(__file__).parents[3] / "docs"
 GUIDE = (DOCS / "document.md").read_text()

@@ -14,7 +14,7 @@ import yaml
 from algorithm_packages import write_package
 
 from flux_ensemble.algorithms import packages
-from flux_ensemble.algorithms.shipped import SHIPPED, shipped
+from flux_ensemble.algorithms.builtin import SHIPPED, shipped
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.model import Spec

@@ -11,7 +11,7 @@ import pytest
 from loops import SelectorLoop
 from patience import PATIENCE
 
-from flux_ensemble.members.elastic.commands import COMMANDS, Commands, check_template
+from flux_ensemble.queues.elastic.commands import COMMANDS, Commands, check_template
 
 
 def outcomes(template: str, ranks: int = 1, limit: float = PATIENCE) -> dict[int, str | None]:

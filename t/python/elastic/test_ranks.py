@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from flux_ensemble.members.elastic.ranks import (
+from flux_ensemble.queues.elastic.ranks import (
     REASON,
     Ranks,
     check_bounds,

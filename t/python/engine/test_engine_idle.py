@@ -21,8 +21,8 @@ from play import (
 
 from flux_ensemble.engine.codec import encode
 from flux_ensemble.engine.combinations import MAX_COMBINATIONS
+from flux_ensemble.engine.repetitions import Turns
 from flux_ensemble.engine.snapshot import dump, restore
-from flux_ensemble.engine.turns import Turns
 
 ENSEMBLE = {"trigger": "idle", "action": submit("b", count=5)}
 GROUP = {"trigger": "idle", "group": "a", "action": submit("b", count=4)}

@@ -9,7 +9,7 @@ import pytest
 from play import JobEvent, Play, SubmitJobs, Tag, document, on_start, submit
 
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.engine import longest_first, remaining
+from flux_ensemble.engine import longest_first, time_forecast
 from flux_ensemble.engine.codec import encode
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.firings import Firing
@@ -341,9 +341,9 @@ def test_of_many_jobs_a_part_stands_for_all(number: int) -> None:
         take(play, job)
     engine = play.engine
     counting = Counting(engine.workload.predictions)
-    left = remaining.remaining(engine.workload, counting, engine.t)  # type: ignore[arg-type]
+    left = time_forecast.remaining(engine.workload, counting, engine.t)  # type: ignore[arg-type]
     assert left == engine.stats.lookup(REMAINING)
-    assert 0 < counting.looked <= 2 * remaining.MOST
+    assert 0 < counting.looked <= 2 * time_forecast.MOST
     expected = SECONDS_EACH * sum(range(4, number + 1))
     assert left == pytest.approx(expected, rel=0.15)
 

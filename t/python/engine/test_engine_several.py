@@ -45,7 +45,7 @@ from flux_ensemble.engine.events import (
 from flux_ensemble.engine.job_keys import make, split
 from flux_ensemble.engine.records import encode as encode_records
 from flux_ensemble.engine.snapshot import dump
-from flux_ensemble.members.nested.alike import Alike, kind
+from flux_ensemble.queues.nested.job_columns import Alike, kind
 from flux_ensemble.runtime.durability.batches import compact, expand
 
 SUBMIT = {"name": "submit", "label": "sim", "count": 2, "repetitions": 3}

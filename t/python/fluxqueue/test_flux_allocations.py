@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.members.flux.allocations import Allocations, ranks_of
+from flux_ensemble.queues.flux.allocations import Allocations, ranks_of
 
 
 def resources(*ranks: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_ensemble.members.flux.delivery import (
+from flux_ensemble.queues.flux.delivery import (
     LONGEST_PAUSE,
     PATIENCE,
     RESPONSE_SECONDS,
@@ -23,8 +23,8 @@ from flux_ensemble.members.flux.delivery import (
     Fences,
     Outcomes,
 )
-from flux_ensemble.members.flux.pipeline import Report
-from flux_ensemble.members.simulation.runner import VirtualLoop
+from flux_ensemble.queues.flux.pipeline import Report
+from flux_ensemble.queues.simulation.runner import VirtualLoop
 
 ENOSYS = OSError(errno.ENOSYS, "no such service")
 EPROTO = OSError(errno.EPROTO, "a validator died")

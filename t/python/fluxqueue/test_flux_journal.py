@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_ensemble.members.flux.journal import SENTINEL, TOPIC, Aside, Ended, Journal, Receive
+from flux_ensemble.queues.flux.journal import SENTINEL, TOPIC, Aside, Ended, Journal, Receive
 
 LIFE = ("submit", "validate", "alloc", "start", "finish", "clean")
 

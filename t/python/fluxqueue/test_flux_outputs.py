@@ -10,8 +10,8 @@ from loops import SelectorLoop
 
 from flux_ensemble.document import jobspec
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.members.flux import outputs as module
-from flux_ensemble.members.flux.outputs import MAX_LEVELS, MAX_WARNINGS, Outputs
+from flux_ensemble.queues.flux import outputs as module
+from flux_ensemble.queues.flux.outputs import MAX_LEVELS, MAX_WARNINGS, Outputs
 
 
 def ask(made: Outputs, cwd: Path, output: str, **more: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flux_ensemble.members.flux.pipeline import TURN_SECONDS, Calls, Pipeline, Report, Window
+from flux_ensemble.queues.flux.pipeline import TURN_SECONDS, Calls, Pipeline, Report, Window
 
 
 class Bench:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.members.flux.steps import Resume, Step, Steps, run, together
+from flux_ensemble.queues.flux.steps import Resume, Step, Steps, run, together
 
 
 class Waits:

@@ -29,12 +29,12 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import Ask, CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, Tag
 from flux_ensemble.engine.trials import Trials
-from flux_ensemble.members.flux.delivery import Answer, Fences, Outcomes, Report
-from flux_ensemble.members.flux.journal import Journal
-from flux_ensemble.members.flux.pipeline import Pipeline, Window
-from flux_ensemble.members.flux.submission import Submitter
-from flux_ensemble.runtime.asking.asker import Advice
-from flux_ensemble.runtime.asking.consultant import Consultant
+from flux_ensemble.queues.flux.delivery import Answer, Fences, Outcomes, Report
+from flux_ensemble.queues.flux.journal import Journal
+from flux_ensemble.queues.flux.pipeline import Pipeline, Window
+from flux_ensemble.queues.flux.submission import Submitter
+from flux_ensemble.runtime.asks.asker import Advice
+from flux_ensemble.runtime.asks.consultant import Consultant
 from flux_ensemble.runtime.durability.batches import Batch, identity
 from flux_ensemble.runtime.durability.replay import Replayed
 from flux_ensemble.runtime.durability.wal import WriteAheadLog
@@ -390,7 +390,7 @@ class Loop:
 
 
 class Queue:
-    """The queue as a service sees it: the counterpart of `members.flux.queue.FluxQueue`."""
+    """The queue as a service sees it: the counterpart of `queues.flux.queue.FluxQueue`."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

@@ -23,9 +23,9 @@ PACKAGE = Path(flux_ensemble.__path__[0])
 
 #: Rooms that import Flux, so their modules are imported, and tested, inside an instance only.
 FLUX_ROOMS = (
-    "flux_ensemble.members.elastic",
-    "flux_ensemble.members.flux",
-    "flux_ensemble.members.nested",
+    "flux_ensemble.queues.elastic",
+    "flux_ensemble.queues.flux",
+    "flux_ensemble.queues.nested",
     "flux_ensemble.service",
 )
 
@@ -132,7 +132,7 @@ def of_client(module: str, item: Documented) -> bool:
 def _run_client() -> str:
     """Run the examples of the client, each method's on an ensemble of its own."""
     from flux_ensemble.client import Client
-    from flux_ensemble.deploy.loading import ensure_service
+    from flux_ensemble.deploy.service_start import ensure_service
 
     client = Client()
     ensure_service(client)

@@ -13,7 +13,7 @@ from flux_member import Bench, mock
 
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
-from flux_ensemble.members.flux import queue
+from flux_ensemble.queues.flux import queue
 
 # flux_member has made it importable.
 from flux.constants import FLUX_MSGTYPE_REQUEST  # isort: skip

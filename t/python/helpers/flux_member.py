@@ -25,16 +25,16 @@ from flux.message import Message  # noqa: E402
 from flux_ensemble.document.loading import load_mapping  # noqa: E402
 from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs  # noqa: E402
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag  # noqa: E402
-from flux_ensemble.members.flux import delivery  # noqa: E402
-from flux_ensemble.members.flux.broker import Broker  # noqa: E402
-from flux_ensemble.members.flux.futures import Futures  # noqa: E402
-from flux_ensemble.members.flux.inbox import Inbox, unread  # noqa: E402
-from flux_ensemble.members.flux.journal import Journal  # noqa: E402
-from flux_ensemble.members.flux.loop import FluxLoop, guard  # noqa: E402
-from flux_ensemble.members.flux.member import FluxMember  # noqa: E402
-from flux_ensemble.members.flux.queue import FluxQueue  # noqa: E402
-from flux_ensemble.members.flux.stream import Stream  # noqa: E402
-from flux_ensemble.members.flux.submit_rpc import Submissions  # noqa: E402
+from flux_ensemble.queues.flux import delivery  # noqa: E402
+from flux_ensemble.queues.flux.broker import Broker  # noqa: E402
+from flux_ensemble.queues.flux.futures import Futures  # noqa: E402
+from flux_ensemble.queues.flux.inbox import Inbox, unread  # noqa: E402
+from flux_ensemble.queues.flux.journal import Journal  # noqa: E402
+from flux_ensemble.queues.flux.loop import FluxLoop, guard  # noqa: E402
+from flux_ensemble.queues.flux.member import FluxMember  # noqa: E402
+from flux_ensemble.queues.flux.queue import FluxQueue  # noqa: E402
+from flux_ensemble.queues.flux.stream import Stream  # noqa: E402
+from flux_ensemble.queues.flux.submit_rpc import Submissions  # noqa: E402
 
 EVENTS = ("validate", "depend", "priority", "alloc", "start", "finish", "release", "free")
 

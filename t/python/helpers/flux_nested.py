@@ -31,29 +31,29 @@ import flux.uri  # noqa: E402
 from flux_ensemble.document.loading import load_mapping  # noqa: E402
 from flux_ensemble.engine.commands import SubmitJobs  # noqa: E402
 from flux_ensemble.engine.events import CommandFailed, Tag  # noqa: E402
-from flux_ensemble.members.flux.broker import Broker  # noqa: E402
-from flux_ensemble.members.flux.journal import Journal  # noqa: E402
-from flux_ensemble.members.flux.loop import FluxLoop, guard  # noqa: E402
-from flux_ensemble.members.flux.queue import FluxQueue  # noqa: E402
-from flux_ensemble.members.flux.stream import Stream  # noqa: E402
-from flux_ensemble.members.nested import walltime as walltimes  # noqa: E402
-from flux_ensemble.members.nested.attached import Followed  # noqa: E402
-from flux_ensemble.members.nested.attempts import Attempt, Lost, attempt_of  # noqa: E402
-from flux_ensemble.members.nested.connection import connect  # noqa: E402
-from flux_ensemble.members.nested.instance import Facts  # noqa: E402
-from flux_ensemble.members.nested.jobspec import (  # noqa: E402
+from flux_ensemble.queues.flux.broker import Broker  # noqa: E402
+from flux_ensemble.queues.flux.journal import Journal  # noqa: E402
+from flux_ensemble.queues.flux.loop import FluxLoop, guard  # noqa: E402
+from flux_ensemble.queues.flux.queue import FluxQueue  # noqa: E402
+from flux_ensemble.queues.flux.stream import Stream  # noqa: E402
+from flux_ensemble.queues.nested import walltime as walltimes  # noqa: E402
+from flux_ensemble.queues.nested.attempts import Attempt, Lost, attempt_of  # noqa: E402
+from flux_ensemble.queues.nested.callbacks import Gone, Told  # noqa: E402
+from flux_ensemble.queues.nested.connection import connect  # noqa: E402
+from flux_ensemble.queues.nested.instance import Facts  # noqa: E402
+from flux_ensemble.queues.nested.jobspec import (  # noqa: E402
     MemberTag,
     Size,
     member_jobspec,
     member_tag,
 )
-from flux_ensemble.members.nested.life import Phase  # noqa: E402
-from flux_ensemble.members.nested.member import NestedMember  # noqa: E402
-from flux_ensemble.members.nested.member_job import MemberJob  # noqa: E402
-from flux_ensemble.members.nested.pump import Pump  # noqa: E402
-from flux_ensemble.members.nested.route import Route  # noqa: E402
-from flux_ensemble.members.nested.site import Site  # noqa: E402
-from flux_ensemble.members.nested.told import Gone, Told  # noqa: E402
+from flux_ensemble.queues.nested.life import Phase  # noqa: E402
+from flux_ensemble.queues.nested.member import NestedMember  # noqa: E402
+from flux_ensemble.queues.nested.member_job import MemberJob  # noqa: E402
+from flux_ensemble.queues.nested.pump import Pump  # noqa: E402
+from flux_ensemble.queues.nested.route import Route  # noqa: E402
+from flux_ensemble.queues.nested.service_handle import Followed  # noqa: E402
+from flux_ensemble.queues.nested.site import Site  # noqa: E402
 from flux_ensemble.runtime.ports import FLEET_EVENTS  # noqa: E402
 
 #: A job that runs no process.

@@ -12,7 +12,7 @@ from flux_member import Bench, flux, mock
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed
-from flux_ensemble.members.flux.member import FluxMember
+from flux_ensemble.queues.flux.member import FluxMember
 
 
 def checkpoint(bench: Bench) -> Any:

@@ -40,8 +40,8 @@ from flux_ensemble.document.editor_schema import explained, explained_algorithms
 from flux_ensemble.document.loading import load_mapping, load_text
 from flux_ensemble.engine.codec import event_from_json
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.members.local.states import States
-from flux_ensemble.report.recorded import Keeper
+from flux_ensemble.queues.local.states import States
+from flux_ensemble.report.recording_source import Keeper
 from flux_ensemble.report.source import Source
 from flux_ensemble.runtime.recording import Recorder, read_lines, replay
 

@@ -19,11 +19,11 @@ from warm import WarmProcess
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs
 from flux_ensemble.engine.events import Event, JobEvent
-from flux_ensemble.members.local.directory import open_directory
-from flux_ensemble.members.local.loop import LocalLoop
-from flux_ensemble.members.local.queue import LocalQueue
-from flux_ensemble.members.local.recovery import EventFile
-from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.queues.local.directory import open_directory
+from flux_ensemble.queues.local.loop import LocalLoop
+from flux_ensemble.queues.local.queue import LocalQueue
+from flux_ensemble.queues.local.recovery import EventFile
+from flux_ensemble.queues.virtual.cluster import Cluster
 from flux_ensemble.runtime.durability.timers import Timers
 
 

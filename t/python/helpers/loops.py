@@ -8,7 +8,7 @@ from typing import Self
 
 from patience import PATIENCE
 
-from flux_ensemble.members.local.loop import LocalLoop
+from flux_ensemble.queues.local.loop import LocalLoop
 
 
 class SelectorLoop(LocalLoop):

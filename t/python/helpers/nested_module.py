@@ -15,12 +15,12 @@ from flux.constants import FLUX_MSGTYPE_REQUEST
 def mod_main(handle: Any, uri: str, *paths: str) -> None:
     """Entry point for Flux's module loader."""
     sys.path += paths
-    from flux_ensemble.members.flux.broker import Broker
-    from flux_ensemble.members.flux.journal import Journal
-    from flux_ensemble.members.flux.loop import FluxLoop, guard
-    from flux_ensemble.members.flux.stream import Stream
-    from flux_ensemble.members.nested.connection import connect
-    from flux_ensemble.members.nested.pump import Pump
+    from flux_ensemble.queues.flux.broker import Broker
+    from flux_ensemble.queues.flux.journal import Journal
+    from flux_ensemble.queues.flux.loop import FluxLoop, guard
+    from flux_ensemble.queues.flux.stream import Stream
+    from flux_ensemble.queues.nested.connection import connect
+    from flux_ensemble.queues.nested.pump import Pump
 
     state: dict[str, Any] = {"ready": False, "lost": False, "errors": []}
     kept: list[Any] = []

@@ -11,10 +11,10 @@ from typing import Any
 
 from flux_ensemble.cli.display.reports import describe
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.members.simulation.simulation import Simulation, resolve
-from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.queues.simulation.simulation import Simulation, resolve
+from flux_ensemble.queues.virtual.cluster import Cluster
 from flux_ensemble.report.page import page
-from flux_ensemble.report.recorded import Keeper
+from flux_ensemble.report.recording_source import Keeper
 from flux_ensemble.report.source import Source
 
 #: Seconds of a job, of a sweep in which some fail and all publish what they found.

@@ -7,8 +7,8 @@ from typing import Any
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.model import Spec
-from flux_ensemble.members.simulation.simulation import Prediction, Simulation, resolve
-from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.queues.simulation.simulation import Prediction, Simulation, resolve
+from flux_ensemble.queues.virtual.cluster import Cluster
 from flux_ensemble.runtime.ports import Tap
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from local_queue import Run, await_end, bench, children, command, shell
 
-from flux_ensemble.members.local import memos
-from flux_ensemble.members.local.memos import MemoError, MemoSocket
-from flux_ensemble.members.local.states import States
+from flux_ensemble.queues.local import memos
+from flux_ensemble.queues.local.memos import MemoError, MemoSocket
+from flux_ensemble.queues.local.states import States
 
 SUBMIT = [{"trigger": "start", "action": {"name": "submit", "label": "a"}}]
 

@@ -16,9 +16,9 @@ from flux_ensemble.cli.session.local_run import Options, run_locally
 from flux_ensemble.document.loading import load_text
 from flux_ensemble.engine.commands import StartTimer
 from flux_ensemble.engine.events import Started, TimerFired
-from flux_ensemble.members.local.loop import LocalLoop
-from flux_ensemble.members.local.states import States
-from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.queues.local.loop import LocalLoop
+from flux_ensemble.queues.local.states import States
+from flux_ensemble.queues.virtual.cluster import Cluster
 from flux_ensemble.runtime.durability.timers import Timers
 
 HOUR = 3600.0

@@ -23,15 +23,15 @@ from patience import PATIENCE
 
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.members.local import contact
-from flux_ensemble.members.local.contact import ask
-from flux_ensemble.members.local.control import MAX_OPEN, Control
-from flux_ensemble.members.local.directory import open_directory
-from flux_ensemble.members.local.following import Following
-from flux_ensemble.members.local.loop import LocalLoop
-from flux_ensemble.members.local.root import StateError
-from flux_ensemble.members.local.state_dir import StateLog
-from flux_ensemble.members.local.states import States
+from flux_ensemble.queues.local import contact
+from flux_ensemble.queues.local.contact import ask
+from flux_ensemble.queues.local.control import MAX_OPEN, Control
+from flux_ensemble.queues.local.directory import open_directory
+from flux_ensemble.queues.local.log_follower import Following
+from flux_ensemble.queues.local.loop import LocalLoop
+from flux_ensemble.queues.local.root import StateError
+from flux_ensemble.queues.local.state_dir import StateLog
+from flux_ensemble.queues.local.states import States
 from flux_ensemble.runtime.answers import Answer
 
 #: Goes on until it is told to end; its job waits for a FIFO to be written.

@@ -19,9 +19,9 @@ from flux_ensemble.cli.main import run_command
 from flux_ensemble.document.loading import load_text
 from flux_ensemble.engine.codec import encode
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.members.local.recovery import EventFile, recover
-from flux_ensemble.members.local.root import StateError
-from flux_ensemble.members.local.state_dir import StateLog
+from flux_ensemble.queues.local.recovery import EventFile, recover
+from flux_ensemble.queues.local.root import StateError
+from flux_ensemble.queues.local.state_dir import StateLog
 from flux_ensemble.runtime.durability.timers import Timers
 
 DOCUMENT: dict[str, Any] = {

@@ -11,9 +11,9 @@ import pytest
 
 from flux_ensemble.engine.commands import Command, Record
 from flux_ensemble.engine.events import JobEvent
-from flux_ensemble.members.local.directory import open_directory
-from flux_ensemble.members.local.recovery import MAX_WAITING, EventFile
-from flux_ensemble.members.local.supervisor.ties import Ties
+from flux_ensemble.queues.local.directory import open_directory
+from flux_ensemble.queues.local.recovery import MAX_WAITING, EventFile
+from flux_ensemble.queues.local.supervisor.ties import Ties
 from flux_ensemble.runtime.durability.timers import Timers
 
 

@@ -20,11 +20,11 @@ import pytest
 from local_queue import Run, mounted
 
 from flux_ensemble.cli.main import run_command
-from flux_ensemble.members.local import state_dir as statelog
-from flux_ensemble.members.local.directory import open_directory
-from flux_ensemble.members.local.root import StateError
-from flux_ensemble.members.local.state_dir import StateLog
-from flux_ensemble.members.local.states import States
+from flux_ensemble.queues.local import state_dir as statelog
+from flux_ensemble.queues.local.directory import open_directory
+from flux_ensemble.queues.local.root import StateError
+from flux_ensemble.queues.local.state_dir import StateLog
+from flux_ensemble.queues.local.states import States
 
 #: A user who is not the one that runs the tests.
 OTHER = 12345

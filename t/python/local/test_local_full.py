@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from local_queue import Run, events_in, mounted
 
-from flux_ensemble.members.local.recovery import MAX_WAITING
-from flux_ensemble.members.local.states import States
+from flux_ensemble.queues.local.recovery import MAX_WAITING
+from flux_ensemble.queues.local.states import States
 from flux_ensemble.runtime.durability.lines import Lines
 
 #: Jobs that say that they ran, apart from the state directory, one after the other.

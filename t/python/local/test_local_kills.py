@@ -21,13 +21,13 @@ from local_queue import Run, await_end, children, descendants, events_in
 from patience import PATIENCE
 
 from flux_ensemble.engine.events import JobEvent
-from flux_ensemble.members.local import state_dir as statelog
-from flux_ensemble.members.local.directory import open_directory
-from flux_ensemble.members.local.leftovers import PREFIX, SCRATCH_FILE, end_leftovers, remember
-from flux_ensemble.members.local.memos import VARIABLE, socket_path
-from flux_ensemble.members.local.root import StateError
-from flux_ensemble.members.local.state_dir import StateLog
-from flux_ensemble.members.local.states import States
+from flux_ensemble.queues.local import state_dir as statelog
+from flux_ensemble.queues.local.directory import open_directory
+from flux_ensemble.queues.local.leftovers import PREFIX, SCRATCH_FILE, end_leftovers, remember
+from flux_ensemble.queues.local.memos import VARIABLE, socket_path
+from flux_ensemble.queues.local.root import StateError
+from flux_ensemble.queues.local.state_dir import StateLog
+from flux_ensemble.queues.local.states import States
 
 #: A job of a shell, what it starts, and a daemon that left its process group; says their ids.
 FAMILY = "sleep 1000 & in=$!; setsid sleep 1000 & echo $$ $in $! >fifo; wait"

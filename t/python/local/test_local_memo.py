@@ -13,8 +13,8 @@ import pytest
 from local_queue import Run, bench, command, shell
 
 from flux_ensemble.cli.main import run_command
-from flux_ensemble.members.local import memos
-from flux_ensemble.members.local.memos import MemoError, MemoSocket
+from flux_ensemble.queues.local import memos
+from flux_ensemble.queues.local.memos import MemoError, MemoSocket
 
 
 def test_a_job_publishes_values_before_it_ends(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from flux_ensemble import Ensemble
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.document.schema_terms import ENSEMBLE_NAME, matches
 from flux_ensemble.engine.events import Event
-from flux_ensemble.members.local.states import States
+from flux_ensemble.queues.local.states import States
 from flux_ensemble.run_names import can_be_named, free_name
 from flux_ensemble.runtime.durability.format import FORMAT
 

@@ -14,8 +14,8 @@ import pytest
 from local_queue import await_end, await_pid, bench, shell
 from patience import PATIENCE
 
-from flux_ensemble.members.local import processes
-from flux_ensemble.members.virtual.cluster import Cluster, UnsatisfiableError
+from flux_ensemble.queues.local import processes
+from flux_ensemble.queues.virtual.cluster import Cluster, UnsatisfiableError
 
 WHOLE_LIFE = [
     "submit", "validate", "depend", "priority", "alloc",

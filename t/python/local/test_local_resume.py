@@ -22,9 +22,9 @@ from flux_ensemble.cli.session.local_run import Options, run_locally
 from flux_ensemble.document.loading import load_text
 from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.members.local.recovery import recover, whole_log
-from flux_ensemble.members.local.states import States
-from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.queues.local.recovery import recover, whole_log
+from flux_ensemble.queues.local.states import States
+from flux_ensemble.queues.virtual.cluster import Cluster
 from flux_ensemble.runtime.durability.timers import Timers
 
 #: A retry, a timer, a custom function, counts and a sweep: what is to be remembered.

@@ -18,11 +18,11 @@ from flux_ensemble.cli.display.views import Plain
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.cli.session.local_run import Options, run_locally
 from flux_ensemble.document.loading import load_text
-from flux_ensemble.members.local.root import StateError, default_root
-from flux_ensemble.members.local.state_dir import StateLog
-from flux_ensemble.members.local.states import States
-from flux_ensemble.members.virtual.cluster import Cluster
 from flux_ensemble.metrics.names import Statistic
+from flux_ensemble.queues.local.root import StateError, default_root
+from flux_ensemble.queues.local.state_dir import StateLog
+from flux_ensemble.queues.local.states import States
+from flux_ensemble.queues.virtual.cluster import Cluster
 
 #: Ends when its job does, which says its process id through a FIFO first.
 WAITING = {

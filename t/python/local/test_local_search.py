@@ -15,10 +15,10 @@ import pytest
 from local_queue import Run, command, command_of, descendants
 
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.members.local.states import States
-from flux_ensemble.runtime.asking.asker import described
-from flux_ensemble.runtime.sampling import Sampling
-from flux_ensemble.runtime.suggesting import suggesting
+from flux_ensemble.queues.local.states import States
+from flux_ensemble.runtime.asks.asker import described
+from flux_ensemble.runtime.samplers import Sampling
+from flux_ensemble.runtime.suggester import suggesting
 
 pytest.importorskip("optuna")
 

@@ -17,7 +17,7 @@ import yaml
 from local_queue import Run, await_end, children, command
 from patience import PATIENCE
 
-from flux_ensemble.members.local.states import States
+from flux_ensemble.queues.local.states import States
 
 #: The first time a job says that it runs and goes on; the second time it ends well.
 ONCE = "echo {x} $$ >>ran; test -e again || exec sleep 1000"

@@ -10,7 +10,7 @@ import pytest
 from algorithm_packages import write_package
 
 from flux_ensemble.cli.main import run_command
-from flux_ensemble.members.local.states import States
+from flux_ensemble.queues.local.states import States
 
 TEXT = """\
 name: test

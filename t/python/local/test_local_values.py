@@ -12,7 +12,7 @@ import pytest
 from local_queue import Run, command
 
 from flux_ensemble.cli.main import run_command
-from flux_ensemble.members.local.states import States
+from flux_ensemble.queues.local.states import States
 
 #: As they stand in a document; what is in quotes there, with its quotes.
 PLAIN = [

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from flux_ensemble.engine.events import LIFE, TICKS, JobEvents, JobsAlike, Tag
 from flux_ensemble.engine.job_keys import make
-from flux_ensemble.members.nested.alike import ALIKE
-from flux_ensemble.members.nested.held import Held
+from flux_ensemble.queues.nested.job_columns import ALIKE
+from flux_ensemble.queues.nested.send_buffer import Held
 
 SUBMIT = {"userid": 1, "urgency": 16, "flags": 0, "version": 1}
 

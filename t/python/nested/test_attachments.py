@@ -9,7 +9,7 @@ import pytest
 from fakes import FakeLoop
 
 from flux_ensemble.bindings import require_flux
-from flux_ensemble.members.nested.link import Link
+from flux_ensemble.queues.nested.link import Link
 
 pytestmark = pytest.mark.flux
 
@@ -59,8 +59,8 @@ def test_what_was_said_to_one_that_is_gone_is_not_sent() -> None:
 
 def test_events_are_told_together_and_in_their_place_between_other_items() -> None:
     require_flux()
-    from flux_ensemble.members.nested.attached import AttachedInstance
-    from flux_ensemble.members.nested.instance import Heard
+    from flux_ensemble.queues.nested.instance import Heard
+    from flux_ensemble.queues.nested.service_handle import AttachedInstance
 
     told: list[Any] = []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flux_ensemble.members.nested.held import OWED_SECONDS, PACE_SECONDS, Held
+from flux_ensemble.queues.nested.send_buffer import OWED_SECONDS, PACE_SECONDS, Held
 
 TAG = ["sim", "r", 1, 0]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_ensemble.members.nested.link import MAX_ITEMS, Link, LinkError
+from flux_ensemble.queues.nested.link import MAX_ITEMS, Link, LinkError
 
 
 class Lossy:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from flux_ensemble.engine.events import Tag
-from flux_ensemble.members.nested.attempts import Attempt, Attempts, Lost, attempt_of
-from flux_ensemble.members.nested.interruptions import EXPIRED, Interruptions
-from flux_ensemble.members.nested.life import NEXT, Phase
+from flux_ensemble.queues.nested.attempts import Attempt, Attempts, Lost, attempt_of
+from flux_ensemble.queues.nested.interruptions import EXPIRED, Interruptions
+from flux_ensemble.queues.nested.life import NEXT, Phase
 
 
 def attempt(index: int, number: int = 0) -> Attempt:

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from flux_ensemble.members.nested.refusals import RefusedError, no_way
+from flux_ensemble.queues.nested.refusals import RefusedError, no_way
 
 
 @pytest.mark.parametrize(

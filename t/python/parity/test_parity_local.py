@@ -13,7 +13,7 @@ from flux_counts import EXPECTED, MEMBERS, ON_FLUX, OUTCOMES, VARY, end_of
 from forks import forked_commands
 from warm import WarmProcess
 
-from flux_ensemble.members.local.states import States
+from flux_ensemble.queues.local.states import States
 from flux_ensemble.runtime.recording import replay
 
 ROOT = Path(__file__).parents[3]

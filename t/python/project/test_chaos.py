@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.runtime.asking.asker import described
-from flux_ensemble.runtime.suggesting import suggesting
+from flux_ensemble.runtime.asks.asker import described
+from flux_ensemble.runtime.suggester import suggesting
 
 FAULT = Path(__file__).parents[2] / "fault"
 sys.path.append(str(FAULT))

@@ -27,7 +27,7 @@ from pages import (
 )
 from patience import PATIENCE
 
-from flux_ensemble.members.local.states import States
+from flux_ensemble.queues.local.states import States
 
 DOCS = ROOT / "docs"
 PAGES = {

@@ -17,7 +17,7 @@ from warm import WarmProcess
 from flux_ensemble.cli.common import Failure
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.report.document import text_of
-from flux_ensemble.report.recorded import recorded
+from flux_ensemble.report.recording_source import recorded
 from flux_ensemble.report.source import Source
 from flux_ensemble.runtime.recording import Recorder, RecordingError
 

@@ -25,10 +25,10 @@ from flux_ensemble.document.search import Objective, Search, Variable
 from flux_ensemble.document.stop import Stop
 from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.trials import COMPLETE, FAILED, PRUNED, Trials
-from flux_ensemble.members.local.loop import LocalLoop
-from flux_ensemble.runtime.asking.asker import Advice, Asker, described
-from flux_ensemble.runtime.sampling import BEST, LATEST, MANY, Sampling, seed_of
-from flux_ensemble.runtime.suggesting import suggesting
+from flux_ensemble.queues.local.loop import LocalLoop
+from flux_ensemble.runtime.asks.asker import Advice, Asker, described
+from flux_ensemble.runtime.samplers import BEST, LATEST, MANY, Sampling, seed_of
+from flux_ensemble.runtime.suggester import suggesting
 from flux_ensemble.runtime.unit_cube import sequence_seed
 from flux_ensemble.scalars import identity, spelled
 
@@ -455,7 +455,7 @@ def test_what_a_sampler_does_wrong_is_said(
 
 
 def shadow(root: Path, sampling: str) -> None:
-    """A package in which all is ours but for `runtime.sampling`."""
+    """A package in which all is ours but for `runtime.samplers`."""
     (root / "flux_ensemble").mkdir(parents=True)
     real = Path(flux_ensemble.__file__).parent
     for path in real.iterdir():
@@ -465,6 +465,6 @@ def shadow(root: Path, sampling: str) -> None:
     runtime.mkdir()
     for path in (real / "runtime").iterdir():
         # Nor what is compiled of it: the one of a test would be taken in the next.
-        if path.name not in ("sampling.py", "__pycache__"):
+        if path.name not in ("samplers.py", "__pycache__"):
             (runtime / path.name).symlink_to(path)
-    (runtime / "sampling.py").write_text(sampling)
+    (runtime / "samplers.py").write_text(sampling)

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flux_ensemble.engine.events import TICKS
-from flux_ensemble.runtime.durability.beside import beside, sorted_out
+from flux_ensemble.runtime.durability.chunks import beside, sorted_out
 from flux_ensemble.runtime.durability.format import FORMAT
 from flux_ensemble.runtime.durability.records import Records
 

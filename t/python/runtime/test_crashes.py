@@ -24,8 +24,8 @@ from flux_ensemble.document.model import RETRY_RULE, Spec
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import Tag
 from flux_ensemble.engine.snapshot import dump
-from flux_ensemble.members.flux.pipeline import Pipeline
 from flux_ensemble.metrics.names import OUTCOMES, Statistic
+from flux_ensemble.queues.flux.pipeline import Pipeline
 from flux_ensemble.runtime.durability import wal as wal
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.replay import replay

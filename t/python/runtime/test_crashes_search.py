@@ -137,7 +137,7 @@ def points(world: World, sampler: str) -> dict[int, list[str]]:
     assert isinstance(world.service, Service)
     (ensemble,) = world.service.ensembles
     assert ensemble.state == "completed", ensemble.reason
-    state = ensemble.engine.searching.states["hpo"]
+    state = ensemble.engine.searches.states["hpo"]
     # Every trial has ended once, as its job did.
     assert (state.state, state.reason) == ("done", "trials")
     assert sorted(state.trials.ended) == list(range(TRIALS))

@@ -16,9 +16,9 @@ from test_asking import ONE, TWO, VARIABLES, Asked, Bench, bench
 from flux_ensemble.document.search import Generator, Search, Variable
 from flux_ensemble.document.stop import Stop
 from flux_ensemble.engine.trials import STATE
-from flux_ensemble.runtime.asking.asker import described
-from flux_ensemble.runtime.generating import GeneratorError
-from flux_ensemble.runtime.suggesting import suggesting
+from flux_ensemble.runtime.asks.asker import described
+from flux_ensemble.runtime.generator import GeneratorError
+from flux_ensemble.runtime.suggester import suggesting
 from flux_ensemble.runtime.vocs import Choices, vocs_of
 
 pytest.importorskip("gest_api")

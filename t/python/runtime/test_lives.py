@@ -23,7 +23,7 @@ from flux_ensemble.engine.events import (
 from flux_ensemble.engine.records import encode
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.runtime.driver import Driver
-from flux_ensemble.runtime.durability.beside import beside
+from flux_ensemble.runtime.durability.chunks import beside
 from flux_ensemble.runtime.durability.replay import Facts, replay
 from flux_ensemble.runtime.durability.wal import WriteAheadLog
 from flux_ensemble.runtime.ports import Done

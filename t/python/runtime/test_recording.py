@@ -17,7 +17,7 @@ from play import Play, document, on_start, submit
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.events import Event, Started
-from flux_ensemble.members.simulation.durations import durations
+from flux_ensemble.queues.simulation.durations import durations
 from flux_ensemble.runtime import recording
 from flux_ensemble.runtime.recording import Recorder, RecordingError, replay
 

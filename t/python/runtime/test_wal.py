@@ -24,7 +24,7 @@ from flux_ensemble.engine.events import JobEvent, Request, Started, Tag, TimerFi
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.runtime.durability import wal as module
 from flux_ensemble.runtime.durability.batches import Batches, compact, expand, line
-from flux_ensemble.runtime.durability.beside import beside
+from flux_ensemble.runtime.durability.chunks import beside
 from flux_ensemble.runtime.durability.format import FORMAT, KEY, LaterFormatError
 from flux_ensemble.runtime.durability.replay import Facts, Replayed, replay
 from flux_ensemble.runtime.durability.timers import Timers

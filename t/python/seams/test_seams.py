@@ -103,6 +103,14 @@ def test_each_cell_runs_or_says_why_not() -> None:
     assert all(cell.reason.count(" ") > 3 for cell in table if cell.reason)
 
 
+def test_documents_on_flux_have_all_features_that_make_sense_there() -> None:
+    for name, situation in ON_FLUX.items():
+        rows = [row.split("+") for row in matrix.rows_on_flux(name)]
+        assert {feature for row in rows for feature in row} == {
+            feature.name for feature in matrix.together(situation)
+        }
+
+
 def test_what_is_known_to_be_wrong_and_is_not_any_more_is_a_problem() -> None:
     known = matrix.Known("sweep", "killed", "there is no best", "the best is not known")
     features, situations = [FEATURES["sweep"]], [SITUATIONS["killed"]]

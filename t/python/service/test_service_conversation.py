@@ -10,7 +10,7 @@ import pytest
 from fakes import FakeLoop
 
 from flux_ensemble.bindings import require_flux
-from flux_ensemble.members.nested.held import QUICK_SECONDS
+from flux_ensemble.queues.nested.send_buffer import QUICK_SECONDS
 
 pytestmark = pytest.mark.flux
 

@@ -66,7 +66,7 @@ def test_the_service_has_a_handler_for_each_topic() -> None:
 
     require_flux()
     from flux_ensemble.service.attachments import Attachments
-    from flux_ensemble.service.loading import Loading
+    from flux_ensemble.service.load import Loading
     from flux_ensemble.service.requests.handlers import Handlers
     from flux_ensemble.service.requests.jobs import Jobs
 

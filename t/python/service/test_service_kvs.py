@@ -398,7 +398,7 @@ def test_what_a_killed_service_had_sent_is_there_when_the_next_one_begins(flux: 
 
 
 def test_commits_leave_nothing_to_the_collector(flux: Bench) -> None:
-    from flux_ensemble.members.flux.futures import _Open
+    from flux_ensemble.queues.flux.futures import _Open
 
     store = flux.stores().create("clean", {})
     gc.collect()

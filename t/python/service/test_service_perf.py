@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fakes import FakeLoop
 
-from flux_ensemble.members.flux.pipeline import Calls, Pipeline, Window
+from flux_ensemble.queues.flux.pipeline import Calls, Pipeline, Window
 from flux_ensemble.service.status.perf import INTERVAL, LOOKS, Perf
 
 

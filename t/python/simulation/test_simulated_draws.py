@@ -21,7 +21,7 @@ from flux_ensemble.document.distributions import (
     Uniform,
 )
 from flux_ensemble.engine.events import Tag
-from flux_ensemble.members.simulation.uniforms import Uniforms, uniform
+from flux_ensemble.queues.simulation.uniforms import Uniforms, uniform
 
 TAG = Tag("a", "rule-0", 3, 4)
 

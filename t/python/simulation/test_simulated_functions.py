@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from flux_ensemble.members.simulation.functions import Caller, Returned
+from flux_ensemble.queues.simulation.functions import Caller, Returned
 
 SOURCE = """
 def count(event, state, **kwargs):

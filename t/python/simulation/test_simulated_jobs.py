@@ -15,8 +15,8 @@ from simulations import fired, outcomes, predict
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import Command
 from flux_ensemble.engine.events import Event
-from flux_ensemble.members.simulation.simulation import Simulation, SimulationError, resolve
-from flux_ensemble.members.virtual.cluster import Cluster
+from flux_ensemble.queues.simulation.simulation import Simulation, SimulationError, resolve
+from flux_ensemble.queues.virtual.cluster import Cluster
 from flux_ensemble.runtime.recording import Recorder, RecordingError, replay
 
 START = {"trigger": "start", "action": {"name": "submit", "label": "a"}}

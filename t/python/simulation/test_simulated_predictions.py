@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from simulations import fired, outcomes, predict
 
-from flux_ensemble.members.virtual.cluster import UnsatisfiableError
+from flux_ensemble.queues.virtual.cluster import UnsatisfiableError
 
 START = {"trigger": "start", "action": {"name": "submit", "label": "a"}}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from flux_ensemble.members.simulation.runner import VirtualLoop
+from flux_ensemble.queues.simulation.runner import VirtualLoop
 
 
 def test_things_happen_in_the_order_of_their_times_and_then_of_their_asking() -> None:

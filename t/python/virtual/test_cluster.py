@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flux_ensemble.document import jobspec
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.members.virtual.cluster import Cluster, Shape, UnsatisfiableError, shape_of
+from flux_ensemble.queues.virtual.cluster import Cluster, Shape, UnsatisfiableError, shape_of
 
 NODES, CORES, GPUS = 5, 4, 2
 

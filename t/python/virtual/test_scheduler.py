@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_ensemble.members.virtual.cluster import Cluster, Shape, UnsatisfiableError
-from flux_ensemble.members.virtual.scheduler import Claim, Scheduler
+from flux_ensemble.queues.virtual.cluster import Cluster, Shape, UnsatisfiableError
+from flux_ensemble.queues.virtual.scheduler import Claim, Scheduler
 
 NODES, CORES = 4, 2
 

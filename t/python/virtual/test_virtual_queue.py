@@ -10,9 +10,9 @@ from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.loading import load_text
 from flux_ensemble.engine.commands import Scale
 from flux_ensemble.engine.events import CommandFailed, JobEvent, Tag
-from flux_ensemble.members.virtual.cluster import Cluster, Shape
-from flux_ensemble.members.virtual.queue import VirtualJob, VirtualMember, VirtualQueue
-from flux_ensemble.members.virtual.scheduler import Scheduler
+from flux_ensemble.queues.virtual.cluster import Cluster, Shape
+from flux_ensemble.queues.virtual.queue import VirtualJob, VirtualMember, VirtualQueue
+from flux_ensemble.queues.virtual.scheduler import Scheduler
 from flux_ensemble.runtime.ports import Outcome
 
 

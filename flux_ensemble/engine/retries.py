@@ -1,0 +1,188 @@
+"""Jobs that run again: by `retries` of their group, and those that were interrupted.
+
+An attempt is interrupted if its end was no doing of the job (`Job.interrupted`). What becomes of
+the job then is decided here and nowhere else:
+
+    nobody needs it, or another job does the same ───────► its outcome is `interrupted`
+    it may have run, and `on-lost` is `fail` ────────────► `failed`; trials of searches run again
+    it is bound to a member that is no more ─────────────► `canceled`
+    it was lost more than `limits.losses` times ─────────► `failed`, and it is given up
+    else ────────────────────────────────────────────────► `interrupted`, and it runs again
+
+It runs again as if it had not run, which takes none of its `retries`. What ends in order (an
+allocation, an instance that shuts down, a member that is drained) can do so any number of times.
+What is *lost* has a bound, since the job can be what takes its node down.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from flux_ensemble.document.job_sets import JobSet
+from flux_ensemble.document.retries import Policy
+from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.job_keys import members_of
+from flux_ensemble.engine.job_view import JobView
+from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.members import Members
+from flux_ensemble.engine.submitter import Sending
+from flux_ensemble.metrics.conditions import Names, variables
+from flux_ensemble.metrics.job_fields import scope_of
+from flux_ensemble.metrics.names import INTERRUPTED
+
+
+class Further(Enum):
+    """What becomes of a job that ended without success."""
+
+    #: It runs again.
+    AGAIN = "again"
+    #: It would, but has been tried as often as it may be.
+    GAVE_UP = "gave up"
+    #: It is not one that runs again.
+    OVER = "over"
+
+
+class Fate(Enum):
+    """What becomes of a job that was interrupted."""
+
+    AGAIN = "again"
+    #: Again, with urgency 0.
+    HELD = "held"
+    #: It has been lost too often.
+    GAVE_UP = "gave up"
+    #: Its `on-lost` is `fail`.
+    FAILED = "failed"
+    #: It cannot run anywhere else.
+    BOUND = "bound"
+    #: Nobody needs it.
+    OVER = "over"
+
+    @property
+    def outcome(self) -> str:
+        """The outcome of the attempt."""
+        if self in (Fate.GAVE_UP, Fate.FAILED):
+            return "failed"
+        return "canceled" if self is Fate.BOUND else INTERRUPTED
+
+
+class Retrying:
+    """Decides for one engine which jobs run again."""
+
+    def __init__(self, core: Core, sending: Sending, members: Members | None = None) -> None:
+        self._core = core
+        self._sending = sending
+        self._members = members
+        #: By name and index of the job set.
+        self._policies: dict[tuple[str, int], Policy] = {}
+
+    def fate(self, job: Job) -> Fate:
+        """What becomes of a job of the ensemble that was, or is being, interrupted."""
+        core, firing = self._core, job.firing
+        assert firing is not None
+        work = core.copies.of(job)
+        if not core.acting or firing.cancel_unseen or (work is not None and work.left > 1):
+            return Fate.OVER
+        fate = Fate.AGAIN
+        if job.may_have_run:
+            on_lost = core.job_of(job)[0].on_lost
+            if on_lost is None and self._members is not None:
+                on_lost = self._members.on_lost(job.id)
+            if on_lost == "fail" and firing.trial is None:
+                return Fate.FAILED
+            if on_lost == "hold":
+                fate = Fate.HELD
+        if firing.bound and self._sending.bars(firing, job.index, firing.overrides) is not None:
+            return Fate.BOUND
+        if not job.evicted and firing.losses >= core.spec.limits.losses:
+            return Fate.GAVE_UP
+        return fate
+
+    def interrupted(self, job: Job, fate: Fate, t: float, event: str) -> Further:
+        """Act on the fate of a job that was interrupted.
+
+        Args:
+            job: of the ensemble.
+            fate: of it.
+            t, event: when it ended, and the name of the event by which it did.
+        """
+        firing = job.firing
+        assert firing is not None
+        if fate is Fate.GAVE_UP:
+            times = firing.losses + 1
+            lost = "once" if times == 1 else f"{times} times"
+            return self._give_up(firing, job, f"it was lost {lost}, the last time: {_why(job)}")
+        if fate is Fate.FAILED:
+            return self.ended(job, t, event)
+        if fate not in (Fate.AGAIN, Fate.HELD):
+            return Further.OVER
+        held = fate is Fate.HELD
+        self._sending.run_again(firing, job, held=held, lost=not job.evicted)
+        return Further.AGAIN
+
+    def ended(self, job: Job, t: float, event: str) -> Further:
+        """A job ended without success: have it run again if its group says so.
+
+        Args:
+            job: of the ensemble.
+            t, event: when, and the name of the event by which it did.
+        """
+        core, firing, outcome = self._core, job.firing, job.outcome
+        assert firing is not None
+        assert outcome is not None
+        job_set, _ = core.job_of(job)
+        if not job_set.retries.times or firing.cancel_unseen or not core.acting:
+            return Further.OVER
+        policy = self._policy(job_set)
+        values = variables(core.stats.lookup, None, JobView(core, job, t, event))
+        if job.canceling or not policy.applies(outcome, values):
+            return Further.OVER
+        if firing.attempt >= job_set.retries.times:
+            return Further.GAVE_UP
+        overrides = firing.overrides
+        try:
+            changed = policy.overrides(values)
+            if changed:
+                overrides = {**(overrides or {}), **changed}
+                core.spec.groups[firing.group].submission(firing.each, firing.params, overrides)
+        except ValueError as error:
+            return self._give_up(firing, job, f"retries: with: {error}")
+        reason = self._sending.bars(firing, job.index, overrides)
+        if reason is not None:
+            return self._give_up(firing, job, reason)
+        delay, avoid = job_set.retries.delay(firing.attempt), firing.avoid
+        if job_set.retries.spread is not None:
+            tried = dict.fromkeys((*avoid, *members_of(job.id)))
+            avoid = tuple(ordinal for ordinal in tried if ordinal in core.member_names)
+        again = overrides, delay, firing.attempt + 1, avoid
+        self._sending.retry(firing, job.index, *again, failed=job)
+        # Where that is over a limit, the ensemble has failed.
+        return Further.AGAIN if core.acting else Further.OVER
+
+    def _give_up(self, firing: Firing, job: Job, reason: str) -> Further:
+        self._core.record(
+            "gave-up",
+            rule=firing.rule,
+            firing=firing.number,
+            index=job.index,
+            attempt=firing.attempt,
+            reason=reason,
+        )
+        return Further.GAVE_UP
+
+    def _policy(self, job_set: JobSet) -> Policy:
+        key = job_set.name, job_set.index
+        policy = self._policies.get(key)
+        if policy is None:
+            core = self._core
+            group = core.spec.groups[job_set.name]
+            statistics = [statistic.name for statistic in core.spec.statistics]
+            scope = scope_of("job-fail", group.params, predicted=group.predicts)
+            names = Names(core.spec.groups, statistics, None, scope, by=core.spec.by)
+            policy = self._policies[key] = Policy(job_set.retries, names)
+        return policy
+
+
+def _why(job: Job) -> str:
+    """Why a job was interrupted, as a phrase."""
+    return ": ".join(filter(None, (job.exception_type, job.exception_note)))

@@ -1,0 +1,373 @@
+"""Searches: points are asked for, become jobs, and what comes of these is told with the next ask.
+
+    action `search` ──► Ask ──answer──► stock ──► jobs of the group ──► ended ──► Ask ...
+                                                                          └──► `search-done`
+
+The answers are events. So a replay takes the parameters from the log, and no job can be in the
+queue before the event that gave its point is. An ask that died with whoever performed it comes
+again, with the same number, and sees the same trials.
+
+A trial is a firing of the search with one job. Its key is the search's own rule id, which has a
+colon as no id in a document has, and the number of the trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from flux_ensemble.document.model import SEARCH_TRIGGER
+from flux_ensemble.document.search import RETRY, Search, Value
+from flux_ensemble.engine.asks import Asking
+from flux_ensemble.engine.commands import Ask
+from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.events import CommandDone
+from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.pending import Origin
+from flux_ensemble.engine.pruning import Pruning
+from flux_ensemble.engine.search_state import (
+    CLOSING,
+    DONE,
+    IDLE,
+    RUNNING,
+    Searched,
+    judge,
+    parse_trial,
+    trial_name,
+)
+from flux_ensemble.engine.submitter import Sending, search_rule
+from flux_ensemble.engine.trials import CANCELED, COMPLETE, FAILED
+from flux_ensemble.engine.trigger_queue import Cause, Triggered
+from flux_ensemble.metrics.names import INTERRUPTED
+from flux_ensemble.metrics.search_paths import PRUNED
+from flux_ensemble.scalars import packed
+
+#: How often `on-failure: retry` runs a trial again.
+RETRIES = 3
+
+#: What there is to say of the last trial, by the outcome of its job.
+_FAILED = {"failed": "the last trial failed", "timeout": "the last trial ran out of time"}
+
+
+class Searching:
+    """The searches of one engine."""
+
+    def __init__(self, core: Core, sending: Sending) -> None:
+        self._core = core
+        self._sending = sending
+        self._table = core.pending_table
+        self.states = {search.id: Searched(search) for search in core.spec.searches}
+        self._asking = Asking(core, self.states)
+        #: What stops trials early; None if none are.
+        self.pruning: Pruning | None = None
+        if any(search.stop for search in core.spec.searches):
+            self.pruning = Pruning(core, self.states)
+
+    # -- actions ----------------------------------------------------------------------
+
+    def start(self, id: str, origin: Origin) -> bool:
+        """Start a search, or go on with one that was closed; whether that changes anything."""
+        state = self.states[id]
+        if state.state == RUNNING or len(state.trials.ended) >= state.search.trials:
+            return False
+        state.begin(origin, self._core.t)
+        self._asking.changed(state)
+        return True
+
+    def close(self, id: str, chain: tuple[str, ...] = (), reason: str = "closed") -> bool:
+        """Send no more trials of a search; whether it was open.
+
+        Args:
+            id: of the search.
+            chain: the rules that led here with no job or time between.
+            reason: why.
+        """
+        state = self.states[id]
+        if state.state != RUNNING:
+            return False
+        state.chain = chain
+        state.look(self._core.t)
+        state.state, state.reason = CLOSING, reason
+        self._asking.forget(state)
+        self._asking.changed(state)
+        return True
+
+    def refresh(self, id: str, chain: tuple[str, ...] = ()) -> int:
+        """Drop the points of a search that were not sent, and ask for others.
+
+        Args:
+            id: of the search.
+            chain: the rules that led here with no job or time between.
+
+        Returns:
+            How many points were dropped.
+        """
+        state = self.states[id]
+        if state.state != RUNNING:
+            return 0
+        state.chain = chain
+        asked = state.ask is not None
+        self._asking.forget(state)
+        state.tries = 0
+        state.exhausted = False
+        dropped = state.trials.drop_stock()
+        # At once, though no slot may be free: none is to wait for the new ones either.
+        if (dropped or asked) and self._core.acting and (count := state.instead(dropped)):
+            self._asking.ask(state, count)
+        self._asking.changed(state)
+        return dropped
+
+    # -- asks -------------------------------------------------------------------------
+
+    def answered(self, command: Ask, event: CommandDone) -> None:
+        """Points have been given."""
+        self._asking.answered(command, event)
+
+    def not_answered(self, command: Ask, reason: str) -> Origin | None:
+        """Points could not be given.
+
+        Returns:
+            The firing that started the search, if that has failed now; None if points are asked
+            for once more, or are not wanted any more.
+        """
+        if not self._asking.failed(command, reason):
+            return None
+        self.states[command.search].wrong = reason
+        self.close(command.search, reason="error")
+        return self.states[command.search].origin
+
+    def on_timer(self, key: str) -> bool:
+        """Points are to be asked for once more; False if the timer is for something else."""
+        return self._asking.on_timer(key)
+
+    # -- trials -----------------------------------------------------------------------
+
+    def ended(self, job: Job, t: float, *, again: bool = False) -> bool:
+        """The job of a trial has ended.
+
+        Args:
+            job: of a firing with a trial.
+            t: when.
+            again: it runs again, since its group has `retries`.
+
+        Returns:
+            Whether the trial runs again.
+        """
+        firing = job.firing
+        assert firing is not None
+        assert firing.trial is not None
+        id, number = parse_trial(firing.trial)
+        state = self.states[id]
+        if again or number not in state.trials.active:
+            state.runs_again(number)
+            return again
+        how, value, reason = judge(state.search, job)
+        if value is None and number in state.stopped:
+            how = PRUNED
+        elif how == INTERRUPTED:
+            # It does not run again, since nobody needs it any more.
+            how = CANCELED
+        if how == FAILED and self._is_retried(state.search, job):
+            state.runs_again(number)
+            attempt = firing.overrides, 0.0, firing.attempt + 1, firing.avoid
+            self._sending.retry(firing, job.index, *attempt, failed=job)
+            return True
+        state.look(t)
+        state.chain = ()
+        if value is not None:
+            self._complete(state, number, value, t)
+        elif how == PRUNED:
+            self._prune(state, number, t)
+        else:
+            self._fail(state, number, job, reason, t, how)
+        return False
+
+    def _is_retried(self, search: Search, job: Job) -> bool:
+        """Whether a trial that has failed runs again; one that was given up does not."""
+        firing = job.firing
+        return (
+            search.on_failure == RETRY
+            and firing is not None
+            and firing.attempt < RETRIES
+            and self._core.acting
+            and not (job.interrupted or job.canceling or firing.cancel_unseen)
+        )
+
+    def _prune(self, state: Searched, number: int, t: float) -> None:
+        """A trial was stopped early, and its job is over."""
+        value, step = state.stopped[number]
+        state.failures = 0
+        state.exhausted = False
+        state.end(number, PRUNED, value, t, step)
+        self._asking.changed(state)
+
+    def _complete(self, state: Searched, number: int, value: Value, t: float) -> None:
+        state.failures = 0
+        state.exhausted = False
+        trials = state.trials
+        if state.end(number, COMPLETE, value, t):
+            several = state.search.several
+            self._core.record(
+                "front" if several else "best",
+                search=state.search.id,
+                trial=number,
+                **{"values" if several else "value": state.search.to_json(value)},
+                params=trials.params(trials.all[number]),
+            )
+        self._asking.changed(state)
+
+    def _fail(
+        self, state: Searched, number: int, job: Job, reason: str, t: float, how: str
+    ) -> None:
+        search = state.search
+        penalty = search.penalty if how == FAILED else None
+        state.end(number, how, penalty, t)
+        state.exhausted = False
+        if how == FAILED:
+            state.wrong = _FAILED.get(reason, f"the last trial failed, as {reason}")
+        self._core.record("trial-failed", search=search.id, trial=number, id=job.id, reason=reason)
+        if how == FAILED and not job.interrupted:
+            state.failures += 1
+            if state.failures >= search.failures:
+                self.close(search.id, reason="failures")
+        self._asking.changed(state)
+
+    def not_accepted(self, firing: Firing | None) -> None:
+        """A job is gone without an outcome; if it was of a trial, that is over with its firing."""
+        if firing is not None and firing.trial is not None:
+            id, _ = parse_trial(firing.trial)
+            self._core.withdrawn = True
+            self._core.search_due[id] = None
+
+    def refused(self, firing: Firing) -> None:
+        """The queue will not take the job of a trial, nor those of others: no more are sent."""
+        assert firing.trial is not None
+        id, number = parse_trial(firing.trial)
+        state = self.states[id]
+        if number in state.trials.active:
+            state.look(self._core.t)
+            state.end(number, CANCELED, None, self._core.t)
+            self._asking.changed(state)
+        self.close(id, reason="error")
+
+    def _recount(self) -> None:
+        """Jobs were dropped that were not sent, or not accepted: their trials are canceled."""
+        core = self._core
+        left = {firing.trial for firing in core.workload.firings}
+        for id, state in self.states.items():
+            for number in list(state.trials.active):
+                if trial_name(id, number) not in left:
+                    state.look(core.t)
+                    state.end(number, CANCELED, None, core.t)
+                    self._asking.changed(state)
+
+    # -- the end of an event ------------------------------------------------------------
+
+    def settle(self) -> Iterator[Triggered]:
+        """Send trials, and ask for points; the rules on searches that are done."""
+        core = self._core
+        if core.state != "running" or core.t_start is None:
+            return
+        if core.withdrawn:
+            core.withdrawn = False
+            self._recount()
+        due = list(core.search_due)
+        core.search_due.clear()
+        for id in due:
+            state = self.states[id]
+            if state.open:
+                yield from self._settle(state)
+
+    def _settle(self, state: Searched) -> Iterable[Triggered]:
+        core, trials, search = self._core, state.trials, state.search
+        if state.state == RUNNING:
+            state.look(core.t)
+            while trials.stock and len(trials.active) < search.parallel:
+                self._send(state)
+                if not core.acting:
+                    return ()
+            waits = state.ask is not None or state.again or state.exhausted
+            count = 0 if waits else state.wanted()
+            if count:
+                self._asking.ask(state, count)
+        if trials.active or state.ask is not None or state.again:
+            return ()
+        if state.state == RUNNING and not trials.stock:
+            state.reason = "exhausted" if state.exhausted else "trials"
+        return self._done(state)
+
+    def _send(self, state: Searched) -> None:
+        trials, search = state.trials, state.search
+        trial = trials.next(self._core.t)
+        self._sending.submit(
+            search.group,
+            None,
+            {name: packed(value) for name, value in trials.params(trial).items()},
+            Origin(search_rule(search.id), trial.number),
+            trial=trial_name(search.id, trial.number),
+        )
+
+    def _done(self, state: Searched) -> Iterable[Triggered]:
+        core, id = self._core, state.search.id
+        state.look(core.t)
+        state.state = DONE
+        figures = state.trials.figures()
+        event = {
+            "trigger": SEARCH_TRIGGER,
+            "timestamp": core.t,
+            "search": id,
+            "reason": state.reason,
+            **figures,
+        }
+        core.record("search-done", search=id, reason=state.reason, **figures)
+        cause = Cause(event, search_rule(id), state.chain)
+        return [
+            Triggered(rule, cause)
+            for rule in core.rules.plain(SEARCH_TRIGGER)
+            if rule.rule.name in (None, id)
+        ]
+
+    def check(self) -> None:
+        """Check the invariants that hold after every event.
+
+        Raises:
+            AssertionError: one is broken.
+        """
+        firings = {firing.trial for firing in self._core.workload.firings}
+        for id, state in self.states.items():
+            state.check()
+            if self._core.acting and not self._core.withdrawn:
+                assert all(trial_name(id, number) in firings for number in state.trials.active)
+            if state.ask is not None and self._core.acting:
+                assert state.ask[0] in self._table.commands
+
+    def report(self) -> list[dict[str, Any]]:
+        """The searches in the status."""
+        return [state.report() for state in self.states.values()]
+
+    # -- snapshots ----------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        """Those that have begun, as JSON."""
+        core = self._core
+        due = list(core.search_due)
+        begun = [(id, state) for id, state in self.states.items() if state.state != IDLE]
+        if not begun and not due:
+            return {}
+        return {
+            "due": due,
+            "withdrawn": core.withdrawn,
+            "searches": {id: state.dump() for id, state in begun},
+        }
+
+    def load(self, value: Mapping[str, Any]) -> None:
+        """Set what `dump` returned."""
+        self._core.withdrawn = value.get("withdrawn", False)
+        self._core.search_due.update(dict.fromkeys(value.get("due", ())))
+        for id, dumped in value.get("searches", {}).items():
+            state = self.states[id]
+            state.load(dumped)
+            if state.again and self._core.acting:
+                self._table.ask_again(state.timer, self._asking.origin(state))
+            self._core.stats.searches[id] = state.trials.figures()

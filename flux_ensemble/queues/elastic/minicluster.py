@@ -1,0 +1,309 @@
+"""The brokers of a Flux MiniCluster: the gRPC service changes its size, in Kubernetes.
+
+    client = connect("ensemble-service:50051", "default/ensemble", cert=..., key=..., ca=...)
+    scaler = ElasticInstance(broker, MiniCluster(broker, client))
+
+The Flux Operator makes the brokers of a MiniCluster, the ranks from 0 up to its size, and takes
+away the highest ones when it shrinks, with whatever runs there. So all else is done as for
+any instance (`queues.elastic.scaler`): ranks are drained and their jobs end before the service is
+asked for a smaller size; and a greater one is reached when the brokers are online.
+
+The client of the service blocks. It is called from one thread, one call at a time, and what
+came of a call is handed to the reactor. While the service is down it is asked again, with
+pauses that grow, as long as the change may take; `MiniCluster.trouble` tells of it.
+
+gRPC need not be installed: `connect` imports the client of the service when it is called.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import queue as queues
+import threading
+from collections import deque
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from flux_ensemble.queues.elastic.provisioner import Fleet
+from flux_ensemble.queues.elastic.scaler import START_SECONDS
+from flux_ensemble.queues.flux.broker import Broker
+from flux_ensemble.queues.flux.errors import sentence
+from flux_ensemble.queues.flux.pipeline import Report
+from flux_ensemble.queues.flux.steps import Resume, Steps, run
+from flux_ensemble.runtime.ports import Loop
+
+#: Seconds that one call may take; the client tries again in that time, too.
+CALL_SECONDS = 10.0
+
+#: Pauses between calls in seconds: the first, and the longest.
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 30.0
+
+#: gRPC's status codes after which it may go better later.
+PASSING = frozenset(("UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED"))
+
+
+#: Gets the size that was granted, or why none was.
+Granting = Callable[[int | Exception], None]
+
+
+class Granted(Protocol):
+    """What the service grants: `gateway.backend.Grant`."""
+
+    @property
+    def size(self) -> int: ...
+
+
+class Client(Protocol):
+    """What changes the size: `gateway.client.RpcClient`. Its errors have a gRPC status `code`.
+
+    Attributes:
+        target: HOST:PORT of the service.
+        member: the name of the MiniCluster.
+    """
+
+    target: str
+    member: str
+
+    @property
+    def t_expires(self) -> float | None:
+        """When its certificate expires, in epoch seconds; None without one."""
+        ...
+
+    def scale(self, to: int) -> Granted: ...
+
+    def close(self) -> None: ...
+
+
+def connect(
+    target: str,
+    member: str,
+    *,
+    cert: str = "",
+    key: str = "",
+    ca: str = "",
+    timeout: float = CALL_SECONDS,
+) -> Client:
+    """A client of the gRPC service; nothing is sent yet.
+
+    Args:
+        target: HOST:PORT.
+        member: NAMESPACE/NAME of the MiniCluster.
+        cert, key, ca: files in PEM: all of them, or none for plaintext.
+        timeout: seconds that one call may take.
+
+    Raises:
+        ValueError: a file is missing or not usable, or gRPC is not installed; a sentence.
+    """
+    try:
+        from flux_ensemble.gateway.client import RpcClient
+        from flux_ensemble.gateway.tls import TlsError, TlsFiles
+    except ImportError as error:
+        raise ValueError(
+            f"scaler: the gRPC service needs the extra 'grpc' of flux-ensemble ({error})"
+        ) from None
+    tls = None
+    if cert or key or ca:
+        if not (cert and key and ca):
+            raise ValueError("scaler: expected all of tls-cert, tls-key and tls-ca, or none")
+        tls = TlsFiles(Path(cert), Path(key), Path(ca))
+    try:
+        return RpcClient(target, member=member, tls=tls, timeout=timeout)
+    except TlsError as error:
+        raise ValueError(f"scaler: {error}") from None
+
+
+class Thread:
+    """Makes blocking calls, one after the other, for a loop.
+
+    The thread is a daemon: the end of the process does not wait for a call.
+    """
+
+    def __init__(self, loop: Loop, name: str) -> None:
+        self._calls: queues.SimpleQueue[tuple[Callable[[], int], Granting] | None]
+        self._calls = queues.SimpleQueue()
+        self._results: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._loop = loop
+        self._reader = loop.reader(self._wake, self._woken)
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def call(self, function: Callable[[], int], done: Granting) -> None:
+        """Call a function in the thread.
+
+        Args:
+            function: the call.
+            done: called from the loop, with its result or what it has raised.
+        """
+        self._calls.put((function, done))
+
+    def close(self) -> None:
+        """End the thread after the call that it is at; nobody is called any more."""
+        self._reader.cancel()
+        with self._lock:
+            self._closed = True
+        self._calls.put(None)
+        # The reactor takes note in its next turn that nobody watches this any more, and fails at
+        # a descriptor that is not there. Where it has no next turn, the process ends.
+        self._loop.timer(0.0, partial(os.close, self._wake))
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            function, done = call
+            result: int | Exception
+            try:
+                result = function()
+            except Exception as error:
+                result = error
+            self._results.append(partial(done, result))
+            with self._lock:
+                if not self._closed:
+                    os.eventfd_write(self._wake, 1)
+
+    def _woken(self) -> None:
+        os.eventfd_read(self._wake)
+        while self._results and not self._closed:
+            self._results.popleft()()
+
+
+@dataclass(eq=False, slots=True)
+class _Wish:
+    """A size that the service is asked for, until it is granted or refused.
+
+    Attributes:
+        size: of the MiniCluster, in nodes.
+        asking: called before each time that it is asked.
+        done: gets the size that the service has granted, or why it has not.
+        pause: seconds before it is asked once more.
+    """
+
+    size: int
+    asking: Callable[[], None]
+    done: Resume
+    pause: float = FIRST_PAUSE
+
+
+class MiniCluster:
+    """Asks for the size of a MiniCluster: a `Provisioner`; see the module.
+
+    Args:
+        broker: of the instance.
+        client: of the service; it is closed with this.
+        start_seconds: how long the service and the brokers may take, to come or to go.
+    """
+
+    kind = "minicluster"
+    together = True
+
+    def __init__(
+        self, broker: Broker, client: Client, *, start_seconds: float = START_SECONDS
+    ) -> None:
+        self.stop_seconds = start_seconds
+        self.trouble: str | None = None
+        self._broker = broker
+        self._client = client
+        self._thread = Thread(broker.loop, "minicluster")
+        self._wish: _Wish | None = None
+        self._calling = False
+        self._granted: int | None = None
+
+    def report(self) -> dict[str, Any]:
+        """Which service is asked, until when it can be, and what size it has granted last."""
+        return {
+            "target": self._client.target,
+            "member": self._client.member,
+            "granted": self._granted,
+            "t_expires": self._client.t_expires,
+        }
+
+    def start(
+        self,
+        fleet: Fleet,
+        ranks: Set[int],
+        after: Set[int],
+        failed: Callable[[Set[int], str], None],
+    ) -> None:
+        """Ask for the size that has all these ranks."""
+        run(self._start(ranks, max(after) + 1, failed))
+
+    def _start(self, ranks: Set[int], size: int, failed: Callable[[Set[int], str], None]) -> Steps:
+        try:
+            granted = yield partial(self._ask, size, _nothing)
+        except OSError as error:
+            failed(ranks, sentence(error))
+            return
+        lacking = {rank for rank in ranks if rank >= granted}
+        if lacking:
+            failed(lacking, f"the gRPC service grants no more than {granted} nodes")
+
+    def stop(self, fleet: Fleet, ranks: Set[int], after: Set[int], report: Report) -> None:
+        """Ask for the size that has none of these ranks."""
+        run(self._stop(fleet, ranks, max(after) + 1, report))
+
+    def _stop(self, fleet: Fleet, ranks: Set[int], size: int, report: Report) -> Steps:
+        try:
+            granted = yield partial(self._ask, size, partial(fleet.stops, ranks))
+            if granted > min(ranks):
+                raise OSError(errno.EIO, f"the gRPC service keeps {granted} nodes")
+        except OSError as error:
+            fleet.stays(ranks)
+            report(error)
+
+    def withdraw(self, size: int) -> None:
+        """Ask for the size that there is: a pod that comes late would cost a node for nothing."""
+        self._ask(size, _nothing, _nothing)
+
+    def abandon(self) -> None:
+        """The change is over: nothing is asked for any more."""
+        self._wish = None
+        self.trouble = None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._thread.close()
+        self._client.close()
+
+    # -- asking ------------------------------------------------------------------------
+
+    def _ask(self, size: int, asking: Callable[[], None], done: Resume) -> None:
+        self._wish = wish = _Wish(size, asking, done)
+        self._try(wish)
+
+    def _try(self, wish: _Wish) -> None:
+        if wish is self._wish and not self._calling:
+            self._calling = True
+            wish.asking()
+            self._thread.call(partial(self._scale, wish.size), partial(self._answered, wish))
+
+    def _scale(self, size: int) -> int:
+        return self._client.scale(size).size
+
+    def _answered(self, wish: _Wish, result: int | Exception) -> None:
+        self._calling = False
+        if wish is not self._wish:
+            # What was asked for meanwhile has waited for this.
+            if self._wish is not None:
+                self._try(self._wish)
+        elif not isinstance(result, Exception):
+            self._wish = self.trouble = None
+            self._granted = result
+            wish.done(result)
+        elif getattr(getattr(result, "code", None), "name", None) in PASSING:
+            self.trouble = str(result)
+            self._broker.loop.timer(wish.pause, partial(self._try, wish))
+            wish.pause = min(2 * wish.pause, LONGEST_PAUSE)
+        else:
+            if not hasattr(result, "code"):
+                self._broker.report(result)
+            self._wish = self.trouble = None
+            wish.done(OSError(errno.EIO, str(result)))
+
+
+def _nothing(_: object = None) -> None:
+    """Nobody waits for it."""

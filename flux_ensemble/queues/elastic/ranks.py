@@ -1,0 +1,203 @@
+"""Which ranks of a Flux instance are in use, and which ones come and go when it changes size.
+
+A rank is *in use* if its broker is online and nobody has drained it. A rank that this service
+has taken out of use is drained with `REASON`; one that is drained with any other reason is
+somebody else's, and is left as it is.
+
+Nothing here knows Flux: see `queues.elastic.watcher` for where the numbers come from.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+
+from flux_ensemble.engine.intervals import joined
+
+#: Why a rank is drained that an ensemble took out of use.
+REASON = "ensemble: shrink"
+
+#: The parent of each rank in the tree of brokers; that of rank 0 is -1.
+Parents = Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The ranks of an instance at one time.
+
+    Attributes:
+        usable: that have resources for jobs, and are not excluded by the configuration.
+        online: whose broker is connected.
+        torpid: whose broker does not respond.
+        drained: that are drained, and why.
+        allocated: with jobs on them, or with work after a job (housekeeping).
+    """
+
+    usable: frozenset[int] = frozenset()
+    online: frozenset[int] = frozenset()
+    torpid: frozenset[int] = frozenset()
+    drained: Mapping[int, str] = field(default_factory=dict)
+    allocated: frozenset[int] = frozenset()
+
+    @property
+    def in_use(self) -> frozenset[int]:
+        """The ranks that count for the size."""
+        return (self.usable & self.online) - self.drained.keys()
+
+    @property
+    def up(self) -> frozenset[int]:
+        """The ranks in use that respond."""
+        return self.in_use - self.torpid
+
+    @property
+    def free(self) -> frozenset[int]:
+        """The ranks that are up and have no job on them."""
+        return self.up - self.allocated
+
+    @property
+    def ours(self) -> frozenset[int]:
+        """The ranks that were taken out of use by a shrink."""
+        return self.usable & {rank for rank, why in self.drained.items() if why == REASON}
+
+    @property
+    def theirs(self) -> frozenset[int]:
+        """The ranks that somebody else has drained."""
+        return (self.usable & self.drained.keys()) - self.ours
+
+    @property
+    def leaving(self) -> frozenset[int]:
+        """The ranks that were taken out of use, and are still there."""
+        return self.ours & self.online
+
+
+def to_grow(ranks: Ranks, parents: Parents, size: int) -> frozenset[int]:
+    """The ranks to bring into use: those that were taken out and are still there come first.
+
+    Args:
+        ranks: as they are.
+        parents: the tree of brokers: one comes up only below one that is up.
+        size: how many ranks are to be in use, more than there are.
+
+    Raises:
+        OSError: there are not that many; EBUSY if somebody has drained some.
+    """
+    missing = size - len(ranks.in_use)
+    chosen = set(sorted(ranks.leaving)[:missing])
+    there = set(ranks.online)
+    asleep = sorted(ranks.usable - ranks.online - ranks.theirs)
+    while len(chosen) < missing:
+        # A parent may have the higher rank of the two.
+        ready = (rank for rank in asleep if rank not in there and parents.get(rank, -1) in there)
+        rank = next(ready, -1)
+        if rank == -1:
+            raise _cannot_grow(ranks, len(ranks.in_use) + len(chosen), size)
+        chosen.add(rank)
+        there.add(rank)
+    return frozenset(chosen)
+
+
+def _cannot_grow(ranks: Ranks, most: int, size: int) -> OSError:
+    text = f"cannot grow to {nodes(size)}: there are {most} that can be used"
+    if ranks.theirs:
+        named = ", ".join(f"{rank} ({ranks.drained[rank]!r})" for rank in sorted(ranks.theirs))
+        text += f"; drained by somebody else: rank {named}, see 'flux resource undrain'"
+        return OSError(errno.EBUSY, text)
+    return OSError(errno.EINVAL, text)
+
+
+def to_shrink(ranks: Ranks, parents: Parents, size: int) -> frozenset[int]:
+    """The ranks that are to go: the highest ones in use, and those taken out of use before.
+
+    Rank 0 never goes.
+
+    Args:
+        ranks: as they are.
+        parents: the tree of brokers: one that goes takes those below it along.
+        size: how many ranks are to be in use, at most as many as there are.
+
+    Raises:
+        OSError: there are not that many that can go (EBUSY).
+    """
+    staying_below = dict.fromkeys(parents, 0)
+
+    def count(rank: int, by: int) -> None:
+        while (rank := parents.get(rank, -1)) != -1:
+            staying_below[rank] += by
+
+    # Rank 0 only if somebody has drained it in our name.
+    leaving = ranks.leaving - {0}
+    for rank in ranks.online - leaving:
+        count(rank, 1)
+    candidates = sorted(ranks.in_use - {0}, reverse=True)
+    chosen: set[int] = set()
+    while len(chosen) < len(ranks.in_use) - size:
+        ready = (rank for rank in candidates if rank not in chosen and not staying_below[rank])
+        rank = next(ready, -1)
+        if rank == -1:
+            raise OSError(
+                errno.EBUSY,
+                f"cannot shrink to {nodes(size)}: rank {joined(ranks.in_use - chosen)} cannot go; "
+                "rank 0 never does, nor does one with brokers below it that stay",
+            )
+        chosen.add(rank)
+        count(rank, -1)
+    return frozenset(rank for rank in leaving | chosen if not staying_below[rank])
+
+
+def check_highest(going: Set[int], ranks: Ranks) -> None:
+    """Check that no rank stays that is higher than one that goes.
+
+    Raises:
+        OSError: one does (EBUSY).
+    """
+    above = {rank for rank in ranks.online - going if going and rank > min(going)}
+    if above:
+        raise OSError(
+            errno.EBUSY,
+            f"cannot take rank {joined(going)} away: only the highest ranks can go, and rank "
+            f"{joined(above)} stays; see 'flux resource status'",
+        )
+
+
+def tree(topology: Mapping[str, object]) -> dict[int, int]:
+    """The parent of each rank, from the response to `overlay.topology` (flux-core overlay.c).
+
+    Args:
+        topology: {"rank", "children": [topology, ...]}.
+    """
+    parents = {}
+    stack: list[tuple[Mapping[str, object], int]] = [(topology, -1)]
+    while stack:
+        node, parent = stack.pop()
+        rank = node["rank"]
+        assert isinstance(rank, int)
+        parents[rank] = parent
+        children = node["children"]
+        assert isinstance(children, list)
+        stack.extend((child, rank) for child in children)
+    return parents
+
+
+def check_bounds(low: int, high: int, most: int) -> None:
+    """Check the bounds of a size.
+
+    Args:
+        low: the least size.
+        high: the greatest size.
+        most: how many hosts there are.
+
+    Raises:
+        ValueError: a sentence.
+    """
+    if low < 1:
+        raise ValueError(f"min-size: expected 1 or more, not {low}")
+    if high < low:
+        raise ValueError(f"max-size: expected {low} (min-size) or more, not {high}")
+    if high > most:
+        raise ValueError(f"max-size: the instance has {most} hosts, expected no more, not {high}")
+
+
+def nodes(count: int) -> str:
+    """A number of nodes in words."""
+    return f"{count} node" if count == 1 else f"{count} nodes"

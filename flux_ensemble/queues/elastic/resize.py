@@ -1,0 +1,176 @@
+"""A change of a Flux instance's size that is under way, for `queues.elastic.scaler`."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Generator, Set
+from functools import partial
+from typing import Any, Protocol
+
+from flux_ensemble.queues.elastic.provisioner import Fleet, Provisioner
+from flux_ensemble.queues.elastic.ranks import Parents, Ranks
+from flux_ensemble.queues.elastic.watcher import Resources
+from flux_ensemble.queues.flux.broker import Broker
+from flux_ensemble.queues.flux.delivery import PATIENCE
+from flux_ensemble.queues.flux.errors import sentence
+from flux_ensemble.queues.flux.steps import Step, run
+from flux_ensemble.runtime.ports import Handle, Resized
+
+
+class Work(Protocol):
+    """What a change consists of: `queues.elastic.grow`, `queues.elastic.shrink`."""
+
+    def step(self, ranks: Ranks) -> None:
+        """Do what is to be done now that the ranks are like this.
+
+        Raises:
+            OSError: it goes no further; what is reached stays.
+        """
+        ...
+
+
+class Instance(Fleet, Protocol):
+    """What a change is of: see `queues.elastic.scaler.ElasticInstance`.
+
+    Attributes:
+        broker: of the instance.
+        provisioner: starts and stops brokers.
+        resources: how the ranks are.
+        stopping: ranks that were told to stop and are still there, and until when that counts.
+    """
+
+    broker: Broker
+    provisioner: Provisioner
+    resources: Resources
+    stopping: dict[int, float]
+
+    @property
+    def changing(self) -> bool:
+        """Whether a change is under way."""
+        ...
+
+    def ended(self, resize: Resize) -> None:
+        """A change is over."""
+        ...
+
+
+class Resize:
+    """A change that is under way.
+
+    Args:
+        instance: what changes.
+        to: the size to reach.
+        done: who is told.
+
+    Attributes:
+        dones: all who are told.
+        work: None until it is known how the ranks are.
+    """
+
+    def __init__(self, instance: Instance, to: int, done: Resized) -> None:
+        self.instance = instance
+        self.to = to
+        self.dones = [done]
+        self.work: Work | None = None
+        self._over = False
+        self._timers: dict[str, Handle] = {}
+
+    @property
+    def broker(self) -> Broker:
+        """The broker of the instance."""
+        return self.instance.broker
+
+    @property
+    def parents(self) -> Parents:
+        """The tree of brokers."""
+        return self.instance.parents
+
+    def end(self, result: int | Exception) -> None:
+        """Tell those who wait, once."""
+        if self._over:
+            return
+        self._over = True
+        self.instance.ended(self)
+        for timer in self._timers.values():
+            timer.cancel()
+        for done in self.dones:
+            self.broker.guard(done)(result)
+
+    def guarded(self, step: Callable[..., None], *args: Any) -> None:
+        """Take a step, unless the change is over; whatever it raises ends the change."""
+        if self._over:
+            return
+        try:
+            step(*args)
+        except Exception as error:
+            self._ran(error)
+
+    def run(self, steps: Generator[Step, Any, Any]) -> None:
+        """Run a sequence until the change is over; an error that ends it ends the change."""
+        run(steps, self._ran, over=lambda: self._over)
+
+    def _ran(self, result: Any) -> None:
+        if isinstance(result, Exception):
+            if not isinstance(result, OSError):
+                self.broker.report(result)
+            self.end(result)
+
+    def timer(self, name: str, after: float, step: Callable[[], None]) -> None:
+        """Take a step after some time; a timer of the same name is set anew."""
+        if name in self._timers:
+            self._timers[name].cancel()
+        self._timers[name] = self.broker.loop.timer(after, partial(self.guarded, step))
+
+    def ask(
+        self, topic: str, payload: dict[str, Any], what: str
+    ) -> Generator[Step, Any, dict[str, Any]]:
+        """Send a request to rank 0.
+
+        Args:
+            topic, payload: the request.
+            what: is done by it, for the error.
+
+        Returns:
+            The response; it is empty where there is none.
+
+        Raises:
+            OSError: it cannot be done.
+        """
+        future = self.broker.handle.rpc(topic, payload, nodeid=0)
+        try:
+            response = yield self.broker.response(future, seconds=PATIENCE)
+        except Exception as error:
+            raise cannot(what, error) from None
+        return response or {}
+
+    def look(self) -> Generator[Step, Any, Ranks]:
+        """Find out how the ranks are; what is to be done then is done before this goes on.
+
+        Raises:
+            OSError: they cannot be seen.
+        """
+        try:
+            ranks: Ranks = yield self.instance.resources.look
+        except Exception as error:
+            raise cannot("see the nodes of the instance", error) from None
+        return ranks
+
+    def look_again(self) -> None:
+        """Find out how the ranks are, and do what is to be done then."""
+        self.run(self.look())
+
+    def named(self, ranks: Set[int]) -> str:
+        """Ranks with their hosts; of many, the first few."""
+        some = [f"rank {rank} ({self.instance.hosts[rank]})" for rank in sorted(ranks)[:3]]
+        more = len(ranks) - len(some)
+        return ", ".join(some) + (f" and {more} more" if more else "")
+
+
+def cannot(what: str, error: Exception) -> OSError:
+    """The error that says that something could not be done, and why."""
+    return OSError(getattr(error, "errno", None) or errno.EIO, f"cannot {what}: {sentence(error)}")
+
+
+def because(*reasons: str | None) -> str:
+    """The reasons that there are, to go into a sentence."""
+    return "".join(f"{reason}; " for reason in reasons if reason)

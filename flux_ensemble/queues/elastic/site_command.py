@@ -1,0 +1,106 @@
+"""The brokers of an instance of configured hosts: a command of the site starts them.
+
+    scaler = ElasticInstance(broker, SiteCommand(broker, "ssh {host} systemctl start flux"))
+    scaler.watch(lambda size, up, free: ...)
+    scaler.scale(4, lambda result: ...)
+
+An instance that was started from the `hosts` of `[bootstrap]` (flux-config-bootstrap(5)) knows
+all its ranks from the beginning, whether their brokers run or not. `SiteCommand` starts those
+that do not by a command of the site, and stops the others as `flux overlay disconnect` does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Set
+from functools import partial
+from typing import Any
+
+from flux_ensemble.queues.elastic.commands import Commands
+from flux_ensemble.queues.elastic.provisioner import GOING_SECONDS, Fleet
+from flux_ensemble.queues.elastic.scaler import START_SECONDS
+from flux_ensemble.queues.flux.broker import Broker, check
+from flux_ensemble.queues.flux.pipeline import Report
+
+
+class SiteCommand:
+    """Starts and stops the brokers of the hosts that an instance was configured with.
+
+    It is a `Provisioner`.
+
+    Args:
+        broker: of the instance; its handle has to be one of rank 0.
+        command: starts the broker of a host: see `queues.elastic.commands`.
+        start_seconds: how long brokers may take to come up; half of it is for the command.
+        environment: of the command; by default that of this process.
+
+    Raises:
+        ValueError: the instance is not of this kind, or the command is wrong; a sentence.
+    """
+
+    kind = "instance"
+    together = False
+    stop_seconds = GOING_SECONDS
+    trouble: str | None = None
+
+    def __init__(
+        self,
+        broker: Broker,
+        command: str,
+        *,
+        start_seconds: float = START_SECONDS,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        method = broker.handle.attr_get("broker.boot-method")
+        if method != "config":
+            raise ValueError(
+                "scaler: expected an instance that was started from the hosts in [bootstrap], "
+                f"not by {method!r}"
+            )
+        self._broker = broker
+        # So that a command that hangs is told of, and not the broker that is not there.
+        self._commands = Commands(
+            broker.loop,
+            command,
+            os.environ if environment is None else environment,
+            start_seconds / 2,
+        )
+
+    def start(
+        self,
+        fleet: Fleet,
+        ranks: Set[int],
+        after: Set[int],
+        failed: Callable[[Set[int], str], None],
+    ) -> None:
+        """Run the command for each rank."""
+
+        def ended(rank: int, reason: str | None) -> None:
+            if reason is not None:
+                failed({rank}, reason)
+
+        for rank in sorted(ranks):
+            self._commands.run(rank, fleet.hosts[rank], partial(ended, rank))
+
+    def stop(self, fleet: Fleet, ranks: Set[int], after: Set[int], report: Report) -> None:
+        """Have each rank's parent disconnect it (flux-core, `overlay.disconnect-subtree`)."""
+        fleet.stops(ranks)
+        for rank in sorted(ranks):
+            future = self._broker.handle.rpc(
+                "overlay.disconnect-subtree", {"rank": rank}, nodeid=fleet.parents[rank]
+            )
+            self._broker.call(future, report, check)
+
+    def abandon(self) -> None:
+        """The change is over; commands that run go on."""
+
+    def withdraw(self, size: int) -> None:
+        """One that comes late stays drained, and costs nothing until it is wanted again."""
+
+    def report(self) -> dict[str, Any]:
+        """Nothing beside what is said of every scaler."""
+        return {}
+
+    def close(self) -> None:
+        """End the commands."""
+        self._commands.close()

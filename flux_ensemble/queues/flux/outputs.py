@@ -1,0 +1,239 @@
+"""Makes the directories of jobs' output files and their working directories before submission.
+
+Flux's job shell opens these files, and fails the job if their directory does not exist. Where the
+working directory is missing it runs the job in /tmp, where jobs overwrite each other's files. The
+jobs run as the owner of the service, so what it may make the jobs may use.
+
+What cannot be made is no reason to keep a job back: the directory may be one of the job's node
+only. It is said, and the job shell has the last word.
+
+A file system can take for ever to answer. So the directories are made in a thread, one after the
+other, and the jobs that need them wait, with those that are submitted after them:
+
+    job ──► its directories ──► `when_made` ──► submitted, when they are made or given up
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flux_ensemble.queues.flux.errors import errno_name, sentence
+from flux_ensemble.runtime.ports import Handle, Loop
+from flux_ensemble.texts import bounded
+
+#: Most levels of directories that are made for one file.
+MAX_LEVELS = 32
+
+#: How many directories are remembered, so that jobs of the same one are quick.
+KEPT = 10_000
+
+#: Most sentences about directories of one ensemble.
+MAX_WARNINGS = 20
+
+#: Seconds after which a directory is given up.
+SECONDS = 20.0
+
+#: Directories with so many first names in common are taken to be on one file system: where one was
+#: given up the others are not tried until something has come of it.
+NAMES = 2
+
+#: What is said of a directory that was given up, and of one that was not tried.
+_LATE = f"nothing came of it within {SECONDS:g} s"
+_STUCK = "its file system does not answer"
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A directory that is to be made.
+
+    Attributes:
+        directory: its path.
+        cwd: the working directory of the job that needs it.
+        what: "working" or "output".
+    """
+
+    directory: str
+    cwd: str
+    what: str
+
+    @property
+    def above(self) -> str:
+        """What it shares with others of its file system."""
+        return os.sep.join(self.directory.split(os.sep)[: NAMES + 1])
+
+
+class _Making:
+    """A thread that makes directories, one after the other.
+
+    Args:
+        wanted: the directories.
+        stuck: those below these are not tried.
+
+    Attributes:
+        results: of each so far why it was not made, or None.
+        looked: how many of them there were at the last look.
+        ended: a descriptor that can be read when the thread has ended.
+    """
+
+    def __init__(self, wanted: list[_Wanted], stuck: frozenset[str]) -> None:
+        self.wanted = wanted
+        self.results: list[str | None] = []
+        self.looked = 0
+        self._stuck = stuck
+        self.ended, self._write = os.pipe2(os.O_CLOEXEC)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        # Signals are for the thread of the loop, which has to wake up for them.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            # Fewer, when one is given up.
+            while len(self.results) < len(self.wanted):
+                one = self.wanted[len(self.results)]
+                self.results.append(_STUCK if one.above in self._stuck else _make(one))
+        finally:
+            os.close(self._write)
+
+
+def _make(wanted: _Wanted) -> str | None:
+    """Make a directory; why that cannot be done, or None."""
+    directory, cwd = wanted.directory, wanted.cwd
+    try:
+        # Where its working directory is missing, Flux runs the job elsewhere, or not at all.
+        inside = directory != cwd and os.path.commonpath([cwd, directory]) == cwd
+        if inside and not os.path.isdir(cwd):
+            return None
+        existing = directory
+        for _ in range(MAX_LEVELS):
+            if os.path.isdir(existing):
+                break
+            existing = os.path.dirname(existing)
+        else:
+            return f"more than {MAX_LEVELS} directories above it are missing"
+        os.makedirs(directory, exist_ok=True)
+    except (OSError, ValueError) as error:
+        return f"{sentence(error)} ({errno_name(error)})"
+    return None
+
+
+class Outputs:
+    """The directories of jobs.
+
+    Args:
+        loop: calls back when directories are made.
+        warn: gets a sentence about each directory that cannot be made.
+        cwd: the user's working directory, which is that of jobs without one of their own.
+    """
+
+    def __init__(self, loop: Loop, warn: Callable[[str], None], cwd: str) -> None:
+        self._loop = loop
+        self._warn = warn
+        self._cwd = cwd
+        self._known: set[str] = set()
+        self._warned = 0
+        #: Those that are not tried yet, and how many were wanted and are made or given up.
+        self._next: list[_Wanted] = []
+        self._wanted = self._done = 0
+        #: Who waits until so many are.
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._making: _Making | None = None
+        self._limit: Handle
+        #: Where directories were given up, as long as a thread waits for them.
+        self._stuck = Counter[str]()
+
+    def make(self, jobspec: Mapping[str, Any]) -> None:
+        """Have the working directory of a job made, and the directories of its output files.
+
+        Args:
+            jobspec: a complete jobspec, with absolute paths (`document.jobspec.anchored`). A
+                directory that a template of Flux is part of is left alone.
+        """
+        system = jobspec["attributes"]["system"]
+        cwd = system["cwd"]
+        # Whoever loaded the document was in theirs: it is not made where it is gone.
+        if cwd != self._cwd:
+            self._once(cwd, cwd, "working")
+        output = system.get("shell", {}).get("options", {}).get("output", {})
+        for target in output.values() if isinstance(output, dict) else ():
+            path = target.get("path") if isinstance(target, dict) else None
+            if not isinstance(path, str):
+                continue
+            self._once(os.path.dirname(path), cwd, "output")
+
+    @property
+    def are_made(self) -> bool:
+        """All directories that were asked for are made or given up."""
+        return self._wanted == self._done
+
+    def when_made(self, then: Callable[[], None]) -> None:
+        """Call back when all that were asked for so far are made or given up, and not before."""
+        self._waiting.append((self._wanted, then))
+
+    def _once(self, directory: str, cwd: str, what: str) -> None:
+        """Have a directory made, and try so once."""
+        if directory in self._known or "{{" in directory or not os.path.isabs(directory):
+            return
+        if len(self._known) >= KEPT:
+            self._known.clear()
+        self._known.add(directory)
+        self._wanted += 1
+        self._next.append(_Wanted(directory, cwd, what))
+        if self._making is None:
+            self._start()
+
+    def _start(self) -> None:
+        wanted, self._next = self._next, []
+        making = self._making = _Making(wanted, frozenset(self._stuck))
+        reader = self._loop.reader(making.ended, lambda: ended())
+        self._limit = self._loop.timer(SECONDS, lambda: self._look(making), SECONDS)
+
+        def ended() -> None:
+            reader.cancel()
+            os.close(making.ended)
+            if self._making is making:
+                self._take(wanted, making.results)
+            else:
+                self._unstick(making.wanted[-1])
+
+    def _look(self, making: _Making) -> None:
+        """Give up a directory that nothing has come of since the last look."""
+        done = len(making.results)
+        if done > making.looked:
+            making.looked = done
+            return
+        wanted = making.wanted
+        # If its thread goes on, it ends with this one.
+        making.wanted = wanted[: done + 1]
+        self._stuck[wanted[done].above] += 1
+        self._next[:0] = wanted[done + 1 :]
+        self._take(making.wanted, [*making.results[:done], _LATE])
+
+    def _take(self, wanted: list[_Wanted], results: list[str | None]) -> None:
+        """Take what has become of directories, and go on with the next ones."""
+        self._making = None
+        self._limit.cancel()
+        self._done += len(wanted)
+        for one, reason in zip(wanted, results, strict=True):
+            if reason is not None:
+                self._note(one, reason)
+        if self._next:
+            self._start()
+        while self._waiting and self._waiting[0][0] <= self._done:
+            self._waiting.popleft()[1]()
+
+    def _unstick(self, late: _Wanted) -> None:
+        """Something has come of a directory that was given up: others there are tried again."""
+        self._stuck -= Counter((late.above,))
+        self._known = {one for one in self._known if not one.startswith(late.above)}
+
+    def _note(self, wanted: _Wanted, reason: str) -> None:
+        self._warned += 1
+        if self._warned <= MAX_WARNINGS:
+            what, directory = wanted.what, wanted.directory
+            self._warn(bounded(f"cannot make the {what} directory {directory!r}: {reason}"))

@@ -1,0 +1,319 @@
+"""Many asynchronous calls, a bounded number of them under way, fair to their askers.
+
+`Calls` are those of one command. Calls of one lane (one ensemble) are started in
+order; lanes take turns call by call, so that a burst of 5,000 does not keep others
+waiting. Nor does it stop the loop: after some milliseconds of starting calls the loop gets
+its turn.
+
+How many calls are under way is up to a `Window`.
+
+A call counts as under way until it has reported, or has arrived (`Calls.arrived`): then it is in
+nobody's way any more, although its report may take as long again.
+
+A batch whose further calls depend on what becomes of one of them steps aside until that has
+reported (`Calls.alone`), and the next batch of its lane has its turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+from itertools import chain
+from typing import Any
+
+#: Seconds of starting calls after which the loop gets its turn.
+TURN_SECONDS = 0.002
+
+#: Takes the result of a call: None, or why it failed.
+Report = Callable[[Exception | None], None]
+
+
+class Calls:
+    """The calls of one command.
+
+    Args:
+        count: how many calls there are.
+        start: starts call `i` and has its report called once, now or later; an exception
+            that it raises counts as the report.
+        finish: called once, when all started calls have reported.
+        stop_at_error: start no more calls after the first that fails.
+
+    Attributes:
+        started: how many calls have been started.
+        alone: the call that is to report before the next one is started, or None; set by `start`,
+            or later, when it shows that the others would come to the same.
+        errors: (call, exception) in the order of the reports.
+        revoked: its remaining calls were dropped.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        start: Callable[[int, Report], None],
+        finish: Callable[[Calls], None],
+        *,
+        stop_at_error: bool,
+    ) -> None:
+        self._count = count
+        self._start = start
+        self._finish = finish
+        self._stop_at_error = stop_at_error
+        self.started = 0
+        self.alone: int | None = None
+        self.errors: list[tuple[int, Exception]] = []
+        self.revoked = False
+        self._pending = 0
+        #: The calls that have neither reported nor arrived, and who is told when they do.
+        self._under_way: dict[int, Callable[[Calls], None]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """How many calls are still to be started."""
+        return self._count - self.started if self.more else 0
+
+    @property
+    def more(self) -> bool:
+        """There is a call to start."""
+        return (
+            self.started < self._count
+            and not self.revoked
+            and not (self._stop_at_error and self.errors)
+        )
+
+    def start_next(
+        self, arrived: Callable[[Calls], None], reported: Callable[[Calls, bool], None]
+    ) -> None:
+        """Start the next call.
+
+        Args:
+            arrived: called when it has arrived, if that is before its report.
+            reported: called when it has reported, with whether it had not arrived before.
+        """
+        call = self.started
+        self.started += 1
+        self._pending += 1
+        self._under_way[call] = arrived
+
+        def report(error: Exception | None) -> None:
+            self._pending -= 1
+            if self.alone == call:
+                self.alone = None
+            if error is not None:
+                self.errors.append((call, error))
+            reported(self, self._under_way.pop(call, None) is not None)
+            self.finish_if_over()
+
+        try:
+            self._start(call, report)
+        except Exception as error:  # of whatever kind: it belongs to this batch alone
+            report(error)
+
+    def arrived(self, call: int) -> None:
+        """A call has got to where it was sent; its report may come much later."""
+        tell = self._under_way.pop(call, None)
+        if tell is not None:
+            tell(self)
+
+    def finish_if_over(self) -> None:
+        """Call `finish` if nothing is under way and nothing is left to start."""
+        if not self._pending and not self.more:
+            finish, self._finish = self._finish, _ignore
+            finish(self)
+
+
+def _ignore(calls: Calls) -> None:
+    pass
+
+
+class Window:
+    """How many calls may be under way, as a fixed number or by how fast they are answered.
+
+    Calls are started in bulk, since what comes together is done together, at less cost: once as
+    many are under way as may be, no more are started until a quarter of them is answered.
+
+    Args:
+        limit: how many, to begin with.
+        seconds: if given, as many as are answered in so much time, as far as that can be seen.
+        low, high: bounds of that.
+        clock: seconds that only grow.
+
+    Attributes:
+        limit: how many, at present.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        *,
+        seconds: float = 0.0,
+        low: int = 1,
+        high: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.limit = limit
+        self._seconds = seconds
+        self._low = low
+        self._high = high
+        self._clock = clock
+        #: When it was full, and with how many.
+        self._full: tuple[float, int] | None = None
+
+    def has_room(self, pending: int) -> bool:
+        """Another call may be started when so many are under way."""
+        if self._full is None:
+            if pending < self.limit:
+                return True
+            self._full = self._clock(), pending
+            return False
+        if self.limit - pending < self.limit // 4:
+            return False
+        t_full, before = self._full
+        self._full = None
+        elapsed = self._clock() - t_full
+        if self._seconds and elapsed > 0:
+            rate = (before - pending) / elapsed
+            self.limit = max(self._low, min(round(rate * self._seconds), self._high))
+        return pending < self.limit
+
+
+class Pipeline:
+    """Runs batches with a bounded number of calls under way in all.
+
+    Args:
+        window: how many.
+        later: calls back in the next turn of the loop.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        window: Window,
+        later: Callable[[Callable[[], None]], Any],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._window = window
+        self._later = later
+        self._clock = clock
+        self._pending = 0
+        self._lanes: OrderedDict[Hashable, deque[Calls]] = OrderedDict()
+        #: The lanes of the batches that have stepped aside.
+        self._aside: dict[Calls, Hashable] = {}
+        self._pumping = False
+        self._holds = 0
+        self._spent = 0.0
+        self._t_started = 0.0
+        self._yielding = False
+
+    def add(self, lane: Hashable, calls: Calls) -> None:
+        """Run a batch after those of its lane that were added before."""
+        if not calls.more:
+            calls.finish_if_over()
+            return
+        self._lanes.setdefault(lane, deque()).append(calls)
+        self._pump()
+
+    def step(
+        self,
+        lane: Hashable,
+        count: int,
+        start: Callable[[int, Report], None],
+        *,
+        stop_at_error: bool = False,
+    ) -> Callable[[Callable[[Calls], None]], None]:
+        """Run a batch, as a step of a sequence (`queues.flux.steps`), whose result is the `Calls`.
+
+        Args:
+            lane: of the batch.
+            count, start, stop_at_error: as for `Calls`.
+        """
+        return lambda resume: self.add(
+            lane, Calls(count, start, resume, stop_at_error=stop_at_error)
+        )
+
+    @property
+    def waiting(self) -> int:
+        """How many calls are still to be started."""
+        batches = chain(self._aside, *self._lanes.values())
+        return sum(calls.waiting for calls in batches)
+
+    def revoke(self, lane: Hashable) -> None:
+        """Start no more calls of the lane; its batches finish with `revoked` set."""
+        aside = [calls for calls, its in self._aside.items() if its == lane]
+        for calls in (*aside, *self._lanes.pop(lane, ())):
+            calls.revoked = True
+            calls.finish_if_over()
+
+    def hold(self) -> None:
+        """Start no more calls until `go_on`; holds are counted."""
+        self._holds += 1
+
+    def go_on(self) -> None:
+        """End one hold."""
+        self._holds -= 1
+        self._pump()
+
+    @property
+    def on_hold(self) -> bool:
+        """No more calls are started, whoever asks for them."""
+        return self._holds > 0
+
+    def _pump(self) -> None:
+        if self._pumping or self._yielding:
+            return
+        self._pumping = True
+        try:
+            while self._lanes and self._window.has_room(self._pending) and not self._holds:
+                begun = self._clock()
+                if begun - self._t_started > TURN_SECONDS:
+                    self._spent = 0.0  # the loop has had its turn meanwhile
+                if self._spent >= TURN_SECONDS:
+                    self._pump_later()
+                    break
+                lane, batches = next(iter(self._lanes.items()))
+                calls = batches[0]
+                if calls.more and calls.alone is None:
+                    self._pending += 1
+                    calls.start_next(self._arrived, self._reported)
+                    self._t_started = self._clock()
+                    self._spent += self._t_started - begun
+                if not calls.more:
+                    batches.popleft()
+                elif calls.alone is not None:
+                    self._aside[batches.popleft()] = lane
+                if self._lanes.get(lane) is not batches:
+                    continue  # revoked by what the call brought about
+                if batches:
+                    self._lanes.move_to_end(lane)
+                else:
+                    del self._lanes[lane]
+        finally:
+            self._pumping = False
+
+    def _pump_later(self) -> None:
+        self._yielding = True
+        self._later(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._yielding = False
+        self._spent = 0.0
+        self._pump()
+
+    def _arrived(self, calls: Calls) -> None:
+        self._pending -= 1
+        self._take_back(calls)
+        # Not from here, where an event is being handled that has not got to its ensemble yet.
+        if self._lanes and not self._yielding:
+            self._pump_later()
+
+    def _reported(self, calls: Calls, under_way: bool) -> None:
+        self._pending -= under_way
+        self._take_back(calls)
+        self._pump()
+
+    def _take_back(self, calls: Calls) -> None:
+        """Go on with a command that waited for one of its calls, if it does no longer."""
+        if calls.alone is None and calls in self._aside:
+            lane = self._aside.pop(calls)
+            if calls.more:
+                self._lanes.setdefault(lane, deque()).appendleft(calls)

@@ -1,0 +1,530 @@
+"""The submission of an ensemble's jobs to Flux's queue.
+
+    SubmitJobs ──► known already? ──► Outcomes ──► FluxQueue.send
+                                         ▲
+                     journal ──► seen ───┘
+
+The jobs of a job set that have the same size are alike but for the texts that parameters are put
+into, so the validators of job-ingest, which are processes of their own, look at one of them: until
+one has been accepted, each command's first job takes the validated path, and the others wait for
+what becomes of it.
+
+It knows no Flux itself: a queue with `send` and `release` is enough for it (the real one is
+`queues.flux.queue.FluxQueue`). Each job carries its tag, and the journal shows each job with
+its tag, so it can always be told whether a job got into the queue: see `queues.flux.delivery`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flux_ensemble.document.job_sets import JobSet, Submission
+from flux_ensemble.document.model import Spec
+from flux_ensemble.engine.commands import SubmitJobs
+from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
+from flux_ensemble.queues.flux.delivery import FIRST_PAUSE, SLICE, Answer
+from flux_ensemble.queues.flux.errors import errno_name, sentence
+from flux_ensemble.queues.flux.jobspecs import TagTemplates
+from flux_ensemble.queues.flux.outputs import Outputs
+from flux_ensemble.queues.flux.pipeline import Calls, Report
+from flux_ensemble.queues.flux.refusals import is_held, refusal
+from flux_ensemble.queues.flux.steps import Step, run
+from flux_ensemble.runtime.ports import Done, Outcome
+
+if TYPE_CHECKING:
+    from flux_ensemble.queues.flux.queue import FluxQueue
+
+#: A job set with the size of its jobs, with what was overridden of it, and where its jobs go.
+Kind = tuple[str | int, ...]
+
+#: Seconds for which jobs wait before that is told.
+TELL_SECONDS = 1.0
+
+#: The longest pause between two looks whether the queue takes jobs again. Nothing that Flux
+#: publishes says so, so one job is sent for all that wait.
+LONGEST_WAIT = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why jobs of a group wait to be submitted.
+
+    Args:
+        group: the group's name.
+        kind: the name of the kind of refusal (`queues.flux.refusals`).
+        reason: what the queue says.
+        advice: what ends it.
+        t: since when they wait.
+    """
+
+    group: str
+    kind: str
+    reason: str
+    advice: str
+    t: float
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """A command that is under way.
+
+    Attributes:
+        command: the command.
+        submission: what it has a part of: job sets with parameters, by the index of a job.
+        variant: the text of its overrides, empty without any.
+        off: the ranks that its jobs are kept off, as an idset (RFC 22).
+        ids: of its jobs that the queue has.
+        known: those of them that it had before, with the urgency that they are to have.
+        calls: one for each job.
+    """
+
+    command: SubmitJobs
+    submission: Submission
+    variant: str
+    off: str = ""
+    ids: list[int] = field(default_factory=list)
+    known: dict[int, int] = field(default_factory=dict)
+    calls: Calls = field(init=False)
+
+
+@dataclass(slots=True, eq=False)
+class _Sent:
+    """A job that was sent and has no outcome yet.
+
+    Attributes:
+        batch: of the command that asked for it.
+        tag: which it is.
+        job_set: of the job.
+        params: its parameters.
+        kind: what it has in common with the jobs that one validation is good for.
+        apart: other jobs of the command go elsewhere: its parameters say to which queue.
+        report: gets its outcome.
+        shown: its id, once the journal has shown it.
+        refused: the journal has shown that the job manager refused it.
+        lost: it is not known what became of it.
+    """
+
+    batch: _Batch
+    tag: Tag
+    job_set: JobSet
+    params: Mapping[str, Any]
+    kind: Kind
+    apart: bool
+    report: Report
+    shown: int | None = None
+    refused: bool = False
+    lost: bool = False
+
+    def outcome(self) -> int | None:
+        """What the journal has shown of it.
+
+        One that was refused with a reason that was lost is sent again, and then has the reason.
+        """
+        if self.refused:
+            self.forget()
+        return self.shown
+
+    def forget(self) -> None:
+        """It is about to be sent again."""
+        self.shown = None
+        self.refused = False
+
+
+@dataclass(slots=True, eq=False)
+class _Closed:
+    """Jobs of one kind wait, because the queue takes none of them for now.
+
+    Attributes:
+        waiting: those that are not under way, in order.
+        probe: the one that was sent to see whether the queue takes them again, or None.
+        pause: seconds until one of them is sent.
+    """
+
+    waiting: deque[_Sent] = field(default_factory=deque)
+    probe: _Sent | None = None
+    pause: float = FIRST_PAUSE
+
+
+class Submitter:
+    """What a Flux member submits, and what it knows of that.
+
+    Args:
+        queue: the queue that it shares.
+        spec: the ensemble's document.
+        run: a number that tells this ensemble from others of its name.
+        environment: of the jobs.
+        cwd: working directory of the jobs.
+        warn: gets a sentence about what is wrong, and keeps no job from being submitted.
+        news: called when it may have to be told that jobs wait, or wait no longer (`waits`).
+
+    Attributes:
+        known: jobs that the queue has although no submission has said so: they count as
+            accepted when a command asks for them, and are not submitted again. Whoever performs
+            commands again after a crash fills it.
+    """
+
+    def __init__(
+        self,
+        queue: FluxQueue,
+        spec: Spec,
+        *,
+        run: int,
+        environment: Mapping[str, str],
+        cwd: str,
+        warn: Callable[[str], None] = lambda text: None,
+        news: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._queue = queue
+        self._spec = spec
+        self._news = news
+        self._strict = spec.durability == "strict"
+        self._outputs = Outputs(queue.broker.loop, warn, cwd)
+        self._templates = TagTemplates(
+            environment=environment, cwd=cwd, prefix=spec.job_prefix, built=self._outputs.make
+        )
+        self._tag = {"name": spec.name, "run": run}
+        self._sent: dict[Tag, _Sent] = {}
+        self._submitting: dict[int, SubmitJobs] = {}
+        self._held: dict[int, int] = {}
+        self._valid: set[Kind] = set()
+        self._closed: dict[Kind, _Closed] = {}
+        self._over = False
+        self._waits: dict[Kind, Wait] = {}
+        #: How many jobs of each kind are lost, of which it is to be found out what became of them.
+        self._lost = Counter[Kind]()
+        self.known: dict[Tag, int] = {}
+
+    def waits(self) -> list[Wait]:
+        """Why jobs wait to be submitted, oldest first: one for each group and kind of refusal."""
+        waits = {(wait.group, wait.kind): wait for wait in reversed(self._waits.values())}
+        return sorted(waits.values(), key=lambda wait: wait.t)
+
+    def seen(self, tag: Tag, job: int) -> None:
+        """The journal has shown the submit event of a job."""
+        sent = self._sent.get(tag)
+        if sent is not None:
+            if sent.shown is None:
+                sent.shown = job
+                self._hold(job, sent.job_set.urgency)
+                sent.batch.calls.arrived(tag.index - sent.batch.command.first)
+        elif any(_asks_for(command, tag) for command in self._submitting.values()):
+            self.known.setdefault(tag, job)
+
+    def refused(self, job: int) -> None:
+        """The journal has shown that the job manager refused a job (event `invalidate`)."""
+        for sent in self._sent.values():
+            if sent.shown == job:
+                sent.refused = True
+
+    def submit(self, command: SubmitJobs, done: Done) -> None:
+        """Submit jobs; at the first refusal no more of the command are sent."""
+        submission = self._spec.groups[command.group].submission(
+            command.each, command.params, command.overrides
+        )
+        variant = json.dumps(command.overrides) if command.overrides else ""
+        run(self._steps(_Batch(command, submission, variant)), done)
+
+    def _steps(self, batch: _Batch) -> Generator[Step, Any, Outcome]:
+        self._submitting[batch.command.id] = batch.command
+        if batch.command.off:
+            yield from self._keep_off(batch)
+        yield partial(self._begin, batch)
+        del self._submitting[batch.command.id]
+        self._take_known(batch)
+        outcome = self._outcome(batch)
+        if not self._strict or not batch.ids:
+            return outcome
+        for job, urgency in batch.known.items():
+            self._hold(job, urgency)
+        group = batch.command.group
+        trouble = partial(self._note, ("release", batch.command.id), group)
+        try:
+            yield partial(
+                self._queue.release, self, self._held, batch.ids, batch.known, trouble=trouble
+            )
+        except Exception as error:
+            if isinstance(outcome, CommandDone):
+                name = errno_name(error)
+                reason = f"jobs are held that cannot be released: {sentence(error)} ({name})"
+                return _failed(batch, name, reason)
+        finally:
+            self._clear(("release", batch.command.id))
+        return replace(outcome, t=time.time())
+
+    def _keep_off(self, batch: _Batch) -> Generator[Step, Any, None]:
+        """Find out which of the ranks where a job failed it can be kept off."""
+        command = batch.command
+        job_set, params = batch.submission[command.first]
+        tag = self._tag_of(_tag(command, 0))
+        jobspec = json.loads(self._templates.jobspec(job_set, params, tag, batch.variant))
+        batch.off = yield from self._queue.others.without(jobspec, command.off)
+
+    def _begin(self, batch: _Batch, resume: Callable[[Calls], None]) -> None:
+        start = partial(self._start, batch)
+        batch.calls = Calls(batch.command.count, start, resume, stop_at_error=True)
+        if self._over and batch.command.off:
+            # The ensemble has ended while it was found out what they can be kept off.
+            batch.calls.revoked = True
+            batch.calls.finish_if_over()
+            return
+        self._queue.submissions.add(self, batch.calls)
+
+    def _start(self, batch: _Batch, call: int, report: Report) -> None:
+        """Submit a job of a command, unless the queue has it already."""
+        tag = _tag(batch.command, call)
+        job_set, params = batch.submission[tag.index]
+        job = self.known.pop(tag, None)
+        if job is not None:
+            batch.known[job] = job_set.urgency
+            batch.ids.append(job)
+            report(None)
+            return
+        size = job_set.nodes, job_set.tasks, job_set.cores, job_set.gpus
+        where = [text for text in (job_set.queue, job_set.bank) if text and "{" in text]
+        kind: Kind = job_set.name, job_set.index, *size, batch.variant
+        if where:
+            kind += tuple(map(job_set.filler(params), where))
+        if kind not in self._valid:
+            batch.calls.alone = call
+        sent = self._sent[tag] = _Sent(batch, tag, job_set, params, kind, bool(where), report)
+        if kind in self._closed:
+            self._wait(sent)
+        else:
+            self._call(sent)
+
+    def _call(self, sent: _Sent) -> None:
+        sent.forget()
+        # What is wrong with its jobspec is told when it is sent.
+        with contextlib.suppress(Exception):
+            self._templates.prepare(sent.job_set, sent.params, sent.batch.variant, sent.batch.off)
+        if self._outputs.are_made:
+            self._deliver(sent)
+        else:
+            self._outputs.when_made(partial(self._deliver_late, sent))
+
+    def _deliver_late(self, sent: _Sent) -> None:
+        """Its directories are made; a fence can have been begun meanwhile."""
+        if self._queue.submissions.on_hold:
+            self._queue.broker.loop.timer(FIRST_PAUSE, partial(self._deliver_late, sent))
+        else:
+            self._deliver(sent)
+
+    def _deliver(self, sent: _Sent) -> None:
+        self._queue.outcomes.begin(
+            partial(self._send, sent),
+            sent.outcome,
+            partial(self._answered, sent),
+            trouble=partial(self._lose, sent),
+            over=lambda: self._over,
+        )
+
+    def _send(self, sent: _Sent, answer: Answer) -> None:
+        if sent.batch.calls.revoked:
+            raise OSError(errno.ECANCELED, "the ensemble has ended")
+        text = self._templates.jobspec(
+            sent.job_set, sent.params, self._tag_of(sent.tag), sent.batch.variant, sent.batch.off
+        )
+        urgency = 0 if self._strict else sent.job_set.urgency
+        answered = partial(self._pass_on, sent, answer)
+        self._queue.send(text, urgency, answered, validate=sent.kind not in self._valid)
+
+    def _pass_on(self, sent: _Sent, answer: Answer, given: int | Exception) -> None:
+        """Flux has answered; an id says nothing where the journal has not shown it before.
+
+        Where the job manager refuses a job with a text that is not UTF-8, such as a long name of a
+        queue that it has cut off, job-ingest answers with an id (flux-core 0.88, `set_errorf` in
+        job-manager's `submit.c`).
+        """
+        if not isinstance(given, Exception) and sent.shown is None:
+            given = OSError(errno.EPROTO, "the queue has given it an id, and does not have it")
+        answer(given)
+
+    def _lose(self, sent: _Sent, error: Exception) -> None:
+        """It is not known for now what became of a job."""
+        if not sent.lost:
+            sent.lost = True
+            self._lost[sent.kind] += 1
+        self._note(sent.kind, sent.tag.group, error)
+
+    def _answered(self, sent: _Sent, answer: int | Exception) -> None:
+        if sent.lost:
+            sent.lost = False
+            self._lost[sent.kind] -= 1
+        if isinstance(answer, Exception) and is_held(answer):
+            if sent.shown is not None:
+                self._held.pop(sent.shown, None)
+            if self._over:
+                self._drop(sent)
+            else:
+                self._note(sent.kind, sent.tag.group, answer)
+                self._wait(sent)
+            return
+        if isinstance(answer, Exception) and sent.batch.off and not self._over:
+            # Where the job is kept off nodes is what the queue may object to.
+            sent.batch.off = ""
+            self._call(sent)
+            return
+        self._end(sent, answer)
+        if self._waits and not self._lost[sent.kind]:
+            self._clear(sent.kind)
+        if self._closed:
+            self._reopen(sent.kind)
+
+    def _end(self, sent: _Sent, answer: int | Exception) -> None:
+        """A job has its outcome."""
+        del self._sent[sent.tag]
+        if isinstance(answer, Exception):
+            if sent.shown is not None:
+                self._held.pop(sent.shown, None)
+            sent.report(answer)
+        else:
+            self._valid.add(sent.kind)
+            self._hold(answer, sent.job_set.urgency)
+            sent.batch.ids.append(answer)
+            sent.report(None)
+
+    # -- while the queue takes none ---------------------------------------------------
+
+    def _wait(self, sent: _Sent) -> None:
+        """Have a job wait with others of its kind, in nobody's way."""
+        closed = self._closed.get(sent.kind)
+        if closed is None:
+            closed = self._closed[sent.kind] = _Closed()
+            self._later(sent.kind, closed)
+        if closed.probe is sent:
+            closed.probe = None
+            closed.waiting.appendleft(sent)
+            self._later(sent.kind, closed)
+        else:
+            closed.waiting.append(sent)
+        calls, call = sent.batch.calls, sent.tag.index - sent.batch.command.first
+        if not sent.apart:
+            calls.alone = call
+        elif calls.alone == call:
+            calls.alone = None
+        calls.arrived(call)
+
+    def _later(self, kind: Kind, closed: _Closed) -> None:
+        self._queue.broker.loop.timer(closed.pause, partial(self._try, kind, closed))
+        closed.pause = min(2 * closed.pause, LONGEST_WAIT)
+
+    def _try(self, kind: Kind, closed: _Closed) -> None:
+        """Send one of the jobs that wait; what comes of it is what comes of all of them."""
+        if self._closed.get(kind) is not closed:
+            return
+        if self._queue.submissions.on_hold:
+            self._later(kind, closed)
+        elif closed.waiting:
+            closed.probe = closed.waiting.popleft()
+            self._call(closed.probe)
+        else:
+            del self._closed[kind]
+
+    def _reopen(self, kind: Kind) -> None:
+        """The queue has taken a job of a kind, or refused it for good: send the others."""
+        closed = self._closed.pop(kind, None)
+        if closed is not None:
+            self._send_on(kind, closed.waiting)
+
+    def _send_on(self, kind: Kind, waiting: deque[_Sent]) -> None:
+        for _ in range(min(SLICE, len(waiting))):
+            sent = waiting.popleft()
+            if sent.tag not in self._sent:
+                continue  # it was dropped meanwhile
+            if kind in self._closed:
+                self._wait(sent)
+            else:
+                self._call(sent)
+        if waiting:
+            self._queue.broker.loop.timer(0.0, partial(self._send_on, kind, waiting))
+
+    def revoke(self) -> None:
+        """Send no more jobs of the submissions under way: the ensemble has ended."""
+        self._over = True
+        self._queue.submissions.revoke(self)
+        closed, self._closed = self._closed, {}
+        for kind, one in closed.items():
+            self._clear(kind)
+            for sent in one.waiting:
+                self._drop(sent)
+
+    def _drop(self, sent: _Sent) -> None:
+        sent.batch.calls.revoked = True
+        self._end(sent, OSError(errno.ECANCELED, "the ensemble has ended"))
+
+    def _note(self, kind: Kind, group: str, error: Exception) -> None:
+        """Note why jobs wait."""
+        what, before = refusal(error), self._waits.get(kind)
+        t = time.time()
+        if before is not None and before.kind == what.name:
+            t = before.t
+        else:
+            self._queue.broker.loop.timer(TELL_SECONDS, self._news)
+        self._waits[kind] = Wait(group, what.name, sentence(error), what.advice, t)
+
+    def _clear(self, kind: Kind) -> None:
+        """Jobs of a kind wait no longer."""
+        if self._waits.pop(kind, None) is not None:
+            self._news()
+
+    # -- outcomes ---------------------------------------------------------------------
+
+    def _take_known(self, batch: _Batch) -> None:
+        """Take the jobs that the queue has of those that were not sent any more."""
+        command = batch.command
+        for call in range(command.count) if self.known else ():
+            job = self.known.pop(_tag(command, call), None)
+            if job is not None and call >= batch.calls.started:
+                batch.known[job] = batch.submission[command.first + call][0].urgency
+                batch.ids.append(job)
+
+    def _outcome(self, batch: _Batch) -> Outcome:
+        calls = batch.calls
+        if calls.revoked:
+            reason = "the ensemble ended before all jobs were submitted"
+            return _failed(batch, "ECANCELED", reason)
+        if calls.errors:
+            call, error = calls.errors[0]
+            return self._refused(batch, batch.command.first + call, error)
+        return CommandDone(time.time(), batch.command.id, {"ids": batch.ids})
+
+    def _tag_of(self, tag: Tag) -> dict[str, Any]:
+        """What a job carries in `attributes.user.ensemble`."""
+        return {**self._tag, **tag._asdict()}
+
+    def _hold(self, job: int, urgency: int) -> None:
+        """Note that a job is held, and the urgency that it is to have."""
+        if self._strict and urgency:
+            self._held.setdefault(job, urgency)
+
+    def _refused(self, batch: _Batch, index: int, error: Exception) -> CommandFailed:
+        if not isinstance(error, (OSError, ValueError)):
+            self._queue.broker.report(error)
+        name = errno_name(error)
+        reason = f"job {index}: {sentence(error)} ({name})"
+        what = refusal(error)
+        hint = "" if what.own else what.advice
+        return _failed(batch, name, f"{reason}; {hint}" if hint else reason)
+
+
+def _failed(batch: _Batch, name: str, reason: str) -> CommandFailed:
+    return CommandFailed(time.time(), batch.command.id, name, reason, ids=tuple(batch.ids))
+
+
+def _tag(command: SubmitJobs, call: int) -> Tag:
+    """The tag of a job of a command."""
+    return Tag(command.group, command.rule, command.firing, command.first + call)
+
+
+def _asks_for(command: SubmitJobs, tag: Tag) -> bool:
+    """The tag is that of a job of the command."""
+    call = tag.index - command.first
+    return 0 <= call < command.count and tag == _tag(command, call)

@@ -1,0 +1,323 @@
+"""Requests to a run on the local queue, from other processes of its user.
+
+While its ensemble goes on, a run listens on the UNIX socket `control` in the directory of the
+ensemble, in which nobody else can look up a name:
+
+    command ──"pause {"name": "study"}"──► Control ──► Ensemble.ask
+            ◄──{"result": {...}}, or {"errno": 2, "reason": "..."}──
+
+A connection is one request, a line each way, and the requests are those of the service
+(docs/rpc.md). `queues.local.contact` is the other end. A request counts only as long as whoever
+makes it waits for the answer: a run that was stopped meanwhile does not do later what nobody
+expects any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import socket
+import stat
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flux_ensemble.engine.describe import Describer
+from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.faults import ENDINGS
+from flux_ensemble.queues.local.directory import Directory
+from flux_ensemble.queues.local.loop import LocalLoop
+from flux_ensemble.queues.local.root import StateError
+from flux_ensemble.runtime.answers import Answer
+from flux_ensemble.runtime.ensemble import Ensemble
+
+#: The socket, in the directory of an ensemble.
+SOCKET = "control"
+
+#: Largest request in bytes.
+MAX_REQUEST = 4 << 20
+
+#: Most requests that are open at the same time.
+MAX_OPEN = 64
+
+#: Seconds that a request may take to come, and an answer to be taken.
+PATIENCE = 10.0
+
+#: Between attempts to send what was not taken at once, and to accept again after an error.
+_RETRY_SECONDS, _PAUSE_SECONDS = 0.01, 1.0
+
+_CHUNK = 1 << 16
+
+#: Requests that the engine answers.
+ASKED = frozenset(("submit", "pause", "resume", "terminate", "cancel", "rules", "action"))
+
+#: Checks the payload of a request: see `service.requests.protocol.parse`.
+Parse = Callable[[str, str], dict[str, Any]]
+
+
+def address(directory: Directory) -> str:
+    """The socket's path by the descriptor of its directory: short, whatever the directory's is."""
+    return f"/proc/self/fd/{directory.fd}/{SOCKET}"
+
+
+def peer(connection: socket.socket) -> tuple[int, int]:
+    """The process and the user at the other end (unix(7), `SO_PEERCRED`)."""
+    size = struct.calcsize("3i")
+    pid, user, _ = struct.unpack(
+        "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    )
+    return pid, user
+
+
+class Handler:
+    """What a run does about requests.
+
+    Args:
+        ensemble: its ensemble.
+        describer: describes its jobs.
+        flush: writes the jobs that are gone to their file.
+        now: gives the time.
+        parse: checks a payload.
+    """
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        describer: Describer,
+        flush: Callable[[], None],
+        now: Callable[[], float],
+        parse: Parse,
+    ) -> None:
+        self._ensemble = ensemble
+        self._describer = describer
+        self._flush = flush
+        self._now = now
+        self._parse = parse
+
+    def __call__(self, line: bytes, answer: Answer) -> None:
+        """Answer a request, now or later.
+
+        Raises:
+            RequestError: it is refused.
+        """
+        try:
+            op, _, text = line.decode().partition(" ")
+        except UnicodeDecodeError:
+            raise RequestError(errno.EPROTO, "a request is UTF-8 text") from None
+        if op not in ASKED and op != "jobs":
+            raise RequestError(errno.ENOSYS, f"a local run does not know the request {op[:60]!r}")
+        payload = self._parse(op, text)
+        name = payload.pop("name")
+        if name != self._ensemble.name:
+            raise RequestError(errno.ENOENT, f"no ensemble named {name!r} runs here")
+        if op == "jobs":
+            answer({"jobs": self._active()})
+        else:
+            self._ensemble.ask(op, payload, lambda result: answer(self._shaped(op, result)))
+
+    def _active(self) -> list[dict[str, Any]]:
+        """The jobs that are active; those that are gone are in their file by now."""
+        self._flush()
+        now, jobs = self._now(), self._ensemble.engine.workload.jobs
+        return [
+            self._describer.describe(job, now) for job in jobs.values() if job.firing is not None
+        ]
+
+    def _shaped(self, op: str, result: Any) -> Any:
+        """A result as the service has it."""
+        if isinstance(result, RequestError) or op in ("rules", "action"):
+            return result
+        if op == "submit":
+            return {"ids": result["ids"]}
+        return {**result, "state": self._ensemble.state}
+
+
+class Control:
+    """Listens for requests.
+
+    Args:
+        directory: of the ensemble, whose lock is held.
+        loop: of the run.
+        handle: answers a request, or raises `RequestError`.
+
+    Raises:
+        StateError: what is in the socket's place is none of ours.
+        OSError: it cannot be made here.
+    """
+
+    def __init__(
+        self, directory: Directory, loop: LocalLoop, handle: Callable[[bytes, Answer], None]
+    ) -> None:
+        self.loop = loop
+        self.handle = handle
+        self._directory = directory
+        self._open: dict[_Connection, None] = {}
+        self._pause: Any = None
+        remove(directory)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.setblocking(False)
+            self._socket.bind(address(directory))
+            self._socket.listen(MAX_OPEN)
+            self._reader = loop.reader(self._socket.fileno(), self._accept)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def close(self) -> None:
+        """Listen no more, and leave those alone who wait."""
+        if self._socket.fileno() < 0:
+            return
+        self._reader.cancel()
+        if self._pause is not None:
+            self._pause.cancel()
+        self._socket.close()
+        for connection in list(self._open):
+            connection.close()
+        with contextlib.suppress(StateError, OSError):
+            remove(self._directory)
+
+    def closed(self, connection: _Connection) -> None:
+        """A connection is over."""
+        self._open.pop(connection, None)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._socket.accept()
+        except BlockingIOError:
+            return
+        except OSError:
+            # Such as too many open files: there is no use in asking again at once.
+            self._reader.cancel()
+            self._pause = self.loop.timer(_PAUSE_SECONDS, self._go_on)
+            return
+        connection.setblocking(False)
+        if peer(connection)[1] != os.geteuid():
+            connection.close()
+            return
+        taken = _Connection(self, connection)
+        self._open[taken] = None
+        if len(self._open) > MAX_OPEN:
+            taken.refuse(RequestError(errno.EAGAIN, "too many requests at once: try again"))
+
+    def _go_on(self) -> None:
+        self._pause = None
+        self._reader = self.loop.reader(self._socket.fileno(), self._accept)
+
+
+class _Connection:
+    """One request, and its answer."""
+
+    def __init__(self, control: Control, connection: socket.socket) -> None:
+        self._control = control
+        self._socket = connection
+        self._received = bytearray()
+        self._unsent = bytearray()
+        self._asked = False
+        self._over = False
+        self._retry: Any = None
+        self._reader = control.loop.reader(connection.fileno(), self._readable)
+        self._limit = control.loop.timer(PATIENCE, self.close)
+
+    def close(self) -> None:
+        """Be done with it."""
+        if not self._over:
+            self._over = True
+            for handle in (self._reader, self._limit, self._retry):
+                if handle is not None:
+                    handle.cancel()
+            self._socket.close()
+            self._control.closed(self)
+
+    def refuse(self, error: RequestError) -> None:
+        """Answer with an error."""
+        self._answer(error)
+
+    def _readable(self) -> None:
+        try:
+            data = self._socket.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        if self._asked:
+            return
+        self._received += data
+        line, end, _ = self._received.partition(b"\n")
+        if len(line) > MAX_REQUEST:
+            self._asked = True
+            self.refuse(RequestError(errno.EMSGSIZE, f"a request has at most {MAX_REQUEST} bytes"))
+        elif end and not self._gone():
+            self._asked = True
+            self._limit.cancel()
+            self._handle(bytes(line))
+
+    def _gone(self) -> bool:
+        """Nobody waits for the answer any more."""
+        try:
+            gone = not self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            gone = True
+        if gone:
+            self.close()
+        return gone
+
+    def _handle(self, line: bytes) -> None:
+        try:
+            self._control.handle(line, self._answer)
+        except RequestError as error:
+            self.refuse(error)
+        except ENDINGS:
+            raise
+        except BaseException as error:
+            self.refuse(RequestError(errno.EIO, f"internal error: {error!r}"))
+
+    def _answer(self, result: Mapping[str, Any] | RequestError) -> None:
+        if self._over:
+            return
+        if isinstance(result, RequestError):
+            value: Mapping[str, Any] = {"errno": result.errno, "reason": str(result)}
+        else:
+            value = {"result": result}
+        self._unsent += json.dumps(value).encode() + b"\n"
+        self._limit.cancel()
+        self._limit = self._control.loop.timer(PATIENCE, self.close)
+        self._write()
+
+    def _write(self) -> None:
+        self._retry = None
+        try:
+            while self._unsent:
+                del self._unsent[: self._socket.send(self._unsent[:_CHUNK])]
+        except BlockingIOError:
+            self._retry = self._control.loop.timer(_RETRY_SECONDS, self._write)
+            return
+        except OSError:
+            pass
+        self.close()
+
+
+def remove(directory: Directory) -> None:
+    """Remove the socket of a run; none is no error.
+
+    Raises:
+        StateError: what has its name is no socket.
+        OSError: it cannot be removed.
+    """
+    try:
+        found = os.stat(SOCKET, dir_fd=directory.fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise StateError(
+            f"{directory.path / SOCKET} is no socket of the local queue: remove it, or name "
+            "another state directory with --state-dir"
+        )
+    os.unlink(SOCKET, dir_fd=directory.fd)

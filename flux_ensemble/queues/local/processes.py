@@ -1,0 +1,386 @@
+"""Jobs as processes of this machine: the runner of the local queue.
+
+    VirtualQueue ──start, stop──► ProcessRunner ──channel──► supervisor ──► processes
+                 ◄──started, ended──
+
+The supervisor (`queues.local.supervisor`) is one small process that starts every job and waits
+for it. Here are the parts that need the document: what to start, and for how long.
+
+The process group of each job is tied to the supervisor here, and to this process there. If both
+are killed together, the kernel ends the jobs (`queues.local.supervisor.ties`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flux_ensemble.document import jobspec
+from flux_ensemble.queues.local import memos, supervisor
+from flux_ensemble.queues.local.directory import Directory
+from flux_ensemble.queues.local.leftovers import PREFIX
+from flux_ensemble.queues.local.memos import MemoSocket
+from flux_ensemble.queues.local.supervisor.ties import Ties
+from flux_ensemble.queues.virtual.queue import VirtualJob, VirtualQueue
+from flux_ensemble.runtime.ports import Handle, Loop
+
+#: Between SIGTERM and SIGKILL, in seconds: Flux's `kill-timeout`.
+GRACE_SECONDS = 5.0
+
+#: What is run as the supervisor.
+_SUPERVISOR = os.path.join(supervisor.__path__[0], "__main__.py")
+
+_CHUNK = 1 << 16
+
+#: Between attempts to send what the supervisor did not take, in seconds.
+_RETRY_SECONDS = 0.01
+
+#: A template of Flux in the name of an output file, such as {{id}}, {{id.f58}}, {{name}}.
+_TEMPLATE = re.compile(r"\{\{([a-z]+)(?:\.[a-z0-9]+)?\}\}")
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    """A job that the supervisor has, or is about to get.
+
+    Args:
+        job: the job.
+        kept: its output is kept, because the document names no file.
+        group: its process group; 0 until it has started.
+        tie: the descriptor that ties its process group to the supervisor.
+        t_start: when it started, by a clock that nobody sets.
+        limit, grace: timers for its time limit, and for SIGKILL.
+    """
+
+    job: VirtualJob
+    kept: bool
+    group: int = 0
+    tie: int | None = None
+    t_start: float = 0.0
+    limit: Handle | None = None
+    grace: Handle | None = None
+
+
+class ProcessRunner:
+    """Runs jobs; a `queues.virtual.queue.Runner`.
+
+    Args:
+        loop: for timers and file descriptors.
+        environment: of the jobs.
+        cwd: what relative working directories are relative to.
+        output: the directory for the output of jobs whose document names no file.
+        ready: called before the supervisor is told anything; if False, it is told nothing.
+        lost: called if the supervisor ends by itself, with a sentence; no job that runs
+            will end then.
+        warn: called with a sentence about something that a job did wrong.
+        full: called with a sentence if the output of a job cannot be kept.
+        prefix: of the jobs' names.
+        hold: a descriptor that is open until the last process of a job is gone, if given.
+
+    Raises:
+        OSError: the supervisor cannot be started.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        *,
+        environment: Mapping[str, str],
+        cwd: str,
+        output: Directory,
+        ready: Callable[[], bool],
+        lost: Callable[[str], None],
+        warn: Callable[[str], None],
+        full: Callable[[str], None],
+        prefix: str = "",
+        hold: int | None = None,
+    ) -> None:
+        self._loop = loop
+        self._prefix = prefix
+        self._cwd = cwd
+        self._output = output
+        self._ready = ready
+        self._lost = lost
+        self._full = full
+        self._queue: VirtualQueue | None = None
+        self._running: dict[int, _Running] = {}
+        self._received = bytearray()
+        self._unsent = bytearray()
+        self._retry: Handle | None = None
+        self._halted = False
+        self._closed = False
+        self.scratch = tempfile.mkdtemp(prefix=PREFIX)
+        self._memos = MemoSocket(self.scratch, self._memo, warn)
+        self._environment = {**environment, memos.VARIABLE: self._memos.path}
+        self._channel, theirs = socket.socketpair()
+        lifeline, ours = os.pipe()
+        self._their_lifeline, held = os.pipe()
+        self._ties = Ties(self._their_lifeline, ours)
+        passed = [theirs.fileno(), lifeline, held, output.fd]
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-X", "utf8", _SUPERVISOR,
+                 *map(str, passed), self.scratch],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                start_new_session=True, pass_fds=passed if hold is None else [*passed, hold],
+            )  # fmt: skip
+        except BaseException:
+            self._close_all()
+            shutil.rmtree(self.scratch)
+            raise
+        finally:
+            theirs.close()
+            os.close(lifeline)
+            os.close(held)
+        self._channel.setblocking(False)
+        self._send({"environment": self._environment})
+        self._watched = [
+            loop.reader(self._channel.fileno(), self._readable),
+            loop.reader(self._memos.fileno(), self._memos.receive),
+        ]
+
+    def attach(self, queue: VirtualQueue) -> None:
+        """Tell `queue` what becomes of the jobs that it starts here."""
+        self._queue = queue
+
+    @property
+    def queue(self) -> VirtualQueue:
+        """The queue whose jobs these are."""
+        assert self._queue is not None
+        return self._queue
+
+    @property
+    def running(self) -> int:
+        """How many jobs have processes, or are about to."""
+        return len(self._running)
+
+    def halt(self) -> None:
+        """Start no job any more."""
+        self._halted = True
+
+    def close(self) -> None:
+        """Kill what runs, and wait until it is gone."""
+        if self._closed:
+            return
+        self._closed = True
+        for handle in self._watched:
+            handle.cancel()
+        if self._retry is not None:
+            self._retry.cancel()
+        self._channel.close()
+        # Whoever stopped it.
+        self._process.send_signal(signal.SIGCONT)
+        self._process.wait()
+        self._close_all()
+        # The supervisor has done so, unless it was killed.
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        for running in self._running.values():
+            self._forget(running)
+        self._ties.close()
+
+    def _close_all(self) -> None:
+        self._channel.close()
+        os.close(self._ties.held)
+        os.close(self._their_lifeline)
+        self._memos.close()
+
+    # -- what the queue asks for ----------------------------------------------------
+
+    def start(self, job: VirtualJob) -> None:
+        """Start a job that has its nodes."""
+        if self._halted:
+            return
+        whole = jobspec.build(
+            job.job_set,
+            job.params,
+            environment=self._environment,
+            cwd=self._cwd,
+            tag={},
+            prefix=self._prefix,
+        )
+        system = whole["attributes"]["system"]
+        environment = system["environment"]
+        nodes, tasks = len(set(job.claim.placed or ())), job.job_set.tasks
+        output = system.get("shell", {}).get("options", {}).get("output", {})
+        values = {
+            "id": job.id, "jobid": job.id, "name": system["job"]["name"],
+            "nnodes": nodes, "size": tasks, "ntasks": tasks, "taskid": 0, "task": 0,
+        }  # fmt: skip
+        files = {
+            stream: _TEMPLATE.sub(
+                lambda template: str(values.get(template[1], template[0])), options["path"]
+            )
+            for stream, options in output.items()
+            if stream in ("stdout", "stderr") and options.get("path")
+        }
+        inherits = True
+        if environment is self._environment:
+            environment = {}
+        elif inherits := environment.keys() >= self._environment.keys():
+            environment = {
+                name: value
+                for name, value in environment.items()
+                if self._environment.get(name) != value
+            }
+        else:
+            environment = {**environment, memos.VARIABLE: self._memos.path}
+        self._running[job.id] = _Running(job, "stdout" not in files)
+        self._send(
+            {
+                "start": job.id,
+                "tasks": tasks,
+                "nodes": nodes,
+                "command": whole["tasks"][0]["command"],
+                "cwd": os.path.join(self._cwd, system["cwd"]),
+                "own": system["cwd"] != self._cwd,
+                "environment": environment,
+                "whole": not inherits,
+                "stdout": files.get("stdout"),
+                "stderr": files.get("stderr"),
+            }
+        )
+
+    def stop(self, job: VirtualJob) -> None:
+        """End a job: SIGTERM, and SIGKILL after a while."""
+        running = self._running.get(job.id)
+        if running is None:
+            return  # it was not started any more
+        if running.limit is not None:
+            running.limit.cancel()
+        if running.grace is None:
+            self._signal(job, signal.SIGTERM)
+            running.grace = self._loop.timer(
+                GRACE_SECONDS, lambda: self._signal(job, signal.SIGKILL)
+            )
+
+    def limit_changed(self, job: VirtualJob) -> None:
+        """Count the time limit anew, from when the job started."""
+        running = self._running[job.id]
+        if running.limit is not None:
+            running.limit.cancel()
+            running.limit = None
+        # One that has not started gets its limit when it does; one that is being ended
+        # has none any more.
+        if job.claim.limit and running.group and running.grace is None:
+            left = running.t_start + job.claim.limit - time.monotonic()
+            running.limit = self._loop.timer(max(0.0, left), lambda: self.queue.expire(job))
+
+    # -- what the supervisor says ---------------------------------------------------
+
+    def _readable(self) -> None:
+        # All of it: a job that has ended must not run into its time limit after that.
+        more, gone = True, False
+        while more:
+            try:
+                data = self._channel.recv(_CHUNK)
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""
+            self._received += data
+            gone = not data
+            more = len(data) == _CHUNK
+        *lines, self._received = self._received.split(b"\n")
+        memos = True
+        for line in lines:
+            message = json.loads(line.decode())
+            if "started" in message:
+                self._started(self._running[message["started"]], message)
+                memos = True
+            elif "ended" in message:
+                if memos:
+                    # What jobs published before they ended comes first, of all that had begun.
+                    self._memos.receive()
+                    memos = False
+                self._ended(self._running[message["ended"]], message["status"], message["t"])
+            elif "unkept" in message:
+                path = self._output.path / f"{message['unkept']}.out"
+                self._full(f"cannot write {path}: {message['note']}")
+            else:
+                running = self._running[message["refused"]]
+                self.queue.started(running.job)
+                self.queue.exception(running.job, "exec", message["note"])
+                self._ended(running, message["status"])
+        if gone:
+            self._lose()
+
+    def _started(self, running: _Running, message: Mapping[str, Any]) -> None:
+        running.group = message["group"]
+        running.tie = self._ties.tie(running.group)
+        running.t_start = time.monotonic()
+        self.queue.started(running.job, message["t"])
+        self.limit_changed(running.job)
+
+    def _ended(self, running: _Running, status: int, t: float | None = None) -> None:
+        del self._running[running.job.id]
+        self._forget(running)
+        self.queue.ended(running.job, status, t)
+
+    def _forget(self, running: _Running) -> None:
+        for handle in (running.limit, running.grace):
+            if handle is not None:
+                handle.cancel()
+        self._ties.untie(running.tie)
+        if running.kept:
+            # A job that printed nothing leaves no file.
+            name, directory = f"{running.job.id}.out", self._output.fd
+            with contextlib.suppress(OSError):
+                if os.stat(name, dir_fd=directory, follow_symlinks=False).st_size == 0:
+                    os.unlink(name, dir_fd=directory)
+
+    def _memo(self, id: int, values: Mapping[str, Any]) -> None:
+        if id in self._running:
+            self.queue.memo(self._running[id].job, values)
+
+    def _lose(self) -> None:
+        for handle in self._watched:
+            handle.cancel()
+        for running in self._running.values():
+            if running.group:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(running.group, signal.SIGKILL)
+        self._lost("the process that starts the jobs has ended unexpectedly")
+
+    # -- what it is told ------------------------------------------------------------
+
+    def _signal(self, job: VirtualJob, number: int) -> None:
+        self._send({"signal": job.id, "number": number})
+
+    def _send(self, order: Mapping[str, Any]) -> None:
+        self._unsent += json.dumps(order).encode() + b"\n"
+        if self._retry is None:
+            # All of this turn of the loop at once: each time costs the supervisor some work too.
+            self._retry = self._loop.timer(0.0, self._write)
+
+    def flush(self) -> None:
+        """Send what waits for the end of this turn of the loop: jobs are to start."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._write()
+
+    def _write(self) -> None:
+        """Send what the supervisor takes now; the rest later, if it is busy or stopped."""
+        self._retry = None
+        if not self._ready():
+            return
+        try:
+            while self._unsent:
+                sent = self._channel.send(self._unsent[:_CHUNK])
+                del self._unsent[:sent]
+        except BlockingIOError:
+            self._retry = self._loop.timer(_RETRY_SECONDS, self._write)
+        except OSError:
+            # That it is gone is noticed in reading.
+            self._unsent.clear()

@@ -1,0 +1,150 @@
+"""The local queue: the jobs of one ensemble as processes of this machine, without Flux.
+
+It offers a virtual cluster of a few nodes, all on this machine, first come, first served
+with backfill, and gives the events of a real job (RFC 21). Job ids are 1, 2, 3.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+
+from flux_ensemble.document.model import Spec
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.events import JobEvent
+from flux_ensemble.queues.local.directory import Directory
+from flux_ensemble.queues.local.processes import ProcessRunner
+from flux_ensemble.queues.local.recovery import Recovered
+from flux_ensemble.queues.virtual.cluster import Cluster
+from flux_ensemble.queues.virtual.queue import VirtualMember, VirtualQueue
+from flux_ensemble.queues.virtual.scheduler import Scheduler
+from flux_ensemble.queues.virtual.shapes import Shapes
+from flux_ensemble.runtime.ports import Handle, Loop
+
+
+class LocalQueue:
+    """A queue of processes, and the member on it.
+
+    Args:
+        spec: the ensemble's document.
+        cluster: what it offers.
+        loop: runs it.
+        environment, cwd: of the jobs.
+        output: the directory for the output of jobs whose document names no file.
+        post: gets each job event.
+        ready: called before the runner is told to do what follows from events; False: it is not.
+        lost: called with a sentence if jobs cannot be run any more.
+        warn: called with a sentence about something that a job did wrong.
+        full: called with a sentence if the output of a job cannot be kept.
+        hold: a descriptor that is open until the last process of a job is gone, if given.
+
+    Raises:
+        UnsatisfiableError: a job group asks for a form of resources that it does not have.
+        OSError: no process can be started.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        cluster: Cluster,
+        loop: Loop,
+        *,
+        environment: Mapping[str, str],
+        cwd: str,
+        output: Directory,
+        post: Callable[[JobEvent], None],
+        ready: Callable[[], bool],
+        lost: Callable[[str], None],
+        warn: Callable[[str], None],
+        full: Callable[[str], None],
+        hold: int | None = None,
+    ) -> None:
+        self._shape = Shapes(spec)
+        self._loop = loop
+        self._pass: Handle | None = None
+        self._runner = ProcessRunner(
+            loop,
+            environment=environment,
+            cwd=cwd,
+            output=output,
+            ready=ready,
+            lost=lost,
+            warn=warn,
+            full=full,
+            prefix=spec.job_prefix,
+            hold=hold,
+        )
+        self._queue = VirtualQueue(
+            Scheduler(cluster),
+            now=loop.now,
+            post=post,
+            runner=self._runner,
+            wake=self._wake,
+        )
+        self._runner.attach(self._queue)
+        self.member = VirtualMember(
+            spec,
+            self._queue,
+            shape=self._shape,
+            now=loop.now,
+        )
+
+    @property
+    def active(self) -> int:
+        """How many jobs wait or run."""
+        return len(self._queue.jobs)
+
+    def adopt(self, recovered: Recovered, engine: Engine) -> None:
+        """Take in the jobs that waited in the queue of a run that was killed."""
+        self._queue.last_id = recovered.last_id
+        for id, tag, job_set, params in recovered.waiting(engine):
+            self._queue.adopt(id, tag, job_set, params, self._shape(job_set))
+
+    @property
+    def scratch(self) -> str:
+        """The directory of sockets, which is removed when the run ends."""
+        return self._runner.scratch
+
+    @property
+    def running(self) -> int:
+        """How many jobs have processes."""
+        return self._runner.running
+
+    def halt(self) -> None:
+        """Start no job any more."""
+        self._runner.halt()
+
+    def stop(self) -> None:
+        """Start no job any more, and end those that run: SIGTERM, and SIGKILL after a while."""
+        self.halt()
+        for job in list(self._queue.jobs.values()):
+            if job.state == "running":
+                self._runner.stop(job)
+
+    def abandon(self, reason: str) -> None:
+        """Kill what runs, wait until it is gone, and post the ends of all jobs as cancelled."""
+        self.halt()
+        self._runner.close()
+        for job in list(self._queue.jobs.values()):
+            if job.state == "running":
+                self._queue.exception(job, "cancel", reason)
+                self._queue.ended(job, signal.SIGKILL)
+            else:
+                self._queue.cancel(job.id, reason)
+
+    def close(self) -> None:
+        """Kill what runs, and wait until it is gone."""
+        if self._pass is not None:
+            self._pass.cancel()
+        self._runner.close()
+
+    def _wake(self) -> None:
+        # Once for all that is submitted or ends together.
+        if self._pass is None:
+            self._pass = self._loop.timer(0.0, self._schedule)
+
+    def _schedule(self) -> None:
+        self._pass = None
+        self._queue.schedule()
+        # Slots are empty until then, and a turn of the loop can be long.
+        self._runner.flush()

@@ -1,0 +1,450 @@
+"""A run of an ensemble on the local queue: what drives it, and what it leaves in files.
+
+It puts together the parts of the service (`runtime.ensemble`, `runtime.custom.worker`) with a
+queue of processes, a file of events instead of the KVS, and the state directory:
+
+    LocalQueue ──job events──► Ensemble ──entries──► StateLog, Listener
+               ◄──commands───     │
+                                  └──events──► EventFile ──after a kill──► recover
+
+Whoever starts a run gives it a loop and a `Listener`, and decides when it is to end:
+
+    run = LocalRun(stack, spec, cluster, loop, log, listener, environment=..., cwd=...)
+    run.begin(text)  # or run.recover(text)
+    run.listen(parse)
+    run.drive(interval)
+    status, metrics = run.finish()
+
+What cannot be written to the files must not happen. If the eventlog or the file of events cannot be
+written any more, the run stops, its jobs are killed, and it can be resumed. So it is when what
+starts the jobs is gone. If only the status cannot be written, the run goes on.
+
+A run that is *interrupted* (`interrupt`: SIGTERM, a hangup) ends its jobs and takes in nothing more
+of them. Its files are then those of a run that was killed, and it can be resumed, too.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from flux_ensemble import __version__
+from flux_ensemble.document.members import NOT_LOCAL
+from flux_ensemble.document.model import Spec
+from flux_ensemble.document.samplers import objection
+from flux_ensemble.engine.commands import Record
+from flux_ensemble.engine.describe import Describer
+from flux_ensemble.engine.events import Interrupted, JobEvent
+from flux_ensemble.engine.why import why
+from flux_ensemble.faults import ENDINGS
+from flux_ensemble.queues.local.control import Control, Handler, Parse
+from flux_ensemble.queues.local.functions import Functions
+from flux_ensemble.queues.local.leftovers import end_leftovers, remember
+from flux_ensemble.queues.local.listener import FunctionsError, Listener, RunError
+from flux_ensemble.queues.local.loop import LocalLoop
+from flux_ensemble.queues.local.queue import LocalQueue
+from flux_ensemble.queues.local.recovery import EventFile, recover, t_stopped, whole_log
+from flux_ensemble.queues.local.root import StateError
+from flux_ensemble.queues.local.state_dir import StateLog
+from flux_ensemble.queues.virtual.cluster import Cluster, UnsatisfiableError
+from flux_ensemble.runtime.answers import Answer
+from flux_ensemble.runtime.asks.advisers import processes
+from flux_ensemble.runtime.durability.timers import Timers
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.eventlog import Entry
+from flux_ensemble.runtime.ports import Adviser
+from flux_ensemble.runtime.recording import Recorder
+
+#: Seconds between two snapshots of status and metrics.
+_SNAPSHOT_SECONDS = 1.0
+
+#: Most rules for which a snapshot says why they fire or do not.
+MAX_EXPLAINED = 200
+
+
+class LocalRun:
+    """One run; an eventlog's `Follower` that keeps the entries in files.
+
+    Args:
+        stack: closes what this opens.
+        spec: the ensemble.
+        cluster: what the local queue offers.
+        loop: runs it.
+        log: its files.
+        listener: is told what happens.
+        environment, cwd: of its jobs and its custom functions.
+        recorder: takes down a recording, if given.
+
+    Raises:
+        UnsatisfiableError: a job group asks for resources that the cluster does not have, or the
+            document has members.
+        StateError: its files are not ours.
+        OSError: the files cannot be opened, or no process can be started.
+    """
+
+    def __init__(
+        self,
+        stack: ExitStack,
+        spec: Spec,
+        cluster: Cluster,
+        loop: LocalLoop,
+        log: StateLog,
+        listener: Listener,
+        *,
+        environment: Mapping[str, str],
+        cwd: str,
+        recorder: Recorder | None = None,
+    ) -> None:
+        if spec.members:
+            raise UnsatisfiableError(NOT_LOCAL)
+        self.events = listener.events
+        self._stack = stack
+        self._spec = spec
+        self._loop = loop
+        self._log = log
+        self._listener = listener
+        self._left = False
+        self._stopped: str | None = None
+        self._interrupted = False
+        self._control: Control | None = None
+        self._waiting = False
+        self._hushed = False
+        self._snapshot_due = 0.0
+        self._metrics: dict[str, Any] = {}
+        self._unwritten = ""
+        self._describer = Describer(spec, cwd, str)
+        self._events = EventFile(log.directory, Timers(), self._stop)
+        stack.callback(self._events.close)
+        loop.before_wait = self._events.flush
+        self._where: dict[str, Any] = {"environment": environment, "cwd": cwd}
+        end_leftovers(log.directory)
+        self._queue = self._make_queue(cluster)
+        stack.callback(self._queue.close)
+        remember(log.directory, self._queue.scratch)
+        self._ensemble = self._make_ensemble(cwd, recorder)
+        note = self._ensemble.note
+        self._functions = Functions(spec, loop, note, listener.note, **self._where)
+        stack.callback(self._functions.close)
+
+    def _make_queue(self, cluster: Cluster) -> LocalQueue:
+        return LocalQueue(
+            self._spec,
+            cluster,
+            self._loop,
+            **self._where,
+            output=self._log.output,
+            hold=self._log.jobs_lock,
+            post=self._take,
+            ready=self._events.flush,
+            lost=self._lost,
+            warn=self._listener.note,
+            full=self._stop,
+        )
+
+    def _make_ensemble(self, cwd: str, recorder: Recorder | None) -> Ensemble:
+        return Ensemble(
+            self._spec,
+            run=int(time.time() * 1e6),
+            cwd=cwd,
+            member=self._queue.member,
+            loop=self._loop,
+            custom=lambda ensemble: self._functions.worker(ensemble.engine.function_states),
+            log_error=self._listener.note,
+            changed=lambda _: None,
+            ahead=lambda _: self._events,
+            recorder=recorder,
+            adviser=self._start_adviser,
+        )
+
+    def _start_adviser(self) -> Adviser:
+        return processes(
+            self._spec, self._loop, **self._where, log=lambda _, text: self._listener.note(text)
+        )
+
+    @property
+    def state(self) -> str:
+        """The state of the ensemble in its lifecycle."""
+        return self._ensemble.state
+
+    # -- how it begins --------------------------------------------------------------
+
+    def begin(self, text: str) -> None:
+        """Start the ensemble.
+
+        Args:
+            text: its document.
+
+        Raises:
+            FunctionsError: its custom functions cannot be called, or a sampler is not installed.
+            RunError, StateError: its files cannot be written.
+        """
+        uninstalled = objection(self._spec, None)
+        if uninstalled is not None:
+            raise FunctionsError(uninstalled)
+        self._functions.check(lambda: self._over)
+        self._ensemble.log.read(self, follow=True)
+        self._ensemble.note("load", {"document": text})
+        self._publish()
+        self._ensemble.start()
+        self._loop.timer(0.0, _load_statistics)
+
+    def recover(self, text: str) -> None:
+        """Go on where an earlier run ended too early; the files say all that they said before.
+
+        Args:
+            text: its document.
+
+        Raises:
+            RunError: the events of that run cannot be read, or the files cannot be written.
+            StateError: the files cannot be written.
+        """
+        ensemble, records = self._ensemble, list[Record]()
+        try:
+            events = self._events.read(self._log.events)
+            recovered = recover(ensemble.engine, self._events.timers, events, records.append)
+        except ValueError as error:
+            raise RunError(f"{error}: --no-resume begins anew") from None
+        if ensemble.engine.t_start is None:
+            self.begin(text)
+            return
+        self._hushed = True
+        ensemble.log.read(self, follow=True)
+        before = list(self._log.entries_before())
+        if not before:
+            records.insert(0, Record(ensemble.engine.t_start, "load", {"document": text}))
+        for entry in whole_log(before, records):
+            ensemble.recall(entry)
+        self._hushed = False
+        self._publish()
+        ensemble.note("epoch", {"version": __version__, "firings": ensemble.engine.firings})
+        self._queue.adopt(recovered, ensemble.engine)
+        ensemble.go_on(ensemble.engine.pending, purged=False)
+        t_end = t_stopped(before)
+        if t_end is not None:
+            ensemble.post([Interrupted(t_end, recovered.started(ensemble.engine))])
+        # No later than now: the clock may have been set back.
+        now = self._loop.now()
+        t_known = min(now, max(self._log.t_known, ensemble.engine.t))
+        for event in recovered.events(ensemble.engine, now, t_end, t_known):
+            ensemble.job_event(event)
+
+    def _publish(self) -> None:
+        """Replace the files of the earlier run.
+
+        Raises:
+            RunError, StateError: they cannot be written.
+        """
+        self._snapshot()
+        if self._stopped or self._unwritten:
+            raise RunError(self._stopped or self._unwritten)
+        try:
+            self._log.publish()
+        except OSError as error:
+            path = self._log.directory.path
+            raise RunError(f"cannot write to {path}: {error.strerror}") from None
+
+    # -- how it goes on and ends ----------------------------------------------------
+
+    def listen(self, parse: Parse) -> None:
+        """Take requests of other processes from now on.
+
+        Args:
+            parse: checks their payloads.
+        """
+        now = self._loop.now
+        handler = Handler(self._ensemble, self._describer, self._record, now, parse)
+        try:
+            self._control = Control(self._log.directory, self._loop, handler)
+        except (StateError, OSError) as error:
+            self._listener.note(f"other commands cannot steer this run: {error}")
+        else:
+            self._stack.callback(self._control.close)
+
+    def drive(self, interval: float) -> None:
+        """Run until the ensemble has ended and its jobs are gone, or until it must stop.
+
+        Args:
+            interval: seconds between two reports of progress.
+        """
+        look = self._loop.timer(interval, self._look, interval)
+        self._loop.run(lambda: self._over or not self._ensemble.live)
+        look.cancel()
+
+    def cancel(self, reason: str | None = None) -> None:
+        """End the ensemble, for a reason, and cancel its jobs; or do not begin it."""
+        if self._ensemble.engine.t_start is None:
+            self._left = True
+        else:
+            self.ask("cancel", {"reason": reason} if reason else {}, lambda _: None)
+
+    def ask(self, op: str, args: Mapping[str, Any], answer: Answer) -> None:
+        """Put a request to the ensemble, as `ensemble.OP` does without a name (docs/rpc.md)."""
+        self._ensemble.ask(op, args, answer)
+
+    def interrupt(self, reason: str) -> None:
+        """End its jobs, but not the ensemble: a later run goes on with it.
+
+        Args:
+            reason: why, in one sentence.
+        """
+        if self._interrupted or self._stopped is not None:
+            return
+        self._interrupted = True
+        self._ensemble.suspend(reason)
+        self._queue.stop()
+
+    @property
+    def interrupted(self) -> bool:
+        """It was interrupted, and is to be gone on with."""
+        return self._interrupted
+
+    def leave(self) -> None:
+        """Do not wait for its jobs any more: `finish` kills them."""
+        self._left = True
+
+    def finish(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """End it after `drive`.
+
+        Returns:
+            The status of the ensemble, and its metrics.
+
+        Raises:
+            RunError: it had to stop, because its files could not be written or what starts its
+                jobs was gone.
+        """
+        ensemble = self._ensemble
+        if self._interrupted:
+            self._queue.close()
+        elif ensemble.live and self._stopped is None:
+            self._queue.abandon("killed as its run was left")
+            if ensemble.live:
+                ensemble.fail("left before it had begun, or while one of its functions ran")
+        elif self._stopped is None:
+            if self._control is not None:
+                self._control.close()
+            # What custom functions leave behind is reaped by a timer.
+            self._loop.run(lambda: self._over or not self._loop.timers)
+        if self._stopped is not None:
+            ensemble.close(errno.EIO, self._stopped)
+            raise RunError(self._stopped)
+        return self._snapshot()
+
+    def check_kept(self) -> None:
+        """Check after `finish` that the files say how the ensemble ended.
+
+        Raises:
+            RunError: they do not.
+        """
+        if self._unwritten:
+            raise RunError(f"{self._unwritten}: how {self._spec.name!r} ended is not kept")
+
+    @property
+    def _over(self) -> bool:
+        """It is not to go on, whatever becomes of its jobs."""
+        ended = self._interrupted and not self._queue.running
+        return self._left or ended or self._stopped is not None
+
+    def _stop(self, reason: str) -> None:
+        """Go no further: what cannot be taken down must not happen."""
+        if self._stopped is None:
+            self._stopped = (
+                f"{reason}: its jobs are killed; when it can be written, --resume goes on"
+            )
+            self._queue.halt()
+
+    def _lost(self, reason: str) -> None:
+        """Go no further: nobody is left to start jobs, or to wait for them."""
+        if self._interrupted:
+            self._left = True  # what runs was to end
+        elif self._stopped is None:
+            self._queue.halt()
+            self._ensemble.suspend(reason, lost=True)
+            self._snapshot()
+            self._stopped = f"{reason}: its jobs are killed; --resume goes on"
+
+    # -- what happens in it ---------------------------------------------------------
+
+    def send(self, entry: Entry) -> None:
+        """Keep an entry of the eventlog, and pass it on."""
+        if entry["name"] != "job-event" and self._stopped is None:
+            # Kept before it is shown, and before it is acted on.
+            try:
+                self._log.append(entry)
+            except OSError as error:
+                path = self._log.directory.path / "eventlog"
+                self._stop(f"cannot write {path}: {error.strerror}")
+        if not self._hushed:
+            self._listener.entry(entry)
+
+    def end(self) -> None:
+        """There will be no more entries."""
+
+    def _take(self, event: JobEvent) -> None:
+        if self._interrupted:
+            return  # its jobs end because they are to; a later run begins them again
+        if event.name == "alloc" and event.name not in self._ensemble.engine.wants_events:
+            # Written before the job starts, so that no later run starts it again.
+            self._events.take_down(event)
+        self._ensemble.job_event(event)
+
+    def _look(self) -> None:
+        ensemble = self._ensemble
+        self._listener.progress(ensemble.status())
+        if time.monotonic() >= self._snapshot_due:
+            before = self._unwritten
+            self._snapshot()
+            if self._unwritten and not before:
+                self._listener.note(f"{self._unwritten}; the ensemble goes on")
+        active = self._queue.active
+        if ensemble.ended and active and not self._waiting:
+            self._waiting = True
+            self._listener.note(f"waiting for {active} active job{'s'[: active != 1]}")
+
+    def _record(self) -> None:
+        """Write the jobs that are gone to their file."""
+        jobs = []
+        for gone in self._ensemble.engine.records.take():
+            job = self._describer.describe(gone, self._loop.now())
+            kept = str(self._log.output.path / f"{gone.id}.out")
+            jobs.append({**job, "output": job["output"] or kept, "error": job["error"] or kept})
+        try:
+            self._log.append_jobs(jobs)
+        except OSError as error:
+            self._stop(f"cannot write {self._log.directory.path / 'jobs'}: {error.strerror}")
+
+    def _why(self) -> dict[str, Any]:
+        """What `why` says, for those who read the files."""
+        now, engine = self._loop.now(), self._ensemble.engine
+        few = len(engine.rules.states) <= MAX_EXPLAINED
+        return {"t": now, "rules": why(engine, now) if few else []}
+
+    def _snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Write status and metrics to their file; `_unwritten` says why that failed."""
+        self._snapshot_due = time.monotonic() + _SNAPSHOT_SECONDS
+        self._events.flush()
+        self._record()
+        try:
+            self._metrics = self._ensemble.engine.metrics(self._loop.now())
+        except ENDINGS:
+            raise
+        except BaseException as error:
+            self._ensemble.broken(error)
+        status = self._ensemble.status()
+        self._unwritten = ""
+        try:
+            kept = {**status, "why": self._why()}
+            self._log.snapshot(kept, self._metrics, self._events.count)
+        except OSError as error:
+            path = self._log.directory.path / "status.json"
+            self._unwritten = f"cannot write {path}: {error.strerror}"
+        except StateError as error:
+            self._unwritten = str(error)
+        return status, self._metrics
+
+
+def _load_statistics() -> None:
+    # It takes 0.2 s: the first jobs run meanwhile.
+    import flux_ensemble.metrics.univariate  # noqa: F401

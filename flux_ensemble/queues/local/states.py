@@ -1,0 +1,292 @@
+"""What runs on the local queue have left in files, for those who read it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from flux_ensemble.engine.lifecycle import FINAL_STATES
+from flux_ensemble.queues.local import state_forms
+from flux_ensemble.queues.local.directory import (
+    Directory,
+    StateError,
+    open_directory,
+)
+from flux_ensemble.queues.local.root import UnreadableError
+from flux_ensemble.queues.local.state_dir import (
+    FORMAT_FILE,
+    GIVEN_UP,
+    check_directory,
+    is_running,
+    read_snapshot,
+)
+from flux_ensemble.runtime.durability.lines import whole_lines
+from flux_ensemble.texts import listed
+
+
+def _lines(
+    directory: Directory, name: str, form: state_forms.Form, expected: str
+) -> Iterator[dict[str, Any]]:
+    """The objects in a file, a line each.
+
+    Raises:
+        StateError: a line before the last one is damaged.
+        OSError: it cannot be read.
+    """
+    number = 1
+    with os.fdopen(directory.open(name), "rb") as file:
+        try:
+            for line in whole_lines(file):
+                value = state_forms.parse(line)
+                if not state_forms.fits(value, form):
+                    raise ValueError(f"not {expected}")
+                yield value
+                number += 1
+        except ValueError:
+            path = directory.path / name
+            raise StateError(f"{path}:{number}: expected {expected} in JSON") from None
+
+
+#: How far a file was read: which one, and to which byte.
+Mark = tuple[int, int]
+
+_FORMS = {"eventlog": state_forms.ENTRY, "jobs": state_forms.JOB}
+
+
+def _is_name(name: str) -> bool:
+    """An ensemble can have that name."""
+    # Here, because commands that ask Flux need nothing of documents.
+    from flux_ensemble.document.schema_terms import ENSEMBLE_NAME
+
+    return re.match(ENSEMBLE_NAME, name) is not None
+
+
+def _stat(directory: Directory, name: str) -> os.stat_result | None:
+    """Of a file, or of whatever has its name."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
+    return None
+
+
+def _wait_again(status: dict[str, Any]) -> None:
+    """Count the jobs that were active among those that wait: nothing of them runs any more."""
+    jobs = status["jobs"]
+    status["jobs"] = {**jobs, "waiting": jobs["waiting"] + jobs["active"], "active": 0}
+    for group in status["groups"].values():
+        group["waiting"] += group["pending"] + group["running"]
+        group["pending"] = group["running"] = 0
+
+
+class States:
+    """The ensembles in a state directory, for reading.
+
+    It may be somebody else's, and there may be anything in it.
+    """
+
+    #: The reason of an ensemble whose run did not come to its end.
+    INTERRUPTED = "its run was interrupted: 'run --resume' goes on with it"
+
+    #: That of one in whose place another one was begun.
+    GIVEN_UP = "its run was interrupted, and given up with --no-resume"
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def names(self) -> list[str]:
+        """The ensembles, those begun last at the end.
+
+        Raises:
+            StateError, OSError: the state directory cannot be read.
+        """
+        begun: dict[str, float] = {}
+        with contextlib.suppress(FileNotFoundError), self._open() as root:
+            for name in filter(_is_name, root.names()):
+                with contextlib.suppress(StateError, OSError), root.enter(name) as directory:
+                    found = _stat(directory, "eventlog")
+                    try:
+                        check_directory(directory)
+                    except UnreadableError:
+                        # A later version may have its log elsewhere.
+                        found = found or _stat(directory, FORMAT_FILE)
+                    if found:
+                        begun[name] = found.st_ctime
+        return sorted(begun, key=begun.__getitem__)
+
+    def log(self, name: str) -> Iterator[dict[str, Any]]:
+        """The entries of an ensemble's eventlog, oldest first.
+
+        Raises:
+            StateError: there is none, or it is damaged before its last line.
+            OSError: it cannot be read.
+        """
+        with self.find(name, "eventlog") as directory:
+            yield from _lines(directory, "eventlog", state_forms.ENTRY, "an entry")
+
+    def jobs(self, name: str) -> Iterator[dict[str, Any]]:
+        """The jobs of an ensemble that are gone, in that order, as in `ensemble.jobs`.
+
+        Raises:
+            StateError, OSError: as `log`.
+        """
+        # A run of an earlier version left none.
+        with self.find(name, "status.json") as directory, contextlib.suppress(FileNotFoundError):
+            yield from _lines(directory, "jobs", state_forms.JOB, "a job")
+
+    def read_on(
+        self, name: str, file: str, mark: Mark | None, most: int
+    ) -> tuple[list[dict[str, Any]], Mark, bool]:
+        """What was written to a file since it was read last.
+
+        Args:
+            name: the ensemble.
+            file: "eventlog" or "jobs".
+            mark: how far it was read; None for not at all.
+            most: bytes to read at most, those at the end.
+
+        Returns:
+            The objects in it that are whole and sound, how far it is read now, and whether that
+            begins anew or leaves something out.
+
+        Raises:
+            StateError, OSError: as `log`.
+        """
+        found = []
+        with self.find(name, "status.json") as directory:
+            try:
+                stream = os.fdopen(directory.open(file), "rb")
+            except FileNotFoundError:
+                return [], (0, 0), mark is not None and mark[1] > 0
+            with stream:
+                status = os.fstat(stream.fileno())
+                fresh = mark is None or mark[0] != status.st_ino or mark[1] > status.st_size
+                start = 0 if fresh or mark is None else mark[1]
+                if status.st_size - start > most:
+                    fresh, start = True, status.st_size - most
+                    stream.seek(start - 1)
+                    start += len(stream.readline()) - 1
+                stream.seek(start)
+                for line in whole_lines(stream):
+                    start += len(line)
+                    with contextlib.suppress(ValueError):
+                        value = state_forms.parse(line)
+                        if state_forms.fits(value, _FORMS[file]):
+                            found.append(value)
+        return found, (status.st_ino, start), fresh
+
+    def status(self, name: str) -> dict[str, Any]:
+        """As in the response to `ensemble.status`.
+
+        One whose run was interrupted or killed is failed, with `resumable`: what was active there
+        waits for the run that goes on.
+
+        Raises:
+            UnreadableError: its files are damaged, or a later version has written them.
+            StateError: there is no such ensemble, or its files are not what a run left.
+            OSError: they cannot be read.
+        """
+        with self.find(name, "status.json") as directory:
+            status: dict[str, Any] = self._read(directory)["status"]
+            status.pop("resumable", None)  # is found out here
+            if status["state"] not in FINAL_STATES and not self.runs(directory):
+                # A run that has just ended has said how before it was gone.
+                status = self._read(directory)["status"]
+            if status["state"] not in FINAL_STATES and not self.runs(directory):
+                t_end = os.stat("status.json", dir_fd=directory.fd).st_mtime
+                status.update(state="failed", reason=self.GIVEN_UP, t_end=t_end)
+                if GIVEN_UP not in directory.names():
+                    status.update(reason=self.INTERRUPTED, resumable=True)
+                _wait_again(status)
+        return status
+
+    def is_interrupted(self, status: Mapping[str, Any]) -> bool:
+        """Whether a status is that of an ensemble whose run did not come to its end."""
+        return bool(status.get("resumable"))
+
+    def owner(self, name: str) -> int:
+        """The user whose ensemble it is.
+
+        Raises:
+            StateError, OSError: as `status`.
+        """
+        with self.find(name, "status.json") as directory:
+            return os.fstat(directory.fd).st_uid
+
+    def metrics(self, name: str) -> dict[str, Any]:
+        """As in the response to `ensemble.metrics`.
+
+        Raises:
+            StateError, OSError: as `status`.
+        """
+        with self.find(name, "status.json") as directory:
+            metrics: dict[str, Any] = self._read(directory)["metrics"]
+        return metrics
+
+    def why(self, name: str, rule: str | None) -> dict[str, Any]:
+        """As in the response to `ensemble.why`, as it was at most a second ago.
+
+        Raises:
+            StateError: as `status`; or there is nothing about the rule.
+            OSError: as `status`.
+        """
+        status = self.status(name)
+        found: Any = status.get("why")
+        if not state_forms.fits(found, state_forms.WHY):
+            raise StateError(f"the run of {name!r} has not said why its rules fire or do not")
+        rules = [one for one in found["rules"] if rule in (None, one["id"])]
+        if rule is not None and not rules:
+            raise StateError(f"the run of {name!r} has said nothing about a rule {rule!r}")
+        return {key: status[key] for key in ("state", "reason")} | {"t": found["t"], "rules": rules}
+
+    def _read(self, directory: Directory) -> dict[str, Any]:
+        try:
+            return read_snapshot(directory)
+        except ValueError:
+            path = directory.path / "status.json"
+            raise UnreadableError(
+                f"{path}: expected status and metrics in JSON ('flux-ensemble rm --force "
+                f"{directory.path.name}' removes the run)"
+            ) from None
+
+    def runs(self, directory: Directory) -> bool:
+        """Whether a run of the ensemble goes on.
+
+        Args:
+            directory: of the ensemble.
+
+        Raises:
+            StateError: there are no locks here.
+            OSError: there is no lock, or it cannot be read.
+        """
+        return is_running(directory)
+
+    def _open(self) -> Directory:
+        return open_directory(self._root, ours=False)
+
+    def find(self, name: str, file: str) -> Directory:
+        """The directory of an ensemble that has a file.
+
+        Raises:
+            UnreadableError: a later version has written it.
+            StateError: there is no such ensemble.
+            OSError: the state directory cannot be read.
+        """
+        if _is_name(name):
+            with contextlib.suppress(FileNotFoundError), self._open() as root:
+                directory = root.enter(name)
+                try:
+                    check_directory(directory)
+                    os.stat(file, dir_fd=directory.fd, follow_symlinks=False)
+                    return directory
+                except BaseException:
+                    directory.close()
+                    raise
+        # Here, because there is mostly nothing to be said.
+        from flux_ensemble.document.problems import hint
+
+        names = self.names()
+        known = f"{hint(name, names)}ensembles: {listed(names)}"
+        raise StateError(f"no ensemble named {name!r} in {self._root} ({known})")

@@ -1,0 +1,46 @@
+"""The processes that start the jobs of a local queue, and end them should the queue die.
+
+`queues.local.processes` starts them as
+
+    python -I -S -X utf8 supervisor/__main__.py CHANNEL THEIRS OURS OUTPUT SCRATCH
+
+CHANNEL is the file descriptor of a stream socket that carries one JSON object a line:
+
+    queue → supervisor   {"environment": {...}}                             once
+                         {"start": ID, "tasks": N, "nodes": N, "command": [...], "cwd",
+                          "environment": {...}, "whole": bool, "stdout" or null, "stderr" or null}
+                         {"signal": ID, "number": N}
+    supervisor → queue   {"started": ID, "t": T, "group": PGID}
+                         {"refused": ID, "note", "status"}
+                         {"unkept": ID, "note"}
+                         {"ended": ID, "t": T, "status"}
+
+T is in epoch seconds: the queue may have much else to do before it reads these.
+
+The tasks of a job are one process group. When the last of them ends, the rest of the group is
+killed. If the document names no file for a job's output, it goes to ID.out in the directory whose
+descriptor is OUTPUT.
+
+    queue ──► guard ──► supervisor ──► tasks ──► what they start
+                └─ as "subreapers", both adopt what those below leave behind
+
+If the queue or the guard is gone, the supervisor kills every process that came from a job, removes
+the directory SCRATCH, and exits. The guard only waits: it does the same when the supervisor is
+gone. If the queue is gone and the supervisor does not end, because it is stopped or hangs, the
+guard wakes it, and kills it after a while. While one of the two lives, no process of a job outlives
+the queue; and neither ends the other as long as that one does its work.
+
+If queue, guard and supervisor are killed together, the kernel ends the jobs. THEIRS and OURS are
+ends of pipes whose other ends the queue has. With the one, the supervisor ties the process group
+of each job to the queue; with the other, the queue ties it to the supervisor (`ties.Ties`).
+
+    guard.py      the two processes, and how they end
+    jobs.py       the supervisor: it talks to the queue, and starts and reaps jobs
+    tasks.py      the start of one process: its directory, its files, its program
+    children.py   children that ended, and how to kill all descendants
+    ties.py       process groups that the kernel kills; the queue uses it too
+
+It needs nothing but the standard library, to start quickly and to stay small: starting a process
+costs more in a large one. Its modules import each other relatively, because this process does not
+import `flux_ensemble`.
+"""

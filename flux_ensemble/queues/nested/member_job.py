@@ -1,0 +1,428 @@
+"""One member, from its start until nothing of it can run any more.
+
+    journal of the enclosing instance ──► submitted, uri, clean ──┐
+    its own broker ──► attached, ending, connection lost ─────────┴──► phase ──► Heard
+
+What becomes of its jobs is decided once, when its own job is `clean`: until then they may run. That
+is the kill-fence: where a member is given up, its job is cancelled first, and its `clean` is waited
+for. One that is reached by a URI alone is no job, and cannot be fenced.
+
+A member with a service of its own is not connected to: that service calls (`attached`). It is
+waited for where another one would be connected to, as long.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from flux.core.handle import Flux
+
+from flux_ensemble.engine.jobs import RESTARTED
+from flux_ensemble.queues.flux.broker import Broker
+from flux_ensemble.queues.flux.delivery import PATIENCE
+from flux_ensemble.queues.flux.delivery import Attempts as Tries
+from flux_ensemble.queues.flux.errors import sentence
+from flux_ensemble.queues.flux.refusals import refusal
+from flux_ensemble.queues.flux.submission import Wait
+from flux_ensemble.queues.nested.attempts import Attempts
+from flux_ensemble.queues.nested.callbacks import Gone, Told
+from flux_ensemble.queues.nested.instance import Heard, Instance
+from flux_ensemble.queues.nested.jobspec import END_TOPIC, MemberTag
+from flux_ensemble.queues.nested.life import NEXT, SILENT, UNNEEDED, Phase
+from flux_ensemble.queues.nested.refusals import RefusedError
+from flux_ensemble.queues.nested.route import Route
+from flux_ensemble.queues.nested.service_handle import AttachedInstance, Channel, Followed
+from flux_ensemble.queues.nested.timers import Timers
+from flux_ensemble.queues.nested.walltime import Walltime
+from flux_ensemble.texts import bounded
+
+#: Seconds until a connection is tried again: the first time, and at most.
+RETRY_SECONDS = 0.1
+RETRY_LIMIT = 5.0
+
+#: Seconds that a member may take to end before it is cancelled, and between two requests to.
+END_SECONDS = 30.0
+END_SPACING_SECONDS = 1.0
+
+#: Errors by which a socket of this machine says that nobody is behind it.
+_NOBODY = frozenset((errno.ECONNREFUSED, errno.ENOENT))
+
+
+class MemberJob:
+    """A member.
+
+    Args:
+        tag: which.
+        parent: the broker of the enclosing instance.
+        version: of its Flux.
+        told: is told what happens.
+        drain: seconds before its walltime from which it is sent no more.
+        calls: a service of its own calls.
+        reconnect: seconds after which one that cannot be reached is given up.
+        follows: gives names of job events that are followed too, and whether jobs' places are.
+        report, log_error: get unexpected exceptions, and lines for the service's log.
+        objection: says why an instance cannot be this member, by its IDENTITY; None if it can.
+
+    Attributes:
+        job: its id in the enclosing instance; None before that is known, and where it is none.
+        waiting: why its job is not in the queue yet, if the queue takes none for now.
+        uri: where it is, None before that is known.
+        phase: how far it is.
+        draining: why it is sent no more, or None.
+        instance: the connection, None while there is none.
+        attempts: what was sent to it.
+    """
+
+    def __init__(
+        self,
+        tag: MemberTag,
+        parent: Broker,
+        version: str,
+        told: Told,
+        *,
+        drain: float,
+        calls: bool,
+        reconnect: float,
+        follows: Callable[[], tuple[frozenset[str], bool]],
+        report: Callable[[BaseException], None],
+        log_error: Callable[[str], None],
+        objection: Callable[[str], str | None],
+    ) -> None:
+        self.tag = tag
+        self.job: int | None = None
+        self.waiting: Wait | None = None
+        self.uri: str | None = None
+        self.phase = Phase.ASKED
+        self.draining: str | None = None
+        self.instance: Followed | None = None
+        self.attempts = Attempts()
+        self._parent = parent
+        self._version = version
+        self._told = told
+        self._calls = calls
+        self._reconnect = reconnect
+        self._follows = follows
+        self._report = report
+        self._log_error = log_error
+        self._route = Route(parent.loop)
+        self._timers = Timers(parent.loop)
+        self._walltime = Walltime(self._timers, drain, self.drain, partial(told.expires, tag))
+        self._objection = objection
+        self._t_lost: float | None = None
+        self._pause = RETRY_SECONDS
+        self._was_up = False
+        self._silent = SILENT
+        self._asked = False
+        self._orderly = False
+        self._why = "its job has ended"
+        self._ends = "its instance ends"
+        self._closed = False
+        self._outage = False
+
+    # -- what the enclosing instance says ------------------------------------------------
+
+    @property
+    def unwanted(self) -> bool:
+        """It is asked to end before its job is in the queue."""
+        return self._asked and self.phase is Phase.ASKED
+
+    def waits(self, error: Exception) -> None:
+        """Its job is not in the queue, which takes none for now."""
+        if self.waiting is None:
+            self.waiting = Wait(
+                self.tag.member, refusal(error).name, sentence(error), refusal(error).advice,
+                time.time(),
+            )  # fmt: skip
+
+    def submitted(self, job: int) -> None:
+        """Its job is in the queue."""
+        self.waiting = None
+        if self.phase is Phase.ASKED:
+            self.job = job
+            self._enter(Phase.QUEUED)
+            if self._asked:
+                self.give_up(UNNEEDED)
+
+    def refused(self, reason: str) -> None:
+        """Its job was refused: there will be none."""
+        if self.phase is Phase.ASKED:
+            self._told.refused(self.tag, reason)
+            self.give_up(reason)
+
+    def parent_event(self, entry: Mapping[str, Any]) -> None:
+        """Take in an event of its job."""
+        name, context = entry["name"], entry.get("context") or {}
+        if name == "memo" and "uri" in context and self.phase is Phase.QUEUED:
+            self.connect(str(context["uri"]))
+        elif (
+            name == "exception"
+            and context.get("severity") == 0
+            and self.phase not in (Phase.ENDING, Phase.FENCING)
+        ):
+            said = str(context.get("type")), str(context.get("note") or "")
+            self._why = self._ends = bounded(": ".join(filter(None, said)))
+            self._outage |= said[1].startswith(RESTARTED)
+        elif name == "resource-update" and "expiration" in context:
+            self._expires(context["expiration"] or None)
+        elif name in ("clean", "invalidate") and self.phase is not Phase.GONE:
+            self._clean()
+
+    def connect(self, uri: str) -> None:
+        """Connect to it."""
+        self.uri = uri
+        self._enter(Phase.CONNECTING)
+        self._t_lost = time.monotonic()
+        self._find_way()
+
+    # -- the connection ----------------------------------------------------------------------
+
+    def _find_way(self) -> None:
+        if self.phase is not Phase.CONNECTING or self._closed:
+            return
+        if self._calls:
+            self._timers.later("connect", self._reconnect, lambda: self.give_up(self._silent))
+        else:
+            assert self.uri is not None
+            self._route.find(self.uri, self.job is not None, self._opened)
+
+    def _opened(self, result: Flux | OSError) -> None:
+        if self.phase is not Phase.CONNECTING or self._closed:
+            return
+        if isinstance(result, OSError):
+            self._failed(result)
+            return
+        parent, attempts = self._parent.handle, self.attempts
+        self._begin(
+            lambda heard: Instance(result, parent, heard, attempts, self._report, self._log_error)
+        )
+
+    def attached(self, channel: Channel, load: Mapping[str, Any]) -> bool:
+        """Its own service has called, in place of any before; False where none is waited for.
+
+        Args:
+            channel: the way to it.
+            load: what it has to know of the ensemble.
+        """
+        if self._calls and self.phase is Phase.UP and self.instance is not None:
+            self._lost(self.instance)
+        elif self._calls and self.phase is Phase.QUEUED:
+            self._enter(Phase.CONNECTING)
+        if not self._calls or self.phase is not Phase.CONNECTING or self._closed:
+            return False
+        self._timers.stop("connect")
+        self._silent = SILENT
+        self._disconnect()
+        self._begin(lambda heard: AttachedInstance(channel, load, heard, self._log_error))
+        return True
+
+    def unfit(self, reason: str) -> None:
+        """A service of its own has called, and cannot be one; another may call in time."""
+        if reason != self._silent:
+            self._silent = reason
+            self._log_error(f"{self.tag.name}: member {self.tag.member} is not up: {reason}")
+
+    def _begin(self, make: Callable[[Heard], Followed]) -> None:
+        """There is a way to it: catch up, and then go on."""
+        instance: Followed
+        heard = Heard(
+            event=partial(self._told.event, self.tag),
+            events=partial(self._told.events, self.tag),
+            past=partial(self._told.past, self.tag),
+            caught_up=partial(self._told.caught_up, self.tag),
+            ending=lambda: self._ending(instance),
+            lost=lambda: self._lost(instance),
+            objection=self._objection,
+        )
+        instance = self.instance = make(heard)
+        names, places = self._follows()
+        attached = partial(self._attached, instance)
+        instance.attach(self._version, attached, names=names, places=places)
+
+    def _attached(self, instance: Followed, error: Exception | None) -> None:
+        if instance is not self.instance or self.phase is not Phase.CONNECTING:
+            return
+        if error is not None:
+            self._disconnect()
+            self._failed(error)
+        else:
+            assert instance.facts is not None
+            self._t_lost = None
+            self._pause = RETRY_SECONDS
+            self._was_up = True
+            self._enter(Phase.UP)
+            if self.draining is not None:
+                # It was to be drained while there was no connection.
+                self._stop_queue(instance, self.draining)
+            self._walltime.watch(instance)
+            self._told.up(self.tag, instance, instance.facts)
+
+    def _failed(self, error: Exception) -> None:
+        """It could not be connected to: try again for a while, where that is of use."""
+        if self.phase is not Phase.CONNECTING or self._closed:
+            return
+        if isinstance(error, RefusedError):
+            self._told.refused(self.tag, str(error))
+            return self.give_up(str(error))
+        if self._calls:
+            return self._find_way()  # it ends, begins anew, and calls again
+        assert self._t_lost is not None
+        nobody = self._was_up and getattr(error, "errno", 0) in _NOBODY and self._route.direct
+        if nobody or time.monotonic() - self._t_lost >= self._reconnect:
+            self.give_up(sentence(error))
+            return
+        self._timers.later("connect", self._pause, self._find_way)
+        self._pause = min(2 * self._pause, RETRY_LIMIT)
+
+    def _lost(self, instance: Followed) -> None:
+        if instance is not self.instance:
+            return
+        ending = instance.ends.begun
+        dead = isinstance(instance, AttachedInstance) and instance.dead
+        self._disconnect()
+        if dead and self.phase in (Phase.UP, Phase.CONNECTING):
+            self.give_up("its broker is gone")
+        elif self._calls and self.phase is Phase.CONNECTING and not ending:
+            self._find_way()
+        elif self.phase is Phase.UP and not ending:
+            self._enter(Phase.CONNECTING)
+            self._t_lost = time.monotonic()
+            self._find_way()
+        elif self.phase is Phase.CONNECTING and not (ending or self._route.direct):
+            # A proxy that has ended says nothing of the member.
+            self._failed(OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+        elif self.phase in (Phase.UP, Phase.CONNECTING):
+            self.give_up(self._ends)
+
+    def _disconnect(self) -> None:
+        instance, self.instance = self.instance, None
+        if instance is not None:
+            instance.close()
+        self._timers.stop("walltime")
+
+    # -- its end ---------------------------------------------------------------------------------
+
+    def drain(self, reason: str, ends: bool = False) -> None:
+        """Send it no more: what waits there does not start any more, and can be moved.
+
+        Args:
+            reason: why.
+            ends: it has begun to end.
+        """
+        if self.draining is not None or self.phase in (Phase.FENCING, Phase.GONE):
+            return
+        self.draining = reason
+        if self.instance is not None and self.phase is Phase.UP:
+            self._stop_queue(self.instance, reason)
+        self._told.draining(self.tag, reason, ends)
+
+    def _stop_queue(self, instance: Followed, reason: str) -> None:
+        # In one that was there already the jobs of others wait too.
+        if self.job is not None:
+            instance.stop_queue(reason, self._stopped)
+
+    def _stopped(self, error: Exception | None) -> None:
+        if error is not None and self.phase is Phase.UP:
+            self._log_error(f"cannot stop the queue of a member: {sentence(error)}")
+
+    def end(self) -> None:
+        """End it; what runs there is interrupted."""
+        self._asked = True
+        if self.phase is Phase.UP and self.job is not None:
+            self._enter(Phase.ENDING)
+            self._timers.later("end", END_SECONDS, lambda: self.give_up("it does not end"))
+            self._ask_to_end()
+        elif self.phase not in (Phase.ASKED, Phase.ENDING):
+            # One that was sent a moment ago is cancelled when it has shown.
+            self.give_up(UNNEEDED)
+
+    def _ask_to_end(self) -> None:
+        # Who waits for it may not wait yet.
+        if self.phase is Phase.ENDING and self.instance is not None:
+            self.instance.publish(END_TOPIC, lambda error: None)
+            self._timers.later("ask", END_SPACING_SECONDS, self._ask_to_end)
+
+    def _ending(self, instance: Followed) -> None:
+        if instance is self.instance:
+            self._orderly = True
+            if self.phase is not Phase.ENDING:
+                self.drain(self._ends, ends=True)
+
+    def _expires(self, t_expires: float | None) -> None:
+        """Its walltime was changed."""
+        if self.instance is not None and self.phase is Phase.UP:
+            self.instance.ends.t_expires = t_expires
+            self._walltime.watch(self.instance)
+
+    def give_up(self, reason: str) -> None:
+        """Fence it: cancel its job, and wait until that is clean."""
+        if self.phase in (Phase.FENCING, Phase.GONE):
+            return
+        self._why = reason
+        lost = self._is_lost
+        # Who is told may end it.
+        self._enter(Phase.FENCING)
+        if lost:
+            self._told.lost(self.tag, reason)
+        if self.job is None:
+            # No job of ours, or one that never came to be.
+            self._conclude(fenced=self.uri is None)
+            return
+        if not self._asked:
+            self._log_error(f"{self.tag.name}: member {self.tag.member} is cancelled: {reason}")
+        self._fence(self.job)
+
+    @property
+    def _is_lost(self) -> bool:
+        """It ends without being asked to; if it said so itself, what it told is all there is."""
+        return not (self._asked or self._orderly or self.phase is Phase.FENCING)
+
+    def _fence(self, job: int) -> None:
+        if self.phase is Phase.FENCING and not self._closed:
+            Tries(
+                lambda report: self._parent.cancel(job, self._why, report),
+                self._parent.loop.timer,
+                PATIENCE,
+                partial(self._canceled, job),
+            )
+
+    def _canceled(self, job: int, error: Exception | None) -> None:
+        if error is not None and self.phase is Phase.FENCING:
+            self._log_error(f"cannot cancel a member: {sentence(error)}; trying again")
+            self._timers.later("fence", RETRY_LIMIT, lambda: self._fence(job))
+
+    def _clean(self) -> None:
+        """Its job is over: what it has told until then counts."""
+        instance = self.instance
+        self._timers.stop_all()
+        if instance is None:
+            self._conclude(fenced=True)
+        else:
+            instance.finish(lambda: self._conclude(fenced=True))
+
+    def _conclude(self, *, fenced: bool) -> None:
+        if self.phase is Phase.GONE:
+            return
+        if self._is_lost:
+            self._told.lost(self.tag, self._why)
+        self._disconnect()
+        self._enter(Phase.GONE)
+        self.close()
+        self._told.gone(
+            self.tag, Gone(self._why, self._asked, fenced, self.attempts.lost(), self._outage)
+        )
+
+    def close(self) -> None:
+        """Do nothing more; it goes on."""
+        self._closed = True
+        self._disconnect()
+        self._route.close()
+        self._timers.stop_all()
+
+    def _enter(self, phase: Phase) -> None:
+        assert phase in NEXT[self.phase], (self.phase, phase)
+        self.phase = phase

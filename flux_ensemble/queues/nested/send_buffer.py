@@ -1,0 +1,148 @@
+"""What the service of a member has to say and holds back for a while, to say more at once.
+
+    events, one by one ──add──► Held ──take──► one item for each job ──► Link
+
+To tell, write down and handle several events of a job at once costs little more than one does, and
+a report with many jobs as much as one with a few. Those of each job stay in their order, and jobs
+are told in the order of their latest events; jobs that did the same are one item, in that of the
+last of them (`queues.nested.job_columns`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from flux_ensemble.queues.nested.job_columns import Alike, kind
+
+#: Seconds between two reports at least, unless there is enough to say for a whole one: each costs
+#: the service of the ensemble as much as some ten jobs do. What comes after a while of silence is
+#: told at once.
+PACE_SECONDS = 0.02
+
+#: Seconds after which it is told at the latest that what it asked for has come, or was done.
+OWED_SECONDS = 0.25
+
+#: Events may wait for so long where something reacts to what single jobs do.
+QUICK_SECONDS = 0.1
+
+#: Where nothing does they may wait for so long, at least and at most: as long as keeps the reports
+#: of all members at so many a second. What comes after a silence waits for a share of that.
+HOLD_SECONDS, HOLD_LIMIT = 1.0, 4.0
+REPORTS = 200
+COMPANY = 0.25
+
+#: Nothing waits for more when one in so many of the jobs has ended, since the member needs others.
+SHARE = 4
+
+
+def hold_seconds(members: int, reacts: bool) -> float:
+    """For how long events of jobs may wait for others.
+
+    Args:
+        members: how many there are.
+        reacts: something reacts to what single jobs do.
+
+    >>> [hold_seconds(members, False) for members in (1, 200, 201, 1000, 5000)]
+    [1.0, 1.0, 2.0, 4.0, 4.0]
+    """
+    if reacts:
+        return QUICK_SECONDS
+    # In steps, since each change is told to all.
+    return min(max(HOLD_SECONDS, math.ceil(members / REPORTS) * HOLD_SECONDS), HOLD_LIMIT)
+
+
+class Held:
+    """What is held back.
+
+    Attributes:
+        seconds: for how long events may wait for others.
+
+    >>> held = Held()
+    >>> held.add(7, 1.0, "submit", {"userid": 1}, ["g", "r", 1, 0])
+    >>> held.add(8, 1.5, "finish", {"status": 256})
+    >>> held.add(7, 2.0, "memo", {"x": 1})
+    >>> len(held)
+    2
+    >>> for item in held.take():
+    ...     print(item)
+    [1.5, 8, 'finish', {'status': 256}]
+    [2.0, 7, [[1.0, 'submit', {'userid': 1}], [2.0, 'memo', {'x': 1}]], ['g', 'r', 1, 0]]
+    """
+
+    def __init__(self) -> None:
+        self.seconds = PACE_SECONDS
+        self._events: dict[int, list[list[Any]]] = {}
+        self._tags: dict[int, Sequence[Any]] = {}
+        self._outcomes: list[list[Any]] = []
+        self._ended = 0
+
+    def __len__(self) -> int:
+        """How many items there are."""
+        return len(self._events) + len(self._outcomes)
+
+    def add(
+        self, job: int, t: float, name: str, context: Any = None, tag: Sequence[Any] | None = None
+    ) -> None:
+        """Add an event of a job; `tag` is that of the job, with its first event."""
+        events = self._events.pop(job, [])
+        events.append([t, name, context] if context else [t, name])
+        self._events[job] = events
+        if tag is not None:
+            self._tags[job] = tag
+
+    def ended(self) -> None:
+        """A job has come to its last event."""
+        self._ended += 1
+
+    def add_outcome(self, item: list[Any]) -> None:
+        """Add an item that may come before the events that are held back."""
+        self._outcomes.append(item)
+
+    def patience(self, active: int) -> float:
+        """Seconds that may be between the latest report and one with what there is now.
+
+        Args:
+            active: how many jobs have not ended.
+        """
+        if self._ended and SHARE * self._ended >= self._ended + active:
+            return PACE_SECONDS
+        return min(self.seconds, OWED_SECONDS) if self._outcomes else self.seconds
+
+    @property
+    def share(self) -> float:
+        """The share of its patience that the first event after a silence waits for others."""
+        return 0.0 if self.seconds <= QUICK_SECONDS else COMPANY
+
+    def take(self) -> list[list[Any]]:
+        """The items for all, which are held no more: see `queues.nested.service_handle`."""
+        found: dict[Any, list[Any] | Alike] = {}
+        for job, events in self._events.items():
+            tag = self._tags.get(job)
+            key = kind(events, tag)
+            if key is None:
+                found[job] = _item(job, events, tag)
+                continue
+            # It is told when the last of them is.
+            alike = found.pop(key, None) or Alike(events, tag)
+            assert isinstance(alike, Alike)
+            alike.add(job, events, tag)
+            found[key] = alike
+        items = [one.item() if isinstance(one, Alike) else one for one in found.values()]
+        items[:0] = self._outcomes
+        self._events.clear()
+        self._tags.clear()
+        self._outcomes.clear()
+        self._ended = 0
+        return items
+
+
+def _item(job: int, events: list[list[Any]], tag: Sequence[Any] | None) -> list[Any]:
+    if len(events) > 1:
+        item = [max(event[0] for event in events), job, events]
+        return item if tag is None else [*item, tag]
+    t, name, *context = events[0]
+    if tag is None:
+        return [t, job, name, *context]
+    return [t, job, name, context[0] if context else {}, tag]

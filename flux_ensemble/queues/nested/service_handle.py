@@ -1,0 +1,308 @@
+"""A member whose service has called: what `instance` and `member` are where there is a handle.
+
+    FleetMember ──► AttachedMember ──ask──► AttachedInstance ──► Channel ──► service in the member
+    MemberJob ◄──Heard── AttachedInstance ◄──items────────────────┘
+
+That service follows the jobs there and submits them (`service.child`); what it says is what an
+`Instance` finds out by itself, so the two are used alike. The items, in each direction, are lists
+of a kind and what belongs to it:
+
+    down: load, follow, hold, submit, cancel, update, revoke, stop, look, eventlog, end
+    up: facts, past, caught-up, up, refused, outcome, ending, dead, warn
+
+Nearly all that is said up is events of jobs, so these are shorter: [t, id, name, context, tag],
+without what is empty at the end. `tag` comes with the first event of a job, as a list. Several
+events of a job that are told at once are [t, id, [[t, name, context], ...], tag], the first `t`
+being the latest. What jobs did alike is ["alike", ...], with the fields of `JobsAlike` but for the
+number of the member. Events that are none of the job's own, but come of the end of the member, are
+not told.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import count
+from typing import Any, Protocol
+
+from flux_ensemble.document.job_sets import TAG_KEY
+from flux_ensemble.document.model import REQUEST_RULE
+from flux_ensemble.engine.codec import event_from_json, to_json
+from flux_ensemble.engine.commands import CancelJobs, Scale, SubmitJobs, UpdateJobs
+from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
+from flux_ensemble.queues.flux.pipeline import Report
+from flux_ensemble.queues.flux.steps import Steps
+from flux_ensemble.queues.nested.commits import Commits, Durable
+from flux_ensemble.queues.nested.instance import Facts, Heard, Instance
+from flux_ensemble.queues.nested.interruptions import Interruptions
+from flux_ensemble.queues.nested.job_columns import ALIKE
+from flux_ensemble.queues.nested.member import NestedMember
+from flux_ensemble.queues.nested.refusals import RefusedError
+from flux_ensemble.runtime.ports import Done
+
+
+class Channel(Protocol):
+    """The way to a service that has called, for as long as both live."""
+
+    def open(self, taken: Callable[[list[Any]], None], lost: Callable[[], None]) -> None:
+        """Begin.
+
+        Args:
+            taken: gets what the service says, in order, each item once.
+            lost: called once when the way is no more; not after `close`.
+        """
+        ...
+
+    def put(self, item: list[Any]) -> None:
+        """Say something to it."""
+        ...
+
+    def close(self) -> None:
+        """Say and take in nothing more."""
+        ...
+
+
+class AttachedInstance:
+    """A Flux instance whose own service follows it.
+
+    Args:
+        channel: the way to that service.
+        load: what that has to know of the ensemble: see `service.child`.
+        heard: is told what happens.
+        warn: gets sentences about what is wrong there.
+
+    Attributes:
+        ends, facts, newest, closed: as of `Instance`.
+        dead: its broker is gone.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        load: Mapping[str, Any],
+        heard: Heard,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._channel = channel
+        self._load = load
+        self._heard = heard
+        self._warn = warn
+        self._done: Report = lambda error: None
+        self._wanted: tuple[frozenset[str], bool] = frozenset(), False
+        self._hold: float | None = None
+        self._asked: dict[int, Callable[[Mapping[str, Any]], None]] = {}
+        self._numbers = count(1)
+        self.closed = False
+        self.dead = False
+        self.ends = Interruptions()
+        self.facts: Facts | None = None
+        self.newest = 0
+        self._takes: dict[str, Callable[..., None]] = {
+            "facts": self._on_facts,
+            "past": self._on_past,
+            "caught-up": heard.caught_up,
+            "up": self._on_up,
+            "refused": self._on_refused,
+            "outcome": self._on_outcome,
+            "ending": self._on_ending,
+            "dead": self._on_dead,
+            "warn": warn,
+        }
+
+    # -- what is asked of it -------------------------------------------------------------
+
+    def attach(
+        self,
+        version: str,
+        done: Report,
+        *,
+        names: frozenset[str] = frozenset(),
+        places: bool = False,
+    ) -> None:
+        """Begin: see `Instance.attach`. That its Flux is of this version it finds out itself."""
+        self._done, self._wanted = done, (names, places)
+        self._channel.open(self._take, self._lost)
+        self._put("load", self._load, sorted(names), places)
+
+    def follow(self, names: frozenset[str], places: bool) -> None:
+        """Follow more job events from now on."""
+        if (names, places) != self._wanted:
+            self._wanted = names, places
+            self._put("follow", sorted(names), places)
+
+    def hold(self, seconds: float) -> None:
+        """Have events of jobs wait for so long at most, to be told together."""
+        if seconds != self._hold:
+            self._hold = seconds
+            self._put("hold", seconds)
+
+    def stop_queue(self, reason: str, done: Report) -> None:
+        """Start no more jobs: see `Instance.stop_queue`."""
+        self.ask("stop", partial(_answer, done), reason)
+
+    def look(self) -> Steps:
+        """Ask what it has, and when its allocation expires; what it says comes later."""
+        self._put("look")
+        yield from ()
+
+    def eventlog(self, job: int, done: Callable[[list[Any] | Exception], None]) -> None:
+        """Read the eventlog of a job from its KVS: see `FluxQueue.eventlog`."""
+        self.ask("eventlog", partial(_answer, done), job)
+
+    def publish(self, topic: str, done: Report) -> None:
+        """Have it end."""
+        self._put("end")
+        done(None)
+
+    def ask(self, kind: str, answered: Callable[[Mapping[str, Any]], None], *args: Any) -> None:
+        """Ask something of it that has an outcome; it has none if the way is lost."""
+        number = next(self._numbers)
+        self._asked[number] = answered
+        self._put(kind, number, *args)
+
+    def tell(self, kind: str) -> None:
+        """Have it do something that has no outcome."""
+        self._put(kind)
+
+    def _put(self, *item: Any) -> None:
+        if not self.closed:
+            self._channel.put(list(item))
+
+    def finish(self, then: Callable[[], None]) -> None:
+        """Call back when what it has said before was handled, which is at once."""
+        then()
+
+    def close(self) -> None:
+        """Take in nothing more, and send nothing more; its jobs go on."""
+        if not self.closed:
+            self.closed = True
+            self._channel.close()
+
+    # -- what it says ---------------------------------------------------------------------
+
+    def _take(self, items: list[Any]) -> None:
+        events: list[list[Any]] = []
+        for item in items:
+            kind = item[0]
+            if type(kind) is not str or kind == ALIKE:
+                events.append(item)
+                continue
+            if events and not self.closed:
+                self._heard.events(events)
+                events = []
+            if self.closed:
+                return
+            self._takes[kind](*item[1:])
+        if events and not self.closed:
+            self._heard.events(events)
+
+    def _lost(self) -> None:
+        if not self.closed:
+            self._heard.lost()
+
+    def _on_facts(self, nodes: int, cores: int, gpus: int, t_expires: float | None) -> None:
+        self.facts = Facts(nodes, cores, gpus, t_expires)
+        self.ends.t_expires = t_expires
+
+    def _on_past(
+        self, job: int, tag: Mapping[str, Any] | None, entries: list[Mapping[str, Any]]
+    ) -> None:
+        self._heard.past(job, _jobspec(tag), entries)
+
+    def _on_up(self, newest: int) -> None:
+        self.newest = newest
+        self._done(None)
+
+    def _on_refused(self, reason: str, for_good: bool) -> None:
+        self._done(RefusedError(reason) if for_good else OSError(errno.EIO, reason))
+
+    def _on_outcome(self, number: int, outcome: Mapping[str, Any]) -> None:
+        self._asked.pop(number)(outcome)
+
+    def _on_ending(self) -> None:
+        self.ends.begun = True
+        self._heard.ending()
+
+    def _on_dead(self) -> None:
+        self.dead = True
+        self._heard.lost()
+
+
+def _answer(done: Callable[[Any], None], outcome: Mapping[str, Any]) -> None:
+    """Give who has asked what came of it: entries, nothing, or an error."""
+    reason = outcome.get("reason")
+    done(outcome.get("entries") if reason is None else OSError(errno.EIO, reason))
+
+
+def brief(command: SubmitJobs, outcome: CommandDone) -> CommandDone:
+    """The outcome of a submission, with ids where somebody is answered with them."""
+    if command.rule == REQUEST_RULE:
+        return outcome
+    return CommandDone(outcome.t, outcome.command, {"ids": []})
+
+
+def _jobspec(tag: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What is looked at of a jobspec."""
+    return {"attributes": {"user": {} if tag is None else {TAG_KEY: tag}}}
+
+
+class AttachedMember:
+    """One ensemble's jobs in a member whose service submits them: a `runtime.ports.Member`.
+
+    Args:
+        instance: the member.
+        durable: waits for commits, as of `NestedMember`.
+    """
+
+    elastic = False
+
+    def __init__(self, instance: AttachedInstance, durable: Durable) -> None:
+        self._instance = instance
+        self._commits = Commits(durable)
+        self.known: dict[Tag, int] = {}
+
+    def submit(self, command: SubmitJobs, done: Done) -> None:
+        """Have jobs submitted when it is durable that they were asked for."""
+        known = [[*tag, job] for tag, job in self.known.items()]
+        self.known.clear()
+        self._commits.then(lambda: self._ask("submit", command, done, known))
+
+    def cancel(self, command: CancelJobs, done: Done) -> None:
+        """Have jobs cancelled."""
+        self._ask("cancel", command, done)
+
+    def update(self, command: UpdateJobs, done: Done) -> None:
+        """Have urgency or duration of jobs changed."""
+        self._ask("update", command, done)
+
+    def _ask(
+        self, kind: str, command: SubmitJobs | CancelJobs | UpdateJobs, done: Done, *more: Any
+    ) -> None:
+        def answered(outcome: Mapping[str, Any]) -> None:
+            event = event_from_json(outcome)
+            assert isinstance(event, (CommandDone, CommandFailed))
+            done(event)
+
+        self._instance.ask(kind, answered, to_json(command), *more)
+
+    def scale(self, command: Scale, done: Done) -> None:
+        """Refuse: see `Fleet.scale`, which asks no member."""
+        raise AssertionError(command)
+
+    def seen(self, tag: Tag, job: int) -> None:
+        """The service there has seen it first."""
+
+    def refused(self, job: int) -> None:
+        """The service there has seen it first."""
+
+    def revoke(self) -> None:
+        """Send no more jobs of the submissions under way."""
+        self._instance.tell("revoke")
+
+
+#: A member that is followed, by whichever way.
+Followed = Instance | AttachedInstance
+
+#: One ensemble's jobs in a member.
+Submitting = NestedMember | AttachedMember

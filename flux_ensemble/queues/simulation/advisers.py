@@ -1,0 +1,66 @@
+"""Gives the points of simulated searches: virtual time does not pass meanwhile.
+
+Samplers are asked in this process. Generators are code of the user's, so they run in processes of
+their own, as in a run: what they print, change or wait for harms nothing here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+from flux_ensemble.document.model import Spec
+from flux_ensemble.engine.commands import Ask
+from flux_ensemble.engine.trials import Trials
+from flux_ensemble.queues.local.loop import LocalLoop
+from flux_ensemble.runtime.asks.advisers import Advisers, processes
+from flux_ensemble.runtime.asks.asker import Advice
+from flux_ensemble.runtime.asks.consultant import Consultant
+
+
+class SimulatedAdvisers:
+    """A `runtime.ports.Adviser`.
+
+    Args:
+        spec: the ensemble's document.
+        seed: what points are drawn with.
+    """
+
+    def __init__(self, spec: Spec, seed: int) -> None:
+        self._spec = spec
+        self._seed = seed
+        self._generators = {search.id for search in spec.searches if search.generator is not None}
+        self._consultant = Consultant(spec.searches, seed)
+        self._loop: LocalLoop | None = None
+        self._processes: Advisers | None = None
+
+    def ask(self, command: Ask, trials: Trials, done: Callable[[Advice], None]) -> None:
+        """Ask for points, as `runtime.ports.Adviser.ask`; they are there at once."""
+        if command.search not in self._generators:
+            self._consultant.ask(command, trials, done)
+            return
+        if self._loop is None or self._processes is None:
+            self._loop = LocalLoop()
+            self._processes = processes(
+                self._spec,
+                self._loop,
+                seed=self._seed,
+                environment=os.environ,
+                cwd=os.getcwd(),
+                log=lambda level, line: print(line, file=sys.stderr),
+            )
+        advice: list[Advice] = []
+        self._processes.ask(command, trials, advice.append)
+        self._loop.run(lambda: bool(advice))
+        # How long it took would be another time each time.
+        done(replace(advice[0], seconds=0.0))
+
+    def close(self) -> None:
+        """End the processes, and wait for their ends."""
+        loop, asked = self._loop, self._processes
+        if loop is not None and asked is not None:
+            asked.close()
+            loop.run(lambda: loop.timers == 0)
+            loop.close()

@@ -1,0 +1,288 @@
+"""Simulated members: each a virtual cluster of its own, which starts, ends and may be lost.
+
+    StartMember ──startup──► MemberUp ──duration──► its jobs time out ──► MemberEnded
+                                 └──loss──► MemberLost ──FENCE_SECONDS──► MemberEnded
+
+All of them number their jobs alike, from 1, so that equal ids are what an ensemble has to cope
+with all the time. How long a member takes until it is up, and until it is lost, comes from a hash
+of the seed and its number, as does whether it fails each of its jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping
+from functools import partial
+
+from flux_ensemble.document.distributions import Constant, Drawable, Simulated
+from flux_ensemble.document.job_sets import JobSet
+from flux_ensemble.document.members import STARTUP_SECONDS, Pool
+from flux_ensemble.document.model import Spec
+from flux_ensemble.engine.commands import (
+    CancelJobs,
+    DrainMember,
+    EndMember,
+    Scale,
+    StartMember,
+    SubmitJobs,
+    UpdateJobs,
+)
+from flux_ensemble.engine.events import (
+    CommandDone,
+    CommandFailed,
+    Event,
+    MemberEnded,
+    MemberLost,
+    MemberUp,
+    Tag,
+)
+from flux_ensemble.engine.job_keys import make, ordinal_of
+from flux_ensemble.queues.simulation.runner import Happening, VirtualLoop
+from flux_ensemble.queues.simulation.single import Single
+from flux_ensemble.queues.simulation.uniforms import Uniforms
+from flux_ensemble.queues.virtual.cluster import Capacity, Cluster, Shape
+from flux_ensemble.runtime.ports import Done
+
+#: Seconds from the loss of a member until its nodes are clean, as measured with Flux 0.88.
+FENCE_SECONDS = 25.0
+
+#: Seconds that a job runs on a member that fails each.
+BROKEN_SECONDS = 0.1
+
+
+class _Member:
+    """One simulated member."""
+
+    def __init__(self, command: StartMember, pool: Pool) -> None:
+        self.name = command.member
+        self.ordinal = command.ordinal
+        self.pool = pool
+        #: None before it is up, and when it is lost.
+        self.instance: Single | None = None
+        self.nodes = 0
+        #: When it was up; None before.
+        self.t_up: float | None = None
+        self.broken = False
+        self.happenings: list[Happening] = []
+
+    def cancel(self) -> None:
+        """Nothing that was to happen to it will."""
+        for happening in self.happenings:
+            happening.cancel()
+        self.happenings.clear()
+
+
+class SimulatedFleet:
+    """A `runtime.ports.Member` and a `runtime.ports.Fleet` in virtual time.
+
+    Args:
+        spec: the ensemble's document.
+        node: gives nodes like those of the members' clusters.
+        loop: the virtual time.
+        behaviour: how the jobs of each group behave.
+        seed: what all draws come from.
+        shape: gives the shape of a job set.
+        post: gets each event.
+        wants: names of the job events that are posted.
+
+    Attributes:
+        capacity: the nodes of all members that are up together, the most there were at once.
+        t_gone: when a job left last.
+        node_seconds: how long members had their nodes, those of a pool together.
+        notes: why jobs of a group cannot run, by the name of each such group.
+    """
+
+    elastic = False
+
+    def __init__(
+        self,
+        spec: Spec,
+        node: Cluster,
+        loop: VirtualLoop,
+        behaviour: Mapping[str, Simulated],
+        seed: int,
+        shape: Callable[[JobSet], Shape],
+        post: Callable[[Event], None],
+        wants: Container[str],
+    ) -> None:
+        self._spec = spec
+        self._node = node
+        self._loop = loop
+        self._behaviour = behaviour
+        #: How they behave on a member that is broken.
+        self._failing = {group: Simulated(Constant(BROKEN_SECONDS), 1.0) for group in spec.groups}
+        self._uniforms = Uniforms(seed)
+        self._shape = shape
+        self._post = post
+        self._wants = wants
+        self._pools = {pool.name: pool for pool in spec.members}
+        self._members: dict[int, _Member] = {}
+        self._nodes_up = 0
+        self.capacity = Capacity(1, node.cores)
+        self.known: dict[Tag, int] = {}
+        self.t_gone = 0.0
+        self.node_seconds = dict.fromkeys(self._pools, 0.0)
+        self.notes: dict[str, str] = {}
+
+    # -- members --------------------------------------------------------------------
+
+    def start(self, command: StartMember, done: Done) -> None:
+        """Ask for a member."""
+        pool = self._pools[command.pool]
+        member = self._members[command.ordinal] = _Member(command, pool)
+        draws = self._uniforms.of(Tag("", f"member:{pool.name}", command.ordinal, 0))
+        startup = self._draw(pool.startup, draws)
+        loss = self._draw(pool.loss, draws)
+        member.broken = bool(pool.broken) and next(draws) < pool.broken
+        after = STARTUP_SECONDS if startup is None else startup
+        member.happenings.append(self._loop.timer(after, partial(self._up, member, loss)))
+        done(CommandDone(self._loop.now(), command.id))
+
+    def _draw(self, drawn: Drawable | None, draws: Iterator[float]) -> float | None:
+        return None if drawn is None else max(0.0, float(drawn.draw(draws, {})))
+
+    def _up(self, member: _Member, loss: float | None) -> None:
+        now, pool, node = self._loop.now(), member.pool, self._node
+        member.happenings.clear()
+        # How large an instance is that is there already is not in the document.
+        member.nodes = pool.nodes if pool.uri is None else node.nodes
+        member.t_up = now
+        cluster = Cluster(member.nodes, node.cores, node.gpus, self.capacity)
+        member.instance = Single(
+            self._spec,
+            cluster,
+            self._loop,
+            self._failing if member.broken else self._behaviour,
+            self._uniforms,
+            self._shape,
+            self._post,
+            self._wants,
+            make(member.ordinal, 0),
+        )
+        self._nodes_up += member.nodes
+        self.capacity.nodes = max(self.capacity.nodes, self._nodes_up)
+        t_expires = now + pool.duration if pool.duration else None
+        self._post(
+            MemberUp(
+                now,
+                member.name,
+                member.ordinal,
+                member.nodes,
+                member.nodes * node.cores,
+                member.nodes * node.gpus,
+                t_expires,
+            )
+        )
+        timer = self._loop.timer
+        if pool.duration:
+            member.happenings.append(timer(pool.duration, partial(self._expire, member)))
+        if loss is not None:
+            member.happenings.append(timer(loss, partial(self._lose, member)))
+
+    def _lose(self, member: _Member) -> None:
+        self._abandon(member)
+        self._post(MemberLost(self._loop.now(), member.name, member.ordinal, "it was lost"))
+        ended = partial(self._ended, member, "its nodes are clean")
+        member.happenings.append(self._loop.timer(FENCE_SECONDS, ended))
+
+    def _expire(self, member: _Member) -> None:
+        """Its time is up: what runs is ended, as Flux does it."""
+        instance = member.instance
+        assert instance is not None
+        for job in list(instance.queue.jobs.values()):
+            if job.state == "running":
+                instance.queue.expire(job)
+        self._abandon(member)
+        self._ended(member, "its time is up")
+
+    def _abandon(self, member: _Member) -> None:
+        member.cancel()
+        instance, member.instance = member.instance, None
+        if instance is not None:
+            self.t_gone = max(self.t_gone, instance.t_gone)
+            self.notes.update(instance.notes)
+            instance.abandon()
+            self._nodes_up -= member.nodes
+
+    def _ended(self, member: _Member, reason: str) -> None:
+        self._charge(member)
+        del self._members[member.ordinal]
+        self._post(MemberEnded(self._loop.now(), member.name, member.ordinal, reason))
+
+    def _charge(self, member: _Member) -> None:
+        """Add how long a member has had its nodes."""
+        if member.t_up is not None:
+            seconds = self._loop.now() - member.t_up
+            self.node_seconds[member.pool.name] += member.nodes * seconds
+
+    def drain(self, command: DrainMember, done: Done) -> None:
+        """Have the queue of a member start no more jobs."""
+        instance = self._instance(command.ordinal)
+        if instance is not None:
+            instance.draining = True
+        done(CommandDone(self._loop.now(), command.id))
+
+    def end(self, command: EndMember, done: Done) -> None:
+        """End a member."""
+        member = self._members.get(command.ordinal)
+        done(CommandDone(self._loop.now(), command.id))
+        if member is not None:
+            self._abandon(member)
+            self._ended(member, "it was ended")
+
+    def _instance(self, ordinal: int) -> Single | None:
+        member = self._members.get(ordinal)
+        return None if member is None else member.instance
+
+    # -- jobs -----------------------------------------------------------------------
+
+    def submit(self, command: SubmitJobs, done: Done) -> None:
+        """Submit jobs; a member that is lost does not answer."""
+        instance = self._instance(command.ordinal)
+        if instance is not None:
+            instance.member.submit(command, done)
+
+    def cancel(self, command: CancelJobs, done: Done) -> None:
+        """Cancel jobs."""
+        for key in command.jobs:
+            instance = self._instance(ordinal_of(key))
+            if instance is not None:
+                instance.queue.cancel(key, command.reason)
+        done(CommandDone(self._loop.now(), command.id))
+
+    def update(self, command: UpdateJobs, done: Done) -> None:
+        """Change urgency or duration of jobs."""
+        for key in command.jobs:
+            instance = self._instance(ordinal_of(key))
+            if instance is not None:
+                instance.queue.update(key, command.urgency, command.duration)
+        done(CommandDone(self._loop.now(), command.id))
+
+    def scale(self, command: Scale, done: Done) -> None:
+        """Refuse: the enclosing instance is not simulated."""
+        reason = f"member {command.member!r} has a fixed size"
+        done(CommandFailed(self._loop.now(), command.id, "EINVAL", reason))
+
+    def seen(self, tag: Tag, job: int) -> None:
+        """Every submission gets its response, so there is nothing to learn from this."""
+
+    def refused(self, job: int) -> None:
+        """No job is refused after it was taken in."""
+
+    def revoke(self) -> None:
+        """Submissions are immediate, so none is under way."""
+
+    @property
+    def active(self) -> bool:
+        """Whether a member has jobs."""
+        return any(
+            member.instance is not None and member.instance.active
+            for member in self._members.values()
+        )
+
+    def settle(self) -> None:
+        """Take in what the members that are up know, at the end."""
+        for member in self._members.values():
+            self._charge(member)
+            if member.instance is not None:
+                self.t_gone = max(self.t_gone, member.instance.t_gone)
+                self.notes.update(member.instance.notes)

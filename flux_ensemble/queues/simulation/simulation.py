@@ -1,0 +1,375 @@
+"""A simulation of one ensemble: its engine on a virtual queue in virtual time.
+
+    Spec ──► Simulation.run ──► Prediction
+
+It is the host of its driver, and keeps what a prediction needs: the first and the last
+entries of the log, the use of the cluster, and what there is to warn of.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from flux_ensemble.document.distributions import Empirical, FromLog, Simulated
+from flux_ensemble.document.model import Spec
+from flux_ensemble.engine.commands import Finish, Record, Reply
+from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.events import Event, Started
+from flux_ensemble.engine.status import status
+from flux_ensemble.queues.simulation.advisers import SimulatedAdvisers
+from flux_ensemble.queues.simulation.durations import durations
+from flux_ensemble.queues.simulation.fleet import SimulatedFleet
+from flux_ensemble.queues.simulation.functions import Caller
+from flux_ensemble.queues.simulation.runner import (
+    DEFAULT_DURATION,
+    UNKNOWN,
+    SimulationError,
+    VirtualLoop,
+)
+from flux_ensemble.queues.simulation.single import Single
+from flux_ensemble.queues.simulation.uniforms import Uniforms
+from flux_ensemble.queues.simulation.utilization import Usage
+from flux_ensemble.queues.virtual.cluster import Cluster
+from flux_ensemble.queues.virtual.shapes import Shapes
+from flux_ensemble.runtime.driver import Driver
+from flux_ensemble.runtime.ports import Member, Tap
+
+#: How many entries are kept of the beginning, and of the end.
+KEPT = 1000
+
+#: Entries of the log that are on the time line.
+_SHOWN = frozenset(
+    {
+        "fire",
+        "custom-error",
+        "rule-disabled",
+        "rule-enabled",
+        "rule-added",
+        "best",
+        "search-done",
+        "member-up",
+        "member-draining",
+        "member-lost",
+        "member-ended",
+        "member-doubted",
+        "member-trusted",
+        "not-placed",
+        "jobs-dropped",
+        "finish",
+    }
+)
+
+#: Triggers that need no job.
+_CLOCKED = frozenset({"heartbeat", "timer", "metric"})
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What came of a simulation.
+
+    Args:
+        status: of the engine (docs/rpc.md, `ensemble.status`).
+        metrics: of the engine.
+        first, last: entries (RFC 18) of the time line; `left_out` are between.
+        makespan: seconds until the last job was over.
+        nodes, cores: mean shares in use, 0 to 1.
+        course: the share of the cores in use over time, a point each `point` seconds.
+        warnings: sentences.
+        timed_out: the time was up before the end.
+        node_seconds: by the names of pools, how long their members had their nodes.
+    """
+
+    status: dict[str, Any]
+    metrics: dict[str, Any]
+    first: list[dict[str, Any]]
+    last: list[dict[str, Any]]
+    left_out: int
+    makespan: float
+    nodes: float
+    cores: float
+    course: list[float]
+    point: float
+    warnings: list[str]
+    timed_out: bool
+    node_seconds: dict[str, float]
+
+
+def resolve(
+    spec: Spec, behaviour: Mapping[str, Simulated], default: str | None = None
+) -> dict[str, Simulated]:
+    """Put the durations of earlier runs in the place of each `FromLog`.
+
+    Args:
+        spec: the ensemble's document.
+        behaviour: how the jobs of each group behave.
+        default: a recording for the groups without a duration that are in it.
+
+    Raises:
+        RecordingError, OSError: a recording cannot be read.
+        SimulationError: it has no job of the group.
+    """
+    found: dict[str, Simulated] = {}
+    read: dict[str, Mapping[str, tuple[float, ...]]] = {}
+    earlier = {} if default is None else durations(default)
+    for group, simulated in behaviour.items():
+        if isinstance(simulated.duration, FromLog):
+            path = str(Path(spec.directory, simulated.duration.file))
+            if path not in read:
+                read[path] = durations(path)
+            if group not in read[path]:
+                raise SimulationError(f"{path}: no job of group {group!r} ended by itself in it")
+            simulated = replace(simulated, duration=Empirical(read[path][group]))
+        elif simulated.duration is None and group in earlier:
+            simulated = replace(simulated, duration=Empirical(earlier[group]))
+        found[group] = simulated
+    return found
+
+
+class Simulation:
+    """A `runtime.ports.Host` that runs its ensemble in virtual time.
+
+    Args:
+        spec: the ensemble's document.
+        cluster: what its jobs run on; of a document with members, what their nodes are like.
+        behaviour: how the jobs of each group behave; see `resolve`.
+        seed: what all draws come from.
+        tap: is shown each event with the commands it brought about, if given.
+
+    Raises:
+        UnsatisfiableError: a group asks for a form of resources that the cluster has not.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        cluster: Cluster,
+        behaviour: Mapping[str, Simulated],
+        *,
+        seed: int = 0,
+        tap: Tap | None = None,
+    ) -> None:
+        self._spec = spec
+        self._behaviour = behaviour
+        self._events: list[Event] = []
+        self._loop = VirtualLoop(self._advance, self._deliver)
+        self._engine = Engine(spec)
+        # No rule joins later: that takes a custom function.
+        wants, post, shapes = self._engine.wants_events, self._events.append, Shapes(spec)
+        fleet: SimulatedFleet | None = None
+        member: Member
+        if spec.members:
+            fleet = member = SimulatedFleet(
+                spec, cluster, self._loop, behaviour, seed, shapes, post, wants
+            )
+            self._queues: Single | SimulatedFleet = fleet
+            self._usage = Usage(fleet.capacity)
+        else:
+            uniforms = Uniforms(seed)
+            single = Single(spec, cluster, self._loop, behaviour, uniforms, shapes, post, wants)
+            self._queues = single
+            member = single.member
+            self._usage = Usage(cluster)
+        self._calls: Counter[str] = Counter()
+        self._driver = Driver(
+            self._engine,
+            member,
+            self._loop,
+            lambda: Caller(spec.packaged, self._calls),
+            self,
+            tap,
+            adviser=lambda: SimulatedAdvisers(spec, seed),
+            fleet=fleet,
+        )
+        self._ended = False
+        self._error: BaseException | None = None
+        self._capped = False
+        self._first: list[dict[str, Any]] = []
+        self._last: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self._entries = 0
+
+    @property
+    def engine(self) -> Engine:
+        """Its engine, for those who keep the record of its jobs."""
+        return self._engine
+
+    def run(self, until: float = math.inf) -> Prediction:
+        """Run the ensemble to its end, or to the time `until` in seconds.
+
+        Raises:
+            SimulationError: it cannot go on.
+        """
+        self._driver.post(Started(0.0))
+        self._deliver()
+        try:
+            with _rare_collections():
+                in_time = self._loop.run(until)
+        finally:
+            # The processes of generators, where the time is up.
+            self._driver.close()
+        if self._error is not None:
+            raise self._error
+        return self._predict(timed_out=not in_time, until=until)
+
+    # -- the queue ----------------------------------------------------------------
+
+    def _advance(self, before: float, after: float) -> None:
+        self._usage.advance(before, after)
+
+    def _deliver(self) -> None:
+        """Post what the queue said. Not while it says it: what the engine wants done
+        about it finds the queue between two changes."""
+        while self._events:
+            events = tuple(self._events)
+            self._events.clear()
+            self._driver.post(*events)
+        if self._ended and not self._queues.active:
+            self._loop.stop()
+
+    # -- the host -----------------------------------------------------------------
+
+    def record(self, entry: Record) -> None:
+        """Keep an entry of the eventlog."""
+        if entry.name not in _SHOWN and entry.context.get("ok", True):
+            return
+        self._entries += 1
+        kept = self._first if len(self._first) < KEPT else self._last
+        kept.append({"timestamp": entry.t, "name": entry.name, "context": entry.context})
+
+    def reply(self, reply: Reply) -> None:
+        """There are no requests."""
+
+    def finish(self, finish: Finish) -> None:
+        """The ensemble has ended; its jobs may still be active."""
+        self._ended = True
+
+    def settled(self) -> None:
+        """An event has been handled."""
+        workload = self._engine.workload
+        if not self._capped and workload.backlog and workload.room <= 0:
+            self._capped = True
+
+    def broken(self, error: BaseException) -> None:
+        """The driver has closed because of a fault."""
+        self._error = error
+        self._loop.stop()
+
+    # -- the prediction -----------------------------------------------------------
+
+    def _predict(self, *, timed_out: bool, until: float) -> Prediction:
+        engine = self._engine
+        report = status(engine)
+        node_seconds: dict[str, float] = {}
+        if isinstance(self._queues, SimulatedFleet):
+            self._queues.settle()
+            node_seconds = self._queues.node_seconds
+        end = until if timed_out else max(self._queues.t_gone, engine.t_end or 0.0)
+        nodes, cores = self._usage.averages(end)
+        return Prediction(
+            status=report,
+            metrics=engine.metrics(end),
+            first=self._first,
+            last=list(self._last),
+            left_out=self._entries - len(self._first) - len(self._last),
+            makespan=end,
+            nodes=nodes,
+            cores=cores,
+            course=self._usage.course(end),
+            point=self._usage.length,
+            warnings=list(self._warnings(report, timed_out)),
+            timed_out=timed_out,
+            node_seconds=node_seconds,
+        )
+
+    def _warnings(self, status: Mapping[str, Any], timed_out: bool) -> Iterator[str]:
+        groups, rules = status["groups"], status["rules"]
+        default = [
+            name
+            for name, counts in groups.items()
+            if counts["submitted"] and self._behaviour.get(name, UNKNOWN).duration is None
+        ]
+        if default:
+            yield (
+                f"nothing says how long jobs of {_listed(default)} take, so each takes "
+                f"{DEFAULT_DURATION:g} s"
+            )
+        for function, calls in sorted(self._calls.items()):
+            times = f"{calls} time{'s'[: calls != 1]}"
+            yield (
+                f"custom function {function!r} was due {times}; a simulation calls none, "
+                f"as if it returned nothing"
+            )
+        for group, note in self._queues.notes.items():
+            yield f"jobs of group {group!r} never run: {note}"
+        never = [rule["id"] for rule in rules if not rule["fired"]]
+        if never:
+            yield f"rule{'s'[: len(never) != 1]} that never fired: {', '.join(never)}"
+        if self._capped:
+            yield f"jobs waited in the service because limits.active-jobs is {self._most()}"
+        if timed_out:
+            yield self._endless(rules)
+        elif not self._ended:
+            yield from self._stuck(groups)
+
+    def _most(self) -> str:
+        """How many jobs are active at most; and how many would be if that did not bound them."""
+        most = self._spec.limits.active_jobs
+        capacity = self._queues.capacity if isinstance(self._queues, SimulatedFleet) else None
+        cores = 0 if capacity is None else capacity.nodes * capacity.cores
+        if cores <= most:
+            return str(most)
+        # A member gets twice as many jobs as it has cores for.
+        return (
+            f"{most}, and members had {cores} cores; write 'limits: {{active-jobs: {2 * cores}}}'"
+        )
+
+    def _endless(self, rules: Sequence[Mapping[str, Any]]) -> str:
+        """Why the time was up: rules that trigger each other, or that a clock triggers."""
+        sentence = "the ensemble had not ended when the time was up"
+        fired = [rule["id"] for rule in rules if rule["fired"]]
+        cycles = dict.fromkeys(tuple(self._engine.rules.cycle(rule)) for rule in fired)
+        chasing = [", ".join(cycle) for cycle in cycles if cycle]
+        if chasing:
+            return f"{sentence}; rules that fire each other: {'; '.join(chasing)}"
+        states = self._engine.rules.states
+        clocked = [
+            rule for rule in fired if states[rule].armed and states[rule].rule.trigger in _CLOCKED
+        ]
+        return (
+            f"{sentence}; rules that a clock fires: {', '.join(clocked)}" if clocked else sentence
+        )
+
+    def _stuck(self, groups: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+        """Why nothing happens any more though the ensemble has not ended."""
+        waiting = [name for name, counts in groups.items() if counts["pending"]]
+        unplaced = [name for name, counts in groups.items() if counts["waiting"]]
+        if waiting:
+            yield f"jobs of {_listed(waiting)} wait for ever: nothing raises their urgency of 0"
+        elif unplaced and self._spec.members:
+            yield f"jobs of {_listed(unplaced)} wait for ever: no member can run them"
+        elif self._engine.wants_foreign:
+            yield "the ensemble waits for jobs of others, and there are none in a simulation"
+        else:
+            yield "nothing is left to do, and the ensemble waits for requests (finish: never)"
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Look for garbage in cycles less often: jobs leave none, and each look costs the more
+    the more jobs are active."""
+    before = gc.get_threshold()
+    gc.set_threshold(70_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _listed(groups: Sequence[str]) -> str:
+    return f"group{'s'[: len(groups) != 1]} {', '.join(map(repr, groups))}"

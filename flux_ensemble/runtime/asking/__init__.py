@@ -1,8 +1,0 @@
-"""Searches: their points are asked for in a process of their own, one for each search.
-
-    engine ──Ask──► driver ──► `advisers` ──► `asker` ──pipe──► `runtime.sampling`
-                       ▲                                                  │
-                       └──────────────────── points ◄─────────────────────┘
-
-The process is one of `runtime.custom`. Only `runtime.sampling` imports an optimiser.
-"""

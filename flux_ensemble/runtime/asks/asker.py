@@ -1,0 +1,177 @@
+"""Asks the sampler or the generator of one search for points, in a process of its own.
+
+A process knows what it was told. A new one, after a crash of it or of the service, is told of all
+trials with the first ask; later asks say what is new. What an ask is to see is in its command, so a
+process that knows more than that is told all over again.
+
+    asker = Asker(loop, search, seed=7, environment=..., cwd=..., info=..., log=...)
+    asker.ask(command, trials, done)
+    asker.close()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flux_ensemble.document.plain import check_plain
+from flux_ensemble.document.problems import Problems
+from flux_ensemble.document.search import Search
+from flux_ensemble.engine.commands import Ask
+from flux_ensemble.engine.trials import Trials
+from flux_ensemble.runtime.custom.worker import Call, Worker
+from flux_ensemble.texts import bounded, shown
+
+if TYPE_CHECKING:
+    from flux_ensemble.runtime.ports import Loop
+
+
+#: The module that gives the points in the process. No other room knows it.
+SUGGESTING = "flux_ensemble.runtime.suggester"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What an ask came to.
+
+    Args:
+        ok: points that can be used, or none, because there are no more.
+        points: `{"params": {...}, "attributes": {...}}` for each; attributes need not be there.
+        seconds: how long the sampler took.
+        reason: why not, in one sentence that names the search.
+        detail: a traceback, or the last output.
+    """
+
+    ok: bool
+    points: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    reason: str = ""
+    detail: str = ""
+
+
+class Asker(Worker):
+    """The sampler of one search.
+
+    Args:
+        loop: for timers and file descriptors.
+        search: of the document.
+        seed: of the document.
+        environment, cwd: of whoever loaded the document.
+        info: the ensemble's `name` and `directory`.
+        log: takes a level and a line of what the sampler prints.
+    """
+
+    TITLE = "search"
+
+    def __init__(
+        self,
+        loop: Loop,
+        search: Search,
+        *,
+        seed: int,
+        environment: Mapping[str, str],
+        cwd: str,
+        info: Mapping[str, str],
+        log: Callable[[str, str], None],
+    ) -> None:
+        super().__init__(
+            loop, source=None, plugins=(), environment=environment, cwd=cwd, info=info, log=log
+        )
+        self._search = search
+        self._hello = {
+            "ensemble": self._hello["ensemble"],
+            "module": SUGGESTING,
+            "search": described(search, seed),
+        }
+        self._open: dict[int, tuple[Ask, Trials]] = {}
+        #: How many points, and ends of trials, the process knows of.
+        self._points = 0
+        self._ends = 0
+        #: How often points had been dropped when it was asked the last time.
+        self._refreshes = 0
+
+    def ask(self, command: Ask, trials: Trials, done: Callable[[Advice], None]) -> None:
+        """Ask for points; `done` gets them, once, unless this is closed before."""
+        self._open[self._calls + 1] = command, trials
+        self._add(None, {}, self._search.timeout, done)
+
+    def _message(self, call: Call) -> dict[str, Any]:
+        command, trials = self._open[call.number]
+        reset = self._points > command.first or self._ends > command.ended
+        if reset or self._refreshes != trials.refreshes:
+            reset = True
+            self._points = self._ends = 0
+            self._refreshes = trials.refreshes
+        seen = trials.seen(self._points, self._ends, command.first, command.ended)
+        self._points, self._ends = command.first, command.ended
+        return {"call": call.number, "reset": reset, "count": command.count, **seen}
+
+    def _read(self, call: Call, message: Mapping[str, Any]) -> Advice:
+        command, _ = self._open[call.number]
+        if message.get("ok") is not True:
+            refusal: Advice = self._refused(call, message)
+            return refusal
+        points, seconds = message.get("points"), message.get("seconds")
+        problem = self._problem(points, command.count)
+        if problem is not None or type(seconds) not in (int, float):
+            return self._failure(call, f"gave what cannot be used: {problem or 'no time'}", "")
+        assert isinstance(points, list)
+        self._points += len(points)
+        return Advice(True, points, float(seconds or 0.0))
+
+    def _problem(self, points: Any, count: int) -> str | None:
+        """What is wrong with points; the process may run other people's code."""
+        problems = Problems()
+        if check_plain(points, problems):
+            return problems.sentences()
+        if not isinstance(points, list):
+            return f"expected a list of points, not {shown(points)}"
+        if len(points) > count:
+            return f"expected at most {count} points, not {len(points)}"
+        for index, point in enumerate(points):
+            if not isinstance(point, dict) or not isinstance(point.get("params"), dict):
+                return f"point {index}: expected a mapping with 'params', not {shown(point)}"
+            if not isinstance(point.get("attributes", {}), dict):
+                return f"point {index}: expected a mapping of attributes"
+            objection = self._search.objection(point["params"])
+            if objection is not None:
+                return f"point {index}: {objection}"
+        return None
+
+    def _failure(self, call: Call, what: str, detail: str) -> Advice:
+        generator = self._search.generator
+        who = "its sampler" if generator is None else f"its generator {generator.name!r}"
+        reason = bounded(f"search {self._search.id!r}: {who} {what}")
+        return Advice(False, reason=reason, detail=bounded(detail))
+
+    def _conclude(self, call: Call, result: Any) -> None:
+        self._open.pop(call.number, None)
+        super()._conclude(call, result)
+
+    def _drop_process(self) -> None:
+        self._points = self._ends = 0
+        super()._drop_process()
+
+
+def described(search: Search, seed: int) -> dict[str, Any]:
+    """A search as JSON, for `runtime.suggester`."""
+    generator = search.generator
+    suggests: dict[str, Any] = {"sampler": search.sampler}
+    if generator is not None:
+        suggests = {
+            "generator": {
+                "class": generator.name,
+                "arguments": dict(generator.arguments),
+                "initial": generator.initial,
+            },
+            "objectives": [[one.key, one.maximize] for one in search.objectives],
+        }
+    return {
+        "id": search.id,
+        "seed": seed,
+        **suggests,
+        "maximize": [objective.maximize for objective in search.objectives],
+        "parallel": search.parallel,
+        "variables": [variable.to_json() for variable in search.variables],
+    }

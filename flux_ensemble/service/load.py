@@ -1,0 +1,281 @@
+"""Loads and unloads ensembles, and brings them back from the KVS.
+
+load request ──► load ────┐
+what the KVS holds ──► restore ──► Assembly.make ──► Ensemble
+unload request ──► unload ──► Lifetimes.drop
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import time
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from typing import Any
+
+from flux.job import JobID
+from flux.message import Message
+
+from flux_ensemble.document.model import Spec
+from flux_ensemble.document.samplers import objection
+from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.faults import ENDINGS
+from flux_ensemble.run_names import free_name
+from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.ports import Loop
+from flux_ensemble.service.assembly import Assembly
+from flux_ensemble.service.files import Wanted, read_files
+from flux_ensemble.service.functions import FunctionChecks, Prepared
+from flux_ensemble.service.lifetimes import Lifetimes
+from flux_ensemble.service.marks import DEATHS, REPLAY, Marks
+from flux_ensemble.service.members import Members
+from flux_ensemble.service.recovery.recovery import Reading, Recovery
+from flux_ensemble.service.registry import Ensembles
+from flux_ensemble.service.requests.documents import (
+    check_context,
+    document_directory,
+    open_recorder,
+    read_document,
+)
+from flux_ensemble.service.requests.limits import check_ensembles
+from flux_ensemble.service.requests.messages import Responder
+from flux_ensemble.service.requests.registration import request_handler
+from flux_ensemble.service.requests.stored_load import check_load, check_name
+from flux_ensemble.service.store.errors import StoreError
+from flux_ensemble.service.store.kvs import KvsStore, KvsStores
+
+Payload = Mapping[str, Any]
+
+
+class Loading:
+    """Makes ensembles of what is loaded or stored.
+
+    Args:
+        responder: sends the responses.
+        ensembles: all there are.
+        assembly: makes an ensemble.
+        lifetimes: starts and drops it.
+        stores: the KVS.
+        recovery: knows which ensembles of the KVS are unreadable.
+        members: take the scaler that an ensemble brings.
+        marks: know at which event services died.
+        log_error: writes a line to the service's log.
+    """
+
+    def __init__(
+        self,
+        responder: Responder,
+        ensembles: Ensembles,
+        assembly: Assembly,
+        lifetimes: Lifetimes,
+        stores: KvsStores,
+        recovery: Recovery,
+        members: Members,
+        marks: Marks,
+        log_error: Callable[[str], None],
+        loop: Loop,
+    ) -> None:
+        self._responder = responder
+        self._ensembles = ensembles
+        self._assembly = assembly
+        self._lifetimes = lifetimes
+        self._stores = stores
+        self._recovery = recovery
+        self._members = members
+        self._marks = marks
+        self._log_error = log_error
+        self._loop = loop
+        self._closed: str | None = None
+        self._checks = FunctionChecks(responder, assembly.prepare)
+        #: What ensembles were asked for by, where they have another name: see `run_names`.
+        self._asked: dict[str, str] = {}
+
+    def close(self, reason: str) -> None:
+        """Load nothing more of what was begun."""
+        self._closed = reason
+        self._checks.close(reason)
+
+    @request_handler("load")
+    def load(self, message: Message, payload: Payload) -> None:
+        """Load an ensemble; the response follows when it has started, and that is durable."""
+        self._load(message, payload, Wanted())
+
+    def _load(self, message: Message, payload: Payload, files: Wanted) -> None:
+        """Read a document, after the files that it names.
+
+        Args:
+            message, payload: the request.
+            files: the texts of those files, as far as they are known.
+        """
+        elastic = self._members.elastic or "scaler" in payload
+        try:
+            spec = read_document(payload, files, elastic=elastic)
+        except RequestError:
+            # Of a file that is not read yet nothing can be said.
+            if not files.missing:
+                raise
+        if files.missing:
+            read = partial(self._read, message, payload, files)
+            read_files(self._loop, files.missing, document_directory(payload), read)
+            return
+        check_context(payload)
+        uninstalled = objection(spec, payload.get("file"))
+        if uninstalled is not None:
+            raise RequestError(errno.EINVAL, uninstalled)
+        name = self._free_name(spec.name)
+        if name != spec.name:
+            payload = {**payload, "name": name, "asked": spec.name}
+            self._remember(name, spec.name)
+            spec = spec.renamed(name)
+        self._checks.run(message, spec, payload, partial(self._make, message, payload, spec, files))
+
+    def _read(
+        self,
+        message: Message,
+        payload: Payload,
+        files: Wanted,
+        result: dict[str, str] | str,
+    ) -> None:
+        """Files that a document names have been read."""
+        if self._closed is not None:
+            self._responder.refuse(message, errno.EAGAIN, self._closed)
+            return
+        try:
+            if isinstance(result, str):
+                file = payload.get("file") or "document"
+                raise RequestError(errno.EINVAL, f"{file}: {result}")
+            files.take(result)
+            self._load(message, payload, files)
+        except RequestError as refusal:
+            self._responder.refuse(message, refusal.errno, str(refusal))
+        except ENDINGS:
+            raise
+        except BaseException as error:
+            self._responder.fail("load", message, error)
+
+    def _make(
+        self,
+        message: Message,
+        payload: Payload,
+        spec: Spec,
+        files: dict[str, str],
+        prepared: Prepared | None,
+    ) -> None:
+        if self._free_name(spec.name) != spec.name:
+            raise RequestError(errno.EEXIST, f"an ensemble named {spec.name!r} was loaded just now")
+        if "scaler" in payload:
+            self._members.adopt(payload["scaler"])
+        document = payload.get("text", payload.get("spec"))
+        kept = {key: value for key, value in payload.items() if key != "record"}
+        if spec.expansion is not None:
+            # What is kept needs no algorithms any more.
+            document = spec.expansion
+            kept = {
+                **{key: value for key, value in kept.items() if key != "text"},
+                "spec": document,
+            }
+        recorder = open_recorder(payload.get("record"), spec, document)
+        load = {**kept, "run": int(time.time() * 1e6), "files": files}
+        store = self._stores.create(spec.name, load)
+        ensemble = self._assembly.make(spec, load, store, recorder=recorder, prepared=prepared)
+        self._ensembles.add(ensemble)
+        ensemble.note("load", {"document": document})
+        ensemble.owe(self._responder.answer_to(message))
+        self._lifetimes.begin(ensemble)
+
+    def _free_name(self, asked: str) -> str:
+        """The name of an ensemble that is about to be loaded: those that are kept keep theirs.
+
+        Raises:
+            RequestError: EEXIST where one that was asked for by that name goes on, or EAGAIN where
+                there are enough.
+        """
+        if asked in self._recovery.unreadable:
+            raise RequestError(
+                errno.EEXIST,
+                f"an ensemble named {asked!r} is in the KVS and could not be restored: "
+                f"{self._recovery.unreadable[asked]}; unload it, or choose another name",
+            )
+        states = {ensemble.name: ensemble.state for ensemble in self._ensembles}
+        for name in (asked, *(name for name in self._asked if self._asked[name] == asked)):
+            if name in self._checks:
+                raise RequestError(
+                    errno.EEXIST, f"an ensemble named {name!r} is being loaded already"
+                )
+            if name in states and not self._ensembles.get(name).ended:
+                raise RequestError(
+                    errno.EEXIST, f"an ensemble named {name!r} is {states[name]} already"
+                )
+        live = sum(not ensemble.ended for ensemble in self._ensembles)
+        check_ensembles(live + len(self._checks))
+        return free_name(asked, {*states, *self._recovery.unreadable})
+
+    def _remember(self, name: str, asked: str) -> None:
+        """Know what an ensemble was asked for by, as long as it is there."""
+        there = {ensemble.name for ensemble in self._ensembles}
+        self._asked = {
+            other: what
+            for other, what in self._asked.items()
+            if other in there or other in self._checks
+        }
+        self._asked[name] = asked
+
+    def restore(
+        self, load: Payload, store: KvsStore, read: Reading
+    ) -> Generator[None, None, Ensemble]:
+        """Bring an ensemble back, in steps.
+
+        Args:
+            load: what it was loaded with.
+            store: where its log is.
+            read: reads that.
+
+        Raises:
+            Exception: it cannot be restored.
+        """
+        check_load(store.name, load)
+        # What the member can do was looked at when it was loaded.
+        spec = read_document(load, load["files"], elastic=True)
+        check_name(store.name, spec.name)
+        fatal = self._marks.fatal(spec.name, load["run"])
+        if fatal is not None:
+            fatal = re.sub(r"\bjob (\d+)", lambda job: f"job {JobID(int(job[1])).f58}", fatal)
+        if fatal is not None and fatal.startswith(REPLAY):
+            raise StoreError(
+                f"{DEATHS} services in a row died in {fatal}; the event is tried again when the "
+                "service has been stopped and is started again"
+            )
+        replayed = yield from read.steps(spec)
+        ensemble = self._assembly.make(spec, load, store, replayed=replayed)
+        if type(load.get("asked")) is str:
+            self._asked[spec.name] = load["asked"]
+        if fatal is not None and ensemble.live:
+            ensemble.fail(
+                f"{DEATHS} services in a row died while they handled {fatal}; its jobs are left as "
+                "they are: mend the document (the rules for that event first), unload it and load "
+                "it again"
+            )
+        if "scaler" in load and ensemble.live:
+            try:
+                self._members.adopt(load["scaler"])
+            except RequestError as refusal:
+                self._log_error(f"{spec.name}: {refusal}")
+        return ensemble
+
+    @request_handler("unload")
+    def unload(self, message: Message, payload: Payload) -> None:
+        """Drop an ended ensemble, or what the KVS holds of an unreadable one."""
+        if self._recovery.unreadable.pop(payload["name"], None) is not None:
+            self._stores.create(payload["name"], {}).remove(self._assembly.removed)
+            self._responder.respond(message, {"state": "unreadable"})
+            return
+        ensemble = self._ensembles.get(payload["name"])
+        if not ensemble.ended:
+            raise RequestError(
+                errno.EAGAIN,
+                f"ensemble {ensemble.name!r} is {ensemble.state}: cancel or terminate it first",
+            )
+        state = ensemble.state
+        self._lifetimes.drop(ensemble)
+        self._responder.respond(message, {"state": state})
