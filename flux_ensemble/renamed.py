@@ -25,6 +25,12 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {"member": ("queue",)}
 
 
+#: Keys of documents, by section.
+DOCUMENT_KEYS: Mapping[str, Mapping[str, str]] = {
+    "scaling": {"min-size": "min-nodes", "max-size": "max-nodes"},
+}
+
+
 def renamed(old: str, names: Mapping[str, tuple[str, ...]], known: Container[str]) -> str | None:
     """Return what a name is called now, or None if it was not renamed.
 
@@ -41,6 +47,17 @@ def renamed(old: str, names: Mapping[str, tuple[str, ...]], known: Container[str
     if old in known:
         return None
     return next((new for new in names.get(old, ()) if new in known), None)
+
+
+def new_path(path: str) -> str | None:
+    """Return what the key of a document is called now, or None if it was not renamed.
+
+    >>> new_path("scaling.min-size"), new_path("scaling.min-nodes")
+    ('scaling.min-nodes', None)
+    """
+    section, _, key = path.rpartition(".")
+    new = DOCUMENT_KEYS.get(section, {}).get(key)
+    return None if new is None else f"{section}.{new}"
 
 
 def deprecated(old: str, new: str) -> str:

@@ -75,6 +75,12 @@ def say(sentence: str) -> None:
         click.echo(f"flux-ensemble: {hanging(sentence)}", err=True)
 
 
+def warn(sentence: str) -> None:
+    """Print a warning to standard error."""
+    with suppress(OSError):
+        click.echo(f"warning: {hanging(sentence)}", err=True)
+
+
 def drop_output() -> None:
     """Nobody reads standard output any more, so nothing printed from now on is an error."""
     null = os.open(os.devnull, os.O_WRONLY)
@@ -252,7 +258,7 @@ def check_document(
     except DocumentError as exc:
         raise Failure(first_problems(str(exc), file), USAGE) from exc
     for sentence in warnings.warnings:
-        click.echo(f"warning: {hanging(sentence)}", err=True)
+        warn(sentence)
     return spec
 
 

@@ -26,6 +26,7 @@ from flux_ensemble.cli.common import (
     Failure,
     drop_output,
     print_error,
+    warn,
 )
 from flux_ensemble.cli.display.colours import WHEN, choose_colour, use_colour
 from flux_ensemble.client import EnsembleError
@@ -238,7 +239,7 @@ def _as_called_now(name: str) -> str:
     warned = ctx.find_root().meta.setdefault(_WARNED, set())
     if not ctx.resilient_parsing and name not in warned:
         warned.add(name)
-        click.echo(f"warning: {deprecated(f'--{name}', f'--{new}')}", err=True)
+        warn(deprecated(f"--{name}", f"--{new}"))
     return new
 
 

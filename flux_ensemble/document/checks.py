@@ -100,16 +100,16 @@ def read_rate_window(value: float | str, problems: Problems) -> float:
 
 
 def read_scaling(section: dict[str, Any], problems: Problems) -> Scaling:
-    """The bounds of the member's size, and the limits of scaling requests.
+    """Return the bounds of the instance's nodes, and the limits of scaling requests.
 
-    >>> read_scaling({"max-size": 8, "deadline": "5m"}, Problems())
-    Scaling(min_size=1, max_size=8, deadline=300.0, refusals=3)
+    >>> read_scaling({"max-nodes": 8, "deadline": "5m"}, Problems())
+    Scaling(min_nodes=1, max_nodes=8, deadline=300.0, refusals=3)
     """
     at: Path = ("scaling",)
     fields = {key.replace("-", "_"): value for key, value in section.items()}
-    low, high = fields.get("min_size", 1), fields.get("max_size")
+    low, high = fields.get("min_nodes", 1), fields.get("max_nodes")
     if high is not None and low > high:
-        problems.add((*at, "min-size"), f"expected at most max-size, which is {high}, not {low}")
+        problems.add((*at, "min-nodes"), f"expected at most max-nodes, which is {high}, not {low}")
     if "deadline" in fields:
         try:
             fields["deadline"] = parse_duration(fields["deadline"], limit=False)

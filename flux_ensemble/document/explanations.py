@@ -124,9 +124,9 @@ KEYS: dict[str, Key] = {
         "How often one job that was lost while it ran runs again; then it has failed.", (10,), 3
     ),
     "limits.records": Key("The record of jobs has no more jobs.", (10_000,), 1_000_000),
-    "scaling": Key("Bounds of growing and shrinking.", ({"min-size": 2, "max-size": 16},)),
-    "scaling.min-size": Key("'shrink' asks for no fewer nodes.", (2,), 1),
-    "scaling.max-size": Key("'grow' asks for no more nodes.", (16,)),
+    "scaling": Key("Bounds of growing and shrinking.", ({"min-nodes": 2, "max-nodes": 16},)),
+    "scaling.min-nodes": Key("'shrink' asks for no fewer nodes.", (2,), 1),
+    "scaling.max-nodes": Key("'grow' asks for no more nodes.", (16,)),
     "scaling.deadline": Key("A request without an answer is denied then.", ("15m",), "10m"),
     "scaling.refusals": Key("So many refusals in a row disable a rule.", (5,), 3),
     "finish": Key(

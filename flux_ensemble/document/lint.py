@@ -49,7 +49,13 @@ class Warnings:
     notes: list[str] = field(default_factory=list)
 
 
-def lint(spec: Spec, document: Document, file: str | None, warnings: Warnings) -> None:
+def lint(
+    spec: Spec,
+    document: Document,
+    file: str | None,
+    warnings: Warnings,
+    found: Iterable[Finding] = (),
+) -> None:
     """Collect what there is to say about a document without errors; of very much the first.
 
     Args:
@@ -57,6 +63,7 @@ def lint(spec: Spec, document: Document, file: str | None, warnings: Warnings) -
         document: its values, with their lines.
         file: its name, for the sentences.
         warnings: gets the sentences.
+        found: what was found when the document was read.
 
     >>> from flux_ensemble.document.loading import load_text
     >>> found = Warnings()
@@ -65,6 +72,7 @@ def lint(spec: Spec, document: Document, file: str | None, warnings: Warnings) -
     ['document:1: no rule submits anything, so the ensemble ends as soon as it has started']
     """
     findings = (
+        *found,
         *lint_jobs(spec, document.value),
         *_uninstalled(spec),
         *(Finding(*found) for found in unresolved(spec.members)),

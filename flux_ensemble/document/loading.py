@@ -15,9 +15,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from flux_ensemble.document.job_lint import Finding
 from flux_ensemble.document.lint import Warnings, lint
 from flux_ensemble.document.merge import USE, Expanded
 from flux_ensemble.document.model import Spec
+from flux_ensemble.document.old_keys import with_new_keys
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import DocumentError, Problem, Problems, TooMany
 from flux_ensemble.document.schema_check import check_form
@@ -195,12 +197,16 @@ class _Loader:
             packaged = self._document.packaged or None
             spec = replace(spec, expansion=plain_form(self._document), packaged=packaged)
         if warnings is not None:
-            lint(spec, self._document, self._file, warnings)
+            old = [
+                Finding(path, f"{path[-1]!r} is deprecated: use {new[-1]!r}")
+                for new, path in self._problems.renamed.items()
+            ]
+            lint(spec, self._document, self._file, warnings, old)
         return spec
 
     def _form(self) -> dict[str, Any] | None:
         """The valid part of the document's form."""
-        written = with_spellings(self._document)
+        written = with_new_keys(with_spellings(self._document), self._problems)
         wrong = check_plain(written, self._problems)
         value: dict[str, Any] | None = check_form("document", written, self._problems, wrong=wrong)
         return value

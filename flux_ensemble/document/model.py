@@ -244,14 +244,14 @@ class Scaling:
     """Bounds and limits of `grow` and `shrink`.
 
     Args:
-        min_size: fewest nodes.
-        max_size: most nodes; None leaves it to the member.
+        min_nodes: fewest nodes.
+        max_nodes: most nodes; None leaves it to the member.
         deadline: seconds after which an unanswered request is given up.
         refusals: how many in a row disable a rule.
     """
 
-    min_size: int = 1
-    max_size: int | None = None
+    min_nodes: int = 1
+    max_nodes: int | None = None
     deadline: float = 600.0
     refusals: int = 3
 

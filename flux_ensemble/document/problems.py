@@ -98,6 +98,7 @@ class Problems:
 
     Attributes:
         full: whether there may be more problems than were collected.
+        renamed: path of a value -> the path that the document has for it, with an old key.
 
     >>> problems = Problems()
     >>> problems.add(("rules", 0, "when"), "expected a number")
@@ -120,6 +121,7 @@ class Problems:
         self._blamed: set[Path] = set()
         self._left: set[Path] = set()
         self.full = False
+        self.renamed: dict[Path, Path] = {}
 
     def __bool__(self) -> bool:
         return bool(self._collected)
@@ -173,7 +175,8 @@ class Problems:
     def listed(self) -> list[Problem]:
         """The problems, ordered by line."""
         problems = []
-        for (path, message), line in self._collected.items():
+        for (at, message), line in self._collected.items():
+            path = self.renamed.get(at, at)
             place, told = self._told(path, message)
             problem = Problem(line or self._line(path), dotted(place), told)
             problems.append(placed(problem, self._file(path)))

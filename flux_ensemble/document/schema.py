@@ -327,10 +327,10 @@ DOCUMENT = {
                 },
             ),
             "scaling": mapping(
-                "a mapping with the keys min-size, max-size, deadline and refusals",
+                "a mapping with the keys min-nodes, max-nodes, deadline and refusals",
                 {
-                    "min-size": integer(1),
-                    "max-size": integer(1),
+                    "min-nodes": integer(1),
+                    "max-nodes": integer(1),
                     "deadline": DURATION,
                     "refusals": integer(1),
                 },

@@ -144,8 +144,8 @@ class Scaling:
 
     def _bounds(self, known: MemberChanged) -> tuple[int, int]:
         wanted = self._core.spec.scaling
-        high = known.high if wanted.max_size is None else min(known.high, wanted.max_size)
-        return max(known.low, wanted.min_size), high
+        high = known.high if wanted.max_nodes is None else min(known.high, wanted.max_nodes)
+        return max(known.low, wanted.min_nodes), high
 
     def _target(self, known: MemberChanged, action: Action) -> int | None:
         """The size to ask for; None if the bounds leave nothing to ask for."""

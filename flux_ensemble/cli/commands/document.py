@@ -18,10 +18,12 @@ from flux_ensemble.cli.common import (
     first_problems,
     print_error,
     read_document,
+    warn,
 )
 from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.cli.session import completion
 from flux_ensemble.files import writing
+from flux_ensemble.renamed import deprecated, new_path
 from flux_ensemble.texts import hanging, listed, one_line, printable
 
 #: What `explain` explains besides keys.
@@ -241,6 +243,10 @@ def _matching(keys: dict[str, Explained], key: str | None) -> list[Explained]:
     # As errors name a place: jobs[0].count.
     wanted = "".join(part.partition("]")[2] if i else part for i, part in enumerate(key.split("[")))
     wanted = wanted.replace("rules.actions.", "rules.action.")
+    new = new_path(wanted)
+    if new is not None:
+        warn(deprecated(wanted, new))
+        wanted = new
     if wanted in keys:
         return [keys[wanted]]
     found = [entry for path, entry in keys.items() if path.endswith(f".{wanted}")]

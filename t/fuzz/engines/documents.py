@@ -156,7 +156,7 @@ def document(random: Random) -> dict[str, Any]:
             "losses": random.choice([0, 1, 3, 3]),
         },
         "scaling": {
-            "max-size": random.randint(2, 6),
+            "max-nodes": random.randint(2, 6),
             "refusals": random.randint(1, 3),
             "deadline": 30,
         },

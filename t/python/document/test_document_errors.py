@@ -154,16 +154,16 @@ def test_a_document_that_came_as_json_has_no_lines() -> None:
             "d.yaml:2: limits.jobs: expected an integer >= 1, not 0",
         ),
         (
-            f"{GROUPS}scaling: {{min-size: 0}}",
-            "d.yaml:2: scaling.min-size: expected an integer >= 1, not 0",
+            f"{GROUPS}scaling: {{min-nodes: 0}}",
+            "d.yaml:2: scaling.min-nodes: expected an integer >= 1, not 0",
         ),
         (
-            f"{GROUPS}scaling:\n  max-size: -2",
-            "d.yaml:3: scaling.max-size: expected an integer >= 1, not -2",
+            f"{GROUPS}scaling:\n  max-nodes: -2",
+            "d.yaml:3: scaling.max-nodes: expected an integer >= 1, not -2",
         ),
         (
-            f"{GROUPS}scaling:\n  max-size: 3\n  min-size: 4",
-            "d.yaml:4: scaling.min-size: expected at most max-size, which is 3, not 4",
+            f"{GROUPS}scaling:\n  max-nodes: 3\n  min-nodes: 4",
+            "d.yaml:4: scaling.min-nodes: expected at most max-nodes, which is 3, not 4",
         ),
         (
             f"{GROUPS}scaling: {{deadline: 0}}",
@@ -179,9 +179,9 @@ def test_a_document_that_came_as_json_has_no_lines() -> None:
             "d.yaml:2: scaling.refusals: expected an integer >= 1, not 0",
         ),
         (
-            f"{GROUPS}scaling: {{max_size: 4}}",
-            "d.yaml:2: scaling.max_size: unknown key 'max_size' "
-            "(did you mean 'max-size'? keys: min-size, max-size, deadline, refusals)",
+            f"{GROUPS}scaling: {{max_nodes: 4}}",
+            "d.yaml:2: scaling.max_nodes: unknown key 'max_nodes' "
+            "(did you mean 'max-nodes'? keys: min-nodes, max-nodes, deadline, refusals)",
         ),
         (
             f"{GROUPS}metrics: [{{name: nodes, statistic: skew}}]",

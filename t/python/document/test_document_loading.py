@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from flux_ensemble.document.actions import parse_action
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.functions import ENTRY_POINTS, defined_names
 from flux_ensemble.document.job_sets import JobSet
+from flux_ensemble.document.lint import Warnings
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.model import (
     TRIGGER_ALIASES,
@@ -287,8 +289,73 @@ def test_there_is_a_heartbeat_where_a_rule_grows_or_shrinks(
 
 def test_scaling_has_bounds_a_deadline_and_a_number_of_refusals() -> None:
     assert spec().scaling == Scaling(1, None, 600.0, 3)
-    given = {"min-size": 2, "max-size": 2, "deadline": "2m", "refusals": 1}
+    given = {"min-nodes": 2, "max-nodes": 2, "deadline": "2m", "refusals": 1}
     assert spec(scaling=given).scaling == Scaling(2, 2, 120.0, 1)
+
+
+OLD_KEYS = """\
+name: demo
+jobs: [{name: a, command: x}]
+rules: [{trigger: start, action: {name: submit, label: a}}]
+scaling:
+  deadline: 2m
+  max-size: 8
+  min-size: 2
+"""
+
+
+def test_old_keys_are_read_as_the_new_ones_with_one_warning_each() -> None:
+    found = Warnings()
+    old = load_text(OLD_KEYS, warnings=found, file="d.yaml")
+    new = OLD_KEYS.replace("-size", "-nodes")
+    assert old == load_text(new)
+    assert found.warnings == [
+        "d.yaml:6: scaling.max-size: 'max-size' is deprecated: use 'max-nodes'",
+        "d.yaml:7: scaling.min-size: 'min-size' is deprecated: use 'min-nodes'",
+    ]
+
+
+def test_an_old_key_is_read_in_a_mapping_that_stays_as_it_is() -> None:
+    value = {
+        "name": "demo",
+        "jobs": [{"name": "a", "command": "x"}],
+        "scaling": {"max-size": 8},
+    }
+    kept = copy.deepcopy(value)
+    assert load_mapping(value).scaling == Scaling(1, 8, 600.0, 3)
+    assert value == kept
+
+
+def test_an_old_key_is_read_beside_what_use_makes() -> None:
+    found = Warnings()
+    used = OLD_KEYS.replace("command: x", "command: x, duration: 1h")
+    used += "use: [{algorithm: retry-with-more, group: a, duration: {factor: 2, most: 4h}}]\n"
+    spec = load_text(used, warnings=found)
+    assert spec.scaling == Scaling(2, 8, 120.0, 3)
+    assert len([text for text in found.warnings if "deprecated" in text]) == 2
+    assert spec.expansion is not None
+    assert load_mapping(spec.expansion).scaling == spec.scaling
+
+
+@pytest.mark.parametrize(
+    ("scaling", "sentence"),
+    [
+        (
+            "{max-size: 3, max-nodes: 4}",
+            "d.yaml:2: scaling.max-size: 'max-nodes' is the new name of this key, and is there "
+            "too: take one out",
+        ),
+        ("\n  max-size: 0", "d.yaml:3: scaling.max-size: expected an integer >= 1, not 0"),
+        (
+            "\n  max-size: 3\n  min-size: 4",
+            "d.yaml:4: scaling.min-size: expected at most max-nodes, which is 3, not 4",
+        ),
+    ],
+)
+def test_what_is_wrong_with_an_old_key_is_said_where_it_is(scaling: str, sentence: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        load_text(f"jobs: [{{name: a, command: x}}]\nscaling: {scaling}\n", file="d.yaml")
+    assert str(caught.value) == sentence
 
 
 @pytest.mark.parametrize("trigger", ["scale-done", "scale-denied"])

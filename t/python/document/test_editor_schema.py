@@ -262,6 +262,15 @@ def test_explain_says_what_a_key_means(capsys: pytest.CaptureFixture[str]) -> No
     assert "did you mean 'count'?" in capsys.readouterr().err
 
 
+def test_explain_knows_the_old_name_of_a_key(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["explain", "scaling.max-nodes"]) == 0
+    now = capsys.readouterr()
+    assert run_command(["explain", "scaling.max-size"]) == 0
+    old = capsys.readouterr()
+    assert old.out == now.out
+    assert old.err == "warning: scaling.max-size is deprecated: use scaling.max-nodes\n"
+
+
 def test_explain_expressions_has_each_name_that_an_expression_can_have(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -294,7 +294,7 @@ def documents(draw):
             "jobs": draw(st.sampled_from([8, 30, 500])),
         },
         "scaling": {
-            "max-size": draw(st.integers(2, 6)),
+            "max-nodes": draw(st.integers(2, 6)),
             "refusals": draw(st.integers(1, 3)),
         },
         "finish": draw(st.sampled_from(["idle", "never"])),
@@ -336,7 +336,7 @@ class Histories(RuleBasedStateMachine):
                 self.pending.append(one)
                 if isinstance(one, Scale):
                     assert one.member not in self.scales, "one request at a time"
-                    most = self.document["scaling"]["max-size"]
+                    most = self.document["scaling"]["max-nodes"]
                     assert 1 <= one.to <= (most if one.by > 0 else 6), "within the bounds"
                     self.scales[one.member] = one.id
                 if isinstance(one, SubmitJobs):

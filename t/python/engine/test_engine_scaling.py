@@ -100,13 +100,13 @@ def test_shrink_asks_for_fewer() -> None:
     ("name", "size", "bounds", "given", "to"),
     [
         ("grow", 2, (1, 4), {}, 4),
-        ("grow", 2, (1, 9), {"max-size": 5}, 5),
-        ("grow", 2, (1, 3), {"max-size": 5}, 3),
-        ("grow", 2, (3, 9), {"min-size": 6}, 9),
+        ("grow", 2, (1, 9), {"max-nodes": 5}, 5),
+        ("grow", 2, (1, 3), {"max-nodes": 5}, 3),
+        ("grow", 2, (3, 9), {"min-nodes": 6}, 9),
         ("shrink", 9, (1, 9), {}, 1),
-        ("shrink", 9, (4, 9), {"min-size": 2}, 4),
-        ("shrink", 9, (2, 9), {"min-size": 3}, 3),
-        ("shrink", 9, (1, 9), {"max-size": 4}, 1),
+        ("shrink", 9, (4, 9), {"min-nodes": 2}, 4),
+        ("shrink", 9, (2, 9), {"min-nodes": 3}, 3),
+        ("shrink", 9, (1, 9), {"max-nodes": 4}, 1),
     ],
 )
 def test_a_request_stays_within_the_bounds_of_the_member_and_of_the_document(
@@ -123,11 +123,11 @@ def test_a_request_stays_within_the_bounds_of_the_member_and_of_the_document(
     ("name", "size", "given", "reason"),
     [
         ("grow", 4, {}, "is at its maximum of 4 nodes"),
-        ("grow", 3, {"max-size": 3}, "is at its maximum of 3 nodes"),
-        ("grow", 3, {"max-size": 2}, "is above its maximum of 2 nodes"),
+        ("grow", 3, {"max-nodes": 3}, "is at its maximum of 3 nodes"),
+        ("grow", 3, {"max-nodes": 2}, "is above its maximum of 2 nodes"),
         ("shrink", 1, {}, "is at its minimum of 1 node"),
-        ("shrink", 2, {"min-size": 2}, "is at its minimum of 2 nodes"),
-        ("shrink", 2, {"min-size": 3}, "is below its minimum of 3 nodes"),
+        ("shrink", 2, {"min-nodes": 2}, "is at its minimum of 2 nodes"),
+        ("shrink", 2, {"min-nodes": 3}, "is below its minimum of 3 nodes"),
     ],
 )
 def test_a_request_of_which_the_bounds_leave_nothing_is_denied(
@@ -647,7 +647,7 @@ def all_of_it() -> tuple[Play, Cuts]:
             beat(GROW),
             {"trigger": "scale-denied", "name": "beat", "action": submit("b", repetitions=2)},
             {"trigger": "metric", "when": "queue['pending-nodes'] > nodes.free", "action": SHRINK},
-            scaling={"refusals": 2, "max-size": 5},
+            scaling={"refusals": 2, "max-nodes": 5},
             jobs=[
                 {"name": "a", "command": "true", "nodes": 2},
                 {"name": "a", "command": "true", "nodes": 3},
