@@ -295,6 +295,16 @@ class _Run:
             if getattr(self, option) is not None:
                 name = "--" + option.replace("_", "-")
                 raise Failure(f"{name} is for the local queue: add --queue local", USAGE)
+        if self.resume and scaler is not None:
+            # It has this instance to itself, which goes on with what a lost pod has left.
+            from flux_ensemble.deploy.scheduler import revive
+
+            try:
+                done = revive(client.handle)
+            except OSError as exc:
+                done = f"cannot find out whether Flux has its scheduler: {exc.strerror or exc}"
+            if done is not None:
+                say(done)
         with ExitStack() as stack:
             if self.serve and is_needed(client):
                 stack.enter_context(serving(client))

@@ -13,7 +13,7 @@ from flux_ensemble.texts import bounded
 _MOST = 3
 
 #: Why Flux has stopped queues when it has no scheduler (flux-core, `job-manager/queues.c`).
-_OFFLINE = "Scheduler is offline"
+OFFLINE = "Scheduler is offline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Conditions:
         >>> Conditions({"batch": "later"}).start("batch")
         "'flux queue start batch'"
         """
-        if self.stopped[queue] == _OFFLINE:
+        if self.stopped[queue] == OFFLINE:
             return (
                 "cancel a job that is 'already allocated' by 'flux dmesg', if there is one, and "
                 "'flux module reload -f sched-simple'"
