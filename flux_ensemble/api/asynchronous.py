@@ -24,7 +24,8 @@ from flux_ensemble.job_ids import JobIds
 
 if TYPE_CHECKING:
     from flux_ensemble.client.client import Summaries
-    from flux_ensemble.client.responses import Ended, Entry, Job, Loaded, State, Status, Why
+    from flux_ensemble.client.responses import Ended, Entry, Loaded, State, Status, Why
+    from flux_ensemble.metrics.job_row import JobRow
 
 _T = TypeVar("_T")
 
@@ -79,7 +80,7 @@ class AsyncClient:
         """As `Client.scale`."""
         return await self._do(lambda client: client.scale(to))
 
-    def jobs(self, name: str, **chosen: str | None) -> AsyncIterator[Job]:
+    def jobs(self, name: str, **chosen: str | None) -> AsyncIterator[JobRow]:
         """As `Client.jobs`."""
         return stream(
             lambda stopped: iter(StoppableClient(self._uri, stopped).jobs(name, **chosen))

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from flux_ensemble.api.hosts import Host
-    from flux_ensemble.client.responses import Ended, EnsembleStatus, Entry, Job, Why
+    from flux_ensemble.client.responses import Ended, EnsembleStatus, Entry, Why
     from flux_ensemble.entry_keys import EnsembleKeys
+    from flux_ensemble.metrics.job_row import JobRow
     from flux_ensemble.queues.simulation.simulation import Prediction
     from flux_ensemble.queues.virtual.cluster import Cluster
 
@@ -308,7 +309,7 @@ class Ensemble:
 
     def jobs(
         self, *, filter: str | None = None, group: str | None = None, outcome: str | None = None
-    ) -> Iterator[Job]:
+    ) -> Iterator[JobRow]:
         """Its jobs: those that have ended, and on Flux active ones.
 
         Args:

@@ -18,8 +18,9 @@ from flux_ensemble.api.local_session import LocalSession
 from flux_ensemble.api.threads import Stopped
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.client import Client, EnsembleError, is_named
-from flux_ensemble.client.responses import Ended, EnsembleStatus, Entry, Job, Why
+from flux_ensemble.client.responses import Ended, EnsembleStatus, Entry, Why
 from flux_ensemble.engine.lifecycle import FINAL_STATES
+from flux_ensemble.metrics.job_row import JobRow
 from flux_ensemble.queues.local.root import StateError, default_root
 from flux_ensemble.queues.local.states import States
 
@@ -48,7 +49,7 @@ class Host(Protocol):
         """As `Client.why`."""
         ...
 
-    def jobs(self, **chosen: str | None) -> Iterator[Job]:
+    def jobs(self, **chosen: str | None) -> Iterator[JobRow]:
         """As `Client.jobs`."""
         ...
 
@@ -114,7 +115,7 @@ class FluxHost:
     def why(self, rule: str | None) -> Why:
         return self.client.why(self.name, rule)
 
-    def jobs(self, **chosen: str | None) -> Iterator[Job]:
+    def jobs(self, **chosen: str | None) -> Iterator[JobRow]:
         return iter(self.client.jobs(self.name, **chosen))
 
     def log(self, *, follow: bool, stopped: Event) -> Iterator[Entry]:
@@ -162,19 +163,14 @@ class LocalHost:
     def why(self, rule: str | None) -> Why:
         return cast(Why, _told(lambda: self._states.why(self.name, rule)))
 
-    def jobs(self, **chosen: str | None) -> Iterator[Job]:
-        from flux_ensemble.metrics.job_filter import compile_filter
+    def jobs(self, **chosen: str | None) -> Iterator[JobRow]:
+        from flux_ensemble.metrics.job_filter import compile_choice
 
-        text = chosen.pop("filter", None)
         try:
-            matches = compile_filter(text) if text is not None else None
+            matches = compile_choice(chosen.pop("filter", None), **chosen)
         except ValueError as error:
             raise EnsembleError(errno.EINVAL, f"filter: {error}") from None
-        for job in _told(lambda: list(self._states.jobs(self.name))):
-            if all(value in (None, job[key]) for key, value in chosen.items()) and (
-                matches is None or matches(job)
-            ):
-                yield job
+        yield from filter(matches, _told(lambda: list(self._states.jobs(self.name))))
 
     def log(self, *, follow: bool, stopped: Event) -> Iterator[Entry]:
         read = 0

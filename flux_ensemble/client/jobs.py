@@ -11,7 +11,7 @@ from flux_ensemble.client.errors import failure
 
 if TYPE_CHECKING:
     from flux_ensemble.client.connection import Connection
-    from flux_ensemble.client.responses import Job
+    from flux_ensemble.metrics.job_row import JobRow
 
 #: Jobs of a page. The service reads its record in pieces of thousands, one of them anew for each
 #: page; what it examines for a page is bounded, too.
@@ -36,7 +36,7 @@ class Jobs:
         self._payload = payload
         self.dropped = 0
 
-    def __iter__(self) -> Iterator[Job]:
+    def __iter__(self) -> Iterator[JobRow]:
         after: int | None = 0
         while after is not None:
             t_sent = time.monotonic()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
+from flux_ensemble.metrics.job_row import JobRow
+
 
 class State(TypedDict):
     """The state of an ensemble after a request."""
@@ -293,46 +295,5 @@ class Entry(TypedDict):
     context: dict[str, Any]
 
 
-class Job(TypedDict):
-    """One job of `jobs` (docs/rpc.md, `ensemble.jobs`); what is not known is None.
-
-    Times are epoch seconds; `exception` has the keys `type` and `note`. `member` is there in
-    ensembles with members, where ids are not unique. Guests see some keys only.
-    """
-
-    id: int
-    member: NotRequired[str]
-    name: str
-    state: str
-    group: str
-    rule: str
-    firing: int
-    index: int
-    attempt: int
-    copy_of: NotRequired[str]
-    trial: NotRequired[int]
-    trial_state: NotRequired[str]
-    params: dict[str, Any]
-    nnodes: int | None
-    ntasks: NotRequired[int]
-    ncores: NotRequired[int]
-    ngpus: NotRequired[int]
-    duration: float
-    urgency: NotRequired[int]
-    ranks: str | None
-    t_submit: float
-    t_alloc: float | None
-    t_run: float | None
-    t_end: float | None
-    pending: NotRequired[float | None]
-    runtime: float | None
-    outcome: str | None
-    interrupted: bool
-    returncode: int | None
-    signal: int | None
-    exception: dict[str, str | None]
-    memo: dict[str, Any]
-    memo_left_out: int
-    output: str | None
-    error: str | None
-    waits: NotRequired[str]
+#: The type of the jobs of `jobs`.
+Job = JobRow

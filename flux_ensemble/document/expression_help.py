@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from textwrap import wrap
 
-from flux_ensemble.metrics.job_fields import MEMO, PARAMS, scope_of
+from flux_ensemble.metrics.job_fields import scope_of
+from flux_ensemble.metrics.job_row import MEMO, PARAMS
 from flux_ensemble.metrics.names import (
     COUNTERS,
     DEFAULT_STATISTICS,

@@ -11,7 +11,8 @@ from flux_ensemble.document.model import Rule, Spec
 from flux_ensemble.document.problems import Path
 from flux_ensemble.metrics.by_value import unsplit, values_of
 from flux_ensemble.metrics.expressions import keys_of, parse_expression
-from flux_ensemble.metrics.job_fields import JOB, PARAMS
+from flux_ensemble.metrics.job_fields import JOB
+from flux_ensemble.metrics.job_row import PARAMS
 from flux_ensemble.metrics.operations import same
 from flux_ensemble.metrics.paths import COUNT, split_stream
 from flux_ensemble.scalars import as_text, number

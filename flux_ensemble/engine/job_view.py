@@ -11,7 +11,8 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.job_keys import MAX_ID, named
 from flux_ensemble.engine.jobs import Job, runtime
 from flux_ensemble.engine.trigger_queue import Cause
-from flux_ensemble.metrics.job_fields import MEMO, PARAMS, PREDICTED, JobField
+from flux_ensemble.metrics.job_fields import PREDICTED, JobField
+from flux_ensemble.metrics.job_row import MEMO, PARAMS
 from flux_ensemble.scalars import numbers
 
 

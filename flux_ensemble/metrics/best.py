@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from flux_ensemble.metrics.job_fields import PARAMS
+from flux_ensemble.metrics.job_row import PARAMS
 from flux_ensemble.metrics.numbers import Number
 from flux_ensemble.metrics.paths import BEST, MetricPath
 from flux_ensemble.scalars import packed, unpacked

@@ -15,10 +15,11 @@ from typing import Any, Literal
 
 from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.by_value import ByValue
-from flux_ensemble.metrics.domains import fitted, number
+from flux_ensemble.metrics.domains import number
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
 from flux_ensemble.metrics.hints import meant, remedy
 from flux_ensemble.metrics.job_fields import JOB, JobField, JobScope
+from flux_ensemble.metrics.job_row import fitted
 from flux_ensemble.metrics.names import MEMBER_METRICS, NUMBER, RATE
 from flux_ensemble.metrics.operations import Value
 from flux_ensemble.metrics.paths import (

@@ -8,28 +8,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+from flux_ensemble.metrics.job_row import IN_RULES, MEMO, PARAMS, Known
 from flux_ensemble.texts import listed, shown
 
 #: The name that fields begin with.
 JOB = "job"
 
-#: How long it takes as its group's `predict` has it, in seconds.
+#: How many seconds it takes, as its group's `predict` has it.
 PREDICTED = "predicted"
 
-#: Fields that are known from a job's submission on.
-_OF_SUBMISSION = frozenset(
-    {"id", "index", "attempt", "copied", PREDICTED}
-    | {"nnodes", "ntasks", "ncores", "ngpus", "duration", "urgency"}
-)
-
-#: Fields that are known when it has started, or has been the victim of an exception.
-_OF_RUN = frozenset({"pending", "runtime", "exception.type", "exception.note"})
-
-#: Fields that are known when it has ended.
-_OF_END = frozenset({"returncode", "signal", "outcome", "interrupted"})
-
-#: Mappings among the fields: parameters, and what memos have said.
-PARAMS, MEMO = "params", "memo"
+#: Fields with keys that are the user's.
+_MAPPINGS = {PARAMS, MEMO}
 
 #: Triggers on jobs that have not started, and on jobs that have not ended.
 _BEFORE_RUN = frozenset({"submit", "validate", "depend", "priority", "alloc", "prolog-start"})
@@ -80,14 +69,14 @@ class JobScope(NamedTuple):
         """
         _, *rest = keys
         name = ".".join(rest)
-        if len(rest) == 2 and rest[0] in self.names & {PARAMS, MEMO}:
+        if len(rest) == 2 and rest[0] in self.names & _MAPPINGS:
             if rest[0] == PARAMS and rest[1] not in self.params:
                 raise ValueError(
                     f"no job has the parameter {shown(rest[1])} "
                     f"(parameters: {listed(sorted(self.params))})"
                 )
             return JobField(rest[0], rest[1])
-        if name in self.names - {PARAMS, MEMO}:
+        if name in self.names - _MAPPINGS:
             if name == PREDICTED and not self.predicted:
                 raise ValueError(
                     "'job.predicted' is empty for each job that this is about: its group says with "
@@ -95,10 +84,10 @@ class JobScope(NamedTuple):
                 )
             return JobField(name)
         whole = shown(".".join(keys))
-        if name in _OF_RUN | _OF_END or (len(rest) == 2 and rest[0] == MEMO):
+        if name in IN_RULES.keys() - self.names - _MAPPINGS or (len(rest) == 2 and rest[0] == MEMO):
             raise ValueError(f"{whole} is not known yet at the trigger {self.trigger!r}")
         names = self.names if self.predicted else self.names - {PREDICTED}
-        known = sorted(f"{key}.NAME" if key in (PARAMS, MEMO) else key for key in names)
+        known = sorted(f"{key}.NAME" if key in _MAPPINGS else key for key in names)
         raise ValueError(f"no field {whole} (fields of {JOB!r}: {listed(known)})")
 
 
@@ -117,13 +106,13 @@ def scope_of(trigger: str, params: Collection[str], *, predicted: bool = False) 
     """
     if not trigger.startswith("job-"):
         return None
-    names = _OF_SUBMISSION | {PARAMS}
     event = trigger.removeprefix("job-")
-    if event not in _BEFORE_RUN:
-        names |= _OF_RUN | {MEMO}
-        if event not in _BEFORE_END:
-            names |= _OF_END
-    return JobScope(trigger, names, frozenset(params), predicted)
+    if event in _BEFORE_RUN:
+        known = Known.SUBMISSION
+    else:
+        known = Known.START if event in _BEFORE_END else Known.END
+    names = (name for name, column in IN_RULES.items() if column.known <= known)
+    return JobScope(trigger, frozenset(names), frozenset(params), predicted)
 
 
 def idle_scope(by: Collection[str]) -> JobScope:

@@ -9,55 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flux_ensemble.metrics.domains import fitted
 from flux_ensemble.metrics.expressions import MAX_LENGTH, compile_expression
 from flux_ensemble.metrics.hints import remedy
+from flux_ensemble.metrics.job_row import COLUMNS, PARAMS, fitted
 from flux_ensemble.metrics.operations import Value
 from flux_ensemble.scalars import as_spelling
 from flux_ensemble.texts import listed, shown
 
-#: Fields of a job that have a value.
-FIELDS = (
-    "id",
-    "name",
-    "state",
-    "group",
-    "member",
-    "rule",
-    "firing",
-    "index",
-    "attempt",
-    "copy_of",
-    "trial",
-    "trial_state",
-    "nnodes",
-    "ntasks",
-    "ncores",
-    "ngpus",
-    "duration",
-    "urgency",
-    "ranks",
-    "t_submit",
-    "t_alloc",
-    "t_run",
-    "t_end",
-    "pending",
-    "runtime",
-    "outcome",
-    "interrupted",
-    "returncode",
-    "signal",
-    "memo_left_out",
-    "output",
-    "error",
+#: Names of fields that have a value, and of those with keys that are the user's.
+FIELDS = tuple(
+    field.name for field in COLUMNS.values() if field.column.filtered and field.type is not dict
 )
-
-#: Fields that have keys: those that there are, or None where there may be any.
-NESTED: Mapping[str, tuple[str, ...] | None] = {
-    "params": None,
-    "memo": None,
-    "exception": ("type", "note"),
-}
+_MAPPINGS = tuple(field.name for field in COLUMNS.values() if field.type is dict)
 
 
 def compile_filter(text: str) -> Callable[[Mapping[str, Any]], bool]:
@@ -90,6 +53,29 @@ def compile_filter(text: str) -> Callable[[Mapping[str, Any]], bool]:
     return lambda job: expression.holds(lambda path: _value(job, path))
 
 
+def compile_choice(
+    filter: str | None, group: str | None = None, outcome: str | None = None
+) -> Callable[[Mapping[str, Any]], bool]:
+    """Return a function that says whether a job is chosen.
+
+    Args:
+        filter: an expression over the fields of a job; None for any job.
+        group, outcome: of the job; None for any.
+
+    Raises:
+        ValueError: as `compile_filter`.
+
+    >>> compile_choice(None, outcome="failed")({"group": "md", "outcome": "success"})
+    False
+    """
+    matches = None if filter is None else compile_filter(filter)
+    return lambda job: (
+        group in (None, job["group"])
+        and outcome in (None, job["outcome"])
+        and (matches is None or matches(job))
+    )
+
+
 def value_of(field: str) -> Callable[[Mapping[str, Any]], Any]:
     """Return a function that gives the value of a field of a job, None where it has none.
 
@@ -108,24 +94,16 @@ def value_of(field: str) -> Callable[[Mapping[str, Any]], Any]:
 
 def _resolve(keys: list[str]) -> tuple[str, ...]:
     path = tuple(keys[1:] if keys[0] == "job" and len(keys) > 1 else keys)
-    head = path[0]
-    if head in FIELDS and len(path) == 1:
-        return path
-    if head in NESTED and len(path) == 2:
-        known = NESTED[head]
-        if known is None or path[1] in known:
-            return path
-    nested = [f"{name}.{key}" for name, keys in NESTED.items() for key in keys or ("NAME",)]
     name = ".".join(path)
+    if name in FIELDS or (len(path) == 2 and path[0] in _MAPPINGS):
+        return path
     hint = "" if len(path) > 1 else f"; a parameter is {shown(f'params.{name}')}"
-    fields = listed((*FIELDS, *nested))
+    fields = listed((*FIELDS, *(f"{mapping}.NAME" for mapping in _MAPPINGS)))
     raise ValueError(f"a job has no field {shown(name)} (fields: {fields}){hint}")
 
 
 def _fitted(path: tuple[str, ...], value: Value) -> Value:
-    """A literal that a field is compared with, as the field has it."""
-    if path[0] in ("params", "memo"):
-        return value
+    """Return a literal that a field is compared with, as the field has it."""
     return fitted(".".join(path), value, attempts=True)
 
 
@@ -139,4 +117,4 @@ def _value(job: Mapping[str, Any], path: tuple[str, ...]) -> Any:
         value = value.get(key) if isinstance(value, Mapping) else None
     if isinstance(value, (list, Mapping)):
         return None
-    return as_spelling(value) if path[0] == "params" else value
+    return as_spelling(value) if path[0] == PARAMS else value

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from flux_ensemble.files import replacing
+from flux_ensemble.metrics.job_row import COLUMNS
 from flux_ensemble.scalars import as_text
 
 Job = Mapping[str, Any]
@@ -27,9 +28,12 @@ MAX_COLUMNS = 1000
 #: Jobs that are written at once.
 _BATCH = 10_000
 
-#: Keys of a job whose own keys become columns.
-_SPREAD = frozenset(("params", "memo", "exception"))
-
+#: Fields of a job whose own keys become columns.
+_SPREAD = frozenset(
+    field.name.partition(".")[0]
+    for field in COLUMNS.values()
+    if field.type is dict or "." in field.name
+)
 
 #: Numbers that are not finite, as texts that `float` takes.
 _NOT_FINITE = re.compile("[-+]?(nan|inf(inity)?)", re.IGNORECASE)

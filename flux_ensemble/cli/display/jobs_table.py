@@ -9,21 +9,12 @@ from typing import Any
 from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.cli.display.formats import Table
 from flux_ensemble.engine.job_keys import shown
-from flux_ensemble.metrics.job_filter import FIELDS
+from flux_ensemble.metrics.job_row import COLUMNS, PARAMS, Field
 from flux_ensemble.scalars import as_spelling, as_text
 
-#: Columns: the fields of jobs by their names in expressions, and what a job waits for.
-_TIMES = ("t_submit", "t_alloc", "t_run", "t_end")
-_PLAIN = (*(name for name in FIELDS if name != "id" and name not in _TIMES), "waits")
 _HEADINGS = {
-    "id": "JOBID",
-    **{name: name.upper() for name in (*_PLAIN, *_TIMES)},
-    "returncode": "RC",
+    **{field.name: field.heading for field in COLUMNS.values()},
     "status": "STATUS",
-    "params": "PARAMS",
-    "memo": "MEMO",
-    "exception.type": "EXCEPTION-TYPE",
-    "exception.note": "EXCEPTION-NOTE",
     "color_status": "",
     "color_off": "",
 }
@@ -61,22 +52,26 @@ def job_row(job: Mapping[str, Any], table: Table, label: Callable[[int], str]) -
     """A row of the table; `label` gives the text of a job id. Guests see some fields only."""
     status = job["outcome"] or job["state"]
     row = {
+        **{field.name: _cell(field, job) for field in COLUMNS.values()},
         "id": shown(job["id"], job, label),
-        **{name: _known(job.get(name)) for name in _PLAIN},
-        **{name: job.get(name) or 0.0 for name in _TIMES},
         "status": status,
-        "params": _pairs(job.get("params", {})),
-        "memo": _pairs(job.get("memo", {})),
-        **{f"exception.{key}": job.get("exception", {}).get(key) or "" for key in ("type", "note")},
         "color_status": colour(_STYLES.get(status, "")),
         "color_off": colour_off(),
     }
-    for field in table.headings.keys() - row.keys():
-        kind, _, name = field.partition(".")
-        value = job.get(kind, {}).get(name)
+    for name in table.headings.keys() - row.keys():
         # So that a format of numbers has the number.
-        row[field] = _known(as_spelling(value) if kind == "params" else value)
+        kind, _, key = name.partition(".")
+        value = job.get(kind, {}).get(key)
+        row[name] = _known(as_spelling(value) if kind == PARAMS else value)
     return row
+
+
+def _cell(field: Field, job: Mapping[str, Any]) -> Any:
+    owner, _, key = field.name.rpartition(".")
+    value = (job.get(owner, {}) if owner else job).get(key)
+    if field.column.is_time:
+        return value or 0.0
+    return _pairs(value or {}) if field.type is dict else _known(value)
 
 
 def _known(value: Any) -> Any:

@@ -79,20 +79,20 @@ class LocalStates:
     ) -> Iterator[Any]:
         """As `Client.jobs`; the active ones as far as the run says which these are."""
         # Here, because most commands have no filter.
-        from flux_ensemble.metrics.job_filter import compile_filter
+        from flux_ensemble.metrics.job_filter import compile_choice
 
         try:
-            matches = compile_filter(filter) if filter is not None else None
+            chosen = compile_choice(filter, group, outcome)
         except ValueError as error:
             raise Failure(f"filter: {error}", USAGE) from None
         with _sentences():
             active = {job["id"]: job for job in self._active(name)}
             for job in self.states.jobs(name):
                 active.pop(job["id"], None)
-                if _chosen(job, group, outcome, matches):
+                if chosen(job):
                     yield job
             for job in active.values():
-                if _chosen(job, group, outcome, matches):
+                if chosen(job):
                     yield job
 
     def why(self, name: str, rule: str | None = None) -> Any:
@@ -259,14 +259,6 @@ def _unreadable(name: str, reason: str) -> Summary:
         "waiting": 0,
         "finished": 0,
     }
-
-
-def _chosen(job: Mapping[str, Any], group: str | None, outcome: str | None, matches: Any) -> bool:
-    return (
-        (group or job["group"]) == job["group"]
-        and (outcome or job["outcome"]) == job["outcome"]
-        and (matches is None or matches(job))
-    )
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from flux_ensemble.metrics.job_row import COLUMNS
 from flux_ensemble.metrics.names import IGNORED
 from flux_ensemble.metrics.paths import BEST, COUNT, SEARCH
 
@@ -67,6 +68,10 @@ def _object(value: Any) -> bool:
     return isinstance(value, dict)
 
 
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
 def _or_none(form: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or form(value)
 
@@ -93,7 +98,7 @@ _RULE: dict[Any, Form] = {
     "action": _text,
     "label": _or_none(_text),
     "actions": [_text],
-    "enabled": lambda value: isinstance(value, bool),
+    "enabled": _flag,
     "fired": _count,
     "repetitions": _or_none(_count),
     "error": _or_none(_text),
@@ -107,7 +112,7 @@ def _value(value: Any) -> bool:
 
 _TERM: Form = {
     "text": _text,
-    "holds": lambda value: value is None or isinstance(value, bool),
+    "holds": _or_none(_flag),
     "values": {...: _value},
     "missing": _or_none(_text),
 }
@@ -164,7 +169,7 @@ _BEST: Form = {
 #: A best job of the status, which there may not be yet.
 _BEST_OF: Form = {
     **dict.fromkeys(("name", "group", "of", "mode"), _text),
-    "running": lambda value: type(value) is bool,
+    "running": _flag,
     "value": lambda value: value is None or _number(value),
     "job": lambda value: value is None or _count(value) or _text(value),
     "params": _object,
@@ -217,16 +222,38 @@ SNAPSHOT: Form = {"status": _status, "metrics": _metrics, "events": _count}
 #: A line of the eventlog (RFC 18).
 ENTRY: Form = {"timestamp": _time, "name": _text, "context": _object}
 
-#: A line of the jobs that are gone.
-JOB: Form = {
-    **dict.fromkeys(("id", "firing", "index", "attempt", "memo_left_out"), _count),
-    **dict.fromkeys(("name", "state", "group", "rule"), _text),
-    **dict.fromkeys(("outcome", "ranks", "output", "error"), _or_none(_text)),
-    **dict.fromkeys(("t_submit", "t_alloc", "t_run", "t_end"), _or_none(_time)),
-    **dict.fromkeys(("params", "memo"), _object),
-    "nnodes": _or_none(_count),
-    "runtime": _or_none(_number),
-    "returncode": _or_none(_number),
-    "signal": _or_none(_count),
-    "exception": {"type": _or_none(_text), "note": _or_none(_text)},
+#: The forms of values of jobs by their types.
+_OF_TYPES: dict[type, Callable[[Any], bool]] = {
+    bool: _flag,
+    int: _count,
+    float: _number,
+    str: _text,
+    dict: _object,
 }
+
+
+def _jobs(required: bool) -> dict[Any, Form]:
+    """The forms of what each job has, or of what it may have."""
+    forms: dict[Any, Any] = {}
+    for field in COLUMNS.values():
+        if field.required is required:
+            form = _OF_TYPES[field.type]
+            if field.column.is_time or field.column.is_signed:
+                form = _time if field.column.is_time else _number
+            name, _, key = field.name.partition(".")
+            within = forms.setdefault(name, {}) if key else forms
+            within[key or name] = _or_none(form) if field.nullable else form
+    return forms
+
+
+_ALWAYS, _SOMETIMES = _jobs(True), _jobs(False)
+
+
+def _job(value: Any) -> bool:
+    return fits(value, _ALWAYS) and all(
+        fits(value[name], form) for name, form in _SOMETIMES.items() if name in value
+    )
+
+
+#: A line of the jobs that are gone.
+JOB: Form = _job

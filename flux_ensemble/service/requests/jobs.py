@@ -14,6 +14,7 @@ from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.jobs import Job
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.metrics.job_filter import compile_filter
+from flux_ensemble.metrics.job_row import GUESTS
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Loop
@@ -26,12 +27,6 @@ from flux_ensemble.service.status.waits import Cause
 from flux_ensemble.texts import listed, shown
 
 Payload = Mapping[str, Any]
-
-#: What guests see of a job where a site lets them: nothing that its owner has written.
-GUEST_KEYS = (
-    "id", "member", "name", "state", "group", "nnodes", "t_submit", "t_run", "t_end", "runtime",
-    "outcome",
-)  # fmt: skip
 
 
 class Jobs:
@@ -64,7 +59,7 @@ class Jobs:
         if not message.pimpl.is_streaming():
             raise RequestError(errno.EPROTO, "ensemble.jobs: expected a streaming request")
         ensemble = self._ensembles.get(payload["name"])
-        keys = None if is_owner(message) else GUEST_KEYS
+        keys = None if is_owner(message) else GUESTS
         search = Search(
             ensemble.engine,
             ensemble.records,

@@ -1,0 +1,315 @@
+"""The row of a job: its fields, with all that is known of each, in one place.
+
+`JobRow` is a job as everybody outside the engine has it: in `ensemble.jobs`, in the files of a
+local run, in exports, and in Python. The engine makes rows (`engine/job_view.py`). Their names,
+order, types and headings, what guests see, and what filters and rules may name follow from
+`COLUMNS`, which is read off the class.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    NamedTuple,
+    NotRequired,
+    TypedDict,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from flux_ensemble.metrics.domains import (
+    exit_code,
+    flag,
+    number,
+    one_of,
+    signal_number,
+    text,
+    whole,
+)
+from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES, INTERRUPTED, OUTCOMES
+from flux_ensemble.metrics.operations import Value
+
+#: States of a job, as flux-jobs(1) has them, and of a trial.
+STATES = ("pending", "running", "inactive")
+TRIAL_STATES = ("active", "complete", "failed", "canceled", "pruned", INTERRUPTED)
+
+#: Fields with keys that are the user's.
+PARAMS, MEMO = "params", "memo"
+
+
+class Known(IntEnum):
+    """From when on a rule on a job knows a field of it."""
+
+    SUBMISSION = 0
+    #: It has started, or an exception was raised on it.
+    START = 1
+    END = 2
+    NEVER = 3
+
+
+class Column(NamedTuple):
+    """What there is to say of a field, besides its type.
+
+    Args:
+        about: its meaning, for the reference.
+        heading: of its column in tables; its name in capitals where there is none.
+        guests: whether users who do not own the instance may see it.
+        known: from when on expressions of rules have it as `job.NAME`; None for never.
+        in_rules: its meaning there, where that is not the same.
+        check: checks a literal that it is compared with; by its type where there is none.
+        filtered: whether filters and `--sort` may name it.
+        is_time: whether it is a time, in epoch seconds.
+        is_signed: whether it is an integer that may be negative.
+    """
+
+    about: str
+    heading: str | None = None
+    guests: bool = False
+    known: Known = Known.NEVER
+    in_rules: str | None = None
+    check: Callable[[str, Value], Value] | None = None
+    filtered: bool = True
+    is_time: bool = False
+    is_signed: bool = False
+
+
+def _anything(name: str, value: Value) -> Value:
+    return value
+
+
+def _outcome(name: str, value: Value) -> Value:
+    return one_of(ATTEMPT_OUTCOMES, name, value)
+
+
+def _state(name: str, value: Value) -> Value:
+    return one_of(STATES, name, value)
+
+
+def _trial_state(name: str, value: Value) -> Value:
+    return one_of(TRIAL_STATES, name, value)
+
+
+_AS_IN_FLUX = "as in flux-jobs(1)"
+_ASKED_FOR = "what it asked for, in all"
+
+_SUBMISSION, _START, _END = Known.SUBMISSION, Known.START, Known.END
+
+
+# fmt: off
+class JobException(TypedDict):
+    """The first fatal exception of a job; both None where there is none."""
+
+    type: Annotated[str | None, Column(
+        "the type of its first fatal exception, as in flux-jobs(1)", known=_START)]
+    note: Annotated[str | None, Column("the note of that exception", known=_START)]
+
+
+class JobRow(TypedDict):
+    """One job of `jobs` (docs/rpc.md, `ensemble.jobs`); what is not known is None.
+
+    Times are epoch seconds. Keys that are not required have a value in some ensembles only, or are
+    missing in what services and local runs of older versions have: those of new columns. Guests see
+    some keys only.
+    """
+
+    id: Annotated[int, Column(
+        _AS_IN_FLUX, "JOBID", guests=True, known=_SUBMISSION, check=_anything,
+        in_rules="its id; after the name of its member and a colon where it has one",
+    )]
+    member: NotRequired[Annotated[str, Column(
+        "the [member](members.md) that it is on, of a document that has some; its `id` is one of "
+        "that instance", guests=True,
+    )]]
+    name: Annotated[str, Column(_AS_IN_FLUX, guests=True)]
+    state: Annotated[str, Column(
+        "`pending`, `running`, `inactive`", guests=True, check=_state)]
+    group: Annotated[str, Column("the job group that it is of", guests=True)]
+    rule: Annotated[str, Column(
+        "the rule that submitted it; that of a job that is tried again is `retry`")]
+    firing: Annotated[int, Column("which firing of the rule did, from 0")]
+    index: Annotated[int, Column(
+        "its number among the jobs of its submission, from 0", known=_SUBMISSION)]
+    attempt: Annotated[int, Column("how often it ran before, from 0", known=_SUBMISSION)]
+    copy_of: NotRequired[Annotated[str, Column(
+        "of a [copy](glossary.md), the rule and the firing of the job that it does the same as, "
+        "`RULE:FIRING`; its `index` is the same",
+    )]]
+    trial: NotRequired[Annotated[int, Column(
+        "of a job of a [search](searches.md), the number of its trial")]]
+    trial_state: NotRequired[Annotated[str, Column(
+        "what this job has made of its trial: `active`, `complete`, `failed`, `canceled`, "
+        "`pruned`, or `interrupted`: the trial runs again", check=_trial_state,
+    )]]
+    params: Annotated[dict[str, Any], Column(
+        "the values of its parameters; one that is not written as JSON has it, such as `1.10` or "
+        "`NO`, is a text. A filter compares it with a number, or with its text", known=_SUBMISSION,
+        in_rules="its parameter",
+    )]
+    nnodes: Annotated[int | None, Column(
+        _AS_IN_FLUX, guests=True, known=_SUBMISSION, in_rules="how many nodes it asked for, in all",
+    )]
+    ntasks: NotRequired[Annotated[int, Column(_ASKED_FOR, known=_SUBMISSION)]]
+    ncores: NotRequired[Annotated[int, Column(_ASKED_FOR, known=_SUBMISSION)]]
+    ngpus: NotRequired[Annotated[int, Column(_ASKED_FOR, known=_SUBMISSION)]]
+    duration: NotRequired[Annotated[float, Column(
+        "its time limit in seconds, 0 without one", known=_SUBMISSION)]]
+    urgency: NotRequired[Annotated[int, Column(
+        "the urgency that it was submitted with", known=_SUBMISSION)]]
+    ranks: Annotated[str | None, Column(_AS_IN_FLUX)]
+    t_submit: Annotated[float, Column(_AS_IN_FLUX, guests=True, is_time=True)]
+    t_alloc: Annotated[float | None, Column(
+        "when it got its resources, in epoch seconds", is_time=True)]
+    t_run: Annotated[float | None, Column(
+        "when it started, in epoch seconds", guests=True, is_time=True)]
+    t_end: Annotated[float | None, Column(
+        "when it finished (where it never ran: was gone), in epoch seconds. Of a job that was lost "
+        "with a local run that was killed, it is when that was last known to go on; with a Flux "
+        "instance that was killed, it is as Flux has it, when the instance was started again",
+        guests=True, is_time=True,
+    )]
+    pending: NotRequired[Annotated[float | None, Column(
+        "how many seconds it waited until it started", known=_START)]]
+    runtime: Annotated[float | None, Column(
+        "how many seconds it has run, as in flux-jobs(1)", guests=True, known=_START,
+        in_rules="how many seconds it ran, or has run until now",
+    )]
+    outcome: Annotated[str | None, Column(
+        "`success`, `failed`, `canceled`, `timeout`, `interrupted`; null while it is active",
+        guests=True, known=_END, check=_outcome,
+        in_rules='its [outcome](#outcomes), text: `job.outcome in ["failed", "timeout"]`',
+    )]
+    interrupted: NotRequired[Annotated[bool, Column(
+        "whether its end was [no doing of its own](document.md#interrupted-jobs), whatever the "
+        "outcome", known=_END,
+    )]]
+    returncode: Annotated[int | None, Column(
+        "its exit code, or the negative number of the signal that ended it. Null where nothing of "
+        "it has ended: it is active, or never ran. A shell, and so Flux, exits with 128 and the "
+        "number of the signal: 139 is told as -11, and as SIGSEGV by `failures`",
+        "RC", known=_END, check=exit_code, is_signed=True,
+        in_rules="its exit code, or the negative number of the signal that ended it; empty where "
+        "it never ran",
+    )]
+    signal: Annotated[int | None, Column(
+        "the number of the signal that ended it", known=_END, check=signal_number,
+        in_rules="the number of the signal that ended it, empty where none did. Names are compared "
+        'like numbers: `job.signal == "SIGSEGV"`',
+    )]
+    exception: JobException
+    memo: Annotated[dict[str, Any], Column(
+        "what its memos said", known=_START, in_rules="what its [memos](#metrics) said last")]
+    memo_left_out: Annotated[int, Column("how many values of its memos did not fit in")]
+    output: Annotated[str | None, Column(
+        "the path of its standard output, null where Flux keeps that in the KVS")]
+    error: Annotated[str | None, Column("the path of its standard error, likewise")]
+    waits: NotRequired[Annotated[str, Column(
+        "of a job that has not started, what it waits for besides other jobs, where something is "
+        "known to keep it (`waits` in [status](#status))", filtered=False,
+    )]]
+# fmt: on
+
+
+#: Fields that only the expressions of rules have, since no record keeps what they are made of.
+ONLY_IN_RULES: Final[Mapping[str, Column]] = {
+    "copied": Column(
+        "whether it has a [copy](#copies), or is one", known=_SUBMISSION, check=flag),
+    "predicted": Column(
+        "how many seconds it was [predicted](#predictions) to run", known=_SUBMISSION,
+        check=number,
+    ),
+}  # fmt: skip
+
+#: The checks of literals that fields are compared with, by the types of these.
+_CHECKS: Final[Mapping[Any, Callable[[str, Value], Value]]] = {
+    bool: flag,
+    int: whole,
+    float: number,
+    str: text,
+    dict: _anything,
+}
+
+
+class Field(NamedTuple):
+    """A field of a row.
+
+    Args:
+        name: "exception.type" is the key `type` of the field `exception`.
+        type: of its value: bool, int, float, str, or dict where its keys are the user's.
+        nullable: whether its value may be None.
+        required: whether every row has it.
+        column: what else there is to say of it.
+    """
+
+    name: str
+    type: type[Any]
+    nullable: bool
+    required: bool
+    column: Column
+
+    @property
+    def heading(self) -> str:
+        """The heading of its column in tables."""
+        return self.column.heading or self.name.upper().replace(".", "-")
+
+
+def _fields(row: Any, prefix: str = "") -> Iterator[Field]:
+    """Read the fields off a class, in their order."""
+    for name, hint in get_type_hints(row, include_extras=True).items():
+        if get_origin(hint) is NotRequired:
+            (hint,) = get_args(hint)
+        if hint is JobException:
+            yield from _fields(hint, f"{name}.")
+            continue
+        whole_type, column = get_args(hint)
+        nullable = type(None) in get_args(whole_type)
+        of = get_args(whole_type)[0] if nullable else get_origin(whole_type) or whole_type
+        yield Field(prefix + name, of, nullable, name in row.__required_keys__, column)
+
+
+#: The fields of a row by their names, in the order of its keys.
+COLUMNS: Final[Mapping[str, Field]] = {field.name: field for field in _fields(JobRow)}
+
+#: What guests see of a job where a site lets them: nothing that its owner has written.
+GUESTS: Final = tuple(field.name for field in COLUMNS.values() if field.column.guests)
+
+#: What expressions of rules have of a job.
+IN_RULES: Final[Mapping[str, Column]] = {
+    name: column
+    for name, column in (
+        *((field.name, field.column) for field in COLUMNS.values()),
+        *ONLY_IN_RULES.items(),
+    )
+    if column.known is not Known.NEVER
+}
+
+
+def fitted(field: str, value: Value, name: str | None = None, *, attempts: bool = False) -> Value:
+    """Return a literal that a field is compared with, as the field has it.
+
+    Args:
+        field: such as `outcome`; one that can have any value takes any literal.
+        value: the literal.
+        name: what the expression calls the field, for the message.
+        attempts: jobs that were interrupted, and run again, are among those compared. No rule is
+            about these.
+
+    Raises:
+        ValueError: the field can never be that.
+
+    >>> fitted("returncode", 137), fitted("signal", "SEGV"), fitted("memo", "any")
+    (-9, 11, 'any')
+    >>> fitted("outcome", "fail")
+    Traceback (most recent call last):
+    ValueError: 'outcome' is never 'fail' (did you mean 'failed'? one of: success, ...)
+    """
+    if field == "outcome" and not attempts:
+        return one_of(OUTCOMES, name or field, value)
+    known = COLUMNS.get(field)
+    column = ONLY_IN_RULES.get(field) if known is None else known.column
+    if column is None:
+        return value
+    check = column.check or _CHECKS[str if known is None else known.type]
+    return check(name or field, value)
