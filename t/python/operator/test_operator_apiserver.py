@@ -27,6 +27,7 @@ from test_operator_uids import volume, volume_made
 
 from flux_ensemble.operator import names
 from flux_ensemble.operator.cluster import Cluster, ClusterFailure
+from flux_ensemble.operator.queue import LAST
 from flux_ensemble.operator.reconcile import Reconciler
 from flux_ensemble.operator.render import Settings
 from flux_ensemble.operator.watches import Seen
@@ -432,7 +433,8 @@ def test_an_operator_that_is_installed_in_a_namespace_works_there_and_nowhere_el
     own = server.client(server.account_token("team-a", "flux-ensemble-operator"))
     reconciler = Reconciler(Cluster(own), Settings("image:1"), bench.metrics)
     bench.admin.create(ensemble(namespace="team-a"))
-    reconciler.reconcile("team-a", "sweep")
+    while reconciler.reconcile("team-a", "sweep") == LAST:
+        pass
     found = bench.admin.get(names.API_VERSION, names.KIND, "team-a", "sweep")
     assert found is not None
     assert condition(found["status"], "Accepted")[0] == "True"
