@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import signal
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from flux.brokermod import BrokerModule
 
+from flux_ensemble.queues.flux.loop import FluxLoop, guard
+from flux_ensemble.queues.flux.relay import NUDGE_SECONDS, nudge
 from flux_ensemble.service.service import Service
 
 
@@ -38,8 +41,11 @@ class EnsembleModule(BrokerModule):
             self._service.close()
             raise OSError(errno.EBUSY, self._service.over)
         terminated = self.handle.signal_watcher_create(signal.SIGTERM, lambda *_: self.stop())
+        loop = FluxLoop(self.handle, guard(self._service.unexpected))
+        nudges = loop.timer(NUDGE_SECONDS, partial(nudge, self.handle), every=NUDGE_SECONDS)
         try:
             with terminated:
                 super().run()
         finally:
+            nudges.cancel()
             self._service.close()

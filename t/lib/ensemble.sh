@@ -62,7 +62,7 @@ options_given() {
 }
 
 # Replaces the function of sharness: the prerequisites here are FLUX, MOUNT for file systems of a
-# test's own, SLURM (slurm.sh), and ROOT for tests that are other users, too, of files with
+# test's own, SLURM (slurm.sh), CC for what is compiled, and ROOT for tests that are other users, too, of files with
 # test_under_flux.
 test_skip_() {
 	test_count=$(($test_count + 1))
@@ -89,6 +89,12 @@ test_skip_() {
 		then
 			command -v slurmctld >/dev/null && command -v munged >/dev/null && return 1
 			why='slurmctld and munged are not on PATH'
+		fi ;;
+	CC)
+		if command -v flux >/dev/null
+		then
+			! command -v cc >/dev/null || return 1
+			why='there is no C compiler'
 		fi ;;
 	*) error "bug in the test script: unknown prerequisite $test_prereq" ;;
 	esac

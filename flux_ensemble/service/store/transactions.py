@@ -21,6 +21,7 @@ from flux.kvs import RAW
 from flux_ensemble.queues.flux.errors import errno_name, sentence
 from flux_ensemble.queues.flux.futures import Futures, error
 from flux_ensemble.queues.flux.loop import FluxLoop, Guard
+from flux_ensemble.queues.flux.relay import wait
 from flux_ensemble.runtime.ports import Handle
 from flux_ensemble.service.store.errors import StoreError, damaged
 
@@ -134,7 +135,9 @@ class Kvs:
             StoreError: it is unknown whether it is made.
         """
         try:
-            Future(change.commit(self._handle, sync=sync)).wait_for(PATIENCE_AT_START).get()
+            future = Future(change.commit(self._handle, sync=sync))
+            wait(self._handle, future, PATIENCE_AT_START)
+            future.get()
         except OSError as failed:
             raise _not_written(key, failed) from None
 
@@ -177,7 +180,8 @@ class Kvs:
     def _lookup(self, key: str, flags: int, get: Callable[[Future], bytes]) -> bytes | None:
         try:
             future = Future(RAW.flux_kvs_lookup(self._handle, _NAMESPACE, flags, key))
-            future.wait_for(PATIENCE_AT_START).get()
+            wait(self._handle, future, PATIENCE_AT_START)
+            future.get()
             return get(future)
         except OSError as failed:
             if failed.errno == errno.ENOENT:
