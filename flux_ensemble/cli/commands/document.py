@@ -252,7 +252,8 @@ def _matching(keys: dict[str, Explained], key: str | None) -> list[Explained]:
     found = [entry for path, entry in keys.items() if path.endswith(f".{wanted}")]
     if found:
         return found
-    near = hint(wanted.rpartition(".")[2], sorted({path.rpartition(".")[2] for path in keys}))
+    names = {path.rpartition(".")[2] for path in keys} | {_EXPRESSIONS}
+    near = hint(wanted.rpartition(".")[2], sorted(names))
     raise Failure(
         f"a document has no key {key!r} ({near}'flux-ensemble explain' lists the first ones)", USAGE
     )

@@ -1,11 +1,11 @@
 """Waking the thread of the broker that passes messages on to a module in Python.
 
 Flux 0.88 runs such a module as a process of its own. A thread of the broker copies messages to it
-through a socket (flux-core, `src/common/libsubprocess/msgchan.c`). For a message that is longer than
-what the socket holds the thread has two watchers on one handle, and each look of a watcher takes the
-edges that the other one waits for (`flux_pollevents` in `src/common/libflux/handle.c`). If the module
-reads between the two looks, the thread sleeps on the rest of the message, and on all that comes
-after it, until the module sends something. So it has to send something.
+through a socket (flux-core, `src/common/libsubprocess/msgchan.c`). For a message that is longer
+than what the socket holds, the thread has two watchers on one handle, and each look of a watcher
+takes the edges that the other one waits for (`flux_pollevents` in `src/common/libflux/handle.c`).
+If the module reads between the two looks, the thread sleeps on the rest of the message, and on all
+that comes after it, until the module sends something. So it has to send something.
 """
 
 from __future__ import annotations

@@ -271,6 +271,18 @@ def test_explain_knows_the_old_name_of_a_key(capsys: pytest.CaptureFixture[str])
     assert old.err == "warning: scaling.max-size is deprecated: use scaling.max-nodes\n"
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("expresions", "expressions"), ("Expressions", "expressions"), ("retreis", "retries")],
+)
+def test_explain_leads_from_a_misspelt_topic_to_what_it_explains(
+    written: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["explain", written]) == 2
+    assert f"did you mean {meant!r}?" in capsys.readouterr().err
+    assert run_command(["explain", meant]) == 0
+
+
 def test_explain_expressions_has_each_name_that_an_expression_can_have(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
