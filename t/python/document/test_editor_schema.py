@@ -273,7 +273,7 @@ def test_explain_knows_the_old_name_of_a_key(capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize(
     ("written", "meant"),
-    [("expresions", "expressions"), ("Expressions", "expressions"), ("retreis", "retries")],
+    [("expresions", "expressions"), ("Expressions", "expressions"), ("cuont", "count")],
 )
 def test_explain_leads_from_a_misspelt_topic_to_what_it_explains(
     written: str, meant: str, capsys: pytest.CaptureFixture[str]
