@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flux_ensemble.entry_keys import EnsembleKeys
     from flux_ensemble.metrics.job_row import JobRow
     from flux_ensemble.queues.simulation.simulation import Prediction
-    from flux_ensemble.queues.virtual.cluster import Cluster
+    from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
 Queue = Literal["flux", "local"]
 
@@ -371,10 +371,10 @@ class Ensemble:
         return status_html(self._host.status())
 
 
-def _cluster(nodes: int, cores: int | None, gpus: int) -> Cluster:
-    from flux_ensemble.queues.virtual.cluster import Cluster
+def _cluster(nodes: int, cores: int | None, gpus: int) -> VirtualCluster:
+    from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
-    return Cluster(nodes, cores or len(os.sched_getaffinity(0)), gpus)
+    return VirtualCluster(nodes, cores or len(os.sched_getaffinity(0)), gpus)
 
 
 def _root(state_dir: str | Path | None) -> Path:

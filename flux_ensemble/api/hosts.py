@@ -26,7 +26,7 @@ from flux_ensemble.queues.local.states import States
 
 if TYPE_CHECKING:
     from flux_ensemble.document.model import Spec
-    from flux_ensemble.queues.virtual.cluster import Cluster
+    from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
 #: Seconds between two looks at the files of the local queue.
 LOOK_SECONDS = 0.2
@@ -249,7 +249,7 @@ def load(client: Client, text: str) -> str:
 
 
 def start_locally(
-    spec: Spec, text: str, cluster: Cluster, root: Path, resume: bool | None
+    spec: Spec, text: str, cluster: VirtualCluster, root: Path, resume: bool | None
 ) -> LocalHost:
     """A run on the local queue that is about to begin: see `LocalHost.begun`."""
     session = LocalSession(spec, text, cluster, root, resume)

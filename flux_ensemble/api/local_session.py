@@ -20,7 +20,7 @@ from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.run import LocalRun
 from flux_ensemble.queues.local.state_dir import StateLog
-from flux_ensemble.queues.virtual.cluster import Cluster, UnsatisfiableError
+from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
 
 if TYPE_CHECKING:
     from flux_ensemble.document.model import Spec
@@ -50,7 +50,7 @@ class LocalSession:
     events = False
 
     def __init__(
-        self, spec: Spec, text: str, cluster: Cluster, root: Path, resume: bool | None
+        self, spec: Spec, text: str, cluster: VirtualCluster, root: Path, resume: bool | None
     ) -> None:
         self.name = spec.name
         self._begun: Future[None] = Future()
@@ -143,7 +143,7 @@ class LocalSession:
         self,
         spec: Spec,
         text: str,
-        cluster: Cluster,
+        cluster: VirtualCluster,
         root: Path,
         resume: bool | None,
         context: Mapping[str, Any],

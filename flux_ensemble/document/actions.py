@@ -9,7 +9,7 @@ from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.filling import TRIGGER, Filling
-from flux_ensemble.document.functions import Functions
+from flux_ensemble.document.functions import FunctionLabels
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.model import SCALE_ACTIONS, Action, Spec
 from flux_ensemble.document.overrides import OVERRIDES, SHAPE, VALUES
@@ -81,7 +81,7 @@ class Context:
     statistics: Collection[str]
     rule_ids: Collection[str]
     heartbeat: bool
-    functions: Functions
+    functions: FunctionLabels
     elastic: bool = True
     bests: Bested = field(default_factory=dict)
     by: Collection[ByValue] = ()
@@ -133,7 +133,7 @@ def context_of(spec: Spec, rule_ids: Collection[str]) -> Context:
         statistics=frozenset(statistic.name for statistic in spec.statistics),
         rule_ids=rule_ids,
         heartbeat=spec.heartbeat > 0,
-        functions=Functions(spec.custom, spec.plugins),
+        functions=FunctionLabels(spec.custom, spec.plugins),
         bests=spec.bested,
         by=spec.by,
         searched=spec.searched,

@@ -36,7 +36,7 @@ class SourceError(ValueError):
         self.line = line
 
 
-class Functions:
+class FunctionLabels:
     """The functions that the labels of `custom` actions can name.
 
     Args:

@@ -22,7 +22,7 @@ from flux_ensemble.document.checks import (
     read_scaling,
     read_statistics,
 )
-from flux_ensemble.document.functions import Functions
+from flux_ensemble.document.functions import FunctionLabels
 from flux_ensemble.document.groups import GroupReader
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.members import Pool
@@ -133,7 +133,7 @@ class SpecReader:
         jobs = self._jobs(value, metrics, limits.jobs)
         # One that is wrong has its own problem.
         beats = heartbeat > 0 or problems.blames(("logging",))
-        context = self._context(metrics, jobs, rules, beats, Functions(custom, plugins))
+        context = self._context(metrics, jobs, rules, beats, FunctionLabels(custom, plugins))
         own_name = _name(value, problems, name, file)
         return Spec(
             name=own_name,
@@ -197,7 +197,7 @@ class SpecReader:
         jobs: _Jobs,
         rules: Sequence[Any],
         heartbeat: bool,
-        functions: Functions,
+        functions: FunctionLabels,
     ) -> Context:
         """What rules can refer to."""
         groups = jobs.groups

@@ -28,7 +28,7 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import ordinal_of, split
-from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.jobs import ActiveJob, Phase
 from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
@@ -216,7 +216,7 @@ class Actions:
         job.canceling = True
         self._core.cancel((id,), because(origin), origin)
 
-    def _update(self, candidates: Iterable[Job], action: Action, origin: Origin) -> None:
+    def _update(self, candidates: Iterable[ActiveJob], action: Action, origin: Origin) -> None:
         # Flux sets the urgency of a job until it is allocated resources, its duration
         # until it ends.
         last = Phase.PENDING if action.urgency is not None else Phase.RUNNING

@@ -27,7 +27,7 @@ from flux_ensemble.engine.commands import StartTimer
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import ordinal_of
-from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.jobs import ActiveJob, Phase
 from flux_ensemble.engine.member import Member
 from flux_ensemble.engine.placement import Placement
 
@@ -113,12 +113,12 @@ class Breaker:
 
     # -- what jobs do -----------------------------------------------------------------
 
-    def started(self, job: Job) -> None:
+    def started(self, job: ActiveJob) -> None:
         """A job runs: if it still does in a while, it runs well."""
         if self._doubted and not self._waking and any(self._concerned(job)):
             self._wake(QUICK_SECONDS)
 
-    def ended(self, job: Job) -> None:
+    def ended(self, job: ActiveJob) -> None:
         """A job has ended, and its outcome is known."""
         ordinal = ordinal_of(job.id)
         if _ran_well(job):
@@ -135,7 +135,7 @@ class Breaker:
         elif ordinal in self._doubted:
             self._no_trial(self._doubted[ordinal], ordinal, job)
 
-    def _failed(self, ordinal: int, job: Job, bound: int) -> None:
+    def _failed(self, ordinal: int, job: ActiveJob, bound: int) -> None:
         """A job failed at once on a member that is up."""
         assert job.firing is not None
         doubt = self._doubts.setdefault(ordinal, Doubt(bound))
@@ -158,7 +158,7 @@ class Breaker:
                 self._core.emit(StartTimer(f"{BREAKER_TIMER}{ordinal}", 0.0))
         return None
 
-    def _no_trial(self, doubt: Doubt, ordinal: int, job: Job) -> None:
+    def _no_trial(self, doubt: Doubt, ordinal: int, job: ActiveJob) -> None:
         """What became of a job says nothing: if it was a trial, another one is."""
         if doubt.trial == _tag_of(job):
             doubt.trial, doubt.open = None, True
@@ -214,7 +214,7 @@ class Breaker:
 
     # -- what others say --------------------------------------------------------------------
 
-    def _concerned(self, job: Job) -> Iterable[tuple[int, Doubt]]:
+    def _concerned(self, job: ActiveJob) -> Iterable[tuple[int, Doubt]]:
         """The members in doubt about which a job on another one says something."""
         own = ordinal_of(job.id)
         if own in self._doubted:
@@ -224,14 +224,14 @@ class Breaker:
             if job.group in doubt.groups and job.t_submit >= doubt.since:
                 yield ordinal, doubt
 
-    def _in_favour(self, job: Job) -> None:
+    def _in_favour(self, job: ActiveJob) -> None:
         """Such a job runs well elsewhere: the members in doubt get a trial."""
         for ordinal, doubt in self._concerned(job):
             if doubt.trial is None and doubt.trials < ROUNDS:
                 doubt.open = True
                 self.closed.discard(ordinal)
 
-    def _count_against(self, job: Job) -> None:
+    def _count_against(self, job: ActiveJob) -> None:
         own = ordinal_of(job.id)
         for ordinal, doubt in list(self._concerned(job)):
             if own not in doubt.against:
@@ -314,12 +314,12 @@ class Breaker:
                     self.closed.add(ordinal)
 
 
-def _tag_of(job: Job) -> _Tag:
+def _tag_of(job: ActiveJob) -> _Tag:
     assert job.firing is not None
     return job.firing.rule, job.firing.number, job.index
 
 
-def _ran_well(job: Job) -> bool:
+def _ran_well(job: ActiveJob) -> bool:
     """Whether a job that has ended succeeded, or ran for a while."""
     if job.outcome == "success":
         return True

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from flux_ensemble.engine.firings import Firing
-from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.jobs import ActiveJob
 
 #: A piece of work: the firing that first asked for it, as text, and the index of the job.
 Key = tuple[str, int]
@@ -49,11 +49,11 @@ class Copies:
     def __init__(self) -> None:
         self.works: dict[Key, Work] = {}
 
-    def of(self, job: Job) -> Work | None:
+    def of(self, job: ActiveJob) -> Work | None:
         """The work that a job of the ensemble does, if that has a copy."""
         return None if job.firing is None else self.works.get(key_of(job.firing, job.index))
 
-    def begin(self, job: Job, firing: tuple[str, int]) -> str:
+    def begin(self, job: ActiveJob, firing: tuple[str, int]) -> str:
         """A job gets a copy.
 
         Args:
@@ -68,13 +68,13 @@ class Copies:
         self.works[key] = Work(2, False, [job.id], firing)
         return key[0]
 
-    def appeared(self, job: Job) -> None:
+    def appeared(self, job: ActiveJob) -> None:
         """A job has appeared in the queue."""
         work = self.of(job)
         if work is not None:
             work.jobs.append(job.id)
 
-    def judge(self, job: Job) -> None:
+    def judge(self, job: ActiveJob) -> None:
         """The outcome of a job is known: after the first success there is no other."""
         work = self.of(job)
         if work is not None and work.won:

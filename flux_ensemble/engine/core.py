@@ -31,7 +31,7 @@ from flux_ensemble.engine.commands import (
 from flux_ensemble.engine.copies import Copies
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import ordinal_of, split
-from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.lifecycle import ACTING_STATES, TRANSITIONS
 from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
 from flux_ensemble.engine.records import Records
@@ -107,7 +107,7 @@ class Core:
         self.workload = Workload(spec.groups, spec.limits.active_jobs, bool(spec.members))
         self.copies = Copies()
         self.records = Records(spec.limits.records if spec.records else 0)
-        self.foreign: dict[int, Job] = {}
+        self.foreign: dict[int, ActiveJob] = {}
         self.pending_table = PendingTable()
         self.scale_outcomes: deque[ScaleOutcome] = deque()
         self.function_states: dict[str, Any] = {}
@@ -155,7 +155,7 @@ class Core:
         """Add an entry to the eventlog."""
         self._out.append(Record(self.t, name, context))
 
-    def record_job(self, name: str, job: Job, **more: Any) -> None:
+    def record_job(self, name: str, job: ActiveJob, **more: Any) -> None:
         """Add an entry that is about a job of the ensemble to the eventlog."""
         firing = job.firing
         assert firing is not None
@@ -332,7 +332,7 @@ class Core:
         """Cancel jobs by their ids."""
         self.send(Pending(origin, CancelJobs(self.pending_table.next_id(), jobs, reason)))
 
-    def job_of(self, job: Job) -> tuple[JobSet, dict[str, Any]]:
+    def job_of(self, job: ActiveJob) -> tuple[JobSet, dict[str, Any]]:
         """The job set and the parameters of a job of the ensemble."""
         assert job.firing is not None
         return self.job_at(job.firing, job.index)

@@ -12,7 +12,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.intervals import ids
 from flux_ensemble.engine.job_keys import split
 from flux_ensemble.engine.job_view import of_set, pending
-from flux_ensemble.engine.jobs import Job, Phase, runtime
+from flux_ensemble.engine.jobs import ActiveJob, Phase, runtime
 from flux_ensemble.engine.pruning import note
 from flux_ensemble.engine.search_state import judge, parse_trial
 from flux_ensemble.engine.submissions import Submissions
@@ -74,7 +74,7 @@ class Describer:
         #: Whether the jobs of a job set write to files, by its name and index.
         self._writes: dict[tuple[str, int], bool] = {}
 
-    def describe(self, job: Job, now: float) -> dict[str, Any]:
+    def describe(self, job: ActiveJob, now: float) -> dict[str, Any]:
         """A job of the ensemble, as it is at the time `now`."""
         firing = job.firing
         assert firing is not None
@@ -121,7 +121,7 @@ class Describer:
             "error": error,
         }
 
-    def _trial(self, name: str, job: Job) -> dict[str, Any]:
+    def _trial(self, name: str, job: ActiveJob) -> dict[str, Any]:
         """The number of a trial of a search, and what its job has made of it."""
         id, number = parse_trial(name)
         state = ACTIVE if job.outcome is None else judge(self._searches[id], job)[0]
@@ -130,7 +130,7 @@ class Describer:
         return {"trial": number, "trial_state": state}
 
     def _paths(
-        self, job: Job, job_set: JobSet, params: Mapping[str, Any]
+        self, job: ActiveJob, job_set: JobSet, params: Mapping[str, Any]
     ) -> tuple[str | None, str | None]:
         """The files of a job's output and errors; None where they go to the KVS."""
         key = job_set.name, job_set.index

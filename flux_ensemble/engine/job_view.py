@@ -9,14 +9,14 @@ from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.jobspec import NO_FILE
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.job_keys import MAX_ID, named
-from flux_ensemble.engine.jobs import Job, runtime
+from flux_ensemble.engine.jobs import ActiveJob, runtime
 from flux_ensemble.engine.trigger_queue import Cause
 from flux_ensemble.metrics.job_fields import PREDICTED, JobField
 from flux_ensemble.metrics.job_row import MEMO, PARAMS
 from flux_ensemble.scalars import numbers
 
 
-def caused_by(core: Core, job: Job, name: str, t: float, context: Mapping[str, Any]) -> Cause:
+def caused_by(core: Core, job: ActiveJob, name: str, t: float, context: Mapping[str, Any]) -> Cause:
     """Why rules on `job-NAME` are evaluated: what is told of the job, and what it is seen as."""
     seen: dict[str, Any] = {"trigger": f"job-{name}", "job": job.id}
     if core.member_names:
@@ -41,7 +41,7 @@ class JobView:
 
     __slots__ = ("_core", "_event", "_job", "_t")
 
-    def __init__(self, core: Core, job: Job, t: float, event: str) -> None:
+    def __init__(self, core: Core, job: ActiveJob, t: float, event: str) -> None:
         self._event = event
         self._core = core
         self._job = job

@@ -114,7 +114,7 @@ _NEW: Final = Phase.NEW
 _GONE: Final = Phase.GONE
 
 
-class Job:
+class ActiveJob:
     """One active job.
 
     Not a dataclass: one is made for each job, and a compiled dataclass takes ten times as long.
@@ -339,7 +339,7 @@ def _size(value: Any) -> int:
         return MAX_MEMO + 1
 
 
-def ages_of(jobs: Iterable[Job], gauge: str, t: float) -> Iterator[float]:
+def ages_of(jobs: Iterable[ActiveJob], gauge: str, t: float) -> Iterator[float]:
     """Ages in seconds at time `t` of those jobs that are "waiting" or "running"."""
     for job in jobs:
         if gauge == "running":
@@ -349,7 +349,7 @@ def ages_of(jobs: Iterable[Job], gauge: str, t: float) -> Iterator[float]:
             yield max(0.0, t - job.t_submit)
 
 
-def dump_jobs(jobs: Sequence[Job]) -> dict[str, Any]:
+def dump_jobs(jobs: Sequence[ActiveJob]) -> dict[str, Any]:
     """Jobs as JSON, in columns; without what their owners know: group, firing and index."""
     more = unusual(jobs, _UNUSUAL)
     for _, attributes in more:
@@ -362,12 +362,12 @@ def dump_jobs(jobs: Sequence[Job]) -> dict[str, Any]:
 
 def load_jobs(
     value: Mapping[str, Any], owners: Iterable[tuple[str | None, Firing | None, int]]
-) -> list[Job]:
+) -> list[ActiveJob]:
     """The jobs that `dump_jobs` returned; `owners` are group, firing and index of each."""
     jobs = []
     rows = zip(*(value[name] for name in _COLUMNS), strict=True)
     for (group, firing, index), (id, phase, t_submit, t_start) in zip(owners, rows, strict=True):
-        job = Job(id, group, firing, index, t_submit)
+        job = ActiveJob(id, group, firing, index, t_submit)
         job.phase = Phase(phase)
         job.t_start = t_start
         jobs.append(job)

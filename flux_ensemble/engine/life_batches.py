@@ -13,7 +13,7 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import LIFE, TICKS, Columns, JobsAlike, Tag
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import make
-from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.jobs import ActiveJob, Phase
 from flux_ensemble.engine.member import Member
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
@@ -124,7 +124,7 @@ class Lives:
             core.workload.passed(firing, index)
             member.passed((firing.rule, firing.number, index), core.t)
             if record:
-                job = Job(key, firing.group, firing, index, t_submit)
+                job = ActiveJob(key, firing.group, firing, index, t_submit)
                 self._started(job, t_start, columns, stop)
                 self._finished(job, t_end)
                 job.phase = _GONE
@@ -190,7 +190,7 @@ class Lives:
         self._end(group, member)
         return stop
 
-    def _start(self, job: Job, t: float, columns: Columns, position: int) -> None:
+    def _start(self, job: ActiveJob, t: float, columns: Columns, position: int) -> None:
         """A job that has shown before has started."""
         stats = self._core.stats
         self._waited.append(max(0.0, t - job.t_submit))
@@ -198,12 +198,12 @@ class Lives:
         job.nodes = 0
         self._started(job, t, columns, position)
 
-    def _started(self, job: Job, t: float, columns: Columns, position: int) -> None:
+    def _started(self, job: ActiveJob, t: float, columns: Columns, position: int) -> None:
         job.phase, job.t_start = _RUNNING, t
         if columns.allocs:
             job.t_alloc, job.ranks = columns.allocs[position] / TICKS, columns.ranks[position]
 
-    def _finished(self, job: Job, t: float) -> None:
+    def _finished(self, job: ActiveJob, t: float) -> None:
         job.phase, job.t_end, job.status, job.outcome = _FINISHED, t, 0, "success"
 
     def _advance(self, columns: Columns, position: int) -> None:
@@ -254,7 +254,7 @@ class Lives:
         """Whether nothing looks at the jobs of a firing that succeed on a member."""
         return firing.trial is None and self._is_ignored(firing.group, member.pool.name)
 
-    def _is_untouched(self, job: Job) -> bool:
+    def _is_untouched(self, job: ActiveJob) -> bool:
         """Whether nothing was done to a job that has shown, and it has not failed."""
         touched = job.canceling or job.evicted or job.interrupted
         return not touched and job.outcome in (None, "success")

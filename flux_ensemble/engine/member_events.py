@@ -24,7 +24,7 @@ from flux_ensemble.engine.events import (
     Tag,
 )
 from flux_ensemble.engine.job_keys import make
-from flux_ensemble.engine.jobs import MEMBER_LOST, Job, Phase
+from flux_ensemble.engine.jobs import MEMBER_LOST, ActiveJob, Phase
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.engine.member import CONNECTED, LIVE, Member
 from flux_ensemble.engine.member_scope import MemberScope
@@ -181,7 +181,7 @@ class MemberEvents:
         self._scope.forget(member.name)
 
     def _conclude(
-        self, member: Member, job: Job, event: MemberEnded, lost: bool
+        self, member: Member, job: ActiveJob, event: MemberEnded, lost: bool
     ) -> Iterator[Triggered]:
         """Take a job to its end whose member has ended."""
         end: list[tuple[str, dict[str, Any]]] = [("clean", {})]

@@ -11,7 +11,7 @@ from typing import Any
 
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.job_keys import ordinal_of
-from flux_ensemble.engine.jobs import Job, ages_of
+from flux_ensemble.engine.jobs import ActiveJob, ages_of
 from flux_ensemble.engine.member import Member
 from flux_ensemble.engine.member_bindings import drop_bound
 from flux_ensemble.engine.members import Members
@@ -81,7 +81,7 @@ class MemberScope:
 
         return value_of
 
-    def jobs(self, ordinal: int, groups: Collection[str]) -> Iterator[Job]:
+    def jobs(self, ordinal: int, groups: Collection[str]) -> Iterator[ActiveJob]:
         """The active jobs of groups on a member."""
         member = self._members.known.get(ordinal)
         for key in () if member is None else member.jobs:

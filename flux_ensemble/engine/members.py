@@ -26,7 +26,7 @@ from flux_ensemble.engine.commands import (
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import MemberUp, Tag
 from flux_ensemble.engine.job_keys import ordinal_of
-from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.jobs import ActiveJob, Phase
 from flux_ensemble.engine.member import LIVE, MEMBER_RULE, MOVED, Member
 from flux_ensemble.engine.member_bindings import release
 from flux_ensemble.engine.member_time import stop_timer, time_drain
@@ -231,7 +231,7 @@ class Members:
             stop_timer(self._core, member)
             release(self._core, member)
 
-    def move(self, member: Member, jobs: list[Job]) -> None:
+    def move(self, member: Member, jobs: list[ActiveJob]) -> None:
         """Cancel jobs that have not started, to run elsewhere."""
         for job in jobs:
             job.evict()
@@ -298,7 +298,7 @@ class Members:
         member = self.known.get(ordinal_of(key))
         return member is not None and (tag.rule, tag.firing, tag.index) in member.flying
 
-    def admitted(self, job: Job) -> Member:
+    def admitted(self, job: ActiveJob) -> Member:
         """A job has shown on its member."""
         member = self.known[ordinal_of(job.id)]
         assert job.firing is not None
@@ -311,7 +311,7 @@ class Members:
         up = self.known[ordinal_of(key)].up
         return None if up is None else up.t_expires
 
-    def left(self, job: Job) -> None:
+    def left(self, job: ActiveJob) -> None:
         """A job has left its member."""
         member = self.known[ordinal_of(job.id)]
         cores = member.jobs.pop(job.id)

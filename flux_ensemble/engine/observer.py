@@ -9,7 +9,7 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.job_changes import DETECTED, GAVE_UP, TRIGGER_OF, Change, News
 from flux_ensemble.engine.job_view import caused_by
-from flux_ensemble.engine.jobs import FIRST_SEEN, Job, Phase
+from flux_ensemble.engine.jobs import FIRST_SEEN, ActiveJob, Phase
 from flux_ensemble.engine.member import EXPIRY_SECONDS, Member
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.pool_counts import PoolCounts
@@ -84,7 +84,7 @@ class Observer:
             sizes = {0 if job_set.variable else job_set.nodes for job_set in group.sets}
             self._nodes[name] = sizes.pop() if len(sizes) == 1 else 0
         #: Handlers of the events of the ensemble's jobs; the last argument is the outcome before.
-        self._takes: dict[str, Callable[[Job, str, JobEvent, str | None], News]] = {
+        self._takes: dict[str, Callable[[ActiveJob, str, JobEvent, str | None], News]] = {
             "validate": self._on_validate,
             "start": self._on_start,
             "finish": self._on_finish,
@@ -93,7 +93,7 @@ class Observer:
             "clean": self._on_gone,
         }
 
-    def await_nodes(self, job: Job) -> None:
+    def await_nodes(self, job: ActiveJob) -> None:
         """Count the nodes that a job of the ensemble waits for."""
         nodes = self._nodes[job.group or ""]
         if not nodes or (job.firing is not None and job.firing.overrides):
@@ -137,11 +137,11 @@ class Observer:
         states = core.rules.by_news.triggered(group, name, news)
         return self._triggered(job, event, states) if states and core.acting else ()
 
-    def _is_nothing(self, job: Job) -> bool:
+    def _is_nothing(self, job: ActiveJob) -> bool:
         """Whether the end of a job that was interrupted is none that rules on jobs are about."""
         return (job.outcome or self._retrying.fate(job).outcome) != "failed"
 
-    def _admit(self, event: JobEvent) -> Job | None:
+    def _admit(self, event: JobEvent) -> ActiveJob | None:
         """The job of the ensemble that appears in the queue with this event, or None."""
         if event.name != "submit" or event.tag is None:
             return None
@@ -171,7 +171,7 @@ class Observer:
                 job.evict()
         return ()
 
-    def _expire(self, job: Job, event: JobEvent) -> None:
+    def _expire(self, job: ActiveJob, event: JobEvent) -> None:
         """Tell the end of the allocation from a job's own: its time limit, or its failure.
 
         What ends an allocation that Flux did not make sends signals to processes, and how a program
@@ -188,7 +188,7 @@ class Observer:
         elif event.context.get("type") == "timeout":
             self.on_interrupted(Interrupted(event.t, (job.id,)))
 
-    def job(self, id: int) -> Job | None:
+    def job(self, id: int) -> ActiveJob | None:
         """An active job, as far as it has been seen: of the ensemble, or of others."""
         return self._core.workload.jobs.get(id) or self._core.foreign.get(id)
 
@@ -198,7 +198,7 @@ class Observer:
             return ()
         job = core.foreign.get(event.job)
         if job is None:
-            job = core.foreign[event.job] = Job(event.job, event.job_name, None, 0, event.t)
+            job = core.foreign[event.job] = ActiveJob(event.job, event.job_name, None, 0, event.t)
             # A job from before: its earlier events are not known.
             job.phase = FIRST_SEEN.get(event.name, Phase.PENDING)
         elif event.name == "submit":
@@ -219,13 +219,13 @@ class Observer:
 
     # -- counts and streams -------------------------------------------------------
 
-    def _on_validate(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
+    def _on_validate(self, job: ActiveJob, group: str, event: JobEvent, known: str | None) -> News:
         self._core.stats.counts[group]["submitted"] += 1
         if self._pool_counts is None:
             return _VALIDATED
         return None, _VALIDATED[1] + self._pool_counts.validated(job, group)
 
-    def _on_start(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
+    def _on_start(self, job: ActiveJob, group: str, event: JobEvent, known: str | None) -> News:
         stats = self._core.stats
         pending = max(0.0, event.t - job.t_submit)
         stats.observe(group, "pending", pending)
@@ -243,7 +243,7 @@ class Observer:
             changed += self.values.by_value(job, group, "pending", pending)
         return _STARTED if changed is _STARTED[1] else (None, changed)
 
-    def _on_finish(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
+    def _on_finish(self, job: ActiveJob, group: str, event: JobEvent, known: str | None) -> News:
         if job.t_start is None:
             return self._conclude(job, group, event, self._want_no_nodes(job))
         seconds = max(0.0, event.t - job.t_start)
@@ -264,13 +264,13 @@ class Observer:
             changed += self.values.by_value(job, group, "duration", seconds, variables)
         return self._conclude(job, group, event, changed)
 
-    def _on_memo(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
+    def _on_memo(self, job: ActiveJob, group: str, event: JobEvent, known: str | None) -> News:
         pruning = self._searching.pruning
         if pruning is not None and job.firing is not None and job.firing.trial is not None:
             pruning.published(job, event.context)
         return None, self.values.published(job, group, event.context)
 
-    def _on_gone(self, job: Job, group: str, event: JobEvent, known: str | None) -> News:
+    def _on_gone(self, job: ActiveJob, group: str, event: JobEvent, known: str | None) -> News:
         news = _NO_NEWS if job.outcome is known else self._conclude(job, group, event, ())
         if job.nodes:
             outcome, changed = news
@@ -289,17 +289,19 @@ class Observer:
             self.record(job)
         return news
 
-    def record(self, job: Job) -> None:
+    def record(self, job: ActiveJob) -> None:
         """Keep the record of a job that is gone."""
         if not self._core.records.add(job):
             self._core.record("records-full", limit=self._core.spec.limits.records)
 
-    def _want_no_nodes(self, job: Job) -> tuple[Change, ...]:
+    def _want_no_nodes(self, job: ActiveJob) -> tuple[Change, ...]:
         self._core.stats.pending_nodes -= job.nodes
         job.nodes = 0
         return _UNWANTED
 
-    def _conclude(self, job: Job, group: str, event: JobEvent, changed: tuple[Change, ...]) -> News:
+    def _conclude(
+        self, job: ActiveJob, group: str, event: JobEvent, changed: tuple[Change, ...]
+    ) -> News:
         """Count the outcome of a job, for its pool too, and have it run again if it is to."""
         pool_counts = self._pool_counts
         if pool_counts is None:
@@ -310,7 +312,9 @@ class Observer:
             self._members.breaker.ended(job)
         return outcome, changed + pool_counts.concluded(job, group, before)
 
-    def _count(self, job: Job, group: str, event: JobEvent, changed: tuple[Change, ...]) -> News:
+    def _count(
+        self, job: ActiveJob, group: str, event: JobEvent, changed: tuple[Change, ...]
+    ) -> News:
         """Count the outcome of a job, and have it run again if its group says so."""
         core, firing, outcome = self._core, job.firing, job.outcome
         assert firing is not None
@@ -347,7 +351,7 @@ class Observer:
         return outcome, self._finish(job, counts, event, changed, further)
 
     def _count_interrupted(
-        self, job: Job, counts: dict[str, int], event: JobEvent, changed: tuple[Change, ...]
+        self, job: ActiveJob, counts: dict[str, int], event: JobEvent, changed: tuple[Change, ...]
     ) -> News:
         """Count the attempt of a job that was interrupted, and have it run again if it is to."""
         core, firing = self._core, job.firing
@@ -367,7 +371,7 @@ class Observer:
 
     def _finish(
         self,
-        job: Job,
+        job: ActiveJob,
         counts: dict[str, int],
         event: JobEvent,
         changed: tuple[Change, ...],
@@ -414,7 +418,7 @@ class Observer:
     # -- rules --------------------------------------------------------------------
 
     def _triggered(
-        self, job: Job, event: JobEvent, states: Sequence[RuleState]
+        self, job: ActiveJob, event: JobEvent, states: Sequence[RuleState]
     ) -> Sequence[Triggered]:
         """The rules that a job event triggers."""
         if not states:
@@ -424,7 +428,7 @@ class Observer:
         return [Triggered(state, cause, None, memo) for state in states]
 
 
-def _withdrew(member: Member, job: Job) -> bool:
+def _withdrew(member: Member, job: ActiveJob) -> bool:
     """Whether a job was withdrawn from its member before it showed."""
     firing = job.firing
     return firing is not None and member.withdrew((firing.rule, firing.number, job.index))

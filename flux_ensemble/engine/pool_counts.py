@@ -6,7 +6,7 @@ And by the member, where rules with `scope: member` name them.
 from __future__ import annotations
 
 from flux_ensemble.engine.job_changes import Change
-from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.members import Members
 from flux_ensemble.metrics.names import COUNTERS
 from flux_ensemble.metrics.paths import COUNT
@@ -28,7 +28,7 @@ class PoolCounts:
             for pool in members.gone:
                 counts.update({f"{counter}@{pool}": 0 for counter in COUNTERS})
 
-    def validated(self, job: Job, group: str) -> tuple[Change, ...]:
+    def validated(self, job: ActiveJob, group: str) -> tuple[Change, ...]:
         """A job was counted as submitted."""
         counter = f"submitted@{self._members.pool_of(job.id)}"
         self._counts[group][counter] += 1
@@ -41,7 +41,7 @@ class PoolCounts:
         counts = self._counts[group]
         return [counts[counter] for counter in COUNTERS]
 
-    def concluded(self, job: Job, group: str, before: list[int]) -> tuple[Change, ...]:
+    def concluded(self, job: ActiveJob, group: str, before: list[int]) -> tuple[Change, ...]:
         """A job was counted: count it for its pool; what changed by that."""
         counts, pool = self._counts[group], self._members.pool_of(job.id)
         changed: list[Change] = []

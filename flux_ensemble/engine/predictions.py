@@ -10,7 +10,7 @@ from typing import Any
 
 from flux_ensemble.document.job_sets import Group, JobSet
 from flux_ensemble.engine.firings import Firing
-from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.submissions import Submissions
 from flux_ensemble.metrics.durations import Durations
 from flux_ensemble.scalars import number
@@ -59,12 +59,12 @@ class Predictions:
         job_set, _ = self._job(firing, index)
         return self.predicted(firing, index), job_set.tasks * job_set.cores
 
-    def started(self, job: Job) -> None:
+    def started(self, job: ActiveJob) -> None:
         """A job of the ensemble runs from now on."""
         self.cores += self._cores(job)
         self.most_cores = max(self.most_cores, self.cores)
 
-    def ended(self, job: Job) -> None:
+    def ended(self, job: ActiveJob) -> None:
         """A job of the ensemble that ran does not any more."""
         self.cores -= self._cores(job)
 
@@ -72,7 +72,7 @@ class Predictions:
         """There may be fewer cores than there were."""
         self.most_cores = self.cores
 
-    def learn(self, job: Job) -> None:
+    def learn(self, job: ActiveJob) -> None:
         """Learn from a job that is gone, if it ran and succeeded."""
         firing, model = job.firing, self.models.get(job.group or "")
         if model is None or firing is None or job.outcome != "success":
@@ -81,7 +81,7 @@ class Predictions:
         if values is not None and job.t_start is not None and job.t_end is not None:
             model.learn(values, job.t_end - job.t_start)
 
-    def check(self, running: Iterable[Job]) -> None:
+    def check(self, running: Iterable[ActiveJob]) -> None:
         """Check the invariants that hold after every event.
 
         Args:
@@ -97,7 +97,7 @@ class Predictions:
         of_job: tuple[JobSet, dict[str, Any]] = self._submissions.of(firing)[index]
         return of_job
 
-    def _cores(self, job: Job) -> int:
+    def _cores(self, job: ActiveJob) -> int:
         assert job.firing is not None
         job_set, _ = self._job(job.firing, job.index)
         return job_set.tasks * job_set.cores
@@ -121,7 +121,7 @@ class Predictions:
             return {}
         return {"models": models, "most_cores": self.most_cores}
 
-    def load(self, value: Mapping[str, Any], running: Iterable[Job]) -> None:
+    def load(self, value: Mapping[str, Any], running: Iterable[ActiveJob]) -> None:
         """Set what `dump` returned.
 
         Args:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flux_ensemble.engine.core import Core
-from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.search_state import Searched, parse_trial
 from flux_ensemble.engine.submitter import search_rule
@@ -25,7 +25,7 @@ class Pruning:
         self._core = core
         self._states = states
 
-    def published(self, job: Job, memo: Mapping[str, Any]) -> None:
+    def published(self, job: ActiveJob, memo: Mapping[str, Any]) -> None:
         """The job of a trial has published something."""
         firing = job.firing
         assert firing is not None

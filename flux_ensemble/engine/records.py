@@ -22,7 +22,7 @@ from typing import Any
 
 from flux_ensemble.engine.compact import columns, unusual
 from flux_ensemble.engine.firings import Firing
-from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.jobs import ActiveJob, Phase
 
 #: Columns of the firings.
 _FIRING_COLUMNS = ("rule", "number", "group")
@@ -61,7 +61,7 @@ class Records:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._jobs: list[Job] | None = None
+        self._jobs: list[ActiveJob] | None = None
         self.total = 0
         self.dropped = 0
 
@@ -75,7 +75,7 @@ class Records:
         if self._jobs is None:
             self._jobs = []
 
-    def add(self, job: Job) -> bool:
+    def add(self, job: ActiveJob) -> bool:
         """Add a job that is gone; False if it is the first for which there is no room."""
         if self.total >= self._limit:
             self.dropped += bool(self._limit)
@@ -86,11 +86,11 @@ class Records:
         return True
 
     @property
-    def waiting(self) -> Sequence[Job]:
+    def waiting(self) -> Sequence[ActiveJob]:
         """The jobs since the last `take`, in the order in which they were gone."""
         return self._jobs or ()
 
-    def take(self) -> list[Job]:
+    def take(self) -> list[ActiveJob]:
         """Return the jobs since the last call, and forget them."""
         jobs, self._jobs = self._jobs or [], None if self._jobs is None else []
         return jobs
@@ -107,7 +107,7 @@ class Records:
 # -- as JSON ----------------------------------------------------------------------------
 
 
-def encode(jobs: Sequence[Job]) -> dict[str, Any]:
+def encode(jobs: Sequence[ActiveJob]) -> dict[str, Any]:
     """Jobs that are gone, of which there is at least one, as JSON."""
     positions: dict[Firing, int] = {}
     firings: list[int] = []
@@ -163,7 +163,7 @@ def _micros(t: float) -> int:
     return round(t * _MICRO)
 
 
-def decode(value: Mapping[str, Any]) -> list[Job]:
+def decode(value: Mapping[str, Any]) -> list[ActiveJob]:
     """The jobs that `encode` was given.
 
     Raises:
@@ -174,7 +174,7 @@ def decode(value: Mapping[str, Any]) -> list[Job]:
     for rule, number, group in zip(*(table[name] for name in _FIRING_COLUMNS), strict=True):
         firings.append(Firing(rule, number, group, 0, 0))
     _set(firings, table["more"])
-    jobs: list[Job] = []
+    jobs: list[ActiveJob] = []
     id = submitted = 0
     count = len(value["id"])
     if "times" in value:
@@ -193,7 +193,7 @@ def decode(value: Mapping[str, Any]) -> list[Job]:
         id += step
         submitted += later
         firing = firings[position]
-        job = Job(id, firing.group, firing, index, submitted / _MICRO)
+        job = ActiveJob(id, firing.group, firing, index, submitted / _MICRO)
         if t_alloc is not None:
             job.t_alloc = (submitted + t_alloc) / _MICRO
         if t_start is not None:

@@ -1,7 +1,7 @@
 """Jobs that run again: by `retries` of their group, and those that were interrupted.
 
-An attempt is interrupted if its end was no doing of the job (`Job.interrupted`). What becomes of
-the job then is decided here and nowhere else:
+An attempt is interrupted if its end was no doing of the job (`ActiveJob.interrupted`). What becomes
+of the job then is decided here and nowhere else:
 
     nobody needs it, or another job does the same ───────► its outcome is `interrupted`
     it may have run, and `on-lost` is `fail` ────────────► `failed`; trials of searches run again
@@ -24,7 +24,7 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import members_of
 from flux_ensemble.engine.job_view import JobView
-from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.submitter import Sending
 from flux_ensemble.metrics.conditions import Names, variables
@@ -76,7 +76,7 @@ class Retrying:
         #: By name and index of the job set.
         self._policies: dict[tuple[str, int], Policy] = {}
 
-    def fate(self, job: Job) -> Fate:
+    def fate(self, job: ActiveJob) -> Fate:
         """What becomes of a job of the ensemble that was, or is being, interrupted."""
         core, firing = self._core, job.firing
         assert firing is not None
@@ -98,7 +98,7 @@ class Retrying:
             return Fate.GAVE_UP
         return fate
 
-    def interrupted(self, job: Job, fate: Fate, t: float, event: str) -> Further:
+    def interrupted(self, job: ActiveJob, fate: Fate, t: float, event: str) -> Further:
         """Act on the fate of a job that was interrupted.
 
         Args:
@@ -120,7 +120,7 @@ class Retrying:
         self._sending.run_again(firing, job, held=held, lost=not job.evicted)
         return Further.AGAIN
 
-    def ended(self, job: Job, t: float, event: str) -> Further:
+    def ended(self, job: ActiveJob, t: float, event: str) -> Further:
         """A job ended without success: have it run again if its group says so.
 
         Args:
@@ -159,7 +159,7 @@ class Retrying:
         # Where that is over a limit, the ensemble has failed.
         return Further.AGAIN if core.acting else Further.OVER
 
-    def _give_up(self, firing: Firing, job: Job, reason: str) -> Further:
+    def _give_up(self, firing: Firing, job: ActiveJob, reason: str) -> Further:
         self._core.record(
             "gave-up",
             rule=firing.rule,
@@ -183,6 +183,6 @@ class Retrying:
         return policy
 
 
-def _why(job: Job) -> str:
+def _why(job: ActiveJob) -> str:
     """Why a job was interrupted, as a phrase."""
     return ": ".join(filter(None, (job.exception_type, job.exception_note)))

@@ -7,7 +7,7 @@ from typing import Any
 
 from flux_ensemble.document.search import INDEPENDENT, MAX_BATCH, Search, Value
 from flux_ensemble.engine.early_stop import stopping
-from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.trials import CANCELED, COMPLETE, FAILED, Trials
 from flux_ensemble.metrics.names import INTERRUPTED
@@ -241,7 +241,7 @@ class Searched:
             self.stopped = {number: (last, step) for number, last, step in value["stopped"]}
 
 
-def judge(search: Search, job: Job) -> tuple[str, Value | None, str]:
+def judge(search: Search, job: ActiveJob) -> tuple[str, Value | None, str]:
     """What the job of a trial, which has ended, has made of it.
 
     Args:

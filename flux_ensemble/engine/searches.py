@@ -23,7 +23,7 @@ from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone
 from flux_ensemble.engine.firings import Firing
-from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.pruning import Pruning
 from flux_ensemble.engine.search_state import (
@@ -143,7 +143,7 @@ class Searching:
 
     # -- trials -----------------------------------------------------------------------
 
-    def ended(self, job: Job, t: float, *, again: bool = False) -> bool:
+    def ended(self, job: ActiveJob, t: float, *, again: bool = False) -> bool:
         """The job of a trial has ended.
 
         Args:
@@ -183,7 +183,7 @@ class Searching:
             self._fail(state, number, job, reason, t, how)
         return False
 
-    def _is_retried(self, search: Search, job: Job) -> bool:
+    def _is_retried(self, search: Search, job: ActiveJob) -> bool:
         """Whether a trial that has failed runs again; one that was given up does not."""
         firing = job.firing
         return (
@@ -218,7 +218,7 @@ class Searching:
         self._asking.changed(state)
 
     def _fail(
-        self, state: Searched, number: int, job: Job, reason: str, t: float, how: str
+        self, state: Searched, number: int, job: ActiveJob, reason: str, t: float, how: str
     ) -> None:
         search = state.search
         penalty = search.penalty if how == FAILED else None

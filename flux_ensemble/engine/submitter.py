@@ -15,7 +15,7 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.dispatch import Placing
 from flux_ensemble.engine.firings import DELAY, Firing
 from flux_ensemble.engine.job_keys import members_of, ordinal_of
-from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.pending import Origin, Pending
 
 #: What the rule ids of searches begin with; no id in a document has a colon.
@@ -146,7 +146,7 @@ class Sending:
         attempt: int,
         avoid: tuple[int, ...],
         *,
-        failed: Job | None = None,
+        failed: ActiveJob | None = None,
         lost: bool = False,
     ) -> None:
         """Ask for a job again.
@@ -191,7 +191,7 @@ class Sending:
         )
         self._ask_for(again, origin, delay)
 
-    def _off(self, job: Job) -> tuple[tuple[int, str], ...]:
+    def _off(self, job: ActiveJob) -> tuple[tuple[int, str], ...]:
         """What a job that runs again, or a copy of it, is kept off: also where this attempt ran."""
         core, firing = self._core, job.firing
         assert firing is not None
@@ -202,7 +202,7 @@ class Sending:
         others = [old for old in before if old != place and (not old[0] or old[0] in there)]
         return (*others, place)[-_PLACES:]
 
-    def copy(self, job: Job, origin: Origin) -> str | None:
+    def copy(self, job: ActiveJob, origin: Origin) -> str | None:
         """Have a job run a second time beside itself.
 
         Args:
@@ -241,7 +241,7 @@ class Sending:
         self._ask_for(copy, origin)
         return None
 
-    def cancel_others(self, job: Job, work: Work) -> None:
+    def cancel_others(self, job: ActiveJob, work: Work) -> None:
         """A job has succeeded: the others that do the same are not needed."""
         core, origin = self._core, Origin(*work.firing)
         copy = core.workload.firings.get(*work.firing)
@@ -255,7 +255,7 @@ class Sending:
                 other.canceling = True
                 core.cancel((id,), NOT_NEEDED, origin)
 
-    def run_again(self, firing: Firing, job: Job, *, held: bool, lost: bool) -> None:
+    def run_again(self, firing: Firing, job: ActiveJob, *, held: bool, lost: bool) -> None:
         """Ask for a job again that was interrupted, as if it had not run.
 
         Args:
@@ -307,7 +307,7 @@ class Sending:
             )
             core.send(Pending(origin, command, firing=firing))
 
-    def cancel_unseen(self, job: Job, firing: Firing) -> None:
+    def cancel_unseen(self, job: ActiveJob, firing: Firing) -> None:
         """Cancel a job that was withdrawn before it appeared in the queue."""
         job.canceling = True
         origin = Origin(firing.rule, firing.number)

@@ -8,7 +8,7 @@ from typing import Any
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.job_changes import Change
 from flux_ensemble.engine.job_keys import MAX_ID, named, ordinal_of
-from flux_ensemble.engine.jobs import Job, runtime
+from flux_ensemble.engine.jobs import ActiveJob, runtime
 from flux_ensemble.metrics.best import Best, Point
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.names import (
@@ -46,7 +46,7 @@ class Values:
         self.ended = core.stats.bests.kept or core.stats.takes_successes
         self.crowded: set[str] = set()
 
-    def published(self, job: Job, group: str, memo: Mapping[str, Any]) -> tuple[Change, ...]:
+    def published(self, job: ActiveJob, group: str, memo: Mapping[str, Any]) -> tuple[Change, ...]:
         """Take in what a job has published; the metrics that changed."""
         changed: list[Change] = []
         stats = self._core.stats
@@ -68,14 +68,14 @@ class Values:
             changed += self.running(job, group, memo)
         return tuple(changed)
 
-    def of_member(self, job: Job, group: str, variable: str, value: Number) -> None:
+    def of_member(self, job: ActiveJob, group: str, variable: str, value: Number) -> None:
         """Take in a value for the member that the job is on, if rules look at single members."""
         if not self._core.stats.of_members.active:
             return
         name = self._core.member_names[ordinal_of(job.id)]
         self._core.stats.of_members.observe(name, group, variable, value)
 
-    def running(self, job: Job, group: str, variables: Container[str]) -> tuple[Change, ...]:
+    def running(self, job: ActiveJob, group: str, variables: Container[str]) -> tuple[Change, ...]:
         """A job that runs has other values of variables now; the best jobs that this changes."""
         bests = self._core.stats.bests
         changed: list[Change] = []
@@ -85,7 +85,7 @@ class Values:
                 changed.append((BEST, best.name))
         return tuple(changed)
 
-    def over(self, job: Job, group: str) -> tuple[Change, ...]:
+    def over(self, job: ActiveJob, group: str) -> tuple[Change, ...]:
         """The outcome of a job is known; the metrics of its values at the end that changed."""
         bests = self._core.stats.bests
         changed: list[Change] = []
@@ -99,7 +99,7 @@ class Values:
                     changed += self._succeeded(job, group, key, value)
         return tuple(changed)
 
-    def _succeeded(self, job: Job, group: str, key: str, value: Number) -> list[Change]:
+    def _succeeded(self, job: ActiveJob, group: str, key: str, value: Number) -> list[Change]:
         """Take in what a job had published that has succeeded, beside what jobs publish."""
         stats, variable = self._core.stats, of_success(key)
         number = finite(value)
@@ -118,7 +118,7 @@ class Values:
             or stats.kept_by_value(group, key) is not None
         )
 
-    def _point(self, best: Best, job: Job) -> Point | None:
+    def _point(self, best: Best, job: ActiveJob) -> Point | None:
         """A job with the value that it has of the variable of a best; None if it has none."""
         value: Any = None
         if best.variable == "pending":
@@ -135,7 +135,7 @@ class Values:
         return Point(value, id, dict(self._core.job_of(job)[1]))
 
     def by_value(
-        self, job: Job, group: str, variable: str, value: Number, streams: Sequence[str] = ()
+        self, job: ActiveJob, group: str, variable: str, value: Number, streams: Sequence[str] = ()
     ) -> tuple[Change, ...]:
         """Take in a value by those of the job's parameters; the streams that changed.
 

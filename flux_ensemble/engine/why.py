@@ -46,12 +46,12 @@ def why(engine: Engine, t: float, rule: str | None = None) -> list[dict[str, Any
     states = engine.rules.states
     if rule is not None and rule not in states:
         raise RequestError(errno.ENOENT, f"no rule with id {rule!r} (rules: {listed(states)})")
-    reader = _Reader(engine, t)
+    reader = _RuleReader(engine, t)
     chosen = islice(states.values(), MAX_RULES) if rule is None else [states[rule]]
     return [reader.describe(state) for state in chosen]
 
 
-class _Reader:
+class _RuleReader:
     """Looks at the rules of one engine at one time."""
 
     def __init__(self, engine: Engine, t: float) -> None:

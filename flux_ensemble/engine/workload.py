@@ -18,7 +18,7 @@ from flux_ensemble.engine.backlog import Backlog
 from flux_ensemble.engine.combinations import Combinations, parse_name
 from flux_ensemble.engine.events import Tag
 from flux_ensemble.engine.firings import Firing, Firings
-from flux_ensemble.engine.jobs import Job, Phase, ages_of, dump_jobs, load_jobs
+from flux_ensemble.engine.jobs import ActiveJob, Phase, ages_of, dump_jobs, load_jobs
 from flux_ensemble.engine.predictions import Predictions
 
 
@@ -42,8 +42,8 @@ class Workload:
         #: How many more jobs may be sent; negative if more appeared than were expected.
         self.room = limit
         self.firings = Firings()
-        self.jobs: dict[int, Job] = {}
-        self._active: dict[str, dict[int, Job]] = {group: {} for group in groups}
+        self.jobs: dict[int, ActiveJob] = {}
+        self._active: dict[str, dict[int, ActiveJob]] = {group: {} for group in groups}
         self._waiting = dict.fromkeys(groups, 0)
         self._in_flight = dict.fromkeys(groups, 0)
         #: Jobs that are not over.
@@ -86,7 +86,7 @@ class Workload:
         """Jobs of the group that have not appeared in the queue yet."""
         return self._waiting[group] + self._in_flight[group]
 
-    def active(self, group: str | None = None) -> Collection[Job]:
+    def active(self, group: str | None = None) -> Collection[ActiveJob]:
         """Jobs of the group, or of the ensemble, that are in the queue."""
         return (self.jobs if group is None else self._active[group]).values()
 
@@ -108,7 +108,7 @@ class Workload:
             combinations.begin(job.firing, range(job.index, job.index + 1))
         return combinations
 
-    def combinations(self, job: Job) -> tuple[str, ...]:
+    def combinations(self, job: ActiveJob) -> tuple[str, ...]:
         """The combinations that a job is of, as far as they are watched."""
         watched = self._watched.get(job.group or "")
         if watched is None or job.firing is None:
@@ -218,7 +218,7 @@ class Workload:
         if self._watched and firing.lost and not firing.unseen and not firing.waiting:
             self._end(firing, firing.not_seen())
 
-    def admit(self, id: int, tag: Tag, t: float) -> Job | None:
+    def admit(self, id: int, tag: Tag, t: float) -> ActiveJob | None:
         """A job appeared in the queue; None if its tag was not expected."""
         _, rule, number, index = tag
         firing = self.firings.expecting(rule, number, index)
@@ -237,11 +237,11 @@ class Workload:
             if not firing.waiting:
                 for combinations in self._watched.get(firing.group, ()):
                     combinations.begin(firing, range(index, index + 1))
-        job = Job(id, firing.group, firing, index, t)
+        job = ActiveJob(id, firing.group, firing, index, t)
         self.jobs[id] = self._active[firing.group][id] = job
         return job
 
-    def leave(self, job: Job) -> None:
+    def leave(self, job: ActiveJob) -> None:
         """A job is clean and leaves the queue."""
         firing = job.firing
         assert firing is not None
@@ -265,7 +265,7 @@ class Workload:
         self._release(firing.group, 1)
         self.firings.close_if_over(firing)
 
-    def withdraw(self, groups: Iterable[str]) -> tuple[list[Job], int]:
+    def withdraw(self, groups: Iterable[str]) -> tuple[list[ActiveJob], int]:
         """Withdraw all jobs of the groups, for a cancel.
 
         Waiting jobs are dropped. Those in flight are marked with `Firing.cancel_unseen`, so each is

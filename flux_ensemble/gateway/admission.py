@@ -13,14 +13,14 @@ from typing import Any
 
 from grpc import StatusCode
 
-from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.errors import RequestProblem
 from flux_ensemble.gateway.peers import Peer, identify
 
 #: A call without a deadline has one that is further away than this.
 _NO_DEADLINE_SECONDS = 10 * 365 * 86400.0
 
 
-class Kind(Enum):
+class CallKind(Enum):
     """The kind of a call. Calls of one kind share a limit."""
 
     REQUEST = "requests"
@@ -69,25 +69,25 @@ class Limits:
     ping_seconds: float = 30.0
     pong_seconds: float = 20.0
 
-    def bounds(self) -> dict[Kind, Bound]:
+    def bounds(self) -> dict[CallKind, Bound]:
         """How many calls of each kind may be open."""
         return {
-            Kind.REQUEST: self.requests,
-            Kind.STREAM: self.streams,
-            Kind.CHECK: self.checks,
-            Kind.REFLECTION: self.reflections,
+            CallKind.REQUEST: self.requests,
+            CallKind.STREAM: self.streams,
+            CallKind.CHECK: self.checks,
+            CallKind.REFLECTION: self.reflections,
         }
 
-    def seconds(self, kind: Kind, requested: float | None) -> float:
+    def seconds(self, kind: CallKind, requested: float | None) -> float:
         """How long a call may take, given its client's deadline."""
-        if kind is Kind.STREAM:
+        if kind is CallKind.STREAM:
             return self.stream_seconds if requested is None else min(requested, self.stream_seconds)
-        most = self.most_seconds if kind is Kind.REQUEST else self.default_seconds
+        most = self.most_seconds if kind is CallKind.REQUEST else self.default_seconds
         return self.default_seconds if requested is None else min(requested, most)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class AdmittedCall:
     """An admitted call.
 
     `deadline` is on the clock of `time.monotonic`, and `late` is what there is to say after it.
@@ -98,7 +98,7 @@ class Call:
     """
 
     deadline: float
-    late: Problem
+    late: RequestProblem
     members: frozenset[str] | None
     by_client: bool = False
     known: bool = True
@@ -111,7 +111,7 @@ class Call:
             Problem: UNAUTHENTICATED.
         """
         if not self.known:
-            raise Problem(
+            raise RequestProblem(
                 StatusCode.UNAUTHENTICATED,
                 "clients that do not say who they are can read the status and change sizes only: "
                 "connect to the socket of the service ('grpc start --socket'), present its token "
@@ -130,7 +130,7 @@ class Call:
             Problem: PERMISSION_DENIED.
         """
         if self.stranger:
-            raise Problem(
+            raise RequestProblem(
                 StatusCode.PERMISSION_DENIED,
                 "the client's certificate is not of the owner that this service is for: it is of "
                 "another one, maybe of the same name before, or of none",
@@ -139,7 +139,7 @@ class Call:
             return
         what = f"member {name!r}" if explicit else "the only member of the service"
         named = ", ".join(sorted(self.members)) or "none"
-        raise Problem(
+        raise RequestProblem(
             StatusCode.PERMISSION_DENIED,
             f"the client's certificate does not name {what} (members it names: {named})",
         )
@@ -165,7 +165,7 @@ class Gate:
         self._places = {kind: _Places(kind, bound) for kind, bound in limits.bounds().items()}
 
     @contextmanager
-    def call(self, kind: Kind, context: Any) -> Iterator[Call]:
+    def call(self, kind: CallKind, context: Any) -> Iterator[AdmittedCall]:
         """Admits a call while the context manager is open.
 
         Args:
@@ -184,18 +184,18 @@ class Gate:
         """The connections that have calls open."""
         return {name for places in self._places.values() for name in places.connections()}
 
-    def _call(self, kind: Kind, context: Any, peer: Peer) -> Call:
+    def _call(self, kind: CallKind, context: Any, peer: Peer) -> AdmittedCall:
         left = context.time_remaining()
         requested = left if left < _NO_DEADLINE_SECONDS else None
         seconds = self._limits.seconds(kind, requested)
-        late = Problem(StatusCode.DEADLINE_EXCEEDED, f"not done within {seconds:g} seconds")
+        late = RequestProblem(StatusCode.DEADLINE_EXCEEDED, f"not done within {seconds:g} seconds")
         if peer.certificate is None:
             deadline = time.monotonic() + seconds
-            return Call(deadline, late, None, seconds == requested, peer.known)
+            return AdmittedCall(deadline, late, None, seconds == requested, peer.known)
         valid = peer.certificate.seconds_left()
         if valid < seconds:
             seconds, late = valid, peer.certificate.expired()
-        return Call(
+        return AdmittedCall(
             time.monotonic() + seconds,
             late,
             peer.certificate.members,
@@ -207,7 +207,7 @@ class Gate:
 class _Places:
     """The calls of one kind that may be open at once."""
 
-    def __init__(self, kind: Kind, bound: Bound) -> None:
+    def __init__(self, kind: CallKind, bound: Bound) -> None:
         self._what = kind.value
         self._bound = bound
         # A call that is left is given back where its generator is collected: anywhere.
@@ -249,7 +249,7 @@ class _Places:
             ("this connection", self._connections[connection], bound.connection, "it may have"),
         ):
             if taken >= limit:
-                raise Problem(
+                raise RequestProblem(
                     StatusCode.RESOURCE_EXHAUSTED,
                     f"{who} has {limit} {self._what} open, which is all {why}: try again later",
                 )

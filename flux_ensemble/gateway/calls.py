@@ -24,8 +24,8 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 from grpc import StatusCode
 
-from flux_ensemble.gateway.admission import Call, Gate, Kind, Limits
-from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.admission import AdmittedCall, CallKind, Gate, Limits
+from flux_ensemble.gateway.errors import RequestProblem
 from flux_ensemble.gateway.protocol import SAID_BY_SERVICE
 from flux_ensemble.gateway.requests import as_problem
 
@@ -48,10 +48,10 @@ class Method:
         many: whether a call may have several requests, each with its response.
     """
 
-    kind: Kind
+    kind: CallKind
     request: type[Message]
-    answer: Callable[[Call, Any], AsyncGenerator[Message, None]]
-    failed: Callable[[Problem], Message] | None = None
+    answer: Callable[[AdmittedCall, Any], AsyncGenerator[Message, None]]
+    failed: Callable[[RequestProblem], Message] | None = None
     many: bool = False
 
 
@@ -140,7 +140,7 @@ class Calls(grpc.GenericRpcHandler):
                 yield from self._sent(method.failed(as_problem(exc)), context)
 
     def _requests(
-        self, method: Method, requests: Iterator[bytes], call: Call, context: Any
+        self, method: Method, requests: Iterator[bytes], call: AdmittedCall, context: Any
     ) -> Iterator[Message]:
         """The requests of a call.
 
@@ -158,7 +158,7 @@ class Calls(grpc.GenericRpcHandler):
             if data is not None:
                 yield _parsed(method.request, data)
             elif first:
-                raise Problem(StatusCode.INVALID_ARGUMENT, "the call has no request")
+                raise RequestProblem(StatusCode.INVALID_ARGUMENT, "the call has no request")
             else:
                 return
             first = False
@@ -178,7 +178,7 @@ class _Performer:
         context: gRPC's context of the call.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, call: Call, context: Any) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, call: AdmittedCall, context: Any) -> None:
         self._loop = loop
         self._call = call
         self._task: asyncio.Task[None] | None = None
@@ -235,17 +235,17 @@ class _Performer:
 
 
 def once(
-    answer: Callable[[Call, Any], Any],
-) -> Callable[[Call, Any], AsyncGenerator[Message, None]]:
+    answer: Callable[[AdmittedCall, Any], Any],
+) -> Callable[[AdmittedCall, Any], AsyncGenerator[Message, None]]:
     """Turn a coroutine function that returns one response into an `answer` of a method."""
 
-    async def answers(call: Call, request: Any) -> AsyncGenerator[Message, None]:
+    async def answers(call: AdmittedCall, request: Any) -> AsyncGenerator[Message, None]:
         yield await answer(call, request)
 
     return answers
 
 
-def _told(problem: Problem) -> tuple[StatusCode, str]:
+def _told(problem: RequestProblem) -> tuple[StatusCode, str]:
     return problem.code, str(problem)
 
 
@@ -253,6 +253,6 @@ def _parsed(kind: type[Message], data: bytes) -> Message:
     try:
         return kind.FromString(data)
     except DecodeError as exc:
-        raise Problem(
+        raise RequestProblem(
             StatusCode.INVALID_ARGUMENT, f"the request is no {kind.DESCRIPTOR.full_name}: {exc}"
         ) from exc

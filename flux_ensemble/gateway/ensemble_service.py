@@ -10,9 +10,9 @@ from typing import Any
 from google.protobuf import json_format
 from grpc import StatusCode
 
-from flux_ensemble.gateway.admission import Call, Kind
+from flux_ensemble.gateway.admission import AdmittedCall, CallKind
 from flux_ensemble.gateway.calls import Method, once
-from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.errors import RequestProblem
 from flux_ensemble.gateway.operations import Operations, submitted
 from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
 from flux_ensemble.gateway.requests import json_object
@@ -34,17 +34,19 @@ class TypedService:
     def methods(self) -> dict[str, Method]:
         """The methods by full name."""
         return {
-            f"/{self.name}/Status": Method(Kind.REQUEST, pb.StatusRequest, once(self._status)),
-            f"/{self.name}/Submit": Method(Kind.REQUEST, pb.SubmitRequest, once(self._submit)),
-            f"/{self.name}/Action": Method(Kind.REQUEST, pb.ActionRequest, once(self._action)),
-            f"/{self.name}/Log": Method(Kind.STREAM, pb.LogRequest, self._log),
-            f"/{self.name}/Metrics": Method(Kind.REQUEST, pb.MetricsRequest, once(self._metrics)),
-            f"/{self.name}/Pause": Method(Kind.REQUEST, pb.PauseRequest, once(self._pause)),
-            f"/{self.name}/Resume": Method(Kind.REQUEST, pb.ResumeRequest, once(self._resume)),
-            f"/{self.name}/Load": Method(Kind.REQUEST, pb.LoadRequest, once(self._load)),
+            f"/{self.name}/Status": Method(CallKind.REQUEST, pb.StatusRequest, once(self._status)),
+            f"/{self.name}/Submit": Method(CallKind.REQUEST, pb.SubmitRequest, once(self._submit)),
+            f"/{self.name}/Action": Method(CallKind.REQUEST, pb.ActionRequest, once(self._action)),
+            f"/{self.name}/Log": Method(CallKind.STREAM, pb.LogRequest, self._log),
+            f"/{self.name}/Metrics": Method(
+                CallKind.REQUEST, pb.MetricsRequest, once(self._metrics)
+            ),
+            f"/{self.name}/Pause": Method(CallKind.REQUEST, pb.PauseRequest, once(self._pause)),
+            f"/{self.name}/Resume": Method(CallKind.REQUEST, pb.ResumeRequest, once(self._resume)),
+            f"/{self.name}/Load": Method(CallKind.REQUEST, pb.LoadRequest, once(self._load)),
         }
 
-    async def _status(self, call: Call, request: pb.StatusRequest) -> pb.StatusResponse:
+    async def _status(self, call: AdmittedCall, request: pb.StatusRequest) -> pb.StatusResponse:
         status = await self._operations.status(
             call, request.member, request.ensemble or None, size_only=request.size_only
         )
@@ -56,7 +58,7 @@ class TypedService:
         json_format.ParseDict(status, response, ignore_unknown_fields=True)
         return response
 
-    async def _submit(self, call: Call, request: pb.SubmitRequest) -> pb.SubmitResponse:
+    async def _submit(self, call: AdmittedCall, request: pb.SubmitRequest) -> pb.SubmitResponse:
         _require(request, "ensemble", "group")
         result = await self._operations.submit(
             call,
@@ -68,7 +70,7 @@ class TypedService:
         )
         return pb.SubmitResponse(**submitted(result))
 
-    async def _action(self, call: Call, request: pb.ActionRequest) -> pb.ActionResponse:
+    async def _action(self, call: AdmittedCall, request: pb.ActionRequest) -> pb.ActionResponse:
         match request.WhichOneof("what"):
             case "scale":
                 return await self._scale(call, request)
@@ -83,7 +85,9 @@ class TypedService:
             case _:
                 raise _missing("scale or ensemble")
 
-    async def _log(self, call: Call, request: pb.LogRequest) -> AsyncGenerator[pb.LogEntry, None]:
+    async def _log(
+        self, call: AdmittedCall, request: pb.LogRequest
+    ) -> AsyncGenerator[pb.LogEntry, None]:
         _require(request, "ensemble")
         entries = self._operations.log(
             call,
@@ -100,21 +104,21 @@ class TypedService:
                     context=json.dumps(entry.get("context", {})),
                 )
 
-    async def _metrics(self, call: Call, request: pb.MetricsRequest) -> pb.MetricsResponse:
+    async def _metrics(self, call: AdmittedCall, request: pb.MetricsRequest) -> pb.MetricsResponse:
         metrics = await self._of_ensemble("metrics", call, request)
         return pb.MetricsResponse(metrics=json.dumps(metrics))
 
-    async def _pause(self, call: Call, request: pb.PauseRequest) -> pb.StateResponse:
+    async def _pause(self, call: AdmittedCall, request: pb.PauseRequest) -> pb.StateResponse:
         return pb.StateResponse(state=(await self._of_ensemble("pause", call, request))["state"])
 
-    async def _resume(self, call: Call, request: pb.ResumeRequest) -> pb.StateResponse:
+    async def _resume(self, call: AdmittedCall, request: pb.ResumeRequest) -> pb.StateResponse:
         return pb.StateResponse(state=(await self._of_ensemble("resume", call, request))["state"])
 
-    async def _of_ensemble(self, op: str, call: Call, request: Any) -> dict[str, Any]:
+    async def _of_ensemble(self, op: str, call: AdmittedCall, request: Any) -> dict[str, Any]:
         _require(request, "ensemble")
         return await self._operations.of_ensemble(op, call, request.member, request.ensemble)
 
-    async def _load(self, call: Call, request: pb.LoadRequest) -> pb.LoadResponse:
+    async def _load(self, call: AdmittedCall, request: pb.LoadRequest) -> pb.LoadResponse:
         loaded = await self._operations.load(
             call,
             request.member,
@@ -125,7 +129,7 @@ class TypedService:
         )
         return pb.LoadResponse(name=loaded["name"], state=loaded["state"])
 
-    async def _scale(self, call: Call, request: pb.ActionRequest) -> pb.ActionResponse:
+    async def _scale(self, call: AdmittedCall, request: pb.ActionRequest) -> pb.ActionResponse:
         scale = request.scale
         match scale.WhichOneof("size"):
             case "to":
@@ -143,5 +147,5 @@ def _require(request: Any, *fields: str) -> None:
             raise _missing(field)
 
 
-def _missing(field: str) -> Problem:
-    return Problem(StatusCode.INVALID_ARGUMENT, f"the request has no {field}")
+def _missing(field: str) -> RequestProblem:
+    return RequestProblem(StatusCode.INVALID_ARGUMENT, f"the request has no {field}")

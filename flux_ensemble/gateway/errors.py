@@ -15,7 +15,7 @@ from flux_ensemble.gateway.threads import LaneFull
 SENTENCE_BYTES = 4096
 
 
-class Problem(Exception):
+class RequestProblem(Exception):
     """A request fails with this status code; the text is a sentence, clipped if it is long."""
 
     def __init__(self, code: StatusCode, sentence: str) -> None:
@@ -48,17 +48,17 @@ _BY_BACKEND = {
 }
 
 
-def problem(exc: Exception) -> Problem | None:
+def problem(exc: Exception) -> RequestProblem | None:
     """The problem for an exception; None if it is a bug."""
-    if isinstance(exc, Problem):
+    if isinstance(exc, RequestProblem):
         return exc
     if isinstance(exc, EnsembleError):
         code = _BY_ERRNO.get(exc.errno or 0, StatusCode.UNKNOWN)
-        return Problem(code, str(exc))
+        return RequestProblem(code, str(exc))
     if isinstance(exc, base.BackendError):
-        return Problem(_BY_BACKEND.get(type(exc), StatusCode.UNAVAILABLE), str(exc))
+        return RequestProblem(_BY_BACKEND.get(type(exc), StatusCode.UNAVAILABLE), str(exc))
     if isinstance(exc, LaneFull):
-        return Problem(StatusCode.RESOURCE_EXHAUSTED, f"{exc}: try again later")
+        return RequestProblem(StatusCode.RESOURCE_EXHAUSTED, f"{exc}: try again later")
     return None
 
 

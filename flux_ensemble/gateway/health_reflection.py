@@ -12,9 +12,9 @@ from grpc import StatusCode
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from flux_ensemble.gateway.admission import Call, Kind
+from flux_ensemble.gateway.admission import AdmittedCall, CallKind
 from flux_ensemble.gateway.calls import Method, once
-from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.errors import RequestProblem
 
 _HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
@@ -32,7 +32,7 @@ class Health:
 
     def methods(self) -> dict[str, Method]:
         """The methods by full name."""
-        check = Method(Kind.CHECK, health_pb2.HealthCheckRequest, once(self._check))
+        check = Method(CallKind.CHECK, health_pb2.HealthCheckRequest, once(self._check))
         return {f"/{_HEALTH}/Check": check}
 
     def stop(self) -> None:
@@ -40,10 +40,12 @@ class Health:
         self._status = health_pb2.HealthCheckResponse.NOT_SERVING
 
     async def _check(
-        self, call: Call, request: health_pb2.HealthCheckRequest
+        self, call: AdmittedCall, request: health_pb2.HealthCheckRequest
     ) -> health_pb2.HealthCheckResponse:
         if request.service not in self._services:
-            raise Problem(StatusCode.NOT_FOUND, f"no service is named {request.service[:80]!r}")
+            raise RequestProblem(
+                StatusCode.NOT_FOUND, f"no service is named {request.service[:80]!r}"
+            )
         return health_pb2.HealthCheckResponse(status=self._status)
 
 
@@ -61,7 +63,7 @@ class Reflection:
     def methods(self) -> dict[str, Method]:
         """The methods by full name."""
         info = Method(
-            Kind.REFLECTION,
+            CallKind.REFLECTION,
             reflection_pb2.ServerReflectionRequest,
             once(self._info),
             many=True,
@@ -69,6 +71,6 @@ class Reflection:
         return {f"/{reflection.SERVICE_NAME}/ServerReflectionInfo": info}
 
     async def _info(
-        self, call: Call, request: reflection_pb2.ServerReflectionRequest
+        self, call: AdmittedCall, request: reflection_pb2.ServerReflectionRequest
     ) -> reflection_pb2.ServerReflectionResponse:
         return next(self._servicer.ServerReflectionInfo(iter([request]), None))

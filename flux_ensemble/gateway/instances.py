@@ -20,8 +20,8 @@ from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import failure
 from flux_ensemble.client.reconnect import LOOK_INTERVAL
 from flux_ensemble.client.responses import Entry
-from flux_ensemble.gateway.errors import Problem
-from flux_ensemble.gateway.members import Member
+from flux_ensemble.gateway.clusters import Cluster
+from flux_ensemble.gateway.errors import RequestProblem
 from flux_ensemble.gateway.threads import Lane, LaneFull
 
 #: Requests to one instance that are under way at once, and that may wait: all together more
@@ -40,14 +40,14 @@ _LEFT = 64
 _LOST = (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN)
 
 
-class Instance:
+class ClusterInstance:
     """The Flux instance of a member.
 
     Args:
         member: one that has an instance.
     """
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Cluster) -> None:
         self._member = member
         self._lane = Lane(f"member {member.name!r}", threads=_THREADS, waiting=_WAITING)
         self._local = threading.local()
@@ -110,7 +110,7 @@ class Instance:
         try:
             return Client(uri=self._member.uri)
         except (EnsembleError, BindingsError) as exc:
-            raise Problem(
+            raise RequestProblem(
                 StatusCode.UNAVAILABLE, f"member {self._member.name!r} cannot be reached: {exc}"
             ) from exc
 
@@ -142,8 +142,8 @@ class Instance:
                 raise
             raise failure(exc, op) from exc
 
-    def _late(self, op: str) -> Problem:
-        return Problem(
+    def _late(self, op: str) -> RequestProblem:
+        return RequestProblem(
             StatusCode.DEADLINE_EXCEEDED,
             f"member {self._member.name!r} did not answer the request {op!r} in time",
         )
@@ -152,7 +152,7 @@ class Instance:
 class _LogReader:
     """Reads one log; `next` is called from one thread, `closed` is set from another."""
 
-    def __init__(self, instance: Instance, payload: dict[str, Any]) -> None:
+    def __init__(self, instance: ClusterInstance, payload: dict[str, Any]) -> None:
         self.closed = False
         self._instance = instance
         self._payload = payload

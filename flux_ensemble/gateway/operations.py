@@ -12,11 +12,11 @@ from typing import Any, Protocol, TypeVar
 from grpc import StatusCode
 
 from flux_ensemble.client.responses import Entry
-from flux_ensemble.gateway.admission import Call
+from flux_ensemble.gateway.admission import AdmittedCall
 from flux_ensemble.gateway.backend import Backend, BackendError, Grant
-from flux_ensemble.gateway.errors import Problem, problem
-from flux_ensemble.gateway.instances import Instance
-from flux_ensemble.gateway.members import Member, Members
+from flux_ensemble.gateway.clusters import Cluster, Clusters
+from flux_ensemble.gateway.errors import RequestProblem, problem
+from flux_ensemble.gateway.instances import ClusterInstance
 from flux_ensemble.gateway.requests import check_plain
 from flux_ensemble.gateway.threads import Lane
 
@@ -66,7 +66,7 @@ class Operations:
 
     def __init__(
         self,
-        members: Members,
+        members: Clusters,
         backend: Backend | None,
         certificate: Expiring | None = None,
         *,
@@ -80,11 +80,13 @@ class Operations:
         # A back end may ask each member itself: one that hangs must not keep others waiting.
         self._lanes = {name: _lane(f"the back end of member {name!r}") for name in members.listed}
         self._instances = {
-            name: Instance(member) for name, member in members.listed.items() if member.has_flux
+            name: ClusterInstance(member)
+            for name, member in members.listed.items()
+            if member.has_flux
         }
 
     async def status(
-        self, call: Call, member: str, ensemble: str | None, *, size_only: bool = False
+        self, call: AdmittedCall, member: str, ensemble: str | None, *, size_only: bool = False
     ) -> dict[str, Any]:
         """The status of a member, with errors in place of what is not known.
 
@@ -117,12 +119,14 @@ class Operations:
             _or_error("flux_error", self._flux_status, target, ensemble, deadline),
         )
         if "size_error" in size and "flux_error" in flux:
-            raise Problem(StatusCode.UNAVAILABLE, f"{flux['flux_error']}; {size['size_error']}")
+            raise RequestProblem(
+                StatusCode.UNAVAILABLE, f"{flux['flux_error']}; {size['size_error']}"
+            )
         return known | size | flux
 
     async def submit(
         self,
-        call: Call,
+        call: AdmittedCall,
         member: str,
         ensemble: str,
         group: str,
@@ -138,7 +142,7 @@ class Operations:
         return submitted(result)
 
     async def action(
-        self, call: Call, member: str, ensemble: str, action: Mapping[str, Any]
+        self, call: AdmittedCall, member: str, ensemble: str, action: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Performs one action of an ensemble: {firing}, and what `submitted` tells.
 
@@ -154,7 +158,9 @@ class Operations:
         result: dict[str, Any] = await instance.call("action", payload, call.deadline)
         return result
 
-    async def of_ensemble(self, op: str, call: Call, member: str, ensemble: str) -> dict[str, Any]:
+    async def of_ensemble(
+        self, op: str, call: AdmittedCall, member: str, ensemble: str
+    ) -> dict[str, Any]:
         """Sends a request that names an ensemble and has no other keys: `metrics`, `pause`, ..."""
         instance = self._instance(self._find_for(call, member))
         check_plain(ensemble, "name")
@@ -163,7 +169,7 @@ class Operations:
 
     async def load(
         self,
-        call: Call,
+        call: AdmittedCall,
         member: str,
         document: str,
         *,
@@ -186,14 +192,14 @@ class Operations:
         """
         target = self._find_for(call, member)
         if not self._allow_load:
-            raise Problem(
+            raise RequestProblem(
                 StatusCode.PERMISSION_DENIED,
                 "this gRPC service lets no client load documents, which run commands of the "
                 "client's choice: 'grpc start --allow-load' does",
             )
         instance = self._instance(target)
         if not cwd.startswith("/"):
-            raise Problem(
+            raise RequestProblem(
                 StatusCode.INVALID_ARGUMENT, f"cwd: expected an absolute path, not {cwd[:80]!r}"
             )
         payload = {"text": document, "name": name, "cwd": cwd, "environment": dict(environment)}
@@ -203,7 +209,7 @@ class Operations:
         return loaded
 
     async def scale(
-        self, call: Call, member: str, *, to: int | None = None, by: int | None = None
+        self, call: AdmittedCall, member: str, *, to: int | None = None, by: int | None = None
     ) -> Grant:
         """Changes the size of a member.
 
@@ -214,7 +220,7 @@ class Operations:
         name = self._find(call, member).name
         backend = self._backend
         if backend is None:
-            raise Problem(StatusCode.FAILED_PRECONDITION, _no_backend(name))
+            raise RequestProblem(StatusCode.FAILED_PRECONDITION, _no_backend(name))
         asked = f"to {to}" if to is not None else f"by {by:+d}"
         try:
             grant = await self._blocking(
@@ -229,7 +235,7 @@ class Operations:
         return grant
 
     def log(
-        self, call: Call, member: str, ensemble: str, *, follow: bool, events: bool
+        self, call: AdmittedCall, member: str, ensemble: str, *, follow: bool, events: bool
     ) -> AsyncGenerator[Entry, None]:
         """The entries of an ensemble's eventlog."""
         instance = self._instance(self._find_for(call, member))
@@ -242,33 +248,33 @@ class Operations:
         for instance in self._instances.values():
             instance.close()
 
-    def _find_for(self, call: Call, requested: str) -> Member:
+    def _find_for(self, call: AdmittedCall, requested: str) -> Cluster:
         """The member of a request that only who is known may make."""
         call.check_known()
         return self._find(call, requested)
 
-    def _find(self, call: Call, requested: str) -> Member:
+    def _find(self, call: AdmittedCall, requested: str) -> Cluster:
         name = self._members.name(requested, call.members)
         # First, so that a client does not learn which other members there are.
         call.check_member(name, self._members.canonical, explicit=bool(requested))
         return self._members.find(name, call.members)
 
-    def _instance(self, member: Member) -> Instance:
+    def _instance(self, member: Cluster) -> ClusterInstance:
         if not member.has_flux:
-            raise Problem(StatusCode.FAILED_PRECONDITION, _no_flux(member.name))
+            raise RequestProblem(StatusCode.FAILED_PRECONDITION, _no_flux(member.name))
         return self._instances[member.name]
 
-    async def _size(self, member: Member, deadline: float) -> dict[str, Any]:
+    async def _size(self, member: Cluster, deadline: float) -> dict[str, Any]:
         backend = self._backend
         if backend is None:
-            raise Problem(StatusCode.FAILED_PRECONDITION, _no_backend(member.name))
+            raise RequestProblem(StatusCode.FAILED_PRECONDITION, _no_backend(member.name))
         size = await self._blocking(
             member.name, lambda: backend.size(member.name, deadline), deadline
         )
         return {"size": asdict(size)}
 
     async def _flux_status(
-        self, member: Member, ensemble: str | None, deadline: float
+        self, member: Cluster, ensemble: str | None, deadline: float
     ) -> dict[str, Any]:
         status: dict[str, Any] = await self._instance(member).call(
             "status", {"name": ensemble}, deadline
@@ -282,7 +288,7 @@ class Operations:
             async with asyncio.timeout(deadline - time.monotonic()):
                 return await lane.run(call)
         except TimeoutError:
-            raise Problem(
+            raise RequestProblem(
                 StatusCode.DEADLINE_EXCEEDED, "the back end did not answer in time"
             ) from None
 
@@ -314,7 +320,7 @@ def _check_harmless(action: Mapping[str, Any]) -> None:
     """
     for key in _RUNNING:
         if key in action:
-            raise Problem(
+            raise RequestProblem(
                 StatusCode.PERMISSION_DENIED,
                 f"action: {key!r} can make jobs run commands of the client's choice, which this "
                 "gRPC service lets no client do: 'grpc start --allow-load' does",

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from cryptography import x509
 from grpc import StatusCode
 
-from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.errors import RequestProblem
 from flux_ensemble.gateway.names import MEMBER_NAME
 from flux_ensemble.gateway.tls import MEMBER_URI, OWNER_URI
 from flux_ensemble.tokens import presents
@@ -53,10 +53,12 @@ class Certificate:
         """Seconds until it expires."""
         return self.t_end - time.time()
 
-    def expired(self) -> Problem:
+    def expired(self) -> RequestProblem:
         """The problem to report once it has expired."""
         end = datetime.datetime.fromtimestamp(self.t_end, datetime.UTC).isoformat()
-        return Problem(StatusCode.UNAUTHENTICATED, f"the client's certificate has expired at {end}")
+        return RequestProblem(
+            StatusCode.UNAUTHENTICATED, f"the client's certificate has expired at {end}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ def identify(context: Any, *, tls: bool, token: str | None = None) -> Peer:
         return Peer(connection, client, None, known=_presents(context, token))
     certificate = read_certificate(b"".join(context.auth_context().get(_PEER_PEM, ())))
     if certificate is None:
-        raise Problem(StatusCode.UNAUTHENTICATED, "the client's certificate cannot be read")
+        raise RequestProblem(StatusCode.UNAUTHENTICATED, "the client's certificate cannot be read")
     # gRPC looks at it when the connection is made, which may be long ago.
     if certificate.seconds_left() <= 0:
         raise certificate.expired()
@@ -114,7 +116,7 @@ def _presents(context: Any, token: str | None) -> bool:
         return False
     if isinstance(given, str) and presents(given, token):
         return True
-    raise Problem(
+    raise RequestProblem(
         StatusCode.UNAUTHENTICATED, "the client presents another token than that of the service"
     )
 

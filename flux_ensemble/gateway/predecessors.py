@@ -12,9 +12,9 @@ from typing import Any
 
 from grpc import StatusCode
 
-from flux_ensemble.gateway.admission import Call, Kind
+from flux_ensemble.gateway.admission import AdmittedCall, CallKind
 from flux_ensemble.gateway.calls import Method, once
-from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.errors import RequestProblem
 from flux_ensemble.gateway.operations import Operations
 from flux_ensemble.gateway.protocol import predecessors_pb2 as pb
 from flux_ensemble.gateway.requests import json_object
@@ -50,18 +50,18 @@ class PredecessorService:
         """The methods by full name."""
         return {
             f"/{self.name}/RequestStatus": Method(
-                Kind.REQUEST, pb.StatusRequest, once(self._status), _failed
+                CallKind.REQUEST, pb.StatusRequest, once(self._status), _failed
             ),
             f"/{self.name}/RequestAction": Method(
-                Kind.REQUEST, pb.ActionRequest, once(self._action), _failed
+                CallKind.REQUEST, pb.ActionRequest, once(self._action), _failed
             ),
         }
 
-    async def _status(self, call: Call, request: pb.StatusRequest) -> pb.Response:
+    async def _status(self, call: AdmittedCall, request: pb.StatusRequest) -> pb.Response:
         _check_type(request.member)
         return _done(await self._operations.status(call, request.name, None))
 
-    async def _action(self, call: Call, request: pb.ActionRequest) -> pb.Response:
+    async def _action(self, call: AdmittedCall, request: pb.ActionRequest) -> pb.Response:
         _check_type(request.member)
         payload = json_object(request.payload, "payload") if request.payload else {}
         match request.action:
@@ -74,7 +74,9 @@ class PredecessorService:
             case unknown:
                 raise _invalid(f"unknown action {unknown!r} (actions: grow, shrink, submit)")
 
-    async def _submit(self, call: Call, member: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+    async def _submit(
+        self, call: AdmittedCall, member: str, payload: Mapping[str, Any]
+    ) -> dict[str, Any]:
         unknown = payload.keys() - {"ensemble", "group", "count", "params", *RESOURCE}
         if unknown:
             raise _invalid(
@@ -100,7 +102,7 @@ def _done(payload: Mapping[str, Any]) -> pb.Response:
     return pb.Response(payload=json.dumps(payload), status=pb.Response.SUCCESS)
 
 
-def _failed(problem: Problem) -> pb.Response:
+def _failed(problem: RequestProblem) -> pb.Response:
     status = _STATUS.get(problem.code, pb.Response.ERROR)
     return pb.Response(payload=json.dumps({"error": str(problem)}), status=status)
 
@@ -132,5 +134,5 @@ def _change(action: str, payload: Mapping[str, Any]) -> int:
     return number if action == "grow" else -abs(number)
 
 
-def _invalid(sentence: str) -> Problem:
-    return Problem(StatusCode.INVALID_ARGUMENT, sentence)
+def _invalid(sentence: str) -> RequestProblem:
+    return RequestProblem(StatusCode.INVALID_ARGUMENT, sentence)

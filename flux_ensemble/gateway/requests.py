@@ -10,7 +10,7 @@ from typing import Any
 
 from grpc import StatusCode
 
-from flux_ensemble.gateway.errors import Problem, problem
+from flux_ensemble.gateway.errors import RequestProblem, problem
 
 log = logging.getLogger(__name__)
 
@@ -23,13 +23,13 @@ _MOST_VALUES = 100_000
 _DEEPEST = 100
 
 
-def as_problem(exc: Exception) -> Problem:
+def as_problem(exc: Exception) -> RequestProblem:
     """The problem for an exception; bugs are logged."""
     known = problem(exc)
     if known is not None:
         return known
     log.error("a request failed", exc_info=exc)
-    return Problem(
+    return RequestProblem(
         StatusCode.INTERNAL,
         f"the gRPC service failed ({type(exc).__name__}: {exc}); its log has more",
     )
@@ -46,15 +46,17 @@ def json_object(text: str, what: str) -> Mapping[str, Any]:
         Problem: INVALID_ARGUMENT.
     """
     if sum(map(text.count, ",[{")) > _MOST_VALUES:
-        raise Problem(StatusCode.INVALID_ARGUMENT, f"{what} has more than {_MOST_VALUES} values")
+        raise RequestProblem(
+            StatusCode.INVALID_ARGUMENT, f"{what} has more than {_MOST_VALUES} values"
+        )
     try:
         value = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as exc:
-        raise Problem(
+        raise RequestProblem(
             StatusCode.INVALID_ARGUMENT, f"{what} is not JSON ({exc}): {text[:_QUOTED]!r}"
         ) from exc
     if not isinstance(value, dict):
-        raise Problem(
+        raise RequestProblem(
             StatusCode.INVALID_ARGUMENT,
             f"{what} must be a JSON object, not {text[:_QUOTED]!r}",
         )
@@ -84,7 +86,7 @@ def check_plain(value: Any, what: str) -> None:
             case str() if not _is_unicode(value):
                 expected = "text of Unicode"
             case dict() | list() if depth > _DEEPEST:
-                raise Problem(
+                raise RequestProblem(
                     StatusCode.INVALID_ARGUMENT, f"{what} is nested more than {_DEEPEST} deep"
                 )
             case dict():
@@ -93,7 +95,7 @@ def check_plain(value: Any, what: str) -> None:
             case list():
                 waiting += [(f"{path}[{n}]", item, depth + 1) for n, item in enumerate(value)]
         if expected is not None:
-            raise Problem(
+            raise RequestProblem(
                 StatusCode.INVALID_ARGUMENT,
                 f"{path}: expected {expected}, not {repr(value)[:_QUOTED]}",
             )

@@ -26,11 +26,11 @@ from flux_ensemble.files import private_socket
 from flux_ensemble.gateway.admission import Gate, Limits
 from flux_ensemble.gateway.backend import Backend
 from flux_ensemble.gateway.calls import Calls, Method, Patience
+from flux_ensemble.gateway.clusters import Clusters
 from flux_ensemble.gateway.connections import Connections
 from flux_ensemble.gateway.ensemble_service import TypedService
 from flux_ensemble.gateway.health_reflection import Health, Reflection
 from flux_ensemble.gateway.log_limit import Sparing
-from flux_ensemble.gateway.members import Members
 from flux_ensemble.gateway.operations import Operations
 from flux_ensemble.gateway.predecessors import PredecessorService
 from flux_ensemble.gateway.tls import TlsFiles
@@ -123,7 +123,7 @@ class Access:
 
 
 async def serve(
-    members: Members,
+    members: Clusters,
     backend: Backend | None,
     access: Access,
     *,

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from flux_ensemble.gateway.backends.kubernetes_client import connect
 from flux_ensemble.gateway.health_port import HealthPort
 from flux_ensemble.operator import names
-from flux_ensemble.operator.cluster import Cluster
+from flux_ensemble.operator.cluster import KubernetesCluster
 from flux_ensemble.operator.lease import LEASE_SECONDS, Lease
-from flux_ensemble.operator.metrics import Metrics
-from flux_ensemble.operator.queue import Queue
+from flux_ensemble.operator.metrics import OperatorMetrics
+from flux_ensemble.operator.queue import WorkQueue
 from flux_ensemble.operator.reconcile import Reconciler
 from flux_ensemble.operator.render import Settings
 from flux_ensemble.operator.watches import Seen
@@ -82,7 +82,7 @@ def run(options: Options) -> None:
     with contextlib.ExitStack() as stack:
         client = connect(field_manager=names.MANAGER)
         stack.callback(client.close)
-        metrics = Metrics()
+        metrics = OperatorMetrics()
         looks = _Looks(options)
         if options.health_port is not None:
             health = HealthPort(options.health_port, metrics.registry, healthy=looks.trouble)
@@ -90,7 +90,7 @@ def run(options: Options) -> None:
             log.info("probes and metrics: port %d", health.port)
         stack.enter_context(_signals(stopped))
         lease = Lease(
-            Cluster(client),
+            KubernetesCluster(client),
             options.lease_namespace or client.namespace,
             LEASE,
             f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
@@ -134,7 +134,7 @@ class _Looks:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._queue: Queue | None = None
+        self._queue: WorkQueue | None = None
         self._seen: Seen | None = None
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -144,7 +144,7 @@ class _Looks:
         if self._queue is not None:
             self._queue.add((namespace, name), _GATHERED)
 
-    def start(self, seen: Seen, metrics: Metrics, stopped: threading.Event) -> None:
+    def start(self, seen: Seen, metrics: OperatorMetrics, stopped: threading.Event) -> None:
         """Begin.
 
         Args:
@@ -160,7 +160,7 @@ class _Looks:
         self._seen = seen
         seen.start(_LISTED_SECONDS, stopped.is_set)
         reconciler = Reconciler(seen, self._options.settings, metrics)
-        self._queue = Queue(reconciler.reconcile, told, threads=self._options.workers)
+        self._queue = WorkQueue(reconciler.reconcile, told, threads=self._options.workers)
         self._thread = threading.Thread(target=self._work, name="looks", daemon=True)
         self._thread.start()
 

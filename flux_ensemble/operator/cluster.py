@@ -75,7 +75,7 @@ def resource_class(api_version: str, kind: str) -> Any:
     return type(kind, (GenericNamespacedResource,), {"_api_info": info, "Status": subresource})
 
 
-class Cluster:
+class KubernetesCluster:
     """A cluster.
 
     Args:

@@ -6,11 +6,11 @@ from typing import Any
 
 from flux_ensemble.operator import names
 from flux_ensemble.operator.check import Missing
-from flux_ensemble.operator.cluster import Cluster
+from flux_ensemble.operator.cluster import KubernetesCluster
 from flux_ensemble.operator.manifests import digest
 
 
-def documents(cluster: Cluster, ensemble: dict[str, Any]) -> dict[str, str | Missing]:
+def documents(cluster: KubernetesCluster, ensemble: dict[str, Any]) -> dict[str, str | Missing]:
     """The document of each member, or why there is none.
 
     A text that is in a ConfigMap is noted in the Ensemble as `ensembleFrom.digest`, so that another
@@ -29,7 +29,7 @@ def documents(cluster: Cluster, ensemble: dict[str, Any]) -> dict[str, str | Mis
     return found
 
 
-def _from_map(cluster: Cluster, namespace: str, source: dict[str, str]) -> str | Missing:
+def _from_map(cluster: KubernetesCluster, namespace: str, source: dict[str, str]) -> str | Missing:
     name, key = source["name"], source.get("key", names.DOCUMENT_FILE)
     found = cluster.get("v1", "ConfigMap", namespace, name)
     if found is None:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from flux_ensemble.operator.cluster import Cluster, ClusterFailure, Resource
+from flux_ensemble.operator.cluster import ClusterFailure, KubernetesCluster, Resource
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Lease:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: KubernetesCluster,
         namespace: str,
         name: str,
         holder: str,

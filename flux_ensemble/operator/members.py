@@ -1,8 +1,9 @@
 """How a member is, from what the cluster has of it; pure.
 
-A `Kind` of member knows which object it is made of, and how to read its state there. There is one
-kind, the MiniCluster of the Flux Operator: an Indexed Job, whose pod of index 0 runs the ensemble
-and leaves how that ended in its termination message (`run --summary`). The exit code tells nothing:
+A `MemberKind` knows which object a member is made of, and how to read its state there. There is
+one kind, the MiniCluster of the Flux Operator: an Indexed Job, whose pod of index 0 runs the
+ensemble and leaves how that ended in its termination message (`run --summary`). The exit code tells
+nothing:
 the Flux Operator's script ends with 0 unless its logging is strict. Whether a pod's end is that of
 the member is the Job's to say: after one that was evicted it makes another.
 """
@@ -57,7 +58,7 @@ class Observed:
     suspended: bool = False
 
 
-class Kind(Protocol):
+class MemberKind(Protocol):
     """What a member can be: `members[].kind`.
 
     Attributes:
@@ -107,10 +108,10 @@ class MiniClusterKind:
         return status
 
 
-KINDS: Mapping[str, Kind] = {"MiniCluster": MiniClusterKind()}
+KINDS: Mapping[str, MemberKind] = {"MiniCluster": MiniClusterKind()}
 
 
-def kind_of(member: Resource) -> Kind:
+def kind_of(member: Resource) -> MemberKind:
     """What a member is."""
     return KINDS[member.get("kind", "MiniCluster")]
 

@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 
-class Metrics:
+class OperatorMetrics:
     """Counters and gauges, in a registry of their own; thread-safe."""
 
     def __init__(self) -> None:

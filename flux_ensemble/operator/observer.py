@@ -7,7 +7,7 @@ from typing import Any
 
 from flux_ensemble.operator import names
 from flux_ensemble.operator import status as statuses
-from flux_ensemble.operator.cluster import Cluster, Resource
+from flux_ensemble.operator.cluster import KubernetesCluster, Resource
 from flux_ensemble.operator.members import Observed, kind_of, waiting
 
 
@@ -21,7 +21,10 @@ class Observer:
     """
 
     def __init__(
-        self, cluster: Cluster, ensemble: Resource, owned: Mapping[tuple[str, str], Resource]
+        self,
+        cluster: KubernetesCluster,
+        ensemble: Resource,
+        owned: Mapping[tuple[str, str], Resource],
     ) -> None:
         self._cluster = cluster
         self._ensemble = ensemble

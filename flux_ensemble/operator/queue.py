@@ -25,7 +25,7 @@ LAST = -1.0
 _LONGEST_LAST = 15.0
 
 
-class Queue:
+class WorkQueue:
     """Looks at Ensembles in threads of its own.
 
     One that is added while it is being looked at is looked at once more. One that fails delays no

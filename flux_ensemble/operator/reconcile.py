@@ -23,18 +23,18 @@ from flux_ensemble.gateway.backends.kubernetes_events import event as event_of
 from flux_ensemble.operator import names
 from flux_ensemble.operator import status as statuses
 from flux_ensemble.operator.check import check
-from flux_ensemble.operator.cluster import Cluster, ClusterFailure, Resource
+from flux_ensemble.operator.cluster import ClusterFailure, KubernetesCluster, Resource
 from flux_ensemble.operator.differences import Settled, annotation
 from flux_ensemble.operator.documents import documents
 from flux_ensemble.operator.manifests import digest, owned, port_of
 from flux_ensemble.operator.members import OVER, has_ended, kind_of
-from flux_ensemble.operator.metrics import Metrics
+from flux_ensemble.operator.metrics import OperatorMetrics
 from flux_ensemble.operator.minicluster import numbered
 from flux_ensemble.operator.observer import Observer
 from flux_ensemble.operator.queue import LAST
 from flux_ensemble.operator.render import Settings, render
 from flux_ensemble.operator.secrets import Certificates
-from flux_ensemble.operator.status import Event, View
+from flux_ensemble.operator.status import Event, StatusFacts
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +64,9 @@ class Reconciler:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: KubernetesCluster,
         settings: Settings,
-        metrics: Metrics,
+        metrics: OperatorMetrics,
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
         self._cluster = cluster
@@ -103,9 +103,9 @@ class _Turn:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: KubernetesCluster,
         settings: Settings,
-        metrics: Metrics,
+        metrics: OperatorMetrics,
         settled: Settled,
         now: datetime.datetime,
         ensemble: Resource,
@@ -501,7 +501,7 @@ class _Turn:
                 members.append(known)
             if reason := self._awaited.get(member["name"]):
                 members[-1]["reason"] = reason
-        view = View(
+        view = StatusFacts(
             generation=self._ensemble["metadata"].get("generation", 0),
             problems=self._problems,
             refused=self._refused,

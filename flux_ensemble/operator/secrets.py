@@ -8,7 +8,7 @@ from typing import Any
 
 from flux_ensemble.gateway.tls import MEMBER_URI, OWNER_URI
 from flux_ensemble.operator import names, tls
-from flux_ensemble.operator.cluster import Cluster, ClusterFailure, Resource
+from flux_ensemble.operator.cluster import ClusterFailure, KubernetesCluster, Resource
 from flux_ensemble.operator.manifests import owned
 
 
@@ -27,7 +27,7 @@ class Certificates:
     """
 
     def __init__(
-        self, cluster: Cluster, ensemble: Mapping[str, Any], now: datetime.datetime
+        self, cluster: KubernetesCluster, ensemble: Mapping[str, Any], now: datetime.datetime
     ) -> None:
         self._cluster = cluster
         self._ensemble = ensemble
@@ -62,17 +62,19 @@ class Certificates:
             if not members_only or name != names.service_tls(self._name):
                 self._ensure(there, name, authority, wanted)
 
-    def _wanted(self) -> dict[str, tls.Wanted]:
+    def _wanted(self) -> dict[str, tls.CertificateRequest]:
         """The Secrets of the service and of each member, and what their certificates are for."""
         # The last one is for `kubectl port-forward`.
         hosts = [*names.hosts(self._name, self._namespace), "localhost"]
-        found = {names.service_tls(self._name): tls.Wanted(hosts[0], hosts=hosts)}
+        found = {names.service_tls(self._name): tls.CertificateRequest(hosts[0], hosts=hosts)}
         # With an authority that others give, one of this name before may have had the same.
         owner = f"{OWNER_URI}{self._ensemble['metadata']['uid']}"
         for member in self._ensemble["spec"]["members"]:
             name = names.member(self._name, member["name"])
             uris = f"{MEMBER_URI}{self._namespace}/{name}", owner
-            found[names.member_tls(self._name, member["name"])] = tls.Wanted(name, uris=uris)
+            found[names.member_tls(self._name, member["name"])] = tls.CertificateRequest(
+                name, uris=uris
+            )
         return found
 
     def _given(self) -> str | None:
@@ -117,7 +119,7 @@ class Certificates:
         there: MutableMapping[tuple[str, str], Resource],
         name: str,
         authority: tls.Authority,
-        wanted: tls.Wanted,
+        wanted: tls.CertificateRequest,
     ) -> None:
         live = there.get(("Secret", name))
         data = tls.decoded(live.get("data")) if live is not None else {}

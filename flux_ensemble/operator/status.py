@@ -18,7 +18,7 @@ TROUBLE = "PodsWait"
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class StatusFacts:
     """What a status is made of.
 
     Args:
@@ -51,7 +51,7 @@ class Event:
     warning: bool = False
 
 
-def status(view: View, before: Mapping[str, Any], now: str) -> dict[str, Any]:
+def status(view: StatusFacts, before: Mapping[str, Any], now: str) -> dict[str, Any]:
     """The status of an Ensemble.
 
     Args:
@@ -86,7 +86,7 @@ def status(view: View, before: Mapping[str, Any], now: str) -> dict[str, Any]:
 
 
 def known_service(before: Mapping[str, Any]) -> tuple[bool, str, str]:
-    """How the gRPC service was, as a status says: for `View.service`."""
+    """How the gRPC service was, as a status says: for `StatusFacts.service`."""
     for condition in before.get("conditions") or ():
         if condition["type"] == "ServiceReady":
             return condition["status"] == "True", condition["reason"], condition["message"]
@@ -156,7 +156,7 @@ def _troubles(members: Iterable[Mapping[str, Any]]) -> str:
     )
 
 
-def _phase(view: View, states: Counter[str]) -> str:
+def _phase(view: StatusFacts, states: Counter[str]) -> str:
     if view.problems and not set(states) - {"Pending"}:
         return "Rejected"
     if view.suspended:
@@ -169,7 +169,7 @@ def _phase(view: View, states: Counter[str]) -> str:
     return "Running" if states["Running"] else "Pending"
 
 
-def _conditions(view: View, phase: str) -> list[dict[str, Any]]:
+def _conditions(view: StatusFacts, phase: str) -> list[dict[str, Any]]:
     ended = phase in OVER
     accepted = not view.problems and not view.refused
     if view.problems:
@@ -209,7 +209,7 @@ def _conditions(view: View, phase: str) -> list[dict[str, Any]]:
     return conditions
 
 
-def _reason(view: View) -> str:
+def _reason(view: StatusFacts) -> str:
     if view.problems:
         return "Invalid"
     if view.failure:
@@ -217,7 +217,7 @@ def _reason(view: View) -> str:
     return "Suspended" if view.suspended else "Progressing"
 
 
-def _lacking(view: View, phase: str) -> str:
+def _lacking(view: StatusFacts, phase: str) -> str:
     """Why it is not ready; "" if it is."""
     if view.problems:
         return "; ".join(view.problems)
@@ -237,7 +237,7 @@ def _lacking(view: View, phase: str) -> str:
     return "; ".join(bad)
 
 
-def _short(view: View) -> str:
+def _short(view: StatusFacts) -> str:
     """What keeps members that run from the size that they are to have."""
     return "; ".join(
         f"{member['name']}: {member['reason']}"

@@ -119,7 +119,7 @@ def read_authority(data: Mapping[str, bytes], now: datetime.datetime) -> Authori
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CertificateRequest:
     """What a certificate is for.
 
     Args:
@@ -138,7 +138,9 @@ class Wanted:
         return [*map(x509.DNSName, self.hosts), *uris]
 
 
-def issue(authority: Authority, wanted: Wanted, now: datetime.datetime) -> dict[str, bytes]:
+def issue(
+    authority: Authority, wanted: CertificateRequest, now: datetime.datetime
+) -> dict[str, bytes]:
     """The contents of the Secret of a service or a member."""
     usages = ExtendedKeyUsageOID
     usage = usages.SERVER_AUTH if wanted.hosts else usages.CLIENT_AUTH
@@ -170,7 +172,10 @@ def t_renew(certificate: x509.Certificate, authority: Authority | None = None) -
 
 
 def is_current(
-    data: Mapping[str, bytes], wanted: Wanted, authority: Authority, now: datetime.datetime
+    data: Mapping[str, bytes],
+    wanted: CertificateRequest,
+    authority: Authority,
+    now: datetime.datetime,
 ) -> bool:
     """Whether a Secret has what is wanted, of this authority, and is not to be renewed yet."""
     try:

@@ -27,7 +27,12 @@ from lightkube import Client
 
 from flux_ensemble.gateway.backends.kubernetes_client import sturdy
 from flux_ensemble.operator import names
-from flux_ensemble.operator.cluster import Cluster, ClusterFailure, Resource, resource_class
+from flux_ensemble.operator.cluster import (
+    ClusterFailure,
+    KubernetesCluster,
+    Resource,
+    resource_class,
+)
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +59,7 @@ _GONE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class WatchedKind:
     """What is watched.
 
     Args:
@@ -84,15 +89,15 @@ def ensemble_of(one: Mapping[str, Any]) -> str:
 _OURS = f"{names.ENSEMBLE_LABEL},{names.MANAGED_LABEL}={names.MANAGER}"
 
 KINDS = (
-    Kind(names.API_VERSION, names.KIND),
-    *(Kind(*own, labels=_OURS) for own in names.OWN),
-    Kind("v1", "Pod", labels=names.ENSEMBLE_LABEL),
-    Kind("batch/v1", "Job", ours=lambda job: bool(ensemble_of(job))),
-    Kind("v1", "Event", fields="involvedObject.kind=Job,type=Warning"),
+    WatchedKind(names.API_VERSION, names.KIND),
+    *(WatchedKind(*own, labels=_OURS) for own in names.OWN),
+    WatchedKind("v1", "Pod", labels=names.ENSEMBLE_LABEL),
+    WatchedKind("batch/v1", "Job", ours=lambda job: bool(ensemble_of(job))),
+    WatchedKind("v1", "Event", fields="involvedObject.kind=Job,type=Warning"),
 )
 
 
-class Watch:
+class ObjectWatch:
     """The objects of one kind, in one namespace or in all.
 
     Args:
@@ -110,7 +115,7 @@ class Watch:
     def __init__(
         self,
         client: Client,
-        kind: Kind,
+        kind: WatchedKind,
         namespace: str,
         changed: Callable[[Resource], None],
         came: Callable[[], None],
@@ -341,7 +346,7 @@ class Watch:
         return {key: value for key, value in selectors.items() if value}
 
 
-class Seen(Cluster):
+class Seen(KubernetesCluster):
     """A cluster whose objects are read from memory, where they are watched.
 
     Args:
@@ -357,12 +362,12 @@ class Seen(Cluster):
         client: Client,
         places: Mapping[str, Client],
         changed: Callable[[str, str], None],
-        kinds: Iterable[Kind] = KINDS,
+        kinds: Iterable[WatchedKind] = KINDS,
     ) -> None:
         super().__init__(client)
         self._call = changed
-        self._watches: dict[tuple[str, str, str], Watch] = {
-            (kind.api_version, kind.kind, place): Watch(
+        self._watches: dict[tuple[str, str, str], ObjectWatch] = {
+            (kind.api_version, kind.kind, place): ObjectWatch(
                 sturdy(own), kind, place, self._happened, self._look_at_all
             )
             for kind in kinds
@@ -437,7 +442,7 @@ class Seen(Cluster):
             # Its watch tells nothing new of it any more, and what comes in its place is to be made.
             self._happened(one)
 
-    def _watch_of(self, api_version: str, kind: str, namespace: str) -> Watch | None:
+    def _watch_of(self, api_version: str, kind: str, namespace: str) -> ObjectWatch | None:
         for place in (namespace, "*"):
             watch = self._watches.get((api_version, kind, place))
             if watch is not None:
@@ -512,7 +517,7 @@ def _version(one: Resource) -> int:
     return int(version) if version.isdigit() else 0
 
 
-def _failure(kind: Kind, exc: Exception) -> ClusterFailure:
+def _failure(kind: WatchedKind, exc: Exception) -> ClusterFailure:
     """Why objects of a kind are not known."""
     code = exc.response.status_code if isinstance(exc, httpx2.HTTPStatusError) else None
     return ClusterFailure(f"{kind.kind} cannot be listed: {' '.join(str(exc).split())}", code)

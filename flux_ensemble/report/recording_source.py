@@ -47,7 +47,7 @@ class Spool:
             yield json.loads(line)
 
 
-class Keeper:
+class RecordingTap:
     """Keeps what an engine has recorded; a `runtime.ports.Tap`.
 
     Args:
@@ -123,7 +123,7 @@ def recorded(path: Path) -> Source:
     document = header["document"]
     load = load_text if isinstance(document, str) else load_mapping
     engine = Engine(load(document, name=header["name"], directory=header["directory"]))
-    keeper, now = Keeper(engine, document), 0.0
+    keeper, now = RecordingTap(engine, document), 0.0
     for number, line in lines:
         try:
             event = event_from_json(line["event"])

@@ -47,7 +47,7 @@ from flux_ensemble.runtime.ports import (
     Host,
     Loop,
     Marker,
-    Member,
+    Queue,
     Tap,
     WriteAhead,
 )
@@ -79,7 +79,7 @@ class Driver:
     def __init__(
         self,
         engine: Engine,
-        member: Member,
+        member: Queue,
         loop: Loop,
         custom: Callable[[], Caller],
         host: Host,

@@ -31,7 +31,7 @@ from flux_ensemble.runtime.durability.replay import Facts, Replayed
 from flux_ensemble.runtime.eventlog import Entry, Log
 from flux_ensemble.runtime.intake import OfJob, is_wanted, wanted
 from flux_ensemble.runtime.interruption import shown, surplus, unseen
-from flux_ensemble.runtime.ports import FLEET_EVENTS, Adviser, Caller, Fleet, Loop, Marker, Member
+from flux_ensemble.runtime.ports import FLEET_EVENTS, Adviser, Caller, Fleet, Loop, Marker, Queue
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.texts import bounded
 
@@ -69,7 +69,7 @@ class Ensemble:
         *,
         run: int,
         cwd: str,
-        member: Member,
+        member: Queue,
         loop: Loop,
         custom: Callable[[Ensemble], Caller],
         log_error: Callable[[str], None],

@@ -29,7 +29,7 @@ from typing import Any
 from flux_ensemble import scalars
 from flux_ensemble.document.search import Variable
 from flux_ensemble.engine.trials import ENDED, STATE
-from flux_ensemble.runtime.custom.child import Problem
+from flux_ensemble.runtime.custom.child import ReportedFailure
 from flux_ensemble.runtime.custom.state import MAX_STATE, state_text
 from flux_ensemble.runtime.samplers import MAX_ANSWER, seed_of, with_choices
 from flux_ensemble.runtime.unit_cube import Qmc
@@ -49,7 +49,7 @@ AGAIN, AHEAD = 3, 1000
 _ID = "_id"
 
 
-class GeneratorError(Problem):
+class GeneratorError(ReportedFailure):
     """A generator has failed: the end of a sentence that begins with it, and a traceback."""
 
 
@@ -342,5 +342,5 @@ def _called(where: str, function: Callable[..., Any], *positional: Any, **named:
         return function(*positional, **named)
     except BaseException as error:
         traceback = error.__traceback__
-        problem = Problem.of(error.with_traceback(traceback and traceback.tb_next))
+        problem = ReportedFailure.of(error.with_traceback(traceback and traceback.tb_next))
         raise GeneratorError(f"{problem.reason}{where}", problem.detail) from error

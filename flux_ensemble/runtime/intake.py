@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent, JobEvents
 from flux_ensemble.runtime.eventlog import Log
-from flux_ensemble.runtime.ports import Member
+from flux_ensemble.runtime.ports import Queue
 
 #: What a job did, one event or several at once.
 OfJob = JobEvent | JobEvents
@@ -22,7 +22,7 @@ class Taker(Protocol):
 
     engine: Engine
     log: Log
-    member: Member
+    member: Queue
 
     def violation(self, event: OfJob) -> None:
         """A job has the tag of another one, or one that nobody gave."""

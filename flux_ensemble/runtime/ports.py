@@ -1,6 +1,6 @@
 """The contracts between an ensemble and the world: loop, member, log, worker, host, scaler.
 
-The `driver` needs a `Loop` for timers and a `Member` that performs the commands which touch the
+The `driver` needs a `Loop` for timers and a `Queue` that performs the commands which touch the
 queue. What the engine says to people (log entries, replies, the end) goes to its `Host`. With a
 `WriteAhead`, the commands of an event are performed when the event is put down, and meanwhile
 the engine takes in further events.
@@ -109,7 +109,7 @@ class Loop(Protocol):
         ...
 
 
-class Member(Protocol):
+class Queue(Protocol):
     """A queue as one ensemble sees it.
 
     Each method starts performing a command and returns at once; `done` gets the outcome,

@@ -11,7 +11,7 @@ from typing import Any
 
 from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.runtime.durability.records import Records
 
 #: Jobs that a step looks at, and those of the record that a search does.
@@ -62,8 +62,8 @@ class Search:
         self._outcome = outcome
         self._left = count
         self._last = after + MOST
-        self._gone: Iterator[Job] = iter(())
-        self._active: Iterator[Job] | None = None
+        self._gone: Iterator[ActiveJob] = iter(())
+        self._active: Iterator[ActiveJob] | None = None
         self.over = False
         self.next: int | None = after
 
@@ -84,7 +84,7 @@ class Search:
                 self._left -= 1
         return found
 
-    def _take(self) -> Job | None:
+    def _take(self) -> ActiveJob | None:
         """The next job; None if the search is over."""
         if self._active is None:
             assert self.next is not None

@@ -24,7 +24,7 @@ from flux_ensemble.runtime.durability.wal import WriteAheadLog, pace
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Scaler
 from flux_ensemble.runtime.recording import Recorder
-from flux_ensemble.service.fleet import Fleet
+from flux_ensemble.service.fleet import MemberFleet
 from flux_ensemble.service.fleets import Fleets
 from flux_ensemble.service.functions import Prepared
 from flux_ensemble.service.marks import Marks
@@ -103,7 +103,7 @@ class Assembly:
             # Not from here: this can be within the ensemble's driver.
             loop.timer(0.0, said.tell)
 
-        member: FluxMember | Fleet
+        member: FluxMember | MemberFleet
         if fleet is not None:
             member, fleet.news = fleet, news
         else:

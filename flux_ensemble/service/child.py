@@ -28,7 +28,7 @@ from flux.core.handle import Flux
 from flux_ensemble import __version__
 from flux_ensemble.queues.flux.broker import Broker
 from flux_ensemble.queues.flux.errors import sentence
-from flux_ensemble.queues.flux.stream import Stream
+from flux_ensemble.queues.flux.stream import StreamingRequest
 from flux_ensemble.runtime.ports import Handle
 from flux_ensemble.service.contact import Contact
 
@@ -67,7 +67,7 @@ class Child:
         self._broker = Broker(parent, self._unexpected)
         self._pause = FIRST_PAUSE
         self._contact: Contact | None = None
-        self._stream: Stream | None = None
+        self._stream: StreamingRequest | None = None
         self._retry: Handle | None = None
 
     def run(self) -> int:
@@ -90,7 +90,9 @@ class Child:
         if self._contact is None:
             topic, inbox = f"{self._service}.attach", self._broker.inbox
             request = {**self._tag, "version": __version__}
-            self._stream = Stream(self._parent, inbox, topic, request, self._told, self._refused)
+            self._stream = StreamingRequest(
+                self._parent, inbox, topic, request, self._told, self._refused
+            )
             self._again(ATTACH_SECONDS)
 
     def _again(self, seconds: float) -> None:
@@ -98,7 +100,7 @@ class Child:
             self._retry.cancel()
         self._retry = self._broker.loop.timer(seconds, self._attach)
 
-    def _told(self, stream: Stream, text: str) -> None:
+    def _told(self, stream: StreamingRequest, text: str) -> None:
         if stream is not self._stream:
             return
         message = json.loads(text)
@@ -108,7 +110,7 @@ class Child:
             )
         self._contact.take(message)
 
-    def _refused(self, stream: Stream, error: OSError) -> None:
+    def _refused(self, stream: StreamingRequest, error: OSError) -> None:
         if stream is not self._stream:
             return
         if self._contact is not None:

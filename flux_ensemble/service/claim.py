@@ -42,7 +42,7 @@ from flux.message import Message
 from flux_ensemble.queues.flux.errors import errno_name, sentence
 from flux_ensemble.queues.flux.loop import Guard
 from flux_ensemble.service.store.errors import StoreError, damaged
-from flux_ensemble.service.store.transactions import Change, Kvs, Watch, parse_object
+from flux_ensemble.service.store.transactions import Change, KeyWatch, Kvs, parse_object
 
 KEY = "ensemble-service"
 
@@ -170,7 +170,7 @@ class Claims:
         self._mode = mode
         self._lost = lost
         self._mine: Claim | None = None
-        self._watch: Watch | None = None
+        self._watch: KeyWatch | None = None
         answer = guard(self._answer)
         self._watcher = requests.msg_watcher_create(
             lambda _handle, _watcher, message, _args: answer(message),

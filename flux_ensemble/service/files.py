@@ -43,7 +43,7 @@ _given_up: list[subprocess.Popen[bytes]] = []
 Take = Callable[[dict[str, str] | str], None]
 
 
-class Wanted(dict[str, str]):
+class WantedFiles(dict[str, str]):
     """Texts of files by name, which notes the files that it does not have.
 
     Attributes:

@@ -39,7 +39,7 @@ from flux_ensemble.engine.events import (
     Tag,
 )
 from flux_ensemble.engine.job_keys import ENCLOSING, make, split
-from flux_ensemble.queues.flux.submission import Wait
+from flux_ensemble.queues.flux.submission import SubmissionWait
 from flux_ensemble.queues.nested.callbacks import Gone
 from flux_ensemble.queues.nested.commits import Durable
 from flux_ensemble.queues.nested.instance import Facts
@@ -59,8 +59,8 @@ from flux_ensemble.service.fleet_member import Asked, FleetMember, ask_all
 from flux_ensemble.service.tracker import Tracker
 
 
-class Fleet:
-    """A `runtime.ports.Member` and a `runtime.ports.Fleet` of Flux instances.
+class MemberFleet:
+    """A `runtime.ports.Queue` and a `runtime.ports.Fleet` of Flux instances.
 
     Args:
         site: has the members of all ensembles.
@@ -389,7 +389,7 @@ class Fleet:
     def _tags(self) -> Iterator[MemberTag]:
         return (tag for tag in self._site if (tag.name, tag.run) == (self._spec.name, self._run))
 
-    def waits(self) -> Iterator[tuple[str, Wait]]:
+    def waits(self) -> Iterator[tuple[str, SubmissionWait]]:
         """Why jobs wait to be submitted to members, and members' own jobs, with their names."""
         for tag in self._tags():
             waiting = self._site[tag].waiting

@@ -18,7 +18,7 @@ from flux_ensemble.queues.nested.jobspec import MemberTag
 from flux_ensemble.queues.nested.service_handle import Channel, Followed
 from flux_ensemble.queues.nested.site import Site
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.service.fleet import Fleet
+from flux_ensemble.service.fleet import MemberFleet
 
 
 class Fleets:
@@ -60,7 +60,7 @@ class Fleets:
         self._reconnect = reconnect
         self._site: Site | None = None
         self._settled = False
-        self._fleets: dict[tuple[str, int], Fleet] = {}
+        self._fleets: dict[tuple[str, int], MemberFleet] = {}
 
     @property
     def needed(self) -> bool:
@@ -72,12 +72,12 @@ class Fleets:
         """There are members."""
         return self._site is not None and bool(list(self._site))
 
-    def make(self, spec: Spec, load: Mapping[str, Any], warn: Callable[[str], None]) -> Fleet:
-        """Make the fleet of an ensemble: see `Fleet`."""
+    def make(self, spec: Spec, load: Mapping[str, Any], warn: Callable[[str], None]) -> MemberFleet:
+        """Make the fleet of an ensemble: see `MemberFleet`."""
         if self._site is None:
             self._site = self._found()
             self._site.settled = self._settled
-        fleet = Fleet(self._site, spec, load, owner=self._owner, epoch=self._epoch, warn=warn)
+        fleet = MemberFleet(self._site, spec, load, owner=self._owner, epoch=self._epoch, warn=warn)
         self._fleets[spec.name, load["run"]] = fleet
         return fleet
 
@@ -159,7 +159,7 @@ class Fleets:
 
     # -- what is told of members --------------------------------------------------------
 
-    def _of(self, tag: MemberTag, tell: Callable[[Fleet], None]) -> None:
+    def _of(self, tag: MemberTag, tell: Callable[[MemberFleet], None]) -> None:
         """Tell the fleet that a member is of."""
         fleet = self._fleets.get((tag.name, tag.run))
         if fleet is not None:

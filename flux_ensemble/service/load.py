@@ -25,7 +25,7 @@ from flux_ensemble.run_names import free_name
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Loop
 from flux_ensemble.service.assembly import Assembly
-from flux_ensemble.service.files import Wanted, read_files
+from flux_ensemble.service.files import WantedFiles, read_files
 from flux_ensemble.service.functions import FunctionChecks, Prepared
 from flux_ensemble.service.lifetimes import Lifetimes
 from flux_ensemble.service.marks import DEATHS, REPLAY, Marks
@@ -99,9 +99,9 @@ class Loading:
     @request_handler("load")
     def load(self, message: Message, payload: Payload) -> None:
         """Load an ensemble; the response follows when it has started, and that is durable."""
-        self._load(message, payload, Wanted())
+        self._load(message, payload, WantedFiles())
 
-    def _load(self, message: Message, payload: Payload, files: Wanted) -> None:
+    def _load(self, message: Message, payload: Payload, files: WantedFiles) -> None:
         """Read a document, after the files that it names.
 
         Args:
@@ -134,7 +134,7 @@ class Loading:
         self,
         message: Message,
         payload: Payload,
-        files: Wanted,
+        files: WantedFiles,
         result: dict[str, str] | str,
     ) -> None:
         """Files that a document names have been read."""

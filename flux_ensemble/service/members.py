@@ -27,7 +27,7 @@ from flux_ensemble.runtime.ports import Handle, Numbers, Scaler
 from flux_ensemble.service.allocation import Allocation
 
 
-class Instance:
+class MemberInstance:
     """A Flux instance as a member: its nodes, and its scaler if it has one.
 
     Args:
@@ -205,7 +205,7 @@ class Members:
         self._ensembles = ensembles
         self._ready = ready
         self._waiting: dict[Ensemble, tuple[Callable[[], None], Handle]] = {}
-        self._table = {MEMBER: Instance(MEMBER, broker, self._tell, log_error)}
+        self._table = {MEMBER: MemberInstance(MEMBER, broker, self._tell, log_error)}
         self._allocation = Allocation(
             broker, guard, self._tell_expiration, self._tell_ending, log_error
         )
@@ -232,12 +232,12 @@ class Members:
         """Take the scaler that a load request brings.
 
         Raises:
-            RequestError: see `Instance.adopt`.
+            RequestError: see `MemberInstance.adopt`.
         """
         self._table[MEMBER].adopt(table, used=any(ensemble.live for ensemble in self._ensembles))
 
     def scale(self, to: int) -> dict[str, int]:
-        """Begin to change the size of the member: see `Instance.scale`."""
+        """Begin to change the size of the member: see `MemberInstance.scale`."""
         return self._table[MEMBER].scale(to)
 
     def begin(self, ensemble: Ensemble, then: Callable[[], None]) -> None:
@@ -313,7 +313,7 @@ class Members:
         for instance in self._table.values():
             instance.close()
 
-    def _wanted(self, ensemble: Ensemble) -> list[Instance]:
+    def _wanted(self, ensemble: Ensemble) -> list[MemberInstance]:
         """The members whose nodes matter to an ensemble."""
         if not ensemble.live:
             return []

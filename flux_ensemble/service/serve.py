@@ -27,7 +27,7 @@ from flux_ensemble.service.logger import logger
 from flux_ensemble.service.service import Service
 
 
-class Keeper:
+class KeeperLink:
     """The keeper that has started this process, at the other end of a socket.
 
     Args:
@@ -52,7 +52,11 @@ class Keeper:
 
 
 def serve(
-    handle: Flux, *, name: str = "ensemble", log_level: str = "info", keeper: Keeper | None = None
+    handle: Flux,
+    *,
+    name: str = "ensemble",
+    log_level: str = "info",
+    keeper: KeeperLink | None = None,
 ) -> None:
     """Serve until interrupted (SIGINT, SIGTERM) or disconnected from the broker, or the keeper.
 

@@ -36,7 +36,7 @@ from flux_ensemble.queues.flux.broker import Broker
 from flux_ensemble.queues.flux.journal import Journal
 from flux_ensemble.queues.flux.queue import FluxQueue
 from flux_ensemble.queues.flux.shutdown import Shutdown
-from flux_ensemble.queues.flux.stream import Stream
+from flux_ensemble.queues.flux.stream import StreamingRequest
 from flux_ensemble.service.assembly import Assembly
 from flux_ensemble.service.attachments import Attachments
 from flux_ensemble.service.claim import ClaimedError, Claims
@@ -52,7 +52,7 @@ from flux_ensemble.service.recovery.recovery import RETRY_LIMIT, Recovery
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.requests.dispatch import Dispatcher
 from flux_ensemble.service.requests.handlers import Handlers
-from flux_ensemble.service.requests.jobs import Jobs
+from flux_ensemble.service.requests.jobs import JobRequests
 from flux_ensemble.service.requests.messages import Responder, Streams, listen
 from flux_ensemble.service.requests.registration import collect_handlers
 from flux_ensemble.service.settings import Settings, kept_directory, read_settings
@@ -140,7 +140,7 @@ class Service:
             reconnect=settings.reconnect_limit,
         )
         self._journal = Journal(
-            partial(Stream, handle, self._broker.inbox),
+            partial(StreamingRequest, handle, self._broker.inbox),
             event=self._job_event,
             backlog=self._tracker.learn,
             lost=self._lost_journal,
@@ -257,7 +257,7 @@ class Service:
             self._reports,
             self._needs,
         )
-        jobs = Jobs(
+        jobs = JobRequests(
             self._responder, self._streams, self._ensembles, self._broker.loop, self._reports
         )
         self._attachments = Attachments(

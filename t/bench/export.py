@@ -24,7 +24,7 @@ from flux_ensemble.client import Client
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.events import AllocationChanged
 from flux_ensemble.engine.firings import Firing
-from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.jobs import ActiveJob, Phase
 
 ROWS, ROUNDS = 1_000_000, 3
 
@@ -49,11 +49,11 @@ def document(rows: int) -> dict[str, Any]:
     }
 
 
-def _job(firing: Firing, index: int) -> Job:
+def _job(firing: Firing, index: int) -> ActiveJob:
     """A job that is gone; some have failed, and some have a memo."""
     # As far apart as those of 200 jobs a second.
     t_submit = 1_790_000_000.0 + 0.005 * index
-    job = Job((index + 1) * 83_886_080, firing.group, firing, index, t_submit)
+    job = ActiveJob((index + 1) * 83_886_080, firing.group, firing, index, t_submit)
     job.t_alloc, job.t_start, job.t_end = t_submit + 0.5, t_submit + 0.55, t_submit + 60.25
     job.phase, job.ranks = Phase.GONE, str(index % 128)
     job.outcome, job.status = ("failed", 256) if index % 50 == 0 else ("success", 0)

@@ -29,8 +29,8 @@ from apiserver import ApiServer, api_server, binaries, controller_manager
 from ensembles import CRDS, KUBERNETES, ensemble, job_of, member, objects, write_status
 
 from flux_ensemble.operator import names
-from flux_ensemble.operator.cluster import Cluster, ClusterFailure
-from flux_ensemble.operator.watches import Kind, Watch
+from flux_ensemble.operator.cluster import ClusterFailure, KubernetesCluster
+from flux_ensemble.operator.watches import ObjectWatch, WatchedKind
 
 TOKEN = "flux-ensemble-flux-ensemble-operator"
 ACCOUNT = "system:serviceaccount:flux-ensemble:flux-ensemble-operator"
@@ -87,12 +87,12 @@ class Bench:
 
     def __init__(self, server: ApiServer, pid: int) -> None:
         self._server, self._pid = server, pid
-        self.admin = Cluster(server.client())
+        self.admin = KubernetesCluster(server.client())
         self._numbers = itertools.count()
         # When MiniClusters came, by name.
         self._t: dict[str, float] = {}
-        kind = Kind(*_MINICLUSTER)
-        self.watch = Watch(server.client(), kind, "default", self._came, lambda: None)
+        kind = WatchedKind(*_MINICLUSTER)
+        self.watch = ObjectWatch(server.client(), kind, "default", self._came, lambda: None)
         self.watch.start()
         assert self.watch.wait(_LONGEST)
 
@@ -172,7 +172,7 @@ def running() -> Iterator[Bench]:
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="operator")))
         server = stack.enter_context(api_server(directory, {TOKEN: ACCOUNT}, audit=True))
-        admin = Cluster(server.client())
+        admin = KubernetesCluster(server.client())
         install(admin)
         config, log = directory / "config", directory / "log"
         config.write_text(server.kubeconfig(TOKEN, "flux-ensemble"))
@@ -191,7 +191,7 @@ def running() -> Iterator[Bench]:
         assert child.poll() is None, log.read_text()[-2000:]
 
 
-def install(admin: Cluster) -> None:
+def install(admin: KubernetesCluster) -> None:
     """The CRDs and the operator's rights."""
     from lightkube.codecs import from_dict
 

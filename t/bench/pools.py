@@ -20,7 +20,7 @@ from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.events import Event, JobEvent
 from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.queues.simulation.simulation import Simulation
-from flux_ensemble.queues.virtual.cluster import Cluster
+from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
 if TYPE_CHECKING:
     from live import Stage
@@ -273,7 +273,7 @@ def _compare(stage: Stage, model: Mapping[int, int], members: int) -> Numbers:
         if isinstance(event, JobEvent) and event.name == "clean":
             counted[f"pool.{ordinal_of(event.job) - 1}"] += 1
 
-    cluster = Cluster(1, cores.pop())
+    cluster = VirtualCluster(1, cores.pop())
     prediction = Simulation(simulated, cluster, simulated.simulate, tap=count).run()
     return {"real": real, "simulated": {"seconds": prediction.makespan, "jobs": counted}}
 
@@ -291,7 +291,7 @@ def simulate(members: int) -> float:
         }
     )
     begin = time.process_time()
-    found = Simulation(spec, Cluster(4, 8), spec.simulate).run()
+    found = Simulation(spec, VirtualCluster(4, 8), spec.simulate).run()
     seconds = time.process_time() - begin
     assert found.status["groups"]["sim"]["success"] == EACH * members
     return 1e6 * seconds / (EACH * members)

@@ -13,7 +13,7 @@ from benchmark import Benchmark, Numbers, Row, middle
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.queues.simulation.simulation import Simulation
-from flux_ensemble.queues.virtual.cluster import Cluster
+from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
 SIZES, ROUNDS = (10_000, 100_000, 1_000_000), 3
 GROUPS, RULES = 100, 50
@@ -69,7 +69,7 @@ def run(jobs: int) -> tuple[float, float]:
     """
     spec = load_mapping(document(jobs))
     begin = time.process_time()
-    found = Simulation(spec, Cluster(1024, 64), spec.simulate).run()
+    found = Simulation(spec, VirtualCluster(1024, 64), spec.simulate).run()
     seconds = time.process_time() - begin
     assert found.status["jobs"]["total"] == jobs
     assert found.status["state"] == "completed"

@@ -29,7 +29,7 @@ from flux_ensemble.engine.codec import command_from_json, to_json  # noqa: E402
 from flux_ensemble.engine.commands import SubmitJobs  # noqa: E402
 from flux_ensemble.engine.events import CommandDone  # noqa: E402
 from flux_ensemble.queues.flux.broker import Broker  # noqa: E402
-from flux_ensemble.queues.flux.stream import Stream  # noqa: E402
+from flux_ensemble.queues.flux.stream import StreamingRequest  # noqa: E402
 from flux_ensemble.queues.nested.jobspec import member_tag  # noqa: E402
 from flux_ensemble.queues.nested.service_handle import brief  # noqa: E402
 from flux_ensemble.service.conversation import Conversation  # noqa: E402
@@ -110,12 +110,14 @@ class Child:
         self._credit = 0.0
         request = {**tag, "version": __version__}
         inbox = children.broker.inbox
-        Stream(children.handle, inbox, "ensemble.attach", request, self._told, self._refused)
+        StreamingRequest(
+            children.handle, inbox, "ensemble.attach", request, self._told, self._refused
+        )
 
-    def _refused(self, stream: Stream, error: OSError) -> None:
+    def _refused(self, stream: StreamingRequest, error: OSError) -> None:
         self._children.fail(error)
 
-    def _told(self, stream: Stream, text: str) -> None:
+    def _told(self, stream: StreamingRequest, text: str) -> None:
         message = json.loads(text)
         if self._talk is None:
             self._talk = Conversation(

@@ -51,7 +51,7 @@ from standin import RUN_VARIABLE, Standin, standin  # noqa: E402
 from test_operator_app import operator  # noqa: E402
 
 from flux_ensemble.operator import names  # noqa: E402
-from flux_ensemble.operator.cluster import Cluster, ClusterFailure  # noqa: E402
+from flux_ensemble.operator.cluster import ClusterFailure, KubernetesCluster  # noqa: E402
 
 JOBS = 12
 
@@ -109,7 +109,7 @@ class Churn:
         self, api: Any, running: Standin, directory: Path, chance: random.Random, count: int
     ) -> None:
         self.api = api
-        self.cluster = Cluster(api.client())
+        self.cluster = KubernetesCluster(api.client())
         self.running = running
         self.directory = directory
         self.chance = chance
@@ -425,15 +425,15 @@ def control_plane(directory: Path, *, memory: bool) -> Iterator[Any]:
     if memory or binaries() is None or controller_manager() is None:
         with memory_api() as api:
             api.account_token("flux-ensemble", "flux-ensemble-operator")
-            _install(Cluster(api.client()))
+            _install(KubernetesCluster(api.client()))
             yield api
         return
     with api_server(directory, {TOKEN: ACCOUNT}) as server:
-        _install(Cluster(server.client()))
+        _install(KubernetesCluster(server.client()))
         yield server
 
 
-def _install(cluster: Cluster) -> None:
+def _install(cluster: KubernetesCluster) -> None:
     from lightkube.codecs import from_dict
 
     for one in objects(KUBERNETES / "install.yaml", CRDS[1]):

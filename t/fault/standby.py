@@ -89,7 +89,7 @@ def hold_commits() -> None:
 
 def hold_moves() -> None:
     """Have a member hear late that it drains, what is to leave it, and of its end."""
-    drain, cancel, end = fleet.Fleet.drain, fleet.Fleet.cancel, fleet.Fleet.end
+    drain, cancel, end = fleet.MemberFleet.drain, fleet.MemberFleet.cancel, fleet.MemberFleet.end
 
     def when_told(self: Any, work: Callable[[], None]) -> None:
         if hold_of(os.environ["FLUX_URI"], "moves").exists():
@@ -109,14 +109,14 @@ def hold_moves() -> None:
         else:
             cancel(self, command, done)
 
-    fleet.Fleet.drain = late_drain  # type: ignore[method-assign]
-    fleet.Fleet.end = late_end  # type: ignore[method-assign]
-    fleet.Fleet.cancel = late_cancel  # type: ignore[method-assign]
+    fleet.MemberFleet.drain = late_drain  # type: ignore[method-assign]
+    fleet.MemberFleet.end = late_end  # type: ignore[method-assign]
+    fleet.MemberFleet.cancel = late_cancel  # type: ignore[method-assign]
 
 
 def no_journal() -> None:
     """Have a job that is to leave a member count as gone when that is asked to let it go."""
-    cancel = fleet.Fleet.cancel
+    cancel = fleet.MemberFleet.cancel
 
     def trusting(self: Any, command: CancelJobs, done: Any) -> None:
         cancel(self, command, done)
@@ -126,7 +126,7 @@ def no_journal() -> None:
                 self.ensemble.job_event(JobEvent(now, job, "exception", canceled))
                 self.ensemble.job_event(JobEvent(now, job, "clean", {}))
 
-    fleet.Fleet.cancel = trusting  # type: ignore[method-assign]
+    fleet.MemberFleet.cancel = trusting  # type: ignore[method-assign]
 
 
 def raise_in(statistic: str) -> None:

@@ -17,7 +17,7 @@ from flux_ensemble.cli.common import FILE, USAGE, Failure
 
 if TYPE_CHECKING:
     from flux_ensemble.gateway.backend import Backend
-    from flux_ensemble.gateway.members import Member, Members
+    from flux_ensemble.gateway.clusters import Cluster, Clusters
     from flux_ensemble.gateway.server import Access
     from flux_ensemble.gateway.tls import TlsFiles
 
@@ -187,7 +187,7 @@ def _token(file: Path) -> str:
 
 
 async def _serve(
-    members: Members, scaler: Backend | None, access: Access, ready: Callable[[int | None], None]
+    members: Clusters, scaler: Backend | None, access: Access, ready: Callable[[int | None], None]
 ) -> None:
     """Serves until the process is to end."""
     from flux_ensemble.gateway.server import serve
@@ -244,8 +244,8 @@ def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | Non
     return TlsFiles(cert, key, ca)
 
 
-def _wanted(texts: tuple[str, ...]) -> list[Member]:
-    from flux_ensemble.gateway.members import parse_member
+def _wanted(texts: tuple[str, ...]) -> list[Cluster]:
+    from flux_ensemble.gateway.clusters import parse_member
 
     try:
         return [parse_member(text) for text in texts]
@@ -253,16 +253,16 @@ def _wanted(texts: tuple[str, ...]) -> list[Member]:
         raise click.UsageError(str(exc)) from exc
 
 
-def _default() -> list[Member]:
+def _default() -> list[Cluster]:
     """The members where none are given."""
-    from flux_ensemble.gateway.members import Member
+    from flux_ensemble.gateway.clusters import Cluster
 
-    return [Member(DEFAULT_MEMBER)]
+    return [Cluster(DEFAULT_MEMBER)]
 
 
 def _backend(
     name: str | None,
-    members: list[Member],
+    members: list[Cluster],
     minimum: int | None,
     maximum: int | None,
     owner: str | None,
@@ -293,13 +293,13 @@ def _backend(
     return None
 
 
-def _members(members: list[Member], backend: Backend | None) -> Members:
-    from flux_ensemble.gateway.members import Members
+def _members(members: list[Cluster], backend: Backend | None) -> Clusters:
+    from flux_ensemble.gateway.clusters import Clusters
 
     # Those that are given are all that the service acts for.
     discovered = backend is not None and backend.discovers and not members
     try:
-        return Members(
+        return Clusters(
             [] if discovered else members or _default(),
             backend.canonical if backend else str,
             discovered=discovered,

@@ -44,7 +44,7 @@ from flux_ensemble.scalars import number
 from flux_ensemble.texts import hanging, one_line, printable
 
 if TYPE_CHECKING:
-    from flux_ensemble.cli.display.failures import Failures, Kind
+    from flux_ensemble.cli.display.failures import FailureKind, Failures
     from flux_ensemble.cli.session.job_output import Outputs
 
 #: What `-f` may name, as flux-jobs(1) has it, with the jobs that are meant.
@@ -462,7 +462,7 @@ def _node(place: str, target: Target) -> str:
 
 
 def _about(
-    kind: Kind, counted: Failures, name: str, target: Target, outputs: Outputs
+    kind: FailureKind, counted: Failures, name: str, target: Target, outputs: Outputs
 ) -> Iterator[str]:
     """What is printed of a kind of failures."""
     yield f"{kind.group}: {kind.reason}: {plural(kind.jobs, counted.noun)}"

@@ -43,7 +43,7 @@ from flux_ensemble.run_names import named_otherwise
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
     from flux_ensemble.document.model import Spec
-    from flux_ensemble.queues.virtual.cluster import Cluster
+    from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
 NAME_OPTION = click.option(
     "--name", metavar="NAME", help="The ensemble's name, instead of the document's."
@@ -275,12 +275,12 @@ class _Run:
                 yield from (option, str(value))
         yield from ("--resume", self.file)
 
-    def _cluster(self) -> Cluster:
+    def _cluster(self) -> VirtualCluster:
         """The virtual cluster: by default what `flux start -s4` offers here."""
-        from flux_ensemble.queues.virtual.cluster import Cluster
+        from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
         cores = self.cores or own_cores()
-        return Cluster(self.nodes or 4, cores, self.gpus or 0)
+        return VirtualCluster(self.nodes or 4, cores, self.gpus or 0)
 
     def _run_on_flux(
         self,

@@ -42,10 +42,10 @@ def serve(log_level: str, socket: int | None, member: str | None) -> None:
             os.write(socket, f"{errno.ENOPKG} {exc}\n".encode())
         raise
 
-    from flux_ensemble.service.serve import Keeper
+    from flux_ensemble.service.serve import KeeperLink
     from flux_ensemble.service.serve import serve as run_service
 
-    keeper = None if socket is None else Keeper(socket)
+    keeper = None if socket is None else KeeperLink(socket)
     if keeper is None:
         click.echo("the ensemble service: Ctrl-C ends it, `flux dmesg` shows its log", err=True)
     try:

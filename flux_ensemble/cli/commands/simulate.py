@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from flux_ensemble.engine.commands import Command
     from flux_ensemble.engine.events import Event
     from flux_ensemble.queues.simulation.simulation import Prediction, Simulation
-    from flux_ensemble.report.recording_source import Keeper
+    from flux_ensemble.report.recording_source import RecordingTap
     from flux_ensemble.report.source import Source
     from flux_ensemble.runtime.ports import Tap
 
@@ -152,7 +152,7 @@ def simulate(
     it is canceled, 124 if it has not ended by --until.
     """
     from flux_ensemble.queues.simulation.simulation import Simulation, SimulationError, resolve
-    from flux_ensemble.queues.virtual.cluster import Cluster, UnsatisfiableError
+    from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
     from flux_ensemble.runtime.recording import Recorder, RecordingError
 
     text, label = read_document(file)
@@ -165,7 +165,7 @@ def simulate(
         taps: list[Tap] = [] if recorder is None else [recorder]
         simulation = Simulation(
             spec,
-            Cluster(nodes, cores, gpus),
+            VirtualCluster(nodes, cores, gpus),
             behaviour,
             seed=spec.seed if seed is None else seed,
             tap=partial(_tell, taps) if taps or report else None,
@@ -232,10 +232,10 @@ def _tell(taps: Sequence[Tap], event: Event, commands: list[Command]) -> None:
         tap(event, commands)
 
 
-def _keep(simulation: Simulation, text: str) -> Keeper:
-    from flux_ensemble.report.recording_source import Keeper
+def _keep(simulation: Simulation, text: str) -> RecordingTap:
+    from flux_ensemble.report.recording_source import RecordingTap
 
-    return Keeper(simulation.engine, text)
+    return RecordingTap(simulation.engine, text)
 
 
 def _report(source: Source, file: Path) -> None:

@@ -42,7 +42,7 @@ MOST_VALUES = 10_000
 
 
 @dataclass
-class Kind:
+class FailureKind:
     """The failed jobs of a group that failed for the same reason.
 
     Args:
@@ -101,7 +101,7 @@ class Failures:
         #: How many ended, and how many failed, where a job ran.
         self._there: Counter[str] = Counter()
         self._failed_there: Counter[str] = Counter()
-        self._kinds: dict[tuple[str, str], Kind] = {}
+        self._kinds: dict[tuple[str, str], FailureKind] = {}
         self._ended: Counter[str] = Counter()
         self._traits: defaultdict[str, Counter[Trait]] = defaultdict(Counter)
         self._values: Counter[tuple[str, str]] = Counter()
@@ -155,18 +155,18 @@ class Failures:
         key = group, reason(job)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = Kind(*key, job)
+            kind = self._kinds[key] = FailureKind(*key, job)
         kind.example = job
         kind.jobs += 1
         if place is not None:
             kind.ranks[place] += 1
         kind.traits.update(trait for trait in traits if trait in counted)
 
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[FailureKind]:
         """The kinds of failures, the most frequent first."""
         return sorted(self._kinds.values(), key=lambda kind: (-kind.jobs, kind.group, kind.reason))
 
-    def lifts(self, kind: Kind) -> list[Lift]:
+    def lifts(self, kind: FailureKind) -> list[Lift]:
         """The values that are most over-represented among the jobs of a kind."""
         lifts = []
         for (name, value), failed in kind.traits.items():

@@ -44,7 +44,7 @@ STYLES = {
 }
 
 
-class View(Protocol):
+class EnsembleView(Protocol):
     """What follows an ensemble prints to one of these."""
 
     #: Seconds between two looks at the counts.
@@ -158,7 +158,7 @@ def make_lines() -> Callable[[Line], None]:
     return lambda line: console.print(as_text(line))
 
 
-def make_view(*, quiet: bool = False) -> View:
+def make_view(*, quiet: bool = False) -> EnsembleView:
     """The view for standard output; without colours (`NO_COLOR`) there are bars all the same.
 
     Args:
@@ -170,7 +170,10 @@ def make_view(*, quiet: bool = False) -> View:
 
 
 def summarize(
-    view: View, status: EnsembleStatus, metrics: Mapping[str, Any], failures: str | None = None
+    view: EnsembleView,
+    status: EnsembleStatus,
+    metrics: Mapping[str, Any],
+    failures: str | None = None,
 ) -> None:
     """Prints the closing table, counts and statistics of each group, and the last lines.
 

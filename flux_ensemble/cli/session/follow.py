@@ -41,7 +41,7 @@ from flux_ensemble.cli.common import (
 from flux_ensemble.cli.display.messages import Line, Span, announce, job_event, time_is_up
 from flux_ensemble.cli.display.outlook import Outlook
 from flux_ensemble.cli.display.troubles import exit_code
-from flux_ensemble.cli.display.views import View, summarize
+from flux_ensemble.cli.display.views import EnsembleView, summarize
 from flux_ensemble.cli.session.load import Known, Load
 from flux_ensemble.cli.session.reconnect import Absence, ask
 from flux_ensemble.cli.session.results import Results, ends_with_us
@@ -90,7 +90,7 @@ class Follower:
     def __init__(
         self,
         client: Client,
-        view: View,
+        view: EnsembleView,
         *,
         owner: bool,
         events: bool = False,

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from flux_ensemble.cli.common import EXIT_CODES, INTERRUPTED, drop_output
 from flux_ensemble.cli.display.messages import Span, announce
 from flux_ensemble.cli.display.troubles import exit_code
-from flux_ensemble.cli.display.views import View, summarize
+from flux_ensemble.cli.display.views import EnsembleView, summarize
 from flux_ensemble.cli.session.local_states import LOOK_SECONDS, LocalStates
 from flux_ensemble.cli.session.signals import signal_pipe
 
@@ -19,7 +19,9 @@ from flux_ensemble.cli.session.signals import signal_pipe
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def follow_locally(local: LocalStates, name: str, view: View, fail_on: frozenset[str]) -> int:
+def follow_locally(
+    local: LocalStates, name: str, view: EnsembleView, fail_on: frozenset[str]
+) -> int:
     """Follows a local run that goes on, or has ended, from its first entry to its end.
 
     Args:
@@ -50,7 +52,7 @@ def follow_locally(local: LocalStates, name: str, view: View, fail_on: frozenset
     return exit_code(status["state"], status, fail_on)
 
 
-def _follow(local: LocalStates, name: str, view: View, read: int) -> bool:
+def _follow(local: LocalStates, name: str, view: EnsembleView, read: int) -> bool:
     """Prints what happens until the run has said how it ended; False if a signal came first."""
     progress, final = 0.0, False
     for entry in local.follow(name, pause=0.0):

@@ -30,14 +30,14 @@ from flux_ensemble.cli.common import (
 )
 from flux_ensemble.cli.display.messages import Line, Span, announce, job_event, time_is_up
 from flux_ensemble.cli.display.troubles import exit_code
-from flux_ensemble.cli.display.views import View, summarize
+from flux_ensemble.cli.display.views import EnsembleView, summarize
 from flux_ensemble.client import user_context
 from flux_ensemble.queues.local.listener import FunctionsError, RunError
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError, default_root
 from flux_ensemble.queues.local.run import LocalRun
 from flux_ensemble.queues.local.state_dir import StateLog, made_of
-from flux_ensemble.queues.virtual.cluster import Cluster, UnsatisfiableError
+from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
 from flux_ensemble.run_names import named_otherwise
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.signals import signal_pipe
@@ -88,8 +88,8 @@ class Options:
 def run_locally(
     spec: Spec,
     written: str,
-    cluster: Cluster,
-    view: View,
+    cluster: VirtualCluster,
+    view: EnsembleView,
     options: Options,
     ended: Callable[[EnsembleStatus], None] = lambda status: None,
 ) -> int:
@@ -196,7 +196,7 @@ class Printer:
         events: print every job event too.
     """
 
-    def __init__(self, view: View, loop: LocalLoop, name: str, *, events: bool) -> None:
+    def __init__(self, view: EnsembleView, loop: LocalLoop, name: str, *, events: bool) -> None:
         self.events = events
         self._view = view
         self._loop = loop

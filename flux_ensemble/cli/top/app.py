@@ -15,7 +15,7 @@ from textual.containers import Container, Vertical
 from textual.message import Message
 from textual.widgets import Footer, Static
 
-from flux_ensemble.cli.display.failures import Kind
+from flux_ensemble.cli.display.failures import FailureKind
 from flux_ensemble.cli.display.job_names import submitted_text
 from flux_ensemble.cli.display.progress import active_first
 from flux_ensemble.cli.display.reasons import reasons
@@ -258,7 +258,7 @@ class TopApp(App[Exception | None]):
             )
 
     def action_output(self) -> None:
-        failed: Kind | None = self._list("failures").item
+        failed: FailureKind | None = self._list("failures").item
         if failed is None:
             self._say("no job has failed: Enter on a group shows its jobs")
         else:

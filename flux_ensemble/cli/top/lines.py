@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from flux_ensemble.cli.display.colours import STATE_STYLES
-from flux_ensemble.cli.display.failures import Kind
+from flux_ensemble.cli.display.failures import FailureKind
 from flux_ensemble.cli.display.messages import Line, Span, explain
 from flux_ensemble.cli.display.outlook import in_words
 from flux_ensemble.cli.display.progress import (
@@ -145,7 +145,7 @@ def _member_line(member: MemberStatus, now: float, width: int) -> Line:
     return tuple(spans)
 
 
-def failure_line(kind: Kind) -> Line:
+def failure_line(kind: FailureKind) -> Line:
     """A kind of failures: how many jobs, of which group, why, and where."""
     spans = [
         Span(f"{kind.jobs:,} ", "bad"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flux_ensemble.cli.display.failures import Kind
+from flux_ensemble.cli.display.failures import FailureKind
 from flux_ensemble.cli.display.progress import Progress
 from flux_ensemble.cli.display.tables import members_of
 from flux_ensemble.client.responses import Entry, MemberStatus, RuleReason, Summary
@@ -34,7 +34,7 @@ class Picture:
     whole: Progress | None = None
     groups: Sequence[Progress] = ()
     rules: Sequence[RuleReason] = ()
-    failures: Sequence[Kind] = ()
+    failures: Sequence[FailureKind] = ()
     log: Sequence[Entry] = field(default_factory=list)
     trouble: str = ""
 

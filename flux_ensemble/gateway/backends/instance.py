@@ -29,9 +29,9 @@ from flux_ensemble.gateway.backend import (
     check_bounds,
     target,
 )
-from flux_ensemble.gateway.errors import Problem
-from flux_ensemble.gateway.instances import Instance
-from flux_ensemble.gateway.members import Member
+from flux_ensemble.gateway.clusters import Cluster
+from flux_ensemble.gateway.errors import RequestProblem
+from flux_ensemble.gateway.instances import ClusterInstance
 
 #: What the ensemble service calls its own instance.
 _OWN = "default"
@@ -44,7 +44,7 @@ _REFUSALS = (errno.EINVAL, errno.EPERM)
 class _Entry:
     """A member's instance, and what keeps two changes of it from mixing."""
 
-    instance: Instance
+    instance: ClusterInstance
     changing: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -58,8 +58,8 @@ class FluxInstances:
     name = "instance"
     discovers = False
 
-    def __init__(self, members: Iterable[Member]) -> None:
-        self._table = {member.name: _Entry(Instance(member)) for member in members}
+    def __init__(self, members: Iterable[Cluster]) -> None:
+        self._table = {member.name: _Entry(ClusterInstance(member)) for member in members}
 
     def canonical(self, member: str) -> str:
         """The name as it is."""
@@ -98,7 +98,7 @@ class FluxInstances:
     def _ask(self, member: str, op: str, payload: dict[str, Any], deadline: float) -> Any:
         try:
             return self._entry(member).instance.ask(op, payload, deadline)
-        except Problem as exc:
+        except RequestProblem as exc:
             raise Unavailable(str(exc)) from exc
         except EnsembleError as exc:
             kind = Refused if exc.errno in _REFUSALS else Unavailable

@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from flux_ensemble.queues.elastic.provisioner import Fleet
+from flux_ensemble.queues.elastic.provisioner import BrokerFleet
 from flux_ensemble.queues.elastic.scaler import START_SECONDS
 from flux_ensemble.queues.flux.broker import Broker
 from flux_ensemble.queues.flux.errors import sentence
@@ -224,7 +224,7 @@ class MiniCluster:
 
     def start(
         self,
-        fleet: Fleet,
+        fleet: BrokerFleet,
         ranks: Set[int],
         after: Set[int],
         failed: Callable[[Set[int], str], None],
@@ -242,11 +242,11 @@ class MiniCluster:
         if lacking:
             failed(lacking, f"the gRPC service grants no more than {granted} nodes")
 
-    def stop(self, fleet: Fleet, ranks: Set[int], after: Set[int], report: Report) -> None:
+    def stop(self, fleet: BrokerFleet, ranks: Set[int], after: Set[int], report: Report) -> None:
         """Ask for the size that has none of these ranks."""
         run(self._stop(fleet, ranks, max(after) + 1, report))
 
-    def _stop(self, fleet: Fleet, ranks: Set[int], size: int, report: Report) -> Steps:
+    def _stop(self, fleet: BrokerFleet, ranks: Set[int], size: int, report: Report) -> Steps:
         try:
             granted = yield partial(self._ask, size, partial(fleet.stops, ranks))
             if granted > min(ranks):

@@ -15,7 +15,7 @@ from flux_ensemble.queues.flux.pipeline import Report
 GOING_SECONDS = 60.0
 
 
-class Fleet(Protocol):
+class BrokerFleet(Protocol):
     """The brokers of an instance as a provisioner sees them.
 
     Attributes:
@@ -56,7 +56,7 @@ class Provisioner(Protocol):
 
     def start(
         self,
-        fleet: Fleet,
+        fleet: BrokerFleet,
         ranks: Set[int],
         after: Set[int],
         failed: Callable[[Set[int], str], None],
@@ -71,8 +71,8 @@ class Provisioner(Protocol):
         """
         ...
 
-    def stop(self, fleet: Fleet, ranks: Set[int], after: Set[int], report: Report) -> None:
-        """Stop brokers that have no job and no broker below them, and say so to `Fleet.stops`.
+    def stop(self, fleet: BrokerFleet, ranks: Set[int], after: Set[int], report: Report) -> None:
+        """Stop brokers without a job and without a broker below; report to `BrokerFleet.stops`.
 
         Args:
             fleet: the instance.

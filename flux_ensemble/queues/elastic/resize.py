@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Set
 from functools import partial
 from typing import Any, Protocol
 
-from flux_ensemble.queues.elastic.provisioner import Fleet, Provisioner
+from flux_ensemble.queues.elastic.provisioner import BrokerFleet, Provisioner
 from flux_ensemble.queues.elastic.ranks import Parents, Ranks
 from flux_ensemble.queues.elastic.watcher import Resources
 from flux_ensemble.queues.flux.broker import Broker
@@ -29,7 +29,7 @@ class Work(Protocol):
         ...
 
 
-class Instance(Fleet, Protocol):
+class ResizedInstance(BrokerFleet, Protocol):
     """What a change is of: see `queues.elastic.scaler.ElasticInstance`.
 
     Attributes:
@@ -67,7 +67,7 @@ class Resize:
         work: None until it is known how the ranks are.
     """
 
-    def __init__(self, instance: Instance, to: int, done: Resized) -> None:
+    def __init__(self, instance: ResizedInstance, to: int, done: Resized) -> None:
         self.instance = instance
         self.to = to
         self.dones = [done]

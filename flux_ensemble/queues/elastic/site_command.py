@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from flux_ensemble.queues.elastic.commands import Commands
-from flux_ensemble.queues.elastic.provisioner import GOING_SECONDS, Fleet
+from flux_ensemble.queues.elastic.provisioner import GOING_SECONDS, BrokerFleet
 from flux_ensemble.queues.elastic.scaler import START_SECONDS
 from flux_ensemble.queues.flux.broker import Broker, check
 from flux_ensemble.queues.flux.pipeline import Report
@@ -68,7 +68,7 @@ class SiteCommand:
 
     def start(
         self,
-        fleet: Fleet,
+        fleet: BrokerFleet,
         ranks: Set[int],
         after: Set[int],
         failed: Callable[[Set[int], str], None],
@@ -82,7 +82,7 @@ class SiteCommand:
         for rank in sorted(ranks):
             self._commands.run(rank, fleet.hosts[rank], partial(ended, rank))
 
-    def stop(self, fleet: Fleet, ranks: Set[int], after: Set[int], report: Report) -> None:
+    def stop(self, fleet: BrokerFleet, ranks: Set[int], after: Set[int], report: Report) -> None:
         """Have each rank's parent disconnect it (flux-core, `overlay.disconnect-subtree`)."""
         fleet.stops(ranks)
         for rank in sorted(ranks):

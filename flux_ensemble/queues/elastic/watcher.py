@@ -24,7 +24,7 @@ from flux_ensemble.queues.elastic.ranks import Parents, Ranks, tree
 from flux_ensemble.queues.flux.broker import Broker
 from flux_ensemble.queues.flux.journal import TOPIC as JOBS
 from flux_ensemble.queues.flux.steps import Step, run, together
-from flux_ensemble.queues.flux.stream import Stream
+from flux_ensemble.queues.flux.stream import StreamingRequest
 from flux_ensemble.runtime.ports import Handle
 
 #: Least time in seconds between looks that jobs brought about.
@@ -62,7 +62,7 @@ class Resources:
         self._again = False
         self._looking = False
         self._pause: Handle | None = None
-        self._streams: dict[str, Stream] = {}
+        self._streams: dict[str, StreamingRequest] = {}
         self._open("resource.journal", {})
         self._open(JOBS, {"full": False, "allow": {"alloc": 1, "free": 1}})
         self._look_later(0.0)
@@ -90,7 +90,7 @@ class Resources:
     def _open(self, topic: str, payload: Mapping[str, Any]) -> None:
         if self._closed:
             return
-        self._streams[topic] = Stream(
+        self._streams[topic] = StreamingRequest(
             self._broker.handle,
             self._broker.inbox,
             topic,
@@ -99,14 +99,14 @@ class Resources:
             partial(self._ended, topic, payload),
         )
 
-    def _told(self, topic: str, stream: Stream, text: str) -> None:
+    def _told(self, topic: str, stream: StreamingRequest, text: str) -> None:
         if topic == JOBS:
             self._look_later(SPACING_SECONDS)
         else:
             self._look_again()
 
     def _ended(
-        self, topic: str, payload: Mapping[str, Any], stream: Stream, error: Exception
+        self, topic: str, payload: Mapping[str, Any], stream: StreamingRequest, error: Exception
     ) -> None:
         del self._streams[topic]
         self._broker.loop.timer(RETRY_SECONDS, partial(self._open, topic, payload))

@@ -110,7 +110,7 @@ class Journal:
     """The events of all jobs, by a stream that widens when asked to.
 
     Args:
-        open_stream: sends the request; `queues.flux.stream.Stream` with a Flux handle.
+        open_stream: sends the request; `queues.flux.stream.StreamingRequest` with a Flux handle.
         event: gets each live event: job id, the RFC 18 entry, and for "submit" the
             jobspec (without its environment), else None.
         backlog: gets the id and jobspec of each job that was active when a stream with

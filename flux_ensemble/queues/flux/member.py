@@ -24,7 +24,7 @@ from flux_ensemble.texts import bounded
 
 
 class FluxMember(Submitter):
-    """One ensemble's jobs in Flux's queue: a `runtime.ports.Member`; see `Submitter`.
+    """One ensemble's jobs in Flux's queue: a `runtime.ports.Queue`; see `Submitter`.
 
     Args:
         queue, spec, run, environment, cwd, warn, news: as for `Submitter`.

@@ -15,7 +15,7 @@ from flux.core.handle import Flux
 
 from flux_ensemble.queues.flux.inbox import Inbox
 from flux_ensemble.queues.flux.loop import Guard
-from flux_ensemble.queues.flux.stream import Stream
+from flux_ensemble.queues.flux.stream import StreamingRequest
 
 #: The states of a broker after RUN.
 _ENDING = frozenset(
@@ -53,7 +53,7 @@ class Shutdown:
         self._states = 0
         self.begun = False
         # A Flux that has no such stream says so, and nothing is noticed.
-        self._stream: Stream | None = Stream(
+        self._stream: StreamingRequest | None = StreamingRequest(
             handle, inbox, "state-machine.monitor", {}, self._changed, self._ended
         )
 

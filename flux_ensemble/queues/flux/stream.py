@@ -25,7 +25,7 @@ def _came(_handle: Any, _handler: Any, message: Any, stream: Any) -> None:
     ffi.from_handle(stream).take(message)
 
 
-class Stream:
+class StreamingRequest:
     """A streaming request.
 
     Responses are read by a message handler, not by a future: the continuations of two
@@ -136,4 +136,4 @@ def forget(handle: Flux) -> None:
 
 
 #: Streams that Flux may still call back.
-_open: set[Stream] = set()
+_open: set[StreamingRequest] = set()

@@ -54,7 +54,7 @@ LONGEST_WAIT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class SubmissionWait:
     """Why jobs of a group wait to be submitted.
 
     Args:
@@ -96,7 +96,7 @@ class _Batch:
 
 
 @dataclass(slots=True, eq=False)
-class _Sent:
+class _SentJob:
     """A job that was sent and has no outcome yet.
 
     Attributes:
@@ -148,8 +148,8 @@ class _Closed:
         pause: seconds until one of them is sent.
     """
 
-    waiting: deque[_Sent] = field(default_factory=deque)
-    probe: _Sent | None = None
+    waiting: deque[_SentJob] = field(default_factory=deque)
+    probe: _SentJob | None = None
     pause: float = FIRST_PAUSE
 
 
@@ -191,18 +191,18 @@ class Submitter:
             environment=environment, cwd=cwd, prefix=spec.job_prefix, built=self._outputs.make
         )
         self._tag = {"name": spec.name, "run": run}
-        self._sent: dict[Tag, _Sent] = {}
+        self._sent: dict[Tag, _SentJob] = {}
         self._submitting: dict[int, SubmitJobs] = {}
         self._held: dict[int, int] = {}
         self._valid: set[Kind] = set()
         self._closed: dict[Kind, _Closed] = {}
         self._over = False
-        self._waits: dict[Kind, Wait] = {}
+        self._waits: dict[Kind, SubmissionWait] = {}
         #: How many jobs of each kind are lost, of which it is to be found out what became of them.
         self._lost = Counter[Kind]()
         self.known: dict[Tag, int] = {}
 
-    def waits(self) -> list[Wait]:
+    def waits(self) -> list[SubmissionWait]:
         """Why jobs wait to be submitted, oldest first: one for each group and kind of refusal."""
         waits = {(wait.group, wait.kind): wait for wait in reversed(self._waits.values())}
         return sorted(waits.values(), key=lambda wait: wait.t)
@@ -294,13 +294,13 @@ class Submitter:
             kind += tuple(map(job_set.filler(params), where))
         if kind not in self._valid:
             batch.calls.alone = call
-        sent = self._sent[tag] = _Sent(batch, tag, job_set, params, kind, bool(where), report)
+        sent = self._sent[tag] = _SentJob(batch, tag, job_set, params, kind, bool(where), report)
         if kind in self._closed:
             self._wait(sent)
         else:
             self._call(sent)
 
-    def _call(self, sent: _Sent) -> None:
+    def _call(self, sent: _SentJob) -> None:
         sent.forget()
         # What is wrong with its jobspec is told when it is sent.
         with contextlib.suppress(Exception):
@@ -310,14 +310,14 @@ class Submitter:
         else:
             self._outputs.when_made(partial(self._deliver_late, sent))
 
-    def _deliver_late(self, sent: _Sent) -> None:
+    def _deliver_late(self, sent: _SentJob) -> None:
         """Its directories are made; a fence can have been begun meanwhile."""
         if self._queue.submissions.on_hold:
             self._queue.broker.loop.timer(FIRST_PAUSE, partial(self._deliver_late, sent))
         else:
             self._deliver(sent)
 
-    def _deliver(self, sent: _Sent) -> None:
+    def _deliver(self, sent: _SentJob) -> None:
         self._queue.outcomes.begin(
             partial(self._send, sent),
             sent.outcome,
@@ -326,7 +326,7 @@ class Submitter:
             over=lambda: self._over,
         )
 
-    def _send(self, sent: _Sent, answer: Answer) -> None:
+    def _send(self, sent: _SentJob, answer: Answer) -> None:
         if sent.batch.calls.revoked:
             raise OSError(errno.ECANCELED, "the ensemble has ended")
         text = self._templates.jobspec(
@@ -336,7 +336,7 @@ class Submitter:
         answered = partial(self._pass_on, sent, answer)
         self._queue.send(text, urgency, answered, validate=sent.kind not in self._valid)
 
-    def _pass_on(self, sent: _Sent, answer: Answer, given: int | Exception) -> None:
+    def _pass_on(self, sent: _SentJob, answer: Answer, given: int | Exception) -> None:
         """Flux has answered; an id says nothing where the journal has not shown it before.
 
         Where the job manager refuses a job with a text that is not UTF-8, such as a long name of a
@@ -347,14 +347,14 @@ class Submitter:
             given = OSError(errno.EPROTO, "the queue has given it an id, and does not have it")
         answer(given)
 
-    def _lose(self, sent: _Sent, error: Exception) -> None:
+    def _lose(self, sent: _SentJob, error: Exception) -> None:
         """It is not known for now what became of a job."""
         if not sent.lost:
             sent.lost = True
             self._lost[sent.kind] += 1
         self._note(sent.kind, sent.tag.group, error)
 
-    def _answered(self, sent: _Sent, answer: int | Exception) -> None:
+    def _answered(self, sent: _SentJob, answer: int | Exception) -> None:
         if sent.lost:
             sent.lost = False
             self._lost[sent.kind] -= 1
@@ -378,7 +378,7 @@ class Submitter:
         if self._closed:
             self._reopen(sent.kind)
 
-    def _end(self, sent: _Sent, answer: int | Exception) -> None:
+    def _end(self, sent: _SentJob, answer: int | Exception) -> None:
         """A job has its outcome."""
         del self._sent[sent.tag]
         if isinstance(answer, Exception):
@@ -393,7 +393,7 @@ class Submitter:
 
     # -- while the queue takes none ---------------------------------------------------
 
-    def _wait(self, sent: _Sent) -> None:
+    def _wait(self, sent: _SentJob) -> None:
         """Have a job wait with others of its kind, in nobody's way."""
         closed = self._closed.get(sent.kind)
         if closed is None:
@@ -434,7 +434,7 @@ class Submitter:
         if closed is not None:
             self._send_on(kind, closed.waiting)
 
-    def _send_on(self, kind: Kind, waiting: deque[_Sent]) -> None:
+    def _send_on(self, kind: Kind, waiting: deque[_SentJob]) -> None:
         for _ in range(min(SLICE, len(waiting))):
             sent = waiting.popleft()
             if sent.tag not in self._sent:
@@ -456,7 +456,7 @@ class Submitter:
             for sent in one.waiting:
                 self._drop(sent)
 
-    def _drop(self, sent: _Sent) -> None:
+    def _drop(self, sent: _SentJob) -> None:
         sent.batch.calls.revoked = True
         self._end(sent, OSError(errno.ECANCELED, "the ensemble has ended"))
 
@@ -468,7 +468,7 @@ class Submitter:
             t = before.t
         else:
             self._queue.broker.loop.timer(TELL_SECONDS, self._news)
-        self._waits[kind] = Wait(group, what.name, sentence(error), what.advice, t)
+        self._waits[kind] = SubmissionWait(group, what.name, sentence(error), what.advice, t)
 
     def _clear(self, kind: Kind) -> None:
         """Jobs of a kind wait no longer."""

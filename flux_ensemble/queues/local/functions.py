@@ -13,7 +13,7 @@ from flux_ensemble.runtime.custom.output import Printed
 from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
 
 
-class Functions:
+class FunctionWorker:
     """What starts the worker of a run.
 
     Args:

@@ -15,7 +15,7 @@ from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.queues.local.directory import Directory
 from flux_ensemble.queues.local.processes import ProcessRunner
 from flux_ensemble.queues.local.recovery import Recovered
-from flux_ensemble.queues.virtual.cluster import Cluster
+from flux_ensemble.queues.virtual.cluster import VirtualCluster
 from flux_ensemble.queues.virtual.queue import VirtualMember, VirtualQueue
 from flux_ensemble.queues.virtual.scheduler import Scheduler
 from flux_ensemble.queues.virtual.shapes import Shapes
@@ -46,7 +46,7 @@ class LocalQueue:
     def __init__(
         self,
         spec: Spec,
-        cluster: Cluster,
+        cluster: VirtualCluster,
         loop: Loop,
         *,
         environment: Mapping[str, str],

@@ -41,7 +41,7 @@ from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.why import why
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.queues.local.control import Control, Handler, Parse
-from flux_ensemble.queues.local.functions import Functions
+from flux_ensemble.queues.local.functions import FunctionWorker
 from flux_ensemble.queues.local.leftovers import end_leftovers, remember
 from flux_ensemble.queues.local.listener import FunctionsError, Listener, RunError
 from flux_ensemble.queues.local.loop import LocalLoop
@@ -49,7 +49,7 @@ from flux_ensemble.queues.local.queue import LocalQueue
 from flux_ensemble.queues.local.recovery import EventFile, recover, t_stopped, whole_log
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.state_dir import StateLog
-from flux_ensemble.queues.virtual.cluster import Cluster, UnsatisfiableError
+from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
 from flux_ensemble.runtime.answers import Answer
 from flux_ensemble.runtime.asks.advisers import processes
 from flux_ensemble.runtime.durability.timers import Timers
@@ -89,7 +89,7 @@ class LocalRun:
         self,
         stack: ExitStack,
         spec: Spec,
-        cluster: Cluster,
+        cluster: VirtualCluster,
         loop: LocalLoop,
         log: StateLog,
         listener: Listener,
@@ -126,10 +126,10 @@ class LocalRun:
         remember(log.directory, self._queue.scratch)
         self._ensemble = self._make_ensemble(cwd, recorder)
         note = self._ensemble.note
-        self._functions = Functions(spec, loop, note, listener.note, **self._where)
+        self._functions = FunctionWorker(spec, loop, note, listener.note, **self._where)
         stack.callback(self._functions.close)
 
-    def _make_queue(self, cluster: Cluster) -> LocalQueue:
+    def _make_queue(self, cluster: VirtualCluster) -> LocalQueue:
         return LocalQueue(
             self._spec,
             cluster,

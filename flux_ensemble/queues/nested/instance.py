@@ -23,7 +23,7 @@ from flux_ensemble.queues.flux.journal import Journal
 from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.flux.shutdown import Shutdown
 from flux_ensemble.queues.flux.steps import Resume, Step, Steps, run
-from flux_ensemble.queues.flux.stream import Stream
+from flux_ensemble.queues.flux.stream import StreamingRequest
 from flux_ensemble.queues.nested.attempts import Attempts
 from flux_ensemble.queues.nested.interruptions import Interruptions
 from flux_ensemble.queues.nested.outbox import NestedQueue
@@ -133,7 +133,7 @@ class Instance:
         self.pump = Pump(handle, self.broker.loop, self._lost, report)
         self.queue = NestedQueue(self.broker, self.pump)
         self._journal = Journal(
-            partial(Stream, handle, self.broker.inbox),
+            partial(StreamingRequest, handle, self.broker.inbox),
             event=self._event,
             backlog=lambda job, jobspec: None,
             lost=self._lost_journal,

@@ -18,7 +18,7 @@ from flux_ensemble.runtime.ports import Done, Outcome
 
 
 class NestedMember(FluxMember):
-    """One ensemble's jobs in a member: a `runtime.ports.Member`.
+    """One ensemble's jobs in a member: a `runtime.ports.Queue`.
 
     In the service's own instance a commit and the jobs that it asks for go to one broker, which
     takes them in the order in which they were sent. The jobs of another instance go elsewhere, so

@@ -28,7 +28,7 @@ from flux_ensemble.queues.flux.delivery import PATIENCE
 from flux_ensemble.queues.flux.delivery import Attempts as Tries
 from flux_ensemble.queues.flux.errors import sentence
 from flux_ensemble.queues.flux.refusals import refusal
-from flux_ensemble.queues.flux.submission import Wait
+from flux_ensemble.queues.flux.submission import SubmissionWait
 from flux_ensemble.queues.nested.attempts import Attempts
 from flux_ensemble.queues.nested.callbacks import Gone, Told
 from flux_ensemble.queues.nested.instance import Heard, Instance
@@ -95,7 +95,7 @@ class MemberJob:
     ) -> None:
         self.tag = tag
         self.job: int | None = None
-        self.waiting: Wait | None = None
+        self.waiting: SubmissionWait | None = None
         self.uri: str | None = None
         self.phase = Phase.ASKED
         self.draining: str | None = None
@@ -134,7 +134,7 @@ class MemberJob:
     def waits(self, error: Exception) -> None:
         """Its job is not in the queue, which takes none for now."""
         if self.waiting is None:
-            self.waiting = Wait(
+            self.waiting = SubmissionWait(
                 self.tag.member, refusal(error).name, sentence(error), refusal(error).advice,
                 time.time(),
             )  # fmt: skip

@@ -248,7 +248,7 @@ def _jobspec(tag: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 class AttachedMember:
-    """One ensemble's jobs in a member whose service submits them: a `runtime.ports.Member`.
+    """One ensemble's jobs in a member whose service submits them: a `runtime.ports.Queue`.
 
     Args:
         instance: the member.

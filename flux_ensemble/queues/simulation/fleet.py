@@ -39,7 +39,7 @@ from flux_ensemble.engine.job_keys import make, ordinal_of
 from flux_ensemble.queues.simulation.runner import Happening, VirtualLoop
 from flux_ensemble.queues.simulation.single import Single
 from flux_ensemble.queues.simulation.uniforms import Uniforms
-from flux_ensemble.queues.virtual.cluster import Capacity, Cluster, Shape
+from flux_ensemble.queues.virtual.cluster import Capacity, Shape, VirtualCluster
 from flux_ensemble.runtime.ports import Done
 
 #: Seconds from the loss of a member until its nodes are clean, as measured with Flux 0.88.
@@ -72,7 +72,7 @@ class _Member:
 
 
 class SimulatedFleet:
-    """A `runtime.ports.Member` and a `runtime.ports.Fleet` in virtual time.
+    """A `runtime.ports.Queue` and a `runtime.ports.Fleet` in virtual time.
 
     Args:
         spec: the ensemble's document.
@@ -96,7 +96,7 @@ class SimulatedFleet:
     def __init__(
         self,
         spec: Spec,
-        node: Cluster,
+        node: VirtualCluster,
         loop: VirtualLoop,
         behaviour: Mapping[str, Simulated],
         seed: int,
@@ -146,7 +146,7 @@ class SimulatedFleet:
         # How large an instance is that is there already is not in the document.
         member.nodes = pool.nodes if pool.uri is None else node.nodes
         member.t_up = now
-        cluster = Cluster(member.nodes, node.cores, node.gpus, self.capacity)
+        cluster = VirtualCluster(member.nodes, node.cores, node.gpus, self.capacity)
         member.instance = Single(
             self._spec,
             cluster,

@@ -36,10 +36,10 @@ from flux_ensemble.queues.simulation.runner import (
 from flux_ensemble.queues.simulation.single import Single
 from flux_ensemble.queues.simulation.uniforms import Uniforms
 from flux_ensemble.queues.simulation.utilization import Usage
-from flux_ensemble.queues.virtual.cluster import Cluster
+from flux_ensemble.queues.virtual.cluster import VirtualCluster
 from flux_ensemble.queues.virtual.shapes import Shapes
 from flux_ensemble.runtime.driver import Driver
-from flux_ensemble.runtime.ports import Member, Tap
+from flux_ensemble.runtime.ports import Queue, Tap
 
 #: How many entries are kept of the beginning, and of the end.
 KEPT = 1000
@@ -149,7 +149,7 @@ class Simulation:
     def __init__(
         self,
         spec: Spec,
-        cluster: Cluster,
+        cluster: VirtualCluster,
         behaviour: Mapping[str, Simulated],
         *,
         seed: int = 0,
@@ -163,7 +163,7 @@ class Simulation:
         # No rule joins later: that takes a custom function.
         wants, post, shapes = self._engine.wants_events, self._events.append, Shapes(spec)
         fleet: SimulatedFleet | None = None
-        member: Member
+        member: Queue
         if spec.members:
             fleet = member = SimulatedFleet(
                 spec, cluster, self._loop, behaviour, seed, shapes, post, wants

@@ -10,7 +10,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.queues.simulation.runner import SimulatedRunner, VirtualLoop
 from flux_ensemble.queues.simulation.uniforms import Uniforms
-from flux_ensemble.queues.virtual.cluster import Cluster, Shape
+from flux_ensemble.queues.virtual.cluster import Shape, VirtualCluster
 from flux_ensemble.queues.virtual.queue import VirtualMember, VirtualQueue
 from flux_ensemble.queues.virtual.scheduler import Scheduler
 
@@ -38,7 +38,7 @@ class Single:
     def __init__(
         self,
         spec: Spec,
-        cluster: Cluster,
+        cluster: VirtualCluster,
         loop: VirtualLoop,
         behaviour: Mapping[str, Simulated],
         uniforms: Uniforms,

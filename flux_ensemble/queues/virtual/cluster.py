@@ -94,7 +94,7 @@ class Capacity:
         self.busy_cores = self.busy_nodes = 0
 
 
-class Cluster(Capacity):
+class VirtualCluster(Capacity):
     """Nodes 0 to `nodes - 1`, all alike.
 
     Args:

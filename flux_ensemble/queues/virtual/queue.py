@@ -45,7 +45,7 @@ def _beginning(urgency: int) -> tuple[Notice, ...]:
 class VirtualJob:
     """One active job.
 
-    Not a dataclass: see `engine.jobs.Job`.
+    Not a dataclass: see `engine.jobs.RunningJob`.
 
     Args:
         id: its number.
@@ -266,7 +266,7 @@ class VirtualQueue:
 
 
 class VirtualMember:
-    """A `runtime.ports.Member` on a virtual queue.
+    """A `runtime.ports.Queue` on a virtual queue.
 
     Args:
         spec: the ensemble's document.

@@ -20,7 +20,7 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any
 
-from flux_ensemble.queues.virtual.cluster import Cluster, Shape
+from flux_ensemble.queues.virtual.cluster import Shape, VirtualCluster
 
 #: The urgency of a job that is not to start (RFC 30).
 HELD = 0
@@ -29,7 +29,7 @@ HELD = 0
 class Claim:
     """A job's place in the queue, and then in the cluster.
 
-    Not a dataclass: see `engine.jobs.Job`.
+    Not a dataclass: see `engine.jobs.RunningJob`.
 
     Args:
         job: whatever the owner calls the job by.
@@ -73,7 +73,7 @@ class _Line:
 class Scheduler:
     """Decides who gets the nodes of a cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: VirtualCluster) -> None:
         self.cluster = cluster
         #: An empty line stays until the next pass: often the next job is like the last one.
         self._lines: dict[Key, _Line] = {}

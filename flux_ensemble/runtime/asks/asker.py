@@ -20,7 +20,7 @@ from flux_ensemble.document.problems import Problems
 from flux_ensemble.document.search import Search
 from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.trials import Trials
-from flux_ensemble.runtime.custom.worker import Call, Worker
+from flux_ensemble.runtime.custom.worker import FunctionCall, Worker
 from flux_ensemble.texts import bounded, shown
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Asker(Worker):
         self._open[self._calls + 1] = command, trials
         self._add(None, {}, self._search.timeout, done)
 
-    def _message(self, call: Call) -> dict[str, Any]:
+    def _message(self, call: FunctionCall) -> dict[str, Any]:
         command, trials = self._open[call.number]
         reset = self._points > command.first or self._ends > command.ended
         if reset or self._refreshes != trials.refreshes:
@@ -107,7 +107,7 @@ class Asker(Worker):
         self._points, self._ends = command.first, command.ended
         return {"call": call.number, "reset": reset, "count": command.count, **seen}
 
-    def _read(self, call: Call, message: Mapping[str, Any]) -> Advice:
+    def _read(self, call: FunctionCall, message: Mapping[str, Any]) -> Advice:
         command, _ = self._open[call.number]
         if message.get("ok") is not True:
             refusal: Advice = self._refused(call, message)
@@ -139,13 +139,13 @@ class Asker(Worker):
                 return f"point {index}: {objection}"
         return None
 
-    def _failure(self, call: Call, what: str, detail: str) -> Advice:
+    def _failure(self, call: FunctionCall, what: str, detail: str) -> Advice:
         generator = self._search.generator
         who = "its sampler" if generator is None else f"its generator {generator.name!r}"
         reason = bounded(f"search {self._search.id!r}: {who} {what}")
         return Advice(False, reason=reason, detail=bounded(detail))
 
-    def _conclude(self, call: Call, result: Any) -> None:
+    def _conclude(self, call: FunctionCall, result: Any) -> None:
         self._open.pop(call.number, None)
         super()._conclude(call, result)
 

@@ -58,7 +58,7 @@ FIRST_FD = 100
 Answer = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
-class Problem(Exception):
+class ReportedFailure(Exception):
     """A failure that is reported: a phrase such as "raised ValueError: no", and a traceback."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -67,7 +67,7 @@ class Problem(Exception):
         self.detail = clip(detail, MAX_DETAIL)
 
     @classmethod
-    def of(cls, error: BaseException) -> Problem:
+    def of(cls, error: BaseException) -> ReportedFailure:
         """What an exception in the user's code is reported as."""
         try:
             if isinstance(error, SystemExit):
@@ -103,14 +103,14 @@ def _is_ours(file: str) -> bool:
 
 @contextlib.contextmanager
 def reported(subject: str) -> Iterator[None]:
-    """Turn whatever the user's code raises, `SystemExit` too, into a `Problem` of `subject`."""
+    """Turn what users' code raises, `SystemExit` too, into a `ReportedFailure` of `subject`."""
     try:
         yield
-    except Problem:
+    except ReportedFailure:
         raise
     except BaseException as error:
-        problem = Problem.of(error)
-        raise Problem(f"{subject} {problem.reason}", problem.detail) from None
+        problem = ReportedFailure.of(error)
+        raise ReportedFailure(f"{subject} {problem.reason}", problem.detail) from None
 
 
 class Functions:
@@ -173,7 +173,7 @@ class Functions:
         from flux_ensemble.document.problems import hint
 
         known = sorted({*self._names(), *(point.name for point in points)})
-        raise Problem(
+        raise ReportedFailure(
             f"does not exist ({hint(name, known)}functions: {', '.join(known) or 'none'})"
         )
 
@@ -187,12 +187,12 @@ class Functions:
         for name in names:
             try:
                 objection = self._objection(self.find(name))
-            except Problem as problem:
+            except ReportedFailure as problem:
                 objection = problem.reason
             if objection is not None:
                 wrong.append(f"{name!r} {objection}")
         if wrong:
-            raise Problem(f"cannot be called: {'; '.join(wrong)}")
+            raise ReportedFailure(f"cannot be called: {'; '.join(wrong)}")
 
     @staticmethod
     def _objection(function: Callable[..., Any]) -> str | None:
@@ -218,7 +218,7 @@ def _imported(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            raise Problem(
+            raise ReportedFailure(
                 f"plugin {name!r} is not there ({error}): modules are looked for where "
                 "flux-ensemble is installed, in PYTHONPATH and in the document's directory"
             ) from None
@@ -239,8 +239,10 @@ def entries(returned: Any) -> list[dict[str, Any]]:
             continue
         if not isinstance(item, Action | Rule):
             if isinstance(item, dict):
-                raise Problem("returned a plain dict: wrap it as Action({...}) or Rule({...})")
-            raise Problem(
+                raise ReportedFailure(
+                    "returned a plain dict: wrap it as Action({...}) or Rule({...})"
+                )
+            raise ReportedFailure(
                 f"returned {clip(repr(item), 60)} ({type(item).__name__}), "
                 "expected None, an Action, a Rule or a list of these"
             )
@@ -248,7 +250,9 @@ def entries(returned: Any) -> list[dict[str, Any]]:
         try:
             json.dumps(item, allow_nan=False, ensure_ascii=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise Problem(f"returned {kind} {clip(repr(item), 60)}, not JSON: {error}") from None
+            raise ReportedFailure(
+                f"returned {kind} {clip(repr(item), 60)}, not JSON: {error}"
+            ) from None
         result.append({"kind": kind, "value": item})
     return result
 
@@ -288,7 +292,7 @@ class Worker:
         try:
             sys.path[:] = self._search_path(hello)
             answer = self._sampler(hello) if "search" in hello else self._functions(hello)
-        except Problem as problem:
+        except ReportedFailure as problem:
             self._send({"ready": False, "reason": problem.reason, "detail": problem.detail})
             return
         self._send({"ready": True})
@@ -328,7 +332,7 @@ class Worker:
         try:
             answered = answer(request)
         except BaseException as error:
-            problem = error if isinstance(error, Problem) else Problem.of(error)
+            problem = error if isinstance(error, ReportedFailure) else ReportedFailure.of(error)
             return {"ok": False, "reason": problem.reason, "detail": problem.detail}
         return {"ok": True, **answered}
 
@@ -361,7 +365,7 @@ class Worker:
         try:
             after = state_text(state)
         except ValueError as error:
-            raise Problem(f"left a state {error}") from None
+            raise ReportedFailure(f"left a state {error}") from None
         changed = {"state": json.loads(after)} if after != before else {}
         return {"returned": entries(returned), **changed}
 

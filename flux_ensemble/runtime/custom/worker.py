@@ -59,7 +59,7 @@ class WorkerResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A call that waits, or is open."""
 
     number: int
@@ -120,9 +120,9 @@ class Worker:
             self._environment["FLUX_URI"] = uri
         self._cwd = cwd
         self._log = log
-        self._queue: deque[Call] = deque()
+        self._queue: deque[FunctionCall] = deque()
         self._calls = 0
-        self._current: Call | None = None
+        self._current: FunctionCall | None = None
         self._process: WorkerProcess | None = None
         self._ready = False
         self._deadline: Handle | None = None
@@ -163,7 +163,7 @@ class Worker:
         done: Callable[[Any], None],
     ) -> None:
         self._calls += 1
-        self._queue.append(Call(self._calls, function, request, timeout, done))
+        self._queue.append(FunctionCall(self._calls, function, request, timeout, done))
         self._wake()
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class Worker:
             if call.timeout > 0:
                 self._deadline = self._loop.timer(call.timeout, self._timed_out)
 
-    def _message(self, call: Call) -> dict[str, Any]:
+    def _message(self, call: FunctionCall) -> dict[str, Any]:
         """What the process is sent."""
         message = {"call": call.number, **call.request}
         if call.function is not None:
@@ -262,7 +262,7 @@ class Worker:
         else:
             self._conclude(call, self._failure(call, what, output if detail is None else detail))
 
-    def _conclude(self, call: Call, result: WorkerResult) -> None:
+    def _conclude(self, call: FunctionCall, result: WorkerResult) -> None:
         self._current = None
         self._stop_waiting()
         self._wake()
@@ -294,7 +294,7 @@ class Worker:
         if process is not None:
             process.end()
 
-    def _read(self, call: Call, message: Mapping[str, Any]) -> Any:
+    def _read(self, call: FunctionCall, message: Mapping[str, Any]) -> Any:
         """The result in an answer to `call`, which the user's code may have forged."""
         if message.get("ok") is not True:
             return self._refused(call, message)
@@ -310,22 +310,22 @@ class Worker:
             return self._failure(call, reason, "")
         return WorkerResult(True, returned, state=state)  # type: ignore[arg-type]
 
-    def _refused(self, call: Call, message: Mapping[str, Any]) -> Any:
+    def _refused(self, call: FunctionCall, message: Mapping[str, Any]) -> Any:
         """The result of a call that failed in the process."""
         return self._failure(call, _said(message, "reason"), _said(message, "detail"))
 
-    def _failure(self, call: Call, what: str, detail: str) -> Any:
+    def _failure(self, call: FunctionCall, what: str, detail: str) -> Any:
         """The result of a call that failed, with a sentence that says what it was."""
         return WorkerResult(False, [], bounded(f"{self._subject(call)} {what}"), bounded(detail))
 
-    def _subject(self, call: Call) -> str:
+    def _subject(self, call: FunctionCall) -> str:
         # The user's code can write to the channel, too.
         if call.function is None:
             return "custom functions"
         return f"custom function {shown(call.function)}"
 
 
-def _answers(message: Mapping[str, Any], call: Call) -> bool:
+def _answers(message: Mapping[str, Any], call: FunctionCall) -> bool:
     number = message.get("call")
     return type(number) is int and number == call.number
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from flux_ensemble.encoding import dumps
 from flux_ensemble.engine import records
-from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.jobs import ActiveJob
 
 
 class Records:
@@ -61,7 +61,7 @@ class Records:
         self._chunks.append(zlib.compress(chunk.encode(), 1))
         self._ends.append(self._ends[-1] + jobs)
 
-    def jobs(self, position: int) -> Sequence[Job]:
+    def jobs(self, position: int) -> Sequence[ActiveJob]:
         """Some of the jobs from a position on, in the order in which they were gone.
 
         Returns:

@@ -71,7 +71,7 @@ RETRY_LIMIT = 5.0
 
 
 @dataclass(slots=True)
-class _Sent:
+class _SentBatch:
     """A batch that is not known to be durable, and who is called when it is."""
 
     batch: Batch
@@ -133,7 +133,7 @@ class WriteAheadLog:
         self._t_timer = 0.0
         self._since_snapshot = 0
         self._snapshot_due = SNAPSHOT_EVENTS
-        self._unsure: deque[_Sent] = deque()
+        self._unsure: deque[_SentBatch] = deque()
         self._under_way = 0
         #: Commits succeed, so that it is enough to have sent them.
         self._steady = False
@@ -297,7 +297,7 @@ class WriteAheadLog:
         if not self._steady:
             then = [*self._when_sent, *then]
             self._when_sent = []
-        self._unsure.append(_Sent(batch, then))
+        self._unsure.append(_SentBatch(batch, then))
         self._commit()
         ready, self._when_sent = self._when_sent, []
         self._call(ready)

@@ -26,7 +26,7 @@ from typing import Any
 
 from flux_ensemble.engine.events import Interrupted, JobEvent, Tag
 from flux_ensemble.engine.job_keys import ENCLOSING, ordinal_of
-from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.queues.flux.steps import Step, Steps
 from flux_ensemble.runtime.ensemble import Ensemble
@@ -120,7 +120,7 @@ class CatchUp:
         elif active:
             past.surplus.append(_event(job, entries[0], tag))
 
-    def _doubt(self, known: Job | None, job: int, entries: list[Entry]) -> None:
+    def _doubt(self, known: ActiveJob | None, job: int, entries: list[Entry]) -> None:
         """Note the first memo of a job if others have followed it, and it has not been seen.
 
         The job manager keeps one object of the first memo and of what all memos come to, so its
@@ -289,7 +289,7 @@ class CatchUp:
         return purged
 
 
-def _after_last(job: Job | None, entries: list[Entry]) -> list[Entry] | None:
+def _after_last(job: ActiveJob | None, entries: list[Entry]) -> list[Entry] | None:
     """The entries of a job after the last one that an engine has taken in, by its marks.
 
     Returns:
@@ -304,7 +304,7 @@ def _after_last(job: Job | None, entries: list[Entry]) -> list[Entry] | None:
     return None
 
 
-def _unseen(job: Job | None, entries: list[Entry]) -> list[Entry]:
+def _unseen(job: ActiveJob | None, entries: list[Entry]) -> list[Entry]:
     """The entries that an engine has not taken in, and others that it ignores by their phase."""
     unseen = _after_last(job, entries)
     if unseen is not None:

@@ -11,7 +11,7 @@ from flux.message import Message
 
 from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.metrics.job_filter import compile_filter
 from flux_ensemble.metrics.job_row import GUESTS
@@ -29,7 +29,7 @@ from flux_ensemble.texts import listed, shown
 Payload = Mapping[str, Any]
 
 
-class Jobs:
+class JobRequests:
     """Handles requests for the jobs of ensembles.
 
     Args:
@@ -75,7 +75,7 @@ class Jobs:
         answer = _Answer(self._responder, self._streams, message, ensemble, search, keys)
         self._streams.add(answer)
 
-        def begin(cause_of: Callable[[Job], Cause | None]) -> None:
+        def begin(cause_of: Callable[[ActiveJob], Cause | None]) -> None:
             answer.cause_of = cause_of
             answer.go_on(self._loop)
 
@@ -101,7 +101,7 @@ class _Answer:
         self._search = search
         self._keys = keys
         self._stopped = False
-        self.cause_of: Callable[[Job], Cause | None] = lambda job: None
+        self.cause_of: Callable[[ActiveJob], Cause | None] = lambda job: None
 
     def go_on(self, loop: Loop) -> None:
         """Take a step, and the next one when the service has done what else there is."""

@@ -173,7 +173,7 @@ def _payload_size(message: Message) -> int:
     return int(size[0])
 
 
-class Stream:
+class LogStream:
     """A request for a log's entries: a `runtime.eventlog.Follower`."""
 
     def __init__(
@@ -182,7 +182,7 @@ class Stream:
         message: Message,
         log: Log,
         events: bool,
-        over: Callable[[Stream], None],
+        over: Callable[[LogStream], None],
     ) -> None:
         self._responder = responder
         self.message = message
@@ -246,7 +246,7 @@ class Streams:
         Raises:
             RequestError: EAGAIN; too many are followed already.
         """
-        stream = Stream(self._responder, message, log, events, self.over)
+        stream = LogStream(self._responder, message, log, events, self.over)
         self.add(stream)
         try:
             log.read(stream, follow=follow, skip=skip)

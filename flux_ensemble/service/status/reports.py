@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from flux_ensemble import __version__
-from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Numbers
-from flux_ensemble.service.fleet import Fleet
+from flux_ensemble.service.fleet import MemberFleet
 from flux_ensemble.service.members import Members
 from flux_ensemble.service.recovery.recovery import Recovery
 from flux_ensemble.service.registry import Ensembles
@@ -119,7 +119,7 @@ class Reports:
         )
 
     def job_waits(
-        self, ensemble: Ensemble, done: Callable[[Callable[[Job], Cause | None]], None]
+        self, ensemble: Ensemble, done: Callable[[Callable[[ActiveJob], Cause | None]], None]
     ) -> None:
         """Have `done` called with what says of a job of an ensemble what it waits for."""
         self._instance.get(
@@ -185,7 +185,7 @@ def _status(ensemble: Ensemble, waits: Listed) -> Payload:
     status["waits"] = waits
     if waits:
         status.pop("t_predicted", None)
-    if isinstance(ensemble.fleet, Fleet):
+    if isinstance(ensemble.fleet, MemberFleet):
         places = ensemble.fleet.places()
         for pool in status["pools"].values():
             for member in pool["members"]:

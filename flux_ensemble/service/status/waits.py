@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import ENCLOSING, ordinal_of
-from flux_ensemble.engine.jobs import Job, Phase
+from flux_ensemble.engine.jobs import ActiveJob, Phase
 from flux_ensemble.queues.flux.submission import TELL_SECONDS, Submitter
-from flux_ensemble.queues.flux.submission import Wait as Refused
+from flux_ensemble.queues.flux.submission import SubmissionWait as Refused
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.service.fleet import Fleet
+from flux_ensemble.service.fleet import MemberFleet
 from flux_ensemble.service.status.conditions import Conditions
 from flux_ensemble.service.tracker import Tracker
 from flux_ensemble.texts import bounded
@@ -78,7 +78,7 @@ class _Needs(NamedTuple):
 
 
 #: A job that waits in the queue, and what it needs.
-_Waiting = tuple[Job, _Needs]
+_Waiting = tuple[ActiveJob, _Needs]
 
 
 class Waits:
@@ -141,7 +141,9 @@ class Waits:
         self._waiting[ensemble.name] = waiting
         return count
 
-    def of_job(self, ensemble: Ensemble, job: Job, conditions: Conditions | None) -> Cause | None:
+    def of_job(
+        self, ensemble: Ensemble, job: ActiveJob, conditions: Conditions | None
+    ) -> Cause | None:
         """Why a job that is in the queue waits; None if it does not, or that is not known."""
         if job.phase in _STARTED or ordinal_of(job.id) != ENCLOSING or job.firing is None:
             return None
@@ -218,7 +220,7 @@ def _refused(ensemble: Ensemble) -> Iterator[tuple[str | None, Refused]]:
     if isinstance(ensemble.member, Submitter):
         for wait in ensemble.member.waits():
             yield None, wait
-    elif isinstance(ensemble.fleet, Fleet):
+    elif isinstance(ensemble.fleet, MemberFleet):
         yield from ensemble.fleet.waits()
 
 

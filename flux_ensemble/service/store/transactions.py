@@ -119,14 +119,14 @@ class Kvs:
         except OSError as failed:
             done(_not_written(key, failed))
 
-    def watch(self, key: str, changed: Callable[[str | None], None]) -> Watch:
+    def watch(self, key: str, changed: Callable[[str | None], None]) -> KeyWatch:
         """Be told of the value of a key, now and when it changes.
 
         Args:
             key: the key.
             changed: gets the value, or None where there is none.
         """
-        return Watch(self._handle, self._loop, self._guard, key, changed)
+        return KeyWatch(self._handle, self._loop, self._guard, key, changed)
 
     def commit(self, change: Change, key: str, *, sync: bool = False) -> None:
         """Make a change, and wait for it; arguments as for `send`.
@@ -192,7 +192,7 @@ class Kvs:
             raise StoreError(f"cannot read {key} in the KVS: {_why(failed)}") from None
 
 
-class Watch:
+class KeyWatch:
     """Tells of the value of a key, until it is stopped: see `Kvs.watch`."""
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from play import Play, document, on_start
 
-from flux_ensemble.engine.jobs import MAX_MEMO, MAX_NOTE, Job
+from flux_ensemble.engine.jobs import MAX_MEMO, MAX_NOTE, ActiveJob
 from flux_ensemble.engine.snapshot import dump, restore
 
 
@@ -17,7 +17,7 @@ def play() -> Play:
     return Play(document(rules=[on_start()], finish="never"))
 
 
-def job(play: Play, *events: tuple[str, dict[str, Any]]) -> Job:
+def job(play: Play, *events: tuple[str, dict[str, Any]]) -> ActiveJob:
     """The first job, after these events of it."""
     play.event(1, "submit")
     found = play.engine.workload.jobs[1]

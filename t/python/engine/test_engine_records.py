@@ -10,7 +10,7 @@ from play import Play, Started, document, on_start, submit
 
 from flux_ensemble.cli.display.export import write
 from flux_ensemble.engine.describe import Describer
-from flux_ensemble.engine.jobs import Job
+from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.records import decode, encode
 from flux_ensemble.metrics.job_filter import compile_filter
 
@@ -34,12 +34,12 @@ def played(**given: Any) -> Play:
     return play
 
 
-def described(play: Play, jobs: list[Job], cwd: str = "/work") -> list[dict[str, Any]]:
+def described(play: Play, jobs: list[ActiveJob], cwd: str = "/work") -> list[dict[str, Any]]:
     describer = Describer(play.engine.spec, cwd, "f{}".format)
     return [describer.describe(job, play.t) for job in jobs]
 
 
-def through_json(jobs: list[Job]) -> list[Job]:
+def through_json(jobs: list[ActiveJob]) -> list[ActiveJob]:
     return decode(json.loads(json.dumps(encode(jobs))))
 
 

@@ -28,7 +28,7 @@ from flux_ensemble.gateway.admission import Bound, Limits
 from flux_ensemble.gateway.backend import Refused
 from flux_ensemble.gateway.backends.dry_run import DryRun
 from flux_ensemble.gateway.client import RpcClient, RpcError
-from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.errors import RequestProblem
 from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
 from flux_ensemble.gateway.protocol import ensemble_pb2_grpc as api
 from flux_ensemble.gateway.protocol import predecessors_pb2
@@ -455,7 +455,7 @@ def test_what_is_refused_leaves_nothing_for_the_garbage_collector(logs: Any) -> 
     }
 
     def problems() -> int:
-        return sum(type(one) is Problem for one in gc.get_objects())
+        return sum(type(one) is RequestProblem for one in gc.get_objects())
 
     with serving(Failing(*[Refused("no")] * 99), logs) as target, Http2(target) as client:
         gc.collect()

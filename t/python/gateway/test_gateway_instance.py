@@ -26,9 +26,9 @@ from flux_ensemble.gateway.backend import (
 )
 from flux_ensemble.gateway.backends.instance import FluxInstances
 from flux_ensemble.gateway.client import RpcError
-from flux_ensemble.gateway.members import Member, Members
+from flux_ensemble.gateway.clusters import Cluster, Clusters
 
-MEMBERS = (Member("alpha", uri="local://alpha"), Member("beta", uri="local://beta"))
+MEMBERS = (Cluster("alpha", uri="local://alpha"), Cluster("beta", uri="local://beta"))
 
 
 class Service:
@@ -347,7 +347,7 @@ def test_a_change_behind_one_that_hangs_is_given_up_and_nothing_is_asked(
 def test_an_instance_that_hangs_does_not_keep_others_waiting(
     backend: FluxInstances, hanging: threading.Semaphore
 ) -> None:
-    table = Members([Member(one.name, has_flux=False) for one in MEMBERS], str, discovered=False)
+    table = Clusters([Cluster(one.name, has_flux=False) for one in MEMBERS], str, discovered=False)
     with serving(backend, table) as target, ThreadPoolExecutor(8) as pool:
         clients = [known_client(target, member="alpha", timeout=PATIENCE) for _ in range(8)]
         for client in clients:
@@ -363,7 +363,7 @@ def test_an_instance_that_hangs_does_not_keep_others_waiting(
 
 def test_a_client_sees_what_is_refused(alpha: Service, backend: FluxInstances) -> None:
     alpha.scaler = None
-    table = Members([Member(one.name, has_flux=False) for one in MEMBERS], str, discovered=False)
+    table = Clusters([Cluster(one.name, has_flux=False) for one in MEMBERS], str, discovered=False)
     with serving(backend, table) as target, known_client(target, member="alpha") as client:
         with pytest.raises(RpcError, match="has a fixed size") as caught:
             client.grow()

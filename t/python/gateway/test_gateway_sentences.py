@@ -16,7 +16,7 @@ from rpc_servers import PATIENCE, Log, known_channel, known_client, serving, tab
 from flux_ensemble.gateway import instances, log_limit
 from flux_ensemble.gateway.backends.dry_run import DryRun
 from flux_ensemble.gateway.client import RpcError
-from flux_ensemble.gateway.errors import SENTENCE_BYTES, Problem
+from flux_ensemble.gateway.errors import SENTENCE_BYTES, RequestProblem
 from flux_ensemble.gateway.peers import client_of, endpoint
 from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
 from flux_ensemble.gateway.protocol import ensemble_pb2_grpc as api
@@ -43,7 +43,7 @@ def sent_size(sentence: str) -> int:
 
 @pytest.mark.parametrize("text", LONG.values(), ids=LONG)
 def test_a_sentence_is_clipped_to_what_can_be_sent(text: str) -> None:
-    sentence = str(Problem(grpc.StatusCode.UNKNOWN, text))
+    sentence = str(RequestProblem(grpc.StatusCode.UNKNOWN, text))
     assert sentence.endswith(" [...]")
     assert SENTENCE_BYTES - 12 < sent_size(sentence) <= SENTENCE_BYTES + 6
     begin = sentence.removesuffix(" [...]")
@@ -52,7 +52,7 @@ def test_a_sentence_is_clipped_to_what_can_be_sent(text: str) -> None:
 
 def test_a_sentence_that_can_be_sent_is_as_it_is() -> None:
     for text in ("no", "größer", "x" * SENTENCE_BYTES, ""):
-        assert str(Problem(grpc.StatusCode.UNKNOWN, text)) == text
+        assert str(RequestProblem(grpc.StatusCode.UNKNOWN, text)) == text
 
 
 @pytest.mark.parametrize("text", LONG.values(), ids=LONG)

@@ -10,8 +10,8 @@ import grpc
 import pytest
 from patience import PATIENCE
 
-from flux_ensemble.gateway.errors import Problem
-from flux_ensemble.gateway.members import Member, Members, parse_member
+from flux_ensemble.gateway.clusters import Cluster, Clusters, parse_member
+from flux_ensemble.gateway.errors import RequestProblem
 from flux_ensemble.gateway.threads import Lane, LaneFull
 
 
@@ -144,16 +144,16 @@ def test_a_call_that_ends_while_its_loop_is_closed_is_no_error(
     assert caplog.text == ""
 
 
-def members(*names: str, discovered: bool = False) -> Members:
+def members(*names: str, discovered: bool = False) -> Clusters:
     def canonical(name: str) -> str:
         return name if "/" in name else f"default/{name}"
 
-    return Members([parse_member(name) for name in names], canonical, discovered=discovered)
+    return Clusters([parse_member(name) for name in names], canonical, discovered=discovered)
 
 
 def test_a_member_is_a_name_and_maybe_a_uri() -> None:
-    assert parse_member("a") == Member("a")
-    assert parse_member("ns/a.b-c=local:///x=y") == Member("ns/a.b-c", uri="local:///x=y")
+    assert parse_member("a") == Cluster("a")
+    assert parse_member("ns/a.b-c=local:///x=y") == Cluster("ns/a.b-c", uri="local:///x=y")
 
 
 @pytest.mark.parametrize("text", ["", "=local:///x", "a b", "a/", "/a", "a/b/c", "../a", "ä"])
@@ -179,12 +179,14 @@ def test_members_are_found_by_any_of_their_names() -> None:
 
 
 def test_a_member_that_is_not_listed_is_unknown_unless_the_back_end_discovers_it() -> None:
-    with pytest.raises(Problem, match=r"no member is named 'default/c' \(members: default/a\)"):
+    with pytest.raises(
+        RequestProblem, match=r"no member is named 'default/c' \(members: default/a\)"
+    ):
         members("a").find("default/c")
-    assert members(discovered=True).find("default/c") == Member("default/c", has_flux=False)
+    assert members(discovered=True).find("default/c") == Cluster("default/c", has_flux=False)
 
 
 def test_an_empty_name_is_refused_where_members_are_discovered() -> None:
-    with pytest.raises(Problem, match="members: the MiniClusters of the cluster") as caught:
+    with pytest.raises(RequestProblem, match="members: the MiniClusters of the cluster") as caught:
         members(discovered=True).name("")
     assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT

@@ -18,11 +18,11 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from rpc_servers import PATIENCE, Failing, Held, known_channel, known_client, serving, table
 
 from flux_ensemble.gateway import instances
-from flux_ensemble.gateway.admission import Bound, Call, Limits
+from flux_ensemble.gateway.admission import AdmittedCall, Bound, Limits
 from flux_ensemble.gateway.backend import Backend, Refused, Unavailable
 from flux_ensemble.gateway.backends.dry_run import DryRun
 from flux_ensemble.gateway.client import RpcClient, RpcError
-from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.errors import RequestProblem
 from flux_ensemble.gateway.operations import Operations
 from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
 from flux_ensemble.gateway.protocol import ensemble_pb2_grpc as api
@@ -442,7 +442,9 @@ def serving_at(host: str, *, backend: Backend | None = None, insecure: bool = Fa
 def test_a_status_that_is_given_up_at_once_leaves_nothing_behind() -> None:
     async def main() -> None:
         operations = Operations(table(("alpha",)), DryRun())
-        call = Call(time.monotonic() + PATIENCE, Problem(grpc.StatusCode.UNKNOWN, ""), None)
+        call = AdmittedCall(
+            time.monotonic() + PATIENCE, RequestProblem(grpc.StatusCode.UNKNOWN, ""), None
+        )
         status = asyncio.create_task(operations.status(call, "alpha", None))
         # By then its parts are about to begin.
         await asyncio.sleep(0)

@@ -16,8 +16,8 @@ from memory_jobs import INDEX
 from patience import PATIENCE
 
 from flux_ensemble.operator import names
-from flux_ensemble.operator.cluster import Cluster
-from flux_ensemble.operator.metrics import Metrics
+from flux_ensemble.operator.cluster import KubernetesCluster
+from flux_ensemble.operator.metrics import OperatorMetrics
 from flux_ensemble.operator.queue import LAST
 from flux_ensemble.operator.reconcile import Reconciler
 from flux_ensemble.operator.render import Settings
@@ -87,11 +87,14 @@ class Bench:
     def __init__(self, api: Any, token: str) -> None:
         self.api = api
         self.clients = [api.client(), api.client(token)]
-        self.admin = Cluster(self.clients[0])
+        self.admin = KubernetesCluster(self.clients[0])
         self.moment = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-        self.metrics = Metrics()
+        self.metrics = OperatorMetrics()
         self.reconciler = Reconciler(
-            Cluster(self.clients[1]), Settings("image:1"), self.metrics, lambda: self.moment
+            KubernetesCluster(self.clients[1]),
+            Settings("image:1"),
+            self.metrics,
+            lambda: self.moment,
         )
 
     def put(self, manifest: Mapping[str, Any]) -> None:
@@ -271,7 +274,7 @@ def job_of(cluster: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def evict_pod(cluster: Cluster, pod: Mapping[str, Any]) -> None:
+def evict_pod(cluster: KubernetesCluster, pod: Mapping[str, Any]) -> None:
     """Evict a pod by the API, as `kubectl drain` does."""
     metadata = pod["metadata"]
     key = {"name": metadata["name"], "namespace": metadata["namespace"]}
@@ -284,7 +287,7 @@ def evict_pod(cluster: Cluster, pod: Mapping[str, Any]) -> None:
     )
 
 
-def remove_pod(cluster: Cluster, pod: Mapping[str, Any]) -> None:
+def remove_pod(cluster: KubernetesCluster, pod: Mapping[str, Any]) -> None:
     """Delete a pod without waiting for its containers; one that is gone is no error."""
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
     options["preconditions"] = {"uid": pod["metadata"]["uid"]}
@@ -292,7 +295,11 @@ def remove_pod(cluster: Cluster, pod: Mapping[str, Any]) -> None:
 
 
 def _request(
-    cluster: Cluster, method: str, pod: Mapping[str, Any], sub: str, body: Mapping[str, Any]
+    cluster: KubernetesCluster,
+    method: str,
+    pod: Mapping[str, Any],
+    sub: str,
+    body: Mapping[str, Any],
 ) -> None:
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}{sub}"
@@ -300,7 +307,9 @@ def _request(
     assert answer.is_success or answer.status_code in (404, 409), answer.text
 
 
-def write_status(cluster: Cluster, resource: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+def write_status(
+    cluster: KubernetesCluster, resource: Mapping[str, Any], status: Mapping[str, Any]
+) -> None:
     """Put a status in place of that of an object."""
     from flux_ensemble.operator.cluster import resource_class
 

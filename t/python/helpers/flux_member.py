@@ -33,7 +33,7 @@ from flux_ensemble.queues.flux.journal import Journal  # noqa: E402
 from flux_ensemble.queues.flux.loop import FluxLoop, guard  # noqa: E402
 from flux_ensemble.queues.flux.member import FluxMember  # noqa: E402
 from flux_ensemble.queues.flux.queue import FluxQueue  # noqa: E402
-from flux_ensemble.queues.flux.stream import Stream  # noqa: E402
+from flux_ensemble.queues.flux.stream import StreamingRequest  # noqa: E402
 from flux_ensemble.queues.flux.submit_rpc import Submissions  # noqa: E402
 
 EVENTS = ("validate", "depend", "priority", "alloc", "start", "finish", "release", "free")
@@ -62,7 +62,7 @@ class Bench:
         self.learned = 0
         self.queue = FluxQueue(Broker(self.handle, self._unexpected), patience=patience)
         self.journal = Journal(
-            partial(Stream, self.handle, self.queue.broker.inbox),
+            partial(StreamingRequest, self.handle, self.queue.broker.inbox),
             event=self._event,
             backlog=self._learn,
             lost=self.errors.append,

@@ -35,7 +35,7 @@ from flux_ensemble.queues.flux.broker import Broker  # noqa: E402
 from flux_ensemble.queues.flux.journal import Journal  # noqa: E402
 from flux_ensemble.queues.flux.loop import FluxLoop, guard  # noqa: E402
 from flux_ensemble.queues.flux.queue import FluxQueue  # noqa: E402
-from flux_ensemble.queues.flux.stream import Stream  # noqa: E402
+from flux_ensemble.queues.flux.stream import StreamingRequest  # noqa: E402
 from flux_ensemble.queues.nested import walltime as walltimes  # noqa: E402
 from flux_ensemble.queues.nested.attempts import Attempt, Lost, attempt_of  # noqa: E402
 from flux_ensemble.queues.nested.callbacks import Gone, Told  # noqa: E402
@@ -121,7 +121,7 @@ class Child:
         self.broker = Broker(self.handle, bench.unexpected, main=bench.handle, more=self.pump.more)
         self.queue = FluxQueue(self.broker)
         self.journal = Journal(
-            partial(Stream, self.handle, self.broker.inbox),
+            partial(StreamingRequest, self.handle, self.broker.inbox),
             event=self._event,
             backlog=lambda job, jobspec: None,
             lost=bench.errors.append,
@@ -261,7 +261,7 @@ class Sites(Bench):
             log_error=self.said.append,
         )
         self.journal = Journal(
-            partial(Stream, self.handle, self.broker.inbox),
+            partial(StreamingRequest, self.handle, self.broker.inbox),
             event=self.site.event,
             backlog=lambda job, jobspec: None,
             lost=self.errors.append,
@@ -395,7 +395,7 @@ def outcomes_in_journal(uri: str) -> list[tuple[int, int]]:
             found.append((attempt.tag.index, attempt.number))
 
     journal = Journal(
-        partial(Stream, bench.handle, broker.inbox),
+        partial(StreamingRequest, bench.handle, broker.inbox),
         event=lambda *_: None,
         backlog=lambda *_: None,
         lost=bench.errors.append,

@@ -41,7 +41,7 @@ from flux_ensemble.document.loading import load_mapping, load_text
 from flux_ensemble.engine.codec import event_from_json
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.queues.local.states import States
-from flux_ensemble.report.recording_source import Keeper
+from flux_ensemble.report.recording_source import RecordingTap
 from flux_ensemble.report.source import Source
 from flux_ensemble.runtime.recording import Recorder, read_lines, replay
 
@@ -88,7 +88,7 @@ def moments(path: Path) -> Iterator[tuple[str, Source]]:
     document = header["document"]
     load: Any = load_text if isinstance(document, str) else load_mapping
     engine = Engine(load(document, name=header["name"], directory=header["directory"]))
-    keeper = Keeper(engine, document)
+    keeper = RecordingTap(engine, document)
     for number, event in enumerate(events, start=1):
         keeper(event, engine.handle(event))
         if number == len(events) // 2:

@@ -23,7 +23,7 @@ from flux_ensemble.queues.local.directory import open_directory
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.queue import LocalQueue
 from flux_ensemble.queues.local.recovery import EventFile
-from flux_ensemble.queues.virtual.cluster import Cluster
+from flux_ensemble.queues.virtual.cluster import VirtualCluster
 from flux_ensemble.runtime.durability.timers import Timers
 
 
@@ -31,7 +31,7 @@ class Bench:
     """A local queue whose events are kept; group "j" is the one with the jobs."""
 
     def __init__(
-        self, directory: Path, cluster: Cluster, base: Mapping[str, str], **job: Any
+        self, directory: Path, cluster: VirtualCluster, base: Mapping[str, str], **job: Any
     ) -> None:
         self.directory = directory
         self.output = directory / "output"
@@ -99,7 +99,7 @@ class Bench:
 @contextmanager
 def bench(
     directory: Path,
-    cluster: Cluster | None = None,
+    cluster: VirtualCluster | None = None,
     base: Mapping[str, str] | None = None,
     **job: Any,
 ) -> Iterator[Bench]:
@@ -112,7 +112,7 @@ def bench(
         job: the keys of the group.
     """
     given = {"PATH": os.environ["PATH"]} if base is None else base
-    made = Bench(directory, cluster or Cluster(2, 2), given, **job)
+    made = Bench(directory, cluster or VirtualCluster(2, 2), given, **job)
     try:
         yield made
     finally:

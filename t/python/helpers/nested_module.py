@@ -18,7 +18,7 @@ def mod_main(handle: Any, uri: str, *paths: str) -> None:
     from flux_ensemble.queues.flux.broker import Broker
     from flux_ensemble.queues.flux.journal import Journal
     from flux_ensemble.queues.flux.loop import FluxLoop, guard
-    from flux_ensemble.queues.flux.stream import Stream
+    from flux_ensemble.queues.flux.stream import StreamingRequest
     from flux_ensemble.queues.nested.connection import connect
     from flux_ensemble.queues.nested.pump import Pump
 
@@ -32,7 +32,7 @@ def mod_main(handle: Any, uri: str, *paths: str) -> None:
         pump = Pump(member, loop, lambda: state.update(lost=True), report)
         broker = Broker(member, report, main=handle, more=pump.more)
         journal = Journal(
-            partial(Stream, member, broker.inbox),
+            partial(StreamingRequest, member, broker.inbox),
             event=lambda *_: None,
             backlog=lambda *_: None,
             lost=state["errors"].append,

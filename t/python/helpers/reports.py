@@ -12,9 +12,9 @@ from typing import Any
 from flux_ensemble.cli.display.reports import describe
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.queues.simulation.simulation import Simulation, resolve
-from flux_ensemble.queues.virtual.cluster import Cluster
+from flux_ensemble.queues.virtual.cluster import VirtualCluster
 from flux_ensemble.report.page import page
-from flux_ensemble.report.recording_source import Keeper
+from flux_ensemble.report.recording_source import RecordingTap
 from flux_ensemble.report.source import Source
 
 #: Seconds of a job, of a sweep in which some fail and all publish what they found.
@@ -72,14 +72,14 @@ def many(jobs: int) -> dict[str, Any]:
 def simulated(document: Mapping[str, Any], nodes: int = 4, cores: int = 2) -> Source:
     """What a simulation of a document leaves."""
     spec = load_mapping(document)
-    keepers: list[Keeper] = []
+    keepers: list[RecordingTap] = []
     simulation = Simulation(
         spec,
-        Cluster(nodes, cores),
+        VirtualCluster(nodes, cores),
         resolve(spec, spec.simulate),
         tap=lambda event, commands: keepers[0](event, commands),
     )
-    keepers.append(Keeper(simulation.engine, document))
+    keepers.append(RecordingTap(simulation.engine, document))
     prediction = simulation.run()
     return keepers[0].source(prediction.makespan, "simulation", (nodes, cores))
 

@@ -18,7 +18,7 @@ from flux_ensemble.client import EnsembleError
 from flux_ensemble.gateway.admission import Limits
 from flux_ensemble.gateway.backend import Backend, Grant, Size
 from flux_ensemble.gateway.client import RpcClient
-from flux_ensemble.gateway.members import Member, Members
+from flux_ensemble.gateway.clusters import Cluster, Clusters
 from flux_ensemble.gateway.server import Access, serve
 
 #: The token of the servers here: clients in plaintext that present it may do anything.
@@ -57,16 +57,16 @@ def known_client(target: str, **options: Any) -> RpcClient:
 
 def table(
     names: Sequence[str], backend: Backend | None = None, *, has_flux: bool = False
-) -> Members:
+) -> Clusters:
     """Members, without Flux instances unless there is something in their place."""
-    members = [Member(name, has_flux=has_flux) for name in names]
-    return Members(members, backend.canonical if backend else str, discovered=False)
+    members = [Cluster(name, has_flux=has_flux) for name in names]
+    return Clusters(members, backend.canonical if backend else str, discovered=False)
 
 
 @contextmanager
 def serving(
     backend: Backend | None,
-    members: Members | Sequence[str] = ("alpha",),
+    members: Clusters | Sequence[str] = ("alpha",),
     *,
     host: str = "localhost",
     port: int | None = 0,
@@ -83,7 +83,7 @@ def serving(
         limits: bounds of the requests.
         options: more of `Access`.
     """
-    known = members if isinstance(members, Members) else table(members, backend)
+    known = members if isinstance(members, Clusters) else table(members, backend)
     started = threading.Event()
     state: dict[str, Any] = {}
 

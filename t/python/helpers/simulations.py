@@ -8,7 +8,7 @@ from typing import Any
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.model import Spec
 from flux_ensemble.queues.simulation.simulation import Prediction, Simulation, resolve
-from flux_ensemble.queues.virtual.cluster import Cluster
+from flux_ensemble.queues.virtual.cluster import VirtualCluster
 from flux_ensemble.runtime.ports import Tap
 
 
@@ -24,7 +24,7 @@ def predict(
     """What a simulation of a document comes to."""
     spec = given if isinstance(given, Spec) else load_mapping(given)
     behaviour = resolve(spec, spec.simulate)
-    return Simulation(spec, Cluster(nodes, cores), behaviour, seed=seed, tap=tap).run(until)
+    return Simulation(spec, VirtualCluster(nodes, cores), behaviour, seed=seed, tap=tap).run(until)
 
 
 def outcomes(found: Prediction, group: str) -> tuple[int, ...]:

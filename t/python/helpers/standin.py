@@ -36,7 +36,7 @@ from memory_jobs import INDEX
 from patience import PATIENCE
 
 from flux_ensemble.operator import names, tls
-from flux_ensemble.operator.cluster import Cluster, ClusterFailure
+from flux_ensemble.operator.cluster import ClusterFailure, KubernetesCluster
 
 Object = dict[str, Any]
 
@@ -62,7 +62,7 @@ class Standin:
 
     def __init__(self, api: Any, namespace: str = "default") -> None:
         self._api = api
-        self._cluster = Cluster(api.client())
+        self._cluster = KubernetesCluster(api.client())
         self._namespace = namespace
         # The paths of sockets have to be short.
         self.directory = Path(tempfile.mkdtemp(prefix="fe"))

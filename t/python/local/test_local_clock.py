@@ -18,7 +18,7 @@ from flux_ensemble.engine.commands import StartTimer
 from flux_ensemble.engine.events import Started, TimerFired
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.states import States
-from flux_ensemble.queues.virtual.cluster import Cluster
+from flux_ensemble.queues.virtual.cluster import VirtualCluster
 from flux_ensemble.runtime.durability.timers import Timers
 
 HOUR = 3600.0
@@ -80,7 +80,7 @@ def test_an_ensemble_completes_whatever_the_clock_does(
             clock.ahead = step
 
     options = Options(timeout=PATIENCE, state_dir=tmp_path / "state")
-    code = run_locally(load_text(text), text, Cluster(1, 1), Setting(), options)
+    code = run_locally(load_text(text), text, VirtualCluster(1, 1), Setting(), options)
     assert code == 0
     groups = States(tmp_path / "state").status("test")["groups"]
     assert (groups["a"]["success"], groups["b"]["success"]) == (1, 3)

@@ -15,7 +15,7 @@ from local_queue import await_end, await_pid, bench, shell
 from patience import PATIENCE
 
 from flux_ensemble.queues.local import processes
-from flux_ensemble.queues.virtual.cluster import Cluster, UnsatisfiableError
+from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
 
 WHOLE_LIFE = [
     "submit", "validate", "depend", "priority", "alloc",
@@ -304,7 +304,7 @@ def test_a_new_time_limit_counts_from_the_start_of_the_job(tmp_path: Path) -> No
 
 
 def test_a_job_that_waits_is_cancelled_without_a_start(tmp_path: Path) -> None:
-    with bench(tmp_path, Cluster(1, 1), command="sleep 1000", count=2) as one:
+    with bench(tmp_path, VirtualCluster(1, 1), command="sleep 1000", count=2) as one:
         one.submit(2)
         one.wait("start")
         one.cancel(2)
@@ -314,7 +314,7 @@ def test_a_job_that_waits_is_cancelled_without_a_start(tmp_path: Path) -> None:
 
 
 def test_urgency_decides_who_starts_next(tmp_path: Path) -> None:
-    with bench(tmp_path, Cluster(1, 1), command="true", count=3) as one:
+    with bench(tmp_path, VirtualCluster(1, 1), command="true", count=3) as one:
         one.submit(3)
         one.update(2, urgency=0)
         one.update(3, urgency=31)
@@ -326,7 +326,7 @@ def test_urgency_decides_who_starts_next(tmp_path: Path) -> None:
 
 
 def test_a_request_that_the_cluster_cannot_satisfy_ends_as_in_flux(tmp_path: Path) -> None:
-    with bench(tmp_path, Cluster(2, 2), command="true", nodes=3) as one:
+    with bench(tmp_path, VirtualCluster(2, 2), command="true", nodes=3) as one:
         one.submit()
         one.run()
     assert one.names() == [*WHOLE_LIFE[:4], "exception", "clean"]
@@ -335,7 +335,7 @@ def test_a_request_that_the_cluster_cannot_satisfy_ends_as_in_flux(tmp_path: Pat
 
 
 def test_no_more_runs_at_once_than_there_are_cores(tmp_path: Path) -> None:
-    with bench(tmp_path, Cluster(2, 2), command="true", count=12) as one:
+    with bench(tmp_path, VirtualCluster(2, 2), command="true", count=12) as one:
         one.submit(12)
         one.run()
     running = most = 0

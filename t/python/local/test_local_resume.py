@@ -24,7 +24,7 @@ from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.queues.local.recovery import recover, whole_log
 from flux_ensemble.queues.local.states import States
-from flux_ensemble.queues.virtual.cluster import Cluster
+from flux_ensemble.queues.virtual.cluster import VirtualCluster
 from flux_ensemble.runtime.durability.timers import Timers
 
 #: A retry, a timer, a custom function, counts and a sweep: what is to be remembered.
@@ -52,7 +52,7 @@ DOCUMENT = json.dumps(
 def run(directory: Path, resume: bool | None = None, text: str = DOCUMENT) -> int:
     """Run the document in this process."""
     options = Options(timeout=PATIENCE, state_dir=directory / "state", resume=resume)
-    return run_locally(load_text(text), text, Cluster(1, 1), Plain(), options)
+    return run_locally(load_text(text), text, VirtualCluster(1, 1), Plain(), options)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from flux_ensemble.metrics.names import Statistic
 from flux_ensemble.queues.local.root import StateError, default_root
 from flux_ensemble.queues.local.state_dir import StateLog
 from flux_ensemble.queues.local.states import States
-from flux_ensemble.queues.virtual.cluster import Cluster
+from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
 #: Ends when its job does, which says its process id through a FIFO first.
 WAITING = {
@@ -303,7 +303,7 @@ def test_a_statistic_that_panics_fails_the_run_with_a_sentence(
     arguments = {"window_size": 3, "q_inf": 1.0, "q_sup": 1.5}
     spec = replace(spec, statistics=(*spec.statistics, Statistic("low", "RollingIQR", arguments)))
     options = Options(timeout=PATIENCE, state_dir=tmp_path)
-    code = run_locally(spec, text, Cluster(1, 4), Plain(), options)
+    code = run_locally(spec, text, VirtualCluster(1, 4), Plain(), options)
     out = capsys.readouterr().out
     assert code == 1
     assert "statistic 'low' has no value after 4 values: Out of bounds access" in out

@@ -26,7 +26,7 @@ from test_operator_reconcile import PARTS, another_object
 from test_operator_uids import volume, volume_made
 
 from flux_ensemble.operator import names
-from flux_ensemble.operator.cluster import Cluster, ClusterFailure
+from flux_ensemble.operator.cluster import ClusterFailure, KubernetesCluster
 from flux_ensemble.operator.queue import LAST
 from flux_ensemble.operator.reconcile import Reconciler
 from flux_ensemble.operator.render import Settings
@@ -54,7 +54,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apiserver.ApiSe
             "---\n".join(file.read_text() for file in (KUBERNETES / "install.yaml", CRDS[1]))
         ):
             admin.create(one)
-        cluster = Cluster(admin)
+        cluster = KubernetesCluster(admin)
 
         def served() -> bool:
             try:
@@ -151,7 +151,7 @@ def test_what_watches_tell_of_is_what_there_is(server: apiserver.ApiServer, benc
     def known() -> bool:
         return all(versions(seen, kind) == versions(bench.admin, kind) for kind in owned)
 
-    def versions(cluster: Cluster, kind: tuple[str, str]) -> dict[str, str]:
+    def versions(cluster: KubernetesCluster, kind: tuple[str, str]) -> dict[str, str]:
         labels = f"{names.ENSEMBLE_LABEL}=sweep"
         found = cluster.list(*kind, "default", labels=labels)
         return {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in found}
@@ -431,7 +431,7 @@ def test_an_operator_that_is_installed_in_a_namespace_works_there_and_nowhere_el
         if "namespace" in one["metadata"]:
             client.create(from_dict(one))
     own = server.client(server.account_token("team-a", "flux-ensemble-operator"))
-    reconciler = Reconciler(Cluster(own), Settings("image:1"), bench.metrics)
+    reconciler = Reconciler(KubernetesCluster(own), Settings("image:1"), bench.metrics)
     bench.admin.create(ensemble(namespace="team-a"))
     while reconciler.reconcile("team-a", "sweep") == LAST:
         pass

@@ -235,7 +235,7 @@ def test_a_certificate_that_names_another_owner_is_made_anew(bench: Bench) -> No
     live = bench.admin.get("v1", "Secret", "default", "sweep-solve-tls")
     assert live is not None
     uris = ["flux-ensemble://member/default/sweep-solve", "flux-ensemble://owner/another"]
-    other = tls.issue(of_it, tls.Wanted("sweep-solve", uris=uris), bench.moment)
+    other = tls.issue(of_it, tls.CertificateRequest("sweep-solve", uris=uris), bench.moment)
     bench.admin.replace({**live, "data": tls.encoded(other)})
     bench.look()
     mended = bench.admin.get("v1", "Secret", "default", "sweep-solve-tls")

@@ -10,9 +10,9 @@ import pytest
 from memory_api import MemoryApi
 from patience import PATIENCE
 
-from flux_ensemble.operator.cluster import Cluster, ClusterFailure
+from flux_ensemble.operator.cluster import ClusterFailure, KubernetesCluster
 from flux_ensemble.operator.lease import Lease
-from flux_ensemble.operator.queue import LAST, Queue
+from flux_ensemble.operator.queue import LAST, WorkQueue
 
 pytest_plugins = ["operator_cluster"]
 
@@ -33,7 +33,7 @@ def test_one_that_fails_is_tried_again_and_delays_no_other(
                 raise ClusterFailure("no", 500)
             done.set()
 
-    queue = Queue(look, threads=1)
+    queue = WorkQueue(look, threads=1)
     queue.add(("a", "broken"))
     for number in range(20):
         queue.add(("a", str(number)))
@@ -57,7 +57,7 @@ def looks_of(*added: str, patience: float) -> list[str]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("flux_ensemble.operator.queue._LONGEST_LAST", patience)
-        queue = Queue(look, threads=1)
+        queue = WorkQueue(look, threads=1)
         for name in added:
             queue.add(("a", name))
         begin.set()
@@ -90,7 +90,7 @@ def test_one_that_may_wait_goes_on_waiting_though_it_has_changed() -> None:
             done.set()
         return None
 
-    queue = Queue(look, threads=1)
+    queue = WorkQueue(look, threads=1)
     queue.add(("a", "x"))
     assert done.wait(PATIENCE)
     queue.close()
@@ -112,7 +112,7 @@ def test_one_is_looked_at_once_at_a_time_and_again_if_it_was_added_meanwhile() -
         if len(at_once) == 2:
             again.set()
 
-    queue = Queue(look, threads=3)
+    queue = WorkQueue(look, threads=3)
     queue.add(("a", "b"))
     assert begun.acquire(timeout=PATIENCE)
     for _ in range(5):
@@ -135,7 +135,7 @@ def test_one_is_looked_at_again_when_it_has_asked_for_that() -> None:
             return None
         return 0.01
 
-    queue = Queue(look)
+    queue = WorkQueue(look)
     queue.add(("a", "b"))
     assert done.wait(PATIENCE)
     queue.close()
@@ -147,7 +147,7 @@ LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/flux-ensemble/leases/flux-
 
 def lease(api: MemoryApi, holder: str, seconds: float = 1.5) -> Lease:
     token = api.account_token("flux-ensemble", "flux-ensemble-operator")
-    cluster = Cluster(api.client(token))
+    cluster = KubernetesCluster(api.client(token))
     return Lease(cluster, "flux-ensemble", "flux-ensemble-operator", holder, seconds=seconds)
 
 
@@ -262,7 +262,9 @@ def test_a_leader_stops_when_another_one_has_the_lease(api: MemoryApi) -> None:
     """As after somebody has deleted the Lease: both would work until the time is up."""
     token = api.account_token("flux-ensemble", "flux-ensemble-operator")
     place = "flux-ensemble", "flux-ensemble-operator"
-    first, second = (Lease(Cluster(api.client(token)), *place, one, seconds=900) for one in "ab")
+    first, second = (
+        Lease(KubernetesCluster(api.client(token)), *place, one, seconds=900) for one in "ab"
+    )
     assert first.wait()
     api.answer("DELETE", LEASE_PATH, "admin", None, "")
     assert second.wait()

@@ -14,7 +14,7 @@ from loops import SelectorLoop
 
 from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.service import files
-from flux_ensemble.service.files import Wanted, read_files
+from flux_ensemble.service.files import WantedFiles, read_files
 
 
 def read(directory: Path, *names: str) -> dict[str, str] | str:
@@ -74,7 +74,7 @@ def test_a_first_look_finds_the_files_of_a_document_and_reads_none(tmp_path: Pat
       - {name: a, command: "x {p}", params: {p: {file: a.csv}}}
       - {name: b, command: "x {p}", params: {p: {file: b.csv}}}
     """
-    wanted = Wanted()
+    wanted = WantedFiles()
 
     def look() -> None:
         load_text(text, name="test", directory=str(tmp_path), files=wanted)

@@ -16,7 +16,7 @@ from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import Command
 from flux_ensemble.engine.events import Event
 from flux_ensemble.queues.simulation.simulation import Simulation, SimulationError, resolve
-from flux_ensemble.queues.virtual.cluster import Cluster
+from flux_ensemble.queues.virtual.cluster import VirtualCluster
 from flux_ensemble.runtime.recording import Recorder, RecordingError, replay
 
 START = {"trigger": "start", "action": {"name": "submit", "label": "a"}}
@@ -212,7 +212,7 @@ def test_the_invariants_of_the_engine_hold_after_every_event(
     def check(event: Event, commands: list[Command]) -> None:
         simulation._engine.check()
 
-    simulation = Simulation(spec, Cluster(nodes, 2), spec.simulate, tap=check)
+    simulation = Simulation(spec, VirtualCluster(nodes, 2), spec.simulate, tap=check)
     found = simulation.run()
     assert found.status["state"] == "completed"
     json.dumps(asdict(found), allow_nan=False)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flux_ensemble.document import jobspec
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.queues.virtual.cluster import Cluster, Shape, UnsatisfiableError, shape_of
+from flux_ensemble.queues.virtual.cluster import Shape, UnsatisfiableError, VirtualCluster, shape_of
 
 NODES, CORES, GPUS = 5, 4, 2
 
@@ -33,7 +33,7 @@ def shape(**job: Any) -> Shape:
 
 @given(st.lists(st.tuples(SHAPES, st.integers(0, 3))))
 def test_no_node_ever_has_more_in_use_than_it_has(steps: list[tuple[Shape, int]]) -> None:
-    cluster = Cluster(NODES, CORES, GPUS)
+    cluster = VirtualCluster(NODES, CORES, GPUS)
     placed: list[tuple[Shape, list[int]]] = []
     for wanted, kept in steps:
         nodes = cluster.place(wanted)
@@ -57,7 +57,7 @@ def test_no_node_ever_has_more_in_use_than_it_has(steps: list[tuple[Shape, int]]
 
 @given(SHAPES)
 def test_what_passes_the_check_fits_an_empty_cluster_and_nothing_else_does(wanted: Shape) -> None:
-    cluster = Cluster(NODES, CORES, GPUS)
+    cluster = VirtualCluster(NODES, CORES, GPUS)
     try:
         cluster.check(wanted)
     except UnsatisfiableError:
@@ -69,7 +69,7 @@ def test_what_passes_the_check_fits_an_empty_cluster_and_nothing_else_does(wante
 
 @given(SHAPES)
 def test_an_exclusive_job_has_its_nodes_alone(other: Shape) -> None:
-    cluster = Cluster(NODES, CORES, GPUS)
+    cluster = VirtualCluster(NODES, CORES, GPUS)
     mine = cluster.place(Shape(3, 1, exclusive=True))
     assert mine is not None
     theirs = cluster.place(other)
@@ -77,21 +77,21 @@ def test_an_exclusive_job_has_its_nodes_alone(other: Shape) -> None:
 
 
 def test_nodes_to_leave_alone_are_left_alone() -> None:
-    cluster = Cluster(3, 2)
+    cluster = VirtualCluster(3, 2)
     assert cluster.place(Shape(2, 1), without={1}) is not None
     assert cluster.free_cores == [1, 2, 1]
     assert cluster.place(Shape(3, 1), without={1}) is None
 
 
 def test_jobs_share_nodes_before_they_take_empty_ones() -> None:
-    cluster = Cluster(3, 2)
+    cluster = VirtualCluster(3, 2)
     cluster.place(Shape(1, 1))
     cluster.place(Shape(1, 1))
     assert cluster.busy_nodes == 1
 
 
 def test_a_job_for_more_than_there_is_is_refused_in_a_sentence() -> None:
-    cluster = Cluster(2, 4)
+    cluster = VirtualCluster(2, 4)
     with pytest.raises(UnsatisfiableError, match="a node has 4 cores and 0 gpus, not 5 cores"):
         cluster.check(Shape(1, 5))
     with pytest.raises(UnsatisfiableError, match="the cluster has room for 2 of 3 pieces"):
@@ -101,7 +101,7 @@ def test_a_job_for_more_than_there_is_is_refused_in_a_sentence() -> None:
 @pytest.mark.parametrize(("nodes", "cores", "gpus"), [(0, 1, 0), (1, 0, 0), (1, 1, -1)])
 def test_a_cluster_has_nodes_and_cores(nodes: int, cores: int, gpus: int) -> None:
     with pytest.raises(ValueError, match="a cluster has at least"):
-        Cluster(nodes, cores, gpus)
+        VirtualCluster(nodes, cores, gpus)
 
 
 def test_the_tasks_of_a_job_are_spread_over_its_nodes() -> None:
@@ -114,7 +114,7 @@ def test_slots_without_nodes_may_share_a_node() -> None:
     slots = {"type": "slot", "count": 6, "label": "s", "with": [{"type": "core", "count": 2}]}
     given = {"version": 1, "resources": [slots], "tasks": []}
     assert shape_of(given) == Shape(6, 2, distinct=False)
-    assert Cluster(3, 4).place(shape_of(given)) == [0, 0, 1, 1, 2, 2]
+    assert VirtualCluster(3, 4).place(shape_of(given)) == [0, 0, 1, 1, 2, 2]
 
 
 def test_several_trees_of_resources_are_refused() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_ensemble.queues.virtual.cluster import Cluster, Shape, UnsatisfiableError
+from flux_ensemble.queues.virtual.cluster import Shape, UnsatisfiableError, VirtualCluster
 from flux_ensemble.queues.virtual.scheduler import Claim, Scheduler
 
 NODES, CORES = 4, 2
@@ -22,7 +22,7 @@ class Queue:
     """A scheduler with jobs that take as long as they are told to."""
 
     def __init__(self, nodes: int = NODES, cores: int = CORES) -> None:
-        self.scheduler = Scheduler(Cluster(nodes, cores))
+        self.scheduler = Scheduler(VirtualCluster(nodes, cores))
         self.now = 0.0
         self.started: list[tuple[float, Claim]] = []
         self._ends: list[tuple[float, int, Claim]] = []

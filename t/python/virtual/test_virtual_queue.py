@@ -10,7 +10,7 @@ from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.loading import load_text
 from flux_ensemble.engine.commands import Scale
 from flux_ensemble.engine.events import CommandFailed, JobEvent, Tag
-from flux_ensemble.queues.virtual.cluster import Cluster, Shape
+from flux_ensemble.queues.virtual.cluster import Shape, VirtualCluster
 from flux_ensemble.queues.virtual.queue import VirtualJob, VirtualMember, VirtualQueue
 from flux_ensemble.queues.virtual.scheduler import Scheduler
 from flux_ensemble.runtime.ports import Outcome
@@ -23,7 +23,7 @@ class Queue:
         self.seen: list[tuple[int, str]] = []
         self._react = react
         self.queue = VirtualQueue(
-            Scheduler(Cluster(1, 2)),
+            Scheduler(VirtualCluster(1, 2)),
             now=lambda: 1.0,
             post=self._post,
             runner=self,

@@ -24,7 +24,7 @@ CHUNK = 1 << 16
 _ENOUGH = 256
 
 
-class Job:
+class RunningJob:
     """A job with running tasks: its process group, and its highest wait status so far."""
 
     __slots__ = ("group", "id", "running", "status", "tie")
@@ -55,8 +55,8 @@ class Supervisor:
         self._guard = guard
         self._output = output
         self._environment: dict[str, str] = {}
-        self._jobs: dict[int, Job] = {}
-        self._tasks: dict[int, Job] = {}
+        self._jobs: dict[int, RunningJob] = {}
+        self._tasks: dict[int, RunningJob] = {}
         self._received = bytearray()
         self._unsent = bytearray()
         self._null = os.open(os.devnull, os.O_RDONLY)
@@ -127,7 +127,7 @@ class Supervisor:
             self._selector.modify(self._channel, selectors.EVENT_READ | write)
 
     def _start(self, order: dict[str, Any]) -> None:
-        job = Job(order["start"])
+        job = RunningJob(order["start"])
         inherited = {} if order["whole"] else self._environment
         environment = {**inherited, **order["environment"]}
         environment["FLUX_JOB_ID"] = str(job.id)
@@ -155,7 +155,7 @@ class Supervisor:
                 os.close(fd)
 
     def _spawn(
-        self, job: Job, order: dict[str, Any], environment: dict[str, str], opened: list[int]
+        self, job: RunningJob, order: dict[str, Any], environment: dict[str, str], opened: list[int]
     ) -> None:
         command, t_start = order["command"], time.time()
         for rank in range(order["tasks"]):

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from grpc import StatusCode
 
-from flux_ensemble.gateway.errors import Problem
+from flux_ensemble.gateway.errors import RequestProblem
 from flux_ensemble.gateway.names import MEMBER_NAME
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Cluster:
     """One member.
 
     `has_flux` tells whether the service may talk to its Flux instance; `uri` is where that
@@ -24,7 +24,7 @@ class Member:
     uri: str | None = None
 
 
-def parse_member(text: str) -> Member:
+def parse_member(text: str) -> Cluster:
     """Reads NAME or NAME=URI.
 
     Raises:
@@ -35,10 +35,10 @@ def parse_member(text: str) -> Member:
         raise ValueError(f"{name!r} is not a member's name: expected NAME or NAMESPACE/NAME")
     if equals and not uri:
         raise ValueError(f"member {name!r} has an empty URI: expected NAME=URI, or NAME")
-    return Member(name, uri=uri or None)
+    return Cluster(name, uri=uri or None)
 
 
-class Members:
+class Clusters:
     """The table of members.
 
     Args:
@@ -52,19 +52,19 @@ class Members:
     """
 
     def __init__(
-        self, members: Iterable[Member], canonical: Callable[[str], str], *, discovered: bool
+        self, members: Iterable[Cluster], canonical: Callable[[str], str], *, discovered: bool
     ) -> None:
         self.canonical = canonical
         self._discovered = discovered
-        self._table: dict[str, Member] = {}
+        self._table: dict[str, Cluster] = {}
         for member in members:
             name = canonical(member.name)
             if name in self._table:
                 raise ValueError(f"member {name!r} is given twice")
-            self._table[name] = Member(name, member.has_flux, member.uri)
+            self._table[name] = Cluster(name, member.has_flux, member.uri)
 
     @property
-    def listed(self) -> Mapping[str, Member]:
+    def listed(self) -> Mapping[str, Cluster]:
         """The members that are listed, by canonical name."""
         return self._table
 
@@ -80,18 +80,18 @@ class Members:
         """
         if text:
             if not MEMBER_NAME.fullmatch(text):
-                raise Problem(
+                raise RequestProblem(
                     StatusCode.INVALID_ARGUMENT,
                     f"{text[:80]!r} is not a member's name: expected NAME or NAMESPACE/NAME",
                 )
             return self.canonical(text)
         if len(self._table) == 1 and not self._discovered:
             return next(iter(self._table))
-        raise Problem(
+        raise RequestProblem(
             StatusCode.INVALID_ARGUMENT, f"the request names no member ({self._known(named)})"
         )
 
-    def find(self, name: str, named: frozenset[str] | None = None) -> Member:
+    def find(self, name: str, named: frozenset[str] | None = None) -> Cluster:
         """The member of a canonical name.
 
         Args:
@@ -103,9 +103,9 @@ class Members:
         """
         member = self._table.get(name)
         if member is None and self._discovered:
-            return Member(name, has_flux=False)
+            return Cluster(name, has_flux=False)
         if member is None:
-            raise Problem(
+            raise RequestProblem(
                 StatusCode.NOT_FOUND, f"no member is named {name!r} ({self._known(named)})"
             )
         return member
