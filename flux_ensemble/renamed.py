@@ -17,17 +17,27 @@ _Result = TypeVar("_Result")
 #: Options of commands, without their dashes -> the options that took their place. A command has
 #: one of these at most.
 OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "member": ("queue",),
+    "member": ("queue", "cluster"),
     "executor": ("queue",),
+    "min-size": ("min-nodes",),
+    "max-size": ("max-nodes",),
 }
 
 #: Arguments of functions in Python, in the same way.
-ARGUMENTS: Mapping[str, tuple[str, ...]] = {"member": ("queue",)}
+ARGUMENTS: Mapping[str, tuple[str, ...]] = {"member": ("queue", "cluster")}
 
 
 #: Keys of documents, by section.
 DOCUMENT_KEYS: Mapping[str, Mapping[str, str]] = {
     "scaling": {"min-size": "min-nodes", "max-size": "max-nodes"},
+}
+
+
+#: Keys of the table [ensemble] in the configuration of an instance.
+SETTINGS: Mapping[str, str] = {
+    "min-size": "min-nodes",
+    "max-size": "max-nodes",
+    "grpc-member": "grpc-cluster",
 }
 
 

@@ -158,7 +158,7 @@ test_expect_success 'the gRPC service ends the log that a service which died was
 	write_document streamed &&
 	serve &&
 	flux ensemble load streamed.yaml &&
-	interruptible flux ensemble grpc start --socket "$PWD/s" --member here 2>grpc.log &&
+	interruptible flux ensemble grpc start --socket "$PWD/s" --cluster here 2>grpc.log &&
 	grpc=$pid &&
 	wait_line grpc.log "^the gRPC service: unix:" &&
 	cat >stream.py <<-EOD &&

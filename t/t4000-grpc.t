@@ -3,15 +3,15 @@ test_description='flux ensemble grpc start: the gRPC service on Flux instances'
 . "$(dirname "$0")/lib/ensemble.sh"
 test_under_flux 2
 
-# Run the Python script on standard input with a client of each member: `first`, `second`.
+# Run the Python script on standard input with a client of each cluster: `first`, `second`.
 with_clients() {
 	{
 		cat <<-EOD
 		import json, sys
 		import grpc
 		from flux_ensemble.gateway.client import RpcClient, RpcError
-		first = RpcClient("$(cat target)", member="first", token_file="token", timeout=60)
-		second = RpcClient("$(cat target)", member="second", token_file="token", timeout=60)
+		first = RpcClient("$(cat target)", cluster="first", token_file="token", timeout=60)
+		second = RpcClient("$(cat target)", cluster="second", token_file="token", timeout=60)
 		def failure(call):
 		    try:
 		        call()
@@ -24,7 +24,7 @@ with_clients() {
 	run_python <script.py
 }
 
-test_expect_success 'the service starts with two members, one in an instance of its own' '
+test_expect_success 'the service starts with two clusters, one in an instance of its own' '
 	cat >hello.yaml <<-EOD &&
 	finish: never
 	jobs:
@@ -35,25 +35,25 @@ test_expect_success 'the service starts with two members, one in an instance of 
 		echo \$FLUX_URI >second.uri && exec sleep inf" &
 	echo $! >second.start &&
 	wait_line second.uri local &&
-	interruptible flux ensemble grpc start --port 0 --backend dry-run --max-size 5 \
-		--allow-load --token-file token --member first --member second=$(cat second.uri) 2>grpc.log &&
+	interruptible flux ensemble grpc start --port 0 --backend dry-run --max-nodes 5 \
+		--allow-load --token-file token --cluster first --cluster second=$(cat second.uri) 2>grpc.log &&
 	echo $pid >grpc.pid &&
 	wait_line grpc.log "^the gRPC service: localhost:" &&
 	grep -o "localhost:[0-9]*" grpc.log >target &&
 	is 600 "$(stat -c %a token)" &&
-	grep "members: first, second" grpc.log
+	grep "clusters: first, second" grpc.log
 '
 
 test_expect_success 'status tells that no ensemble service is loaded, and the size' '
 	with_clients <<-EOD
 	status = first.status()
 	assert "the ensemble service is not loaded" in status.flux_error, status
-	assert (status.member, status.size.nodes, status.size.maximum) == ("first", 1, 5), status
+	assert (status.cluster, status.size.nodes, status.size.maximum) == ("first", 1, 5), status
 	assert failure(lambda: first.submit("hello", "echo")) == "UNAVAILABLE"
 	EOD
 '
 
-test_expect_success 'each member has the ensembles of its instance' '
+test_expect_success 'each cluster has the ensembles of its instance' '
 	flux ensemble load --name one hello.yaml &&
 	FLUX_URI=$(cat second.uri) flux ensemble load --name two hello.yaml &&
 	with_clients <<-EOD
@@ -216,12 +216,12 @@ test_expect_success 'an instance that hangs costs only the requests to it' '
 	second.timeout = 1
 	for _ in range(6):
 	    assert failure(lambda: second.submit("two", "echo")) == "DEADLINE_EXCEEDED"
-	status = RpcClient("$(cat target)", member="second", token_file="token", timeout=5).status()
+	status = RpcClient("$(cat target)", cluster="second", token_file="token", timeout=5).status()
 	assert "did not answer" in status.flux_error, status
 	assert status.size.nodes == 1, status
 	# More streams than there may be at once: one that hangs is not in the way of others.
 	for _ in range(20):
-	    channel = RpcClient("$(cat target)", member="second", token_file="token", timeout=0.2)
+	    channel = RpcClient("$(cat target)", cluster="second", token_file="token", timeout=0.2)
 	    assert failure(lambda: list(channel.log("two"))) == "DEADLINE_EXCEEDED"
 	assert list(first.log("one"))
 	assert first.status().ensembles

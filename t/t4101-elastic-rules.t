@@ -2,7 +2,7 @@
 test_description='Rules grow and shrink a running instance, and no job is lost'
 . "$(dirname "$0")/lib/ensemble.sh"
 . "$SHARNESS_TEST_SRCDIR/lib/elastic.sh"
-test_under_elastic_flux 'max-size = 3'
+test_under_elastic_flux 'max-nodes = 3'
 
 no_module() {
 	test "$(modules_loaded)" = 0

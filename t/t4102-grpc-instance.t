@@ -2,16 +2,16 @@
 test_description='flux ensemble grpc start --backend instance: the gRPC service scales Flux instances'
 . "$(dirname "$0")/lib/ensemble.sh"
 . "$SHARNESS_TEST_SRCDIR/lib/elastic.sh"
-test_under_elastic_flux 'max-size = 3'
+test_under_elastic_flux 'max-nodes = 3'
 
-# Run the Python script on standard input with a client of each member: `elastic`, `fixed`.
+# Run the Python script on standard input with a client of each cluster: `elastic`, `fixed`.
 with_clients() {
 	{
 		cat <<-EOD
 		import sys
 		from flux_ensemble.gateway.client import Grant, RpcClient, RpcError, Size
-		elastic = RpcClient("$(cat target)", member="elastic", timeout=60)
-		fixed = RpcClient("$(cat target)", member="fixed", timeout=60)
+		elastic = RpcClient("$(cat target)", cluster="elastic", timeout=60)
+		fixed = RpcClient("$(cat target)", cluster="fixed", timeout=60)
 		def failure(call, *words):
 		    try:
 		        call()
@@ -34,10 +34,10 @@ predecessors() {
 	import grpc
 	from flux_ensemble.gateway.protocol import predecessors_pb2 as pb
 	from flux_ensemble.gateway.protocol import predecessors_pb2_grpc as api
-	target, member, action, number = sys.argv[1:]
+	target, cluster, action, number = sys.argv[1:]
 	stub = api.EnsembleOperatorStub(grpc.insecure_channel(target))
 	response = stub.RequestAction(pb.ActionRequest(
-	    member="minicluster", name=member, action=action,
+	    member="minicluster", name=cluster, action=action,
 	    payload=json.dumps({action: int(number)})), timeout=60)
 	print(pb.Response.ResultType.Name(response.status), response.payload)
 	EOD
@@ -49,22 +49,22 @@ settled() {
 	wait_status members.default.size "$1"
 }
 
-test_expect_success 'the service starts with two members, one of a fixed size' '
+test_expect_success 'the service starts with two clusters, one of a fixed size' '
 	flux start --test-size=1 sh -c "flux getattr broker.pid >fixed.pid &&
 		echo \$FLUX_URI >fixed.uri && exec sleep inf" &
 	echo $! >fixed.start &&
 	wait_line fixed.uri local &&
 	interruptible flux ensemble grpc start --port 0 --backend instance \
-		--member elastic --member fixed=$(cat fixed.uri) 2>grpc.log &&
+		--cluster elastic --cluster fixed=$(cat fixed.uri) 2>grpc.log &&
 	echo $pid >grpc.pid &&
 	wait_line grpc.log "^the gRPC service: localhost:" &&
 	grep -o "localhost:[0-9]*" grpc.log >target &&
-	grep "back end instance, members: elastic, fixed" grpc.log
+	grep "back end instance, clusters: elastic, fixed" grpc.log
 '
 
 test_expect_success 'without the ensemble service there the size is not known' '
 	predecessors elastic grow 1 >absent &&
-	grep "^ERROR .*member .elastic.: the ensemble service is not loaded" absent
+	grep "^ERROR .*cluster .elastic.: the ensemble service is not loaded" absent
 '
 
 test_expect_success 'the size and the bounds are those of the scaler' '
@@ -130,10 +130,10 @@ test_expect_success 'what goes beyond the bounds is clamped to them' '
 	EOD
 '
 
-test_expect_success 'without --member it is the enclosing instance' '
+test_expect_success 'without --cluster it is the enclosing instance' '
 	interruptible flux ensemble grpc start --port 0 --backend instance 2>own.log &&
 	own=$pid &&
-	wait_line own.log "members: flux;" &&
+	wait_line own.log "clusters: flux;" &&
 	run_python $(grep -o "localhost:[0-9]*" own.log) <<-EOD &&
 	import sys
 	from flux_ensemble.gateway.client import Grant, RpcClient
@@ -160,7 +160,7 @@ test_expect_success 'a scaler that would ask this very service is refused' '
 	FLUX_URI=$(cat fixed.uri) rpc load file=loop.yaml cwd=/ environment:={} \
 		text="{finish: never, jobs: [{name: a, command: a}], rules: []}" \
 		scaler:="{\"scaler\": \"minicluster\", \"grpc-target\": \"$(cat target)\",
-			\"grpc-member\": \"fixed\"}" &&
+			\"grpc-cluster\": \"fixed\"}" &&
 	with_clients <<-EOD
 	words = "itself asks the gRPC service", "--backend kubernetes"
 	assert failure(fixed.grow, *words) == "FAILED_PRECONDITION"
@@ -170,7 +170,7 @@ test_expect_success 'a scaler that would ask this very service is refused' '
 test_expect_success 'an instance that hangs costs only the requests to it' '
 	kill -STOP $(cat fixed.pid) &&
 	with_clients <<-EOD
-	hasty = [RpcClient("$(cat target)", member="fixed", timeout=0.5) for _ in range(6)]
+	hasty = [RpcClient("$(cat target)", cluster="fixed", timeout=0.5) for _ in range(6)]
 	for client in hasty:
 	    assert failure(client.size) in ("DEADLINE_EXCEEDED", "UNAVAILABLE")
 	assert elastic.grow() == Grant(2, 3)
@@ -187,7 +187,7 @@ test_expect_success 'an instance that is gone is told of' '
 	predecessors fixed grow 1 >lost &&
 	predecessors fixed grow 1 >absent &&
 	grep "^ERROR " lost &&
-	grep "^ERROR .*member .fixed. cannot be reached: there is no Flux instance at" absent &&
+	grep "^ERROR .*cluster .fixed. cannot be reached: there is no Flux instance at" absent &&
 	with_clients <<-EOD
 	assert elastic.size() == Size(3, 1, 3)
 	EOD
@@ -196,7 +196,7 @@ test_expect_success 'an instance that is gone is told of' '
 test_expect_success 'each change is logged, and Ctrl-C ends the service without a traceback' '
 	kill -INT $(cat grpc.pid) &&
 	wait $(cat grpc.pid) &&
-	grep "scale member .elastic. by +2: from 1 to 3" grpc.log &&
+	grep "scale cluster .elastic. by +2: from 1 to 3" grpc.log &&
 	test_must_fail grep Traceback grpc.log
 '
 

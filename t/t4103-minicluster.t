@@ -6,8 +6,8 @@ test_under_flux 3
 # Two of three nodes are as a shrink leaves them, but for their brokers, which are still there:
 # the dry run starts none.
 test_expect_success 'minicluster: the size is asked for, and the job that needs it runs' '
-	interruptible flux ensemble grpc start --port 0 --backend dry-run --max-size 3 \
-		--member default/ensemble 2>grpc.log &&
+	interruptible flux ensemble grpc start --port 0 --backend dry-run --max-nodes 3 \
+		--cluster default/ensemble 2>grpc.log &&
 	echo $pid >grpc.pid &&
 	wait_line grpc.log "^the gRPC service: localhost:" &&
 	sed -n "s/.*localhost:\([0-9]*\),.*/\1/p" grpc.log >port &&
@@ -17,7 +17,7 @@ test_expect_success 'minicluster: the size is asked for, and the job that needs 
 	is 1/0/0/0 "$(counts_of minicluster solve)" &&
 	is 0/0/0/0 "$(counts_of minicluster complaint)" &&
 	grep "the size is 3 nodes now" out &&
-	grep "dry run: the size of member .default/ensemble. would change from 1 to 3" grpc.log
+	grep "dry run: the size of cluster .default/ensemble. would change from 1 to 3" grpc.log
 '
 
 test_expect_success 'status names the service that is asked' '

@@ -1,4 +1,4 @@
-"""The gRPC service: scaling of members, and remote access to ensembles.
+"""The gRPC service: scaling of clusters, and remote access to ensembles.
 
                 ┌─ predecessors.py ─┐                 ┌─ instances.py ── client.py ── Flux
     calls.py ───┤                   ├─ operations.py ─┤
@@ -7,7 +7,7 @@
     admission.py ── peers.py
 
 `server.py` puts it together, and limits connections with `connections.py`; `admission.py` limits
-calls; `peers.py` reads from a client's certificate which members it may use; `tls.py` handles
+calls; `peers.py` reads from a client's certificate which clusters it may use; `tls.py` handles
 certificate files; `client.py` is the client. The protocols are in `protocol/`,
 where `pip install` puts the generated code too. Everything here needs the extra `grpc`, so
 nothing else imports it before the command `flux ensemble grpc` does.

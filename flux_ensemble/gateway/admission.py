@@ -1,4 +1,4 @@
-"""Admission of calls: how many, for how long, and for which members."""
+"""Admission of calls: how many, for how long, and for which clusters."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class AdmittedCall:
     """An admitted call.
 
     `deadline` is on the clock of `time.monotonic`, and `late` is what there is to say after it.
-    `members` are those that the client's certificate names, and None without one. `by_client` is
+    `clusters` are those that the client's certificate names, and None without one. `by_client` is
     whether the deadline is the client's own, at which gRPC ends the call. `known` is whether the
     client has said who it is. `stranger` is whether its certificate is not of the owner that the
     service is for.
@@ -99,7 +99,7 @@ class AdmittedCall:
 
     deadline: float
     late: RequestProblem
-    members: frozenset[str] | None
+    clusters: frozenset[str] | None
     by_client: bool = False
     known: bool = True
     stranger: bool = False
@@ -118,8 +118,8 @@ class AdmittedCall:
                 "('--token-file'), or show a certificate",
             )
 
-    def check_member(self, name: str, canonical: Callable[[str], str], *, explicit: bool) -> None:
-        """Checks that the client may act for a member.
+    def check_cluster(self, name: str, canonical: Callable[[str], str], *, explicit: bool) -> None:
+        """Checks that the client may act for a cluster.
 
         Args:
             name: a canonical name.
@@ -135,13 +135,13 @@ class AdmittedCall:
                 "the client's certificate is not of the owner that this service is for: it is of "
                 "another one, maybe of the same name before, or of none",
             )
-        if self.members is None or name in map(canonical, self.members):
+        if self.clusters is None or name in map(canonical, self.clusters):
             return
-        what = f"member {name!r}" if explicit else "the only member of the service"
-        named = ", ".join(sorted(self.members)) or "none"
+        what = f"cluster {name!r}" if explicit else "the only cluster of the service"
+        named = ", ".join(sorted(self.clusters)) or "none"
         raise RequestProblem(
             StatusCode.PERMISSION_DENIED,
-            f"the client's certificate does not name {what} (members it names: {named})",
+            f"the client's certificate does not name {what} (clusters it names: {named})",
         )
 
 
@@ -198,7 +198,7 @@ class Gate:
         return AdmittedCall(
             time.monotonic() + seconds,
             late,
-            peer.certificate.members,
+            peer.certificate.clusters,
             by_client=seconds == requested,
             stranger=self._owner is not None and self._owner not in peer.certificate.owners,
         )

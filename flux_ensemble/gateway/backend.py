@@ -1,7 +1,7 @@
 """The contract of a back end for scaling, and the arithmetic of sizes that all of them share.
 
 A back end blocks, may be called from several threads at once, and keeps no state that
-outlives it: the size of a member is what the back end reads. All sizes are in nodes.
+outlives it: the size of a cluster is what the back end reads. All sizes are in nodes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class Refused(BackendError):
 
 
 class BadSize(BackendError):
-    """The requested size or change is invalid for any member."""
+    """The requested size or change is invalid for any cluster."""
 
 
-class UnknownMember(BackendError):
-    """The back end knows no member of that name."""
+class UnknownCluster(BackendError):
+    """The back end knows no cluster of that name."""
 
 
 class Unavailable(BackendError):
@@ -31,12 +31,12 @@ class Unavailable(BackendError):
 
 
 class Contended(BackendError):
-    """Others kept changing the member at the same time; nothing was changed."""
+    """Others kept changing the cluster at the same time; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The intended number of nodes of a member, and its bounds."""
+    """The intended number of nodes of a cluster, and its bounds."""
 
     nodes: int
     minimum: int
@@ -52,37 +52,37 @@ class Grant:
 
 
 class Backend(Protocol):
-    """What changes the size of members."""
+    """What changes the size of clusters."""
 
     #: What it is called on the command line.
     name: str
 
-    #: Whether it knows members by itself; the service then needs no list of them.
+    #: Whether it knows clusters by itself; the service then needs no list of them.
     discovers: bool
 
-    def canonical(self, member: str) -> str:
-        """The full name of a member; names of the same member have the same full name."""
+    def canonical(self, cluster: str) -> str:
+        """The full name of a cluster; names of the same cluster have the same full name."""
         ...
 
-    def size(self, member: str, deadline: float) -> Size:
-        """The intended size of a member.
+    def size(self, cluster: str, deadline: float) -> Size:
+        """The intended size of a cluster.
 
         Args:
-            member: a canonical name.
+            cluster: a canonical name.
             deadline: when to give up, on the clock of `time.monotonic`.
 
         Raises:
-            BackendError: UnknownMember, Unavailable or Refused (bounds that make no sense).
+            BackendError: UnknownCluster, Unavailable or Refused (bounds that make no sense).
         """
         ...
 
     def scale(
-        self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
+        self, cluster: str, *, deadline: float, to: int | None = None, by: int | None = None
     ) -> Grant:
-        """Changes the size of a member, within its bounds.
+        """Changes the size of a cluster, within its bounds.
 
         Args:
-            member: a canonical name.
+            cluster: a canonical name.
             deadline: when to give up, on the clock of `time.monotonic`.
             to: the size to change to, or
             by: the change, not 0; negative shrinks.
@@ -93,25 +93,25 @@ class Backend(Protocol):
         ...
 
 
-def check_bounds(member: str, minimum: int, maximum: int) -> None:
-    """Checks the bounds of a member.
+def check_bounds(cluster: str, minimum: int, maximum: int) -> None:
+    """Checks the bounds of a cluster.
 
     Raises:
         Refused: the minimum is below 1, or above the maximum.
     """
     if minimum < 1:
-        raise Refused(f"member {member!r} has a minimum size of {minimum}: expected 1 or more")
+        raise Refused(f"cluster {cluster!r} has a minimum size of {minimum}: expected 1 or more")
     if minimum > maximum:
         raise Refused(
-            f"member {member!r} has a minimum size of {minimum}, above its maximum of {maximum}"
+            f"cluster {cluster!r} has a minimum size of {minimum}, above its maximum of {maximum}"
         )
 
 
-def target(member: str, now: Size, *, to: int | None = None, by: int | None = None) -> int:
+def target(cluster: str, now: Size, *, to: int | None = None, by: int | None = None) -> int:
     """The new size: the requested one, clamped to the bounds.
 
     Args:
-        member: its name, for messages.
+        cluster: its name, for messages.
         now: its size and bounds, as checked by `check_bounds`.
         to: the size asked for, or
         by: the change asked for.
@@ -130,12 +130,12 @@ def target(member: str, now: Size, *, to: int | None = None, by: int | None = No
         raise BadSize("a change of size must not be 0")
     clamped = min(max(wanted, now.minimum), now.maximum)
     # The bounds may lie on the other side of the size, after somebody has changed them: a
-    # wish to grow must then not shrink the member, nor the other way round.
+    # wish to grow must then not shrink the cluster, nor the other way round.
     change, granted = wanted - now.nodes, clamped - now.nodes
     if change and change * granted <= 0:
         side, bound = ("maximum", now.maximum) if change > 0 else ("minimum", now.minimum)
         verb = "grow" if change > 0 else "shrink"
         raise Refused(
-            f"member {member!r} cannot {verb}: its size is {now.nodes}, and its {side} is {bound}"
+            f"cluster {cluster!r} cannot {verb}: its size is {now.nodes}, and its {side} is {bound}"
         )
     return clamped

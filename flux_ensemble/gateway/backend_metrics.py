@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from flux_ensemble.gateway.backend import Backend, BackendError, Grant, Size, UnknownMember
+from flux_ensemble.gateway.backend import Backend, BackendError, Grant, Size, UnknownCluster
 
 registry = CollectorRegistry()
 
@@ -40,23 +40,23 @@ class Counted:
         self.name = backend.name
         self.discovers = backend.discovers
 
-    def canonical(self, member: str) -> str:
-        return self._backend.canonical(member)
+    def canonical(self, cluster: str) -> str:
+        return self._backend.canonical(cluster)
 
-    def size(self, member: str, deadline: float) -> Size:
-        return self._backend.size(member, deadline)
+    def size(self, cluster: str, deadline: float) -> Size:
+        return self._backend.size(cluster, deadline)
 
     def scale(
-        self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
+        self, cluster: str, *, deadline: float, to: int | None = None, by: int | None = None
     ) -> Grant:
         try:
-            grant = self._backend.scale(member, deadline=deadline, to=to, by=by)
+            grant = self._backend.scale(cluster, deadline=deadline, to=to, by=by)
         except BackendError as exc:
             # Clients choose names: those that are not there are one.
-            known = "" if isinstance(exc, UnknownMember) else member
+            known = "" if isinstance(exc, UnknownCluster) else cluster
             _REFUSALS.labels(known, type(exc).__name__).inc()
             raise
         change = grant.size - grant.before
-        _GRANTS.labels(member, "grow" if change > 0 else "shrink" if change else "none").inc()
-        _SIZE.labels(member).set(grant.size)
+        _GRANTS.labels(cluster, "grow" if change > 0 else "shrink" if change else "none").inc()
+        _SIZE.labels(cluster).set(grant.size)
         return grant

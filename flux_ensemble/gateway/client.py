@@ -1,6 +1,6 @@
 """Client of the gRPC service `flux_ensemble.v1`, with retries.
 
-    with RpcClient("localhost:50051", member="default/ensemble") as client:
+    with RpcClient("localhost:50051", cluster="default/ensemble") as client:
         grant = client.grow(2)
         print(grant.before, grant.size)
 
@@ -27,6 +27,7 @@ from flux_ensemble.gateway.protocol import ensemble_pb2_grpc as api
 from flux_ensemble.gateway.tls import TlsFiles
 from flux_ensemble.gateway.tls_reload import Reloaded
 from flux_ensemble.job_ids import JobIds
+from flux_ensemble.renamed import takes_old_arguments
 from flux_ensemble.tokens import read_token
 
 T = TypeVar("T")
@@ -60,11 +61,11 @@ class RpcError(Exception):
 
 
 class RpcClient:
-    """One member of a gRPC service.
+    """One cluster of a gRPC service.
 
     Args:
         target: HOST:PORT of the service, or unix:PATH of its socket.
-        member: the member's name; empty is the only one that the service has.
+        cluster: the cluster's name; empty is the only one that the service has.
         tls: the client's files; None is plaintext.
         token_file: what has the token of the service, if there is one.
         timeout: seconds for a method with all its attempts.
@@ -78,17 +79,18 @@ class RpcClient:
         TokenError: the file has no token that can be taken.
     """
 
+    @takes_old_arguments
     def __init__(
         self,
         target: str,
         *,
-        member: str = "",
+        cluster: str = "",
         tls: TlsFiles | None = None,
         token_file: str | Path | None = None,
         timeout: float = 30.0,
     ) -> None:
         self.target = target
-        self.member = member
+        self.cluster = cluster
         self.timeout = timeout
         self._files = None if tls is None else Reloaded(tls)
         self._metadata: tuple[tuple[str, str], ...] = ()
@@ -135,23 +137,23 @@ class RpcClient:
         return health_pb2_grpc.HealthStub(self._renewed())
 
     def status(self, ensemble: str = "") -> pb.StatusResponse:
-        """The member's size, its Flux instance, and its ensembles or the one of that name.
+        """The cluster's size, its Flux instance, and its ensembles or the one of that name.
 
         Raises:
             RpcError: see docs/grpc.md; so do all methods.
         """
-        request = pb.StatusRequest(member=self.member, ensemble=ensemble)
+        request = pb.StatusRequest(cluster=self.cluster, ensemble=ensemble)
         return self._again(self._stub.Status, request, time.monotonic() + self.timeout)
 
     def size(self) -> Size:
-        """The member's intended size, and its bounds.
+        """The cluster's intended size, and its bounds.
 
         Its ensembles are not asked for.
         """
         return self._size(time.monotonic() + self.timeout)[1]
 
     def scale(self, to: int) -> Grant:
-        """Changes the member's size to `to` nodes, or as close as its bounds allow."""
+        """Changes the cluster's size to `to` nodes, or as close as its bounds allow."""
         return self._scale(to, time.monotonic() + self.timeout)
 
     def grow(self, nodes: int = 1) -> Grant:
@@ -172,7 +174,7 @@ class RpcClient:
     ) -> JobIds:
         """Submits a job group again; returns the job ids once the queue accepted them."""
         request = pb.SubmitRequest(
-            member=self.member,
+            cluster=self.cluster,
             ensemble=ensemble,
             group=group,
             count=count,
@@ -184,13 +186,13 @@ class RpcClient:
     def action(self, ensemble: str, action: Mapping[str, Any]) -> dict[str, Any]:
         """Performs one action; returns its firing number and, for submit, the job ids."""
         what = pb.EnsembleAction(name=ensemble, action=json.dumps(dict(action)))
-        request = pb.ActionRequest(member=self.member, ensemble=what)
+        request = pb.ActionRequest(cluster=self.cluster, ensemble=what)
         performed = self._once(self._stub.Action, request).performed
         return {"firing": performed.firing, **_submitted(performed)}
 
     def metrics(self, ensemble: str) -> dict[str, Any]:
         """The counts and statistics of an ensemble, as of `Client.metrics`."""
-        request = pb.MetricsRequest(member=self.member, ensemble=ensemble)
+        request = pb.MetricsRequest(cluster=self.cluster, ensemble=ensemble)
         deadline = time.monotonic() + self.timeout
         metrics: dict[str, Any] = json.loads(
             self._again(self._stub.Metrics, request, deadline).metrics
@@ -199,12 +201,12 @@ class RpcClient:
 
     def pause(self, ensemble: str) -> str:
         """Keeps the rules of an ensemble from acting until `resume`; its state."""
-        request = pb.PauseRequest(member=self.member, ensemble=ensemble)
+        request = pb.PauseRequest(cluster=self.cluster, ensemble=ensemble)
         return self._again(self._stub.Pause, request, time.monotonic() + self.timeout).state
 
     def resume(self, ensemble: str) -> str:
         """Resumes a paused ensemble; its state."""
-        request = pb.ResumeRequest(member=self.member, ensemble=ensemble)
+        request = pb.ResumeRequest(cluster=self.cluster, ensemble=ensemble)
         return self._again(self._stub.Resume, request, time.monotonic() + self.timeout).state
 
     def load(
@@ -219,7 +221,7 @@ class RpcClient:
 
         Args:
             document: its text, YAML or JSON.
-            cwd: an absolute path in the member, where its jobs run.
+            cwd: an absolute path in the cluster, where its jobs run.
             environment: what its jobs see.
             name: of the ensemble; default: the document's.
 
@@ -227,7 +229,7 @@ class RpcClient:
             The ensemble's name.
         """
         request = pb.LoadRequest(
-            member=self.member,
+            cluster=self.cluster,
             document=document,
             name=name or "",
             cwd=cwd,
@@ -246,7 +248,9 @@ class RpcClient:
                 no time limit then but the service's.
             events: while following, also each job event, as an entry "job-event".
         """
-        request = pb.LogRequest(member=self.member, ensemble=ensemble, follow=follow, events=events)
+        request = pb.LogRequest(
+            cluster=self.cluster, ensemble=ensemble, follow=follow, events=events
+        )
         timeout = None if follow else self.timeout
         stream = self._stub.Log(request, timeout=timeout, metadata=self._metadata)
         try:
@@ -262,10 +266,10 @@ class RpcClient:
             stream.cancel()
 
     def _size(self, deadline: float) -> tuple[str, Size]:
-        """The member's full name, and its size."""
-        request = pb.StatusRequest(member=self.member, size_only=True)
+        """The cluster's full name, and its size."""
+        request = pb.StatusRequest(cluster=self.cluster, size_only=True)
         status = self._again(self._stub.Status, request, deadline)
-        return status.member, Size(status.size.nodes, status.size.minimum, status.size.maximum)
+        return status.cluster, Size(status.size.nodes, status.size.minimum, status.size.maximum)
 
     def _change(self, by: int) -> Grant:
         """A change that is safe to retry: the size to change to is worked out here."""
@@ -280,7 +284,7 @@ class RpcClient:
         return Grant(now.nodes, self._scale(size, deadline).size)
 
     def _scale(self, to: int, deadline: float) -> Grant:
-        request = pb.ActionRequest(member=self.member, scale=pb.Scale(to=to))
+        request = pb.ActionRequest(cluster=self.cluster, scale=pb.Scale(to=to))
         scaled = self._again(self._stub.Action, request, deadline).scaled
         return Grant(scaled.before, scaled.size)
 

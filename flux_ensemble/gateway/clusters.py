@@ -1,4 +1,4 @@
-"""The members of the service: their names, and the Flux instances that belong to them."""
+"""The clusters of the service: their names, and the Flux instances that belong to them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from grpc import StatusCode
 
 from flux_ensemble.gateway.errors import RequestProblem
-from flux_ensemble.gateway.names import MEMBER_NAME
+from flux_ensemble.gateway.names import CLUSTER_NAME
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One member.
+    """One cluster.
 
     `has_flux` tells whether the service may talk to its Flux instance; `uri` is where that
     is, and None is the instance that the service runs in.
@@ -24,91 +24,91 @@ class Cluster:
     uri: str | None = None
 
 
-def parse_member(text: str) -> Cluster:
+def parse_cluster(text: str) -> Cluster:
     """Reads NAME or NAME=URI.
 
     Raises:
         ValueError: the text has another form; the message is a sentence.
     """
     name, equals, uri = text.partition("=")
-    if not MEMBER_NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not a member's name: expected NAME or NAMESPACE/NAME")
+    if not CLUSTER_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not a cluster's name: expected NAME or NAMESPACE/NAME")
     if equals and not uri:
-        raise ValueError(f"member {name!r} has an empty URI: expected NAME=URI, or NAME")
+        raise ValueError(f"cluster {name!r} has an empty URI: expected NAME=URI, or NAME")
     return Cluster(name, uri=uri or None)
 
 
 class Clusters:
-    """The table of members.
+    """The table of clusters.
 
     Args:
-        members: those that are listed.
+        clusters: those that are listed.
         canonical: makes a name canonical; the table has one entry for each canonical name.
-        discovered: names that are not listed are members too, without a Flux instance: the
+        discovered: names that are not listed are clusters too, without a Flux instance: the
             back end says whether they exist.
 
     Raises:
-        ValueError: two entries mean the same member; the text is a sentence.
+        ValueError: two entries mean the same cluster; the text is a sentence.
     """
 
     def __init__(
-        self, members: Iterable[Cluster], canonical: Callable[[str], str], *, discovered: bool
+        self, clusters: Iterable[Cluster], canonical: Callable[[str], str], *, discovered: bool
     ) -> None:
         self.canonical = canonical
         self._discovered = discovered
         self._table: dict[str, Cluster] = {}
-        for member in members:
-            name = canonical(member.name)
+        for cluster in clusters:
+            name = canonical(cluster.name)
             if name in self._table:
-                raise ValueError(f"member {name!r} is given twice")
-            self._table[name] = Cluster(name, member.has_flux, member.uri)
+                raise ValueError(f"cluster {name!r} is given twice")
+            self._table[name] = Cluster(name, cluster.has_flux, cluster.uri)
 
     @property
     def listed(self) -> Mapping[str, Cluster]:
-        """The members that are listed, by canonical name."""
+        """The clusters that are listed, by canonical name."""
         return self._table
 
     def name(self, text: str, named: frozenset[str] | None = None) -> str:
-        """The canonical name of the member in a request; empty means the only member.
+        """The canonical name of the cluster in a request; empty means the only cluster.
 
         Args:
             text: the name in the request.
-            named: the members that the client may be told of; None is all.
+            named: the clusters that the client may be told of; None is all.
 
         Raises:
-            Problem: INVALID_ARGUMENT, it is not a name, or is empty and there are several members.
+            Problem: INVALID_ARGUMENT, it is not a name, or is empty and there are several clusters.
         """
         if text:
-            if not MEMBER_NAME.fullmatch(text):
+            if not CLUSTER_NAME.fullmatch(text):
                 raise RequestProblem(
                     StatusCode.INVALID_ARGUMENT,
-                    f"{text[:80]!r} is not a member's name: expected NAME or NAMESPACE/NAME",
+                    f"{text[:80]!r} is not a cluster's name: expected NAME or NAMESPACE/NAME",
                 )
             return self.canonical(text)
         if len(self._table) == 1 and not self._discovered:
             return next(iter(self._table))
         raise RequestProblem(
-            StatusCode.INVALID_ARGUMENT, f"the request names no member ({self._known(named)})"
+            StatusCode.INVALID_ARGUMENT, f"the request names no cluster ({self._known(named)})"
         )
 
     def find(self, name: str, named: frozenset[str] | None = None) -> Cluster:
-        """The member of a canonical name.
+        """The cluster of a canonical name.
 
         Args:
             name: the name.
-            named: the members that the client may be told of; None is all.
+            named: the clusters that the client may be told of; None is all.
 
         Raises:
             Problem: NOT_FOUND.
         """
-        member = self._table.get(name)
-        if member is None and self._discovered:
+        cluster = self._table.get(name)
+        if cluster is None and self._discovered:
             return Cluster(name, has_flux=False)
-        if member is None:
+        if cluster is None:
             raise RequestProblem(
-                StatusCode.NOT_FOUND, f"no member is named {name!r} ({self._known(named)})"
+                StatusCode.NOT_FOUND, f"no cluster is named {name!r} ({self._known(named)})"
             )
-        return member
+        return cluster
 
     def _known(self, named: frozenset[str] | None) -> str:
         known = set(self._table)
@@ -116,5 +116,5 @@ class Clusters:
             known &= set(map(self.canonical, named))
         names = ", ".join(sorted(known))
         if self._discovered:
-            return f"members: the MiniClusters of the cluster, {names}".rstrip(", ")
-        return f"members: {names}" if names else "members: none that the certificate names"
+            return f"clusters: the MiniClusters of this Kubernetes, {names}".rstrip(", ")
+        return f"clusters: {names}" if names else "clusters: none that the certificate names"

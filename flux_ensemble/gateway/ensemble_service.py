@@ -48,7 +48,7 @@ class TypedService:
 
     async def _status(self, call: AdmittedCall, request: pb.StatusRequest) -> pb.StatusResponse:
         status = await self._operations.status(
-            call, request.member, request.ensemble or None, size_only=request.size_only
+            call, request.cluster, request.ensemble or None, size_only=request.size_only
         )
         for ensemble in status.get("ensembles", ()):
             for counts in ensemble.get("groups", {}).values():
@@ -62,7 +62,7 @@ class TypedService:
         _require(request, "ensemble", "group")
         result = await self._operations.submit(
             call,
-            request.member,
+            request.cluster,
             request.ensemble,
             request.group,
             request.count if request.HasField("count") else None,
@@ -78,7 +78,7 @@ class TypedService:
                 _require(request.ensemble, "name", "action")
                 action = json_object(request.ensemble.action, "action")
                 result = await self._operations.action(
-                    call, request.member, request.ensemble.name, action
+                    call, request.cluster, request.ensemble.name, action
                 )
                 performed = pb.Performed(firing=result["firing"], **submitted(result))
                 return pb.ActionResponse(performed=performed)
@@ -91,7 +91,7 @@ class TypedService:
         _require(request, "ensemble")
         entries = self._operations.log(
             call,
-            request.member,
+            request.cluster,
             request.ensemble,
             follow=request.follow,
             events=request.events,
@@ -116,12 +116,12 @@ class TypedService:
 
     async def _of_ensemble(self, op: str, call: AdmittedCall, request: Any) -> dict[str, Any]:
         _require(request, "ensemble")
-        return await self._operations.of_ensemble(op, call, request.member, request.ensemble)
+        return await self._operations.of_ensemble(op, call, request.cluster, request.ensemble)
 
     async def _load(self, call: AdmittedCall, request: pb.LoadRequest) -> pb.LoadResponse:
         loaded = await self._operations.load(
             call,
-            request.member,
+            request.cluster,
             request.document,
             name=request.name or None,
             cwd=request.cwd,
@@ -133,9 +133,9 @@ class TypedService:
         scale = request.scale
         match scale.WhichOneof("size"):
             case "to":
-                grant = await self._operations.scale(call, request.member, to=scale.to)
+                grant = await self._operations.scale(call, request.cluster, to=scale.to)
             case "by":
-                grant = await self._operations.scale(call, request.member, by=scale.by)
+                grant = await self._operations.scale(call, request.cluster, by=scale.by)
             case _:
                 raise _missing("scale.to or scale.by")
         return pb.ActionResponse(scaled=pb.Scaled(before=grant.before, size=grant.size))

@@ -42,7 +42,7 @@ _BY_ERRNO = {
 _BY_BACKEND = {
     base.Refused: StatusCode.FAILED_PRECONDITION,
     base.BadSize: StatusCode.INVALID_ARGUMENT,
-    base.UnknownMember: StatusCode.NOT_FOUND,
+    base.UnknownCluster: StatusCode.NOT_FOUND,
     base.Unavailable: StatusCode.UNAVAILABLE,
     base.Contended: StatusCode.ABORTED,
 }

@@ -1,4 +1,4 @@
-"""Requests to the ensemble services in members' Flux instances.
+"""Requests to the ensemble services in clusters' Flux instances.
 
 A Flux handle blocks and belongs to one thread, so each instance has a lane of a few
 threads with a handle each, and each log stream one of its own.
@@ -41,15 +41,15 @@ _LOST = (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN)
 
 
 class ClusterInstance:
-    """The Flux instance of a member.
+    """The Flux instance of a cluster.
 
     Args:
-        member: one that has an instance.
+        cluster: one that has an instance.
     """
 
-    def __init__(self, member: Cluster) -> None:
-        self._member = member
-        self._lane = Lane(f"member {member.name!r}", threads=_THREADS, waiting=_WAITING)
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._lane = Lane(f"cluster {cluster.name!r}", threads=_THREADS, waiting=_WAITING)
         self._local = threading.local()
         # Of connections: one that is lost takes those of the other threads with it.
         self._generation = 0
@@ -86,9 +86,9 @@ class ClusterInstance:
         """
         self._left = [lane for lane in self._left if lane.busy]
         if len(self._left) >= _LEFT:
-            raise LaneFull(f"member {self._member.name!r} has {_LEFT} streams that hang")
+            raise LaneFull(f"cluster {self._cluster.name!r} has {_LEFT} streams that hang")
         reader = _LogReader(self, {"name": ensemble, "follow": follow, "events": events})
-        lane = Lane(f"log of member {self._member.name!r}", threads=1, waiting=0)
+        lane = Lane(f"log of cluster {self._cluster.name!r}", threads=1, waiting=0)
         try:
             while (entry := await lane.run(reader.next)) is not None:
                 yield entry
@@ -108,10 +108,10 @@ class ClusterInstance:
             Problem: UNAVAILABLE.
         """
         try:
-            return Client(uri=self._member.uri)
+            return Client(uri=self._cluster.uri)
         except (EnsembleError, BindingsError) as exc:
             raise RequestProblem(
-                StatusCode.UNAVAILABLE, f"member {self._member.name!r} cannot be reached: {exc}"
+                StatusCode.UNAVAILABLE, f"cluster {self._cluster.name!r} cannot be reached: {exc}"
             ) from exc
 
     def ask(self, op: str, payload: dict[str, Any], deadline: float) -> Any:
@@ -145,7 +145,7 @@ class ClusterInstance:
     def _late(self, op: str) -> RequestProblem:
         return RequestProblem(
             StatusCode.DEADLINE_EXCEEDED,
-            f"member {self._member.name!r} did not answer the request {op!r} in time",
+            f"cluster {self._cluster.name!r} did not answer the request {op!r} in time",
         )
 
 

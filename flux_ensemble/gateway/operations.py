@@ -1,4 +1,4 @@
-"""The operations on members, for every protocol."""
+"""The operations on clusters, for every protocol."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Calls of the back end for one member that are under way at once, and that may wait: all
+#: Calls of the back end for one cluster that are under way at once, and that may wait: all
 #: together more than one client may have open, so that it cannot keep the others out.
 _THREADS = 4
 _WAITING = 124
@@ -55,10 +55,10 @@ class Expiring(Protocol):
 
 
 class Operations:
-    """Performs requests, each for one member.
+    """Performs requests, each for one cluster.
 
     Args:
-        members: the table of members.
+        clusters: the table of clusters.
         backend: changes their size; None if nothing does.
         certificate: the server's, as long as it is valid; None without TLS.
         allow_load: clients may load documents.
@@ -66,50 +66,50 @@ class Operations:
 
     def __init__(
         self,
-        members: Clusters,
+        clusters: Clusters,
         backend: Backend | None,
         certificate: Expiring | None = None,
         *,
         allow_load: bool = False,
     ) -> None:
-        self._members = members
+        self._clusters = clusters
         self._backend = backend
         self._certificate = certificate
         self._allow_load = allow_load
         self._lane = _lane("the back end")
-        # A back end may ask each member itself: one that hangs must not keep others waiting.
-        self._lanes = {name: _lane(f"the back end of member {name!r}") for name in members.listed}
+        # A back end may ask each cluster itself: one that hangs must not keep others waiting.
+        self._lanes = {name: _lane(f"the back end of cluster {name!r}") for name in clusters.listed}
         self._instances = {
-            name: ClusterInstance(member)
-            for name, member in members.listed.items()
-            if member.has_flux
+            name: ClusterInstance(cluster)
+            for name, cluster in clusters.listed.items()
+            if cluster.has_flux
         }
 
     async def status(
-        self, call: AdmittedCall, member: str, ensemble: str | None, *, size_only: bool = False
+        self, call: AdmittedCall, cluster: str, ensemble: str | None, *, size_only: bool = False
     ) -> dict[str, Any]:
-        """The status of a member, with errors in place of what is not known.
+        """The status of a cluster, with errors in place of what is not known.
 
         Args:
             call: the request.
-            member: the member's name.
+            cluster: the cluster's name.
             ensemble: only this ensemble; None for all.
             size_only: do not ask its Flux instance, and fail if the size is not known.
 
         Returns:
-            `member`; `size` as {nodes, minimum, maximum}, or `size_error`; what the status
+            `cluster`; `size` as {nodes, minimum, maximum}, or `size_error`; what the status
             request of docs/rpc.md answers, or `flux_error`; `t_certificate_expires` with TLS.
 
         Raises:
             Problem: UNAVAILABLE, nothing is known.
             EnsembleError: the ensemble service refuses the request.
             BackendError: the size is not known, and only that was asked for; or the back end
-                knows no such member.
+                knows no such cluster.
         """
-        target = self._find(call, member)
+        target = self._find(call, cluster)
         now = time.monotonic()
         deadline = now + _STATUS_SHARE * (call.deadline - now)
-        known: dict[str, Any] = {"member": target.name}
+        known: dict[str, Any] = {"cluster": target.name}
         if self._certificate is not None:
             known["t_certificate_expires"] = self._certificate.t_expires
         if size_only:
@@ -127,14 +127,14 @@ class Operations:
     async def submit(
         self,
         call: AdmittedCall,
-        member: str,
+        cluster: str,
         ensemble: str,
         group: str,
         count: int | None,
         params: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
         """Submits a job group of an ensemble once more, and returns what `submitted` tells."""
-        instance = self._instance(self._find_for(call, member))
+        instance = self._instance(self._find_for(call, cluster))
         payload = {"name": ensemble, "group": group, "count": count, "params": params}
         for key, value in payload.items():
             check_plain(value, key)
@@ -142,14 +142,14 @@ class Operations:
         return submitted(result)
 
     async def action(
-        self, call: AdmittedCall, member: str, ensemble: str, action: Mapping[str, Any]
+        self, call: AdmittedCall, cluster: str, ensemble: str, action: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Performs one action of an ensemble: {firing}, and what `submitted` tells.
 
         Raises:
             Problem: PERMISSION_DENIED, it would change what the commands of the jobs are.
         """
-        target = self._find_for(call, member)
+        target = self._find_for(call, cluster)
         if not self._allow_load:
             _check_harmless(action)
         instance = self._instance(target)
@@ -159,10 +159,10 @@ class Operations:
         return result
 
     async def of_ensemble(
-        self, op: str, call: AdmittedCall, member: str, ensemble: str
+        self, op: str, call: AdmittedCall, cluster: str, ensemble: str
     ) -> dict[str, Any]:
         """Sends a request that names an ensemble and has no other keys: `metrics`, `pause`, ..."""
-        instance = self._instance(self._find_for(call, member))
+        instance = self._instance(self._find_for(call, cluster))
         check_plain(ensemble, "name")
         result: dict[str, Any] = await instance.call(op, {"name": ensemble}, call.deadline)
         return result
@@ -170,7 +170,7 @@ class Operations:
     async def load(
         self,
         call: AdmittedCall,
-        member: str,
+        cluster: str,
         document: str,
         *,
         name: str | None,
@@ -181,7 +181,7 @@ class Operations:
 
         Args:
             call: the request.
-            member: the member's name.
+            cluster: the cluster's name.
             document: its text.
             name: of the ensemble; None is the document's.
             cwd: where its jobs run.
@@ -190,7 +190,7 @@ class Operations:
         Raises:
             Problem: PERMISSION_DENIED, clients may not; INVALID_ARGUMENT.
         """
-        target = self._find_for(call, member)
+        target = self._find_for(call, cluster)
         if not self._allow_load:
             raise RequestProblem(
                 StatusCode.PERMISSION_DENIED,
@@ -205,19 +205,19 @@ class Operations:
         payload = {"text": document, "name": name, "cwd": cwd, "environment": dict(environment)}
         check_plain(payload["environment"], "environment")
         loaded: dict[str, Any] = await instance.call("load", payload, call.deadline)
-        log.info("loaded ensemble %r in member %r", loaded["name"], target.name)
+        log.info("loaded ensemble %r in cluster %r", loaded["name"], target.name)
         return loaded
 
     async def scale(
-        self, call: AdmittedCall, member: str, *, to: int | None = None, by: int | None = None
+        self, call: AdmittedCall, cluster: str, *, to: int | None = None, by: int | None = None
     ) -> Grant:
-        """Changes the size of a member.
+        """Changes the size of a cluster.
 
         Raises:
             BackendError: see `Backend.scale`.
             Problem: FAILED_PRECONDITION, there is no back end; DEADLINE_EXCEEDED.
         """
-        name = self._find(call, member).name
+        name = self._find(call, cluster).name
         backend = self._backend
         if backend is None:
             raise RequestProblem(StatusCode.FAILED_PRECONDITION, _no_backend(name))
@@ -229,16 +229,16 @@ class Operations:
                 call.deadline,
             )
         except BackendError as exc:
-            log.info("scale member %r %s: no: %s", name, asked, exc)
+            log.info("scale cluster %r %s: no: %s", name, asked, exc)
             raise
-        log.info("scale member %r %s: from %d to %d", name, asked, grant.before, grant.size)
+        log.info("scale cluster %r %s: from %d to %d", name, asked, grant.before, grant.size)
         return grant
 
     def log(
-        self, call: AdmittedCall, member: str, ensemble: str, *, follow: bool, events: bool
+        self, call: AdmittedCall, cluster: str, ensemble: str, *, follow: bool, events: bool
     ) -> AsyncGenerator[Entry, None]:
         """The entries of an ensemble's eventlog."""
-        instance = self._instance(self._find_for(call, member))
+        instance = self._instance(self._find_for(call, cluster))
         return instance.log(ensemble, follow=follow, events=events)
 
     def close(self) -> None:
@@ -249,41 +249,41 @@ class Operations:
             instance.close()
 
     def _find_for(self, call: AdmittedCall, requested: str) -> Cluster:
-        """The member of a request that only who is known may make."""
+        """The cluster of a request that only who is known may make."""
         call.check_known()
         return self._find(call, requested)
 
     def _find(self, call: AdmittedCall, requested: str) -> Cluster:
-        name = self._members.name(requested, call.members)
-        # First, so that a client does not learn which other members there are.
-        call.check_member(name, self._members.canonical, explicit=bool(requested))
-        return self._members.find(name, call.members)
+        name = self._clusters.name(requested, call.clusters)
+        # First, so that a client does not learn which other clusters there are.
+        call.check_cluster(name, self._clusters.canonical, explicit=bool(requested))
+        return self._clusters.find(name, call.clusters)
 
-    def _instance(self, member: Cluster) -> ClusterInstance:
-        if not member.has_flux:
-            raise RequestProblem(StatusCode.FAILED_PRECONDITION, _no_flux(member.name))
-        return self._instances[member.name]
+    def _instance(self, cluster: Cluster) -> ClusterInstance:
+        if not cluster.has_flux:
+            raise RequestProblem(StatusCode.FAILED_PRECONDITION, _no_flux(cluster.name))
+        return self._instances[cluster.name]
 
-    async def _size(self, member: Cluster, deadline: float) -> dict[str, Any]:
+    async def _size(self, cluster: Cluster, deadline: float) -> dict[str, Any]:
         backend = self._backend
         if backend is None:
-            raise RequestProblem(StatusCode.FAILED_PRECONDITION, _no_backend(member.name))
+            raise RequestProblem(StatusCode.FAILED_PRECONDITION, _no_backend(cluster.name))
         size = await self._blocking(
-            member.name, lambda: backend.size(member.name, deadline), deadline
+            cluster.name, lambda: backend.size(cluster.name, deadline), deadline
         )
         return {"size": asdict(size)}
 
     async def _flux_status(
-        self, member: Cluster, ensemble: str | None, deadline: float
+        self, cluster: Cluster, ensemble: str | None, deadline: float
     ) -> dict[str, Any]:
-        status: dict[str, Any] = await self._instance(member).call(
+        status: dict[str, Any] = await self._instance(cluster).call(
             "status", {"name": ensemble}, deadline
         )
         return status
 
-    async def _blocking(self, member: str, call: Callable[[], T], deadline: float) -> T:
+    async def _blocking(self, cluster: str, call: Callable[[], T], deadline: float) -> T:
         # Those that are not listed are any number, but all of one back end.
-        lane = self._lanes.get(member, self._lane)
+        lane = self._lanes.get(cluster, self._lane)
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
                 return await lane.run(call)
@@ -336,12 +336,12 @@ def submitted(result: Mapping[str, Any]) -> dict[str, Any]:
     return {key: result[key] for key in ("ids", "members", "waiting") if key in result}
 
 
-def _no_backend(member: str) -> str:
-    return f"member {member!r} has a fixed size: the gRPC service runs without --backend"
+def _no_backend(cluster: str) -> str:
+    return f"cluster {cluster!r} has a fixed size: the gRPC service runs without --backend"
 
 
-def _no_flux(member: str) -> str:
+def _no_flux(cluster: str) -> str:
     return (
-        f"the gRPC service has no connection to the Flux instance of member {member!r}: "
-        "--member NAME=URI gives it one"
+        f"the gRPC service has no connection to the Flux instance of cluster {cluster!r}: "
+        "--cluster NAME=URI gives it one"
     )

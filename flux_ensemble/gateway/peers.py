@@ -15,7 +15,7 @@ from cryptography import x509
 from grpc import StatusCode
 
 from flux_ensemble.gateway.errors import RequestProblem
-from flux_ensemble.gateway.names import MEMBER_NAME
+from flux_ensemble.gateway.names import CLUSTER_NAME
 from flux_ensemble.gateway.tls import MEMBER_URI, OWNER_URI
 from flux_ensemble.tokens import presents
 
@@ -41,11 +41,11 @@ _IPV6_PREFIX = 64
 class Certificate:
     """The parts of a client's certificate that the service uses.
 
-    `members` are the names in its URIs, and `owners` the uids of whose it is. `t_end` is when it
+    `clusters` are the names in its URIs, and `owners` the uids of whose it is. `t_end` is when it
     expires, in epoch seconds.
     """
 
-    members: frozenset[str]
+    clusters: frozenset[str]
     t_end: float
     owners: frozenset[str] = frozenset()
 
@@ -66,7 +66,7 @@ class Peer:
     """The other end of a call.
 
     `connection` is its address with the port. `client` is equal for connections that share
-    what one client may have: those whose certificates name the same members, or without TLS
+    what one client may have: those whose certificates name the same clusters, or without TLS
     those of one address. `known` is whether it has said who it is: by a certificate, by the
     token, or by the socket that the user alone can connect to.
     """
@@ -102,7 +102,7 @@ def identify(context: Any, *, tls: bool, token: str | None = None) -> Peer:
     # gRPC looks at it when the connection is made, which may be long ago.
     if certificate.seconds_left() <= 0:
         raise certificate.expired()
-    return Peer(connection, certificate.members, certificate)
+    return Peer(connection, certificate.clusters, certificate)
 
 
 def _presents(context: Any, token: str | None) -> bool:
@@ -125,7 +125,7 @@ def _presents(context: Any, token: str | None) -> bool:
 def read_certificate(pem: bytes) -> Certificate | None:
     """The certificate of a client; None if it cannot be read.
 
-    A URI that goes on after the name of a member, with whatever it may be, names nobody. gRPC
+    A URI that goes on after the name of a cluster, with whatever it may be, names nobody. gRPC
     itself gives the URI up to the first NUL, so the certificate is read here.
     """
     try:
@@ -141,7 +141,7 @@ def read_certificate(pem: bytes) -> Certificate | None:
         frozenset(uri.removeprefix(start) for uri in uris if uri.startswith(start))
         for start in (MEMBER_URI, OWNER_URI)
     )
-    return Certificate(frozenset(filter(MEMBER_NAME.fullmatch, named)), t_end, owners)
+    return Certificate(frozenset(filter(CLUSTER_NAME.fullmatch, named)), t_end, owners)
 
 
 def read_address(host: str) -> IPAddress:

@@ -19,7 +19,7 @@ from flux_ensemble.gateway.operations import Operations
 from flux_ensemble.gateway.protocol import predecessors_pb2 as pb
 from flux_ensemble.gateway.requests import json_object
 
-#: What the clients may call the type of a member; ensemble-python sends the plural.
+#: What the clients may call the type of a cluster; ensemble-python sends the plural.
 TYPES = ("minicluster", "miniclusters", "flux")
 
 #: What a client of ensemble-python says of the custom resource that it means.
@@ -59,7 +59,8 @@ class PredecessorService:
 
     async def _status(self, call: AdmittedCall, request: pb.StatusRequest) -> pb.Response:
         _check_type(request.member)
-        return _done(await self._operations.status(call, request.name, None))
+        status = await self._operations.status(call, request.name, None)
+        return _done({"member": status["cluster"], **status})
 
     async def _action(self, call: AdmittedCall, request: pb.ActionRequest) -> pb.Response:
         _check_type(request.member)
@@ -75,7 +76,7 @@ class PredecessorService:
                 raise _invalid(f"unknown action {unknown!r} (actions: grow, shrink, submit)")
 
     async def _submit(
-        self, call: AdmittedCall, member: str, payload: Mapping[str, Any]
+        self, call: AdmittedCall, cluster: str, payload: Mapping[str, Any]
     ) -> dict[str, Any]:
         unknown = payload.keys() - {"ensemble", "group", "count", "params", *RESOURCE}
         if unknown:
@@ -90,7 +91,7 @@ class PredecessorService:
                 )
         return await self._operations.submit(
             call,
-            member,
+            cluster,
             payload["ensemble"],
             payload["group"],
             payload.get("count"),
@@ -109,7 +110,7 @@ def _failed(problem: RequestProblem) -> pb.Response:
 
 def _check_type(kind: str) -> None:
     if kind not in TYPES:
-        raise _invalid(f"unknown type of member {kind!r} (types: {', '.join(TYPES)})")
+        raise _invalid(f"unknown type of cluster {kind!r} (types: {', '.join(TYPES)})")
 
 
 def _change(action: str, payload: Mapping[str, Any]) -> int:

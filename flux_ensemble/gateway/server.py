@@ -1,7 +1,7 @@
 """The server: both protocols, health and reflection, on one port.
 
     access = Access(host="localhost", port=50051)
-    await serve(members, DryRun(), access, ready=print, stop=asyncio.Event())
+    await serve(clusters, DryRun(), access, ready=print, stop=asyncio.Event())
 
 Requests are handled on one event loop; blocking calls run on lanes. Waiting for a client happens
 in the thread of its call.
@@ -123,7 +123,7 @@ class Access:
 
 
 async def serve(
-    members: Clusters,
+    clusters: Clusters,
     backend: Backend | None,
     access: Access,
     *,
@@ -134,7 +134,7 @@ async def serve(
     """Serves until `stop` is set.
 
     Args:
-        members: the table of members.
+        clusters: the table of clusters.
         backend: changes their size; None if nothing does.
         access: where it listens, and what is allowed.
         ready: called with the port, if there is one, when the server answers.
@@ -152,7 +152,7 @@ async def serve(
         logging.getLogger(name).addFilter(_SPARING)
     files = None if access.tls is None else Reloaded(access.tls)
     credentials = None if files is None else files.server_credentials()
-    operations = Operations(members, backend, files, allow_load=access.allow_load)
+    operations = Operations(clusters, backend, files, allow_load=access.allow_load)
     health = Health(SERVICES)
     methods = {
         **TypedService(operations).methods(),

@@ -1,12 +1,12 @@
-"""Mutual TLS: the files, what is in them, and which members a client certificate may act for.
+"""Mutual TLS: the files, what is in them, and which clusters a client certificate may act for.
 
-A client's certificate names its members in URI entries of the subject alternative name:
+A client's certificate names its clusters in URI entries of the subject alternative name:
 
     flux-ensemble://member/NAME        (NAME as the service has it, NAMESPACE/NAME too)
     flux-ensemble://owner/UID          (whose it is, for a service that is of one owner)
 
 Both sides have certificates of the same authority. Without TLS every client may act for every
-member, so the server listens on loopback only unless told otherwise.
+cluster, so the server listens on loopback only unless told otherwise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
 from flux_ensemble.files import read
 
-#: What a URI that names a member starts with.
+#: What a URI that names a cluster starts with.
 MEMBER_URI = "flux-ensemble://member/"
 
 #: What a URI that names the owner of the client starts with.

@@ -18,7 +18,7 @@ from flux_ensemble.engine.events import AllocationChanged, AllocationEnding, Mem
 from flux_ensemble.metrics.names import MEMBER
 from flux_ensemble.queues.elastic.factory import make_scaler
 from flux_ensemble.queues.elastic.ranks import Ranks, nodes
-from flux_ensemble.queues.elastic.settings import ScalerSettings, read_scaler
+from flux_ensemble.queues.elastic.settings import ScalerSettings, old_settings, read_scaler
 from flux_ensemble.queues.elastic.watcher import RESPONSE_SECONDS, Resources
 from flux_ensemble.queues.flux.broker import Broker
 from flux_ensemble.queues.flux.errors import sentence
@@ -74,6 +74,8 @@ class MemberInstance:
             ValueError, OSError: the scaler cannot be made.
         """
         settings = read_scaler(table)
+        for warning in old_settings(table):
+            self._log_error(f"[ensemble] {warning}")
         if settings is not None:
             self._use(settings)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.queues.elastic.settings import KEYS as SCALER_KEYS
+from flux_ensemble.renamed import SETTINGS as OLD_KEYS
 
 #: What is read before there is a service.
 STARTING = ("service",)
@@ -59,7 +60,7 @@ def read_settings(configured: Any, log_error: Callable[[str], None]) -> Settings
         return Settings()
     settings = {}
     for key, value in configured.items():
-        if key in STARTING + SCALER_KEYS:
+        if key in STARTING + SCALER_KEYS or key in OLD_KEYS:
             continue
         if key not in _READERS:
             known = ", ".join((*_READERS, *STARTING, *SCALER_KEYS))

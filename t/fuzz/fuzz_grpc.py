@@ -63,24 +63,24 @@ PREDECESSORS = "/convergedcomputing.org.grpc.v1.EnsembleOperator"
 HEALTH = "/grpc.health.v1.Health"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
-SIZE = pb.StatusRequest(member="alpha", size_only=True).SerializeToString()
+SIZE = pb.StatusRequest(cluster="alpha", size_only=True).SerializeToString()
 
 #: A request of each method, to be changed.
 REQUESTS = {
-    f"{TYPED}/Status": pb.StatusRequest(member="alpha", ensemble="hello"),
+    f"{TYPED}/Status": pb.StatusRequest(cluster="alpha", ensemble="hello"),
     f"{TYPED}/Submit": pb.SubmitRequest(
-        member="alpha", ensemble="hello", group="echo", count=2, params='{"x": [1, "a"]}'
+        cluster="alpha", ensemble="hello", group="echo", count=2, params='{"x": [1, "a"]}'
     ),
     f"{TYPED}/Action": pb.ActionRequest(
-        member="beta",
+        cluster="beta",
         ensemble=pb.EnsembleAction(name="hello", action='{"name": "cancel", "label": "echo"}'),
     ),
-    f"{TYPED}/Log": pb.LogRequest(member="alpha", ensemble="hello", events=True),
-    f"{TYPED}/Metrics": pb.MetricsRequest(member="alpha", ensemble="hello"),
-    f"{TYPED}/Pause": pb.PauseRequest(member="alpha", ensemble="hello"),
-    f"{TYPED}/Resume": pb.ResumeRequest(member="alpha", ensemble="hello"),
+    f"{TYPED}/Log": pb.LogRequest(cluster="alpha", ensemble="hello", events=True),
+    f"{TYPED}/Metrics": pb.MetricsRequest(cluster="alpha", ensemble="hello"),
+    f"{TYPED}/Pause": pb.PauseRequest(cluster="alpha", ensemble="hello"),
+    f"{TYPED}/Resume": pb.ResumeRequest(cluster="alpha", ensemble="hello"),
     f"{TYPED}/Load": pb.LoadRequest(
-        member="alpha",
+        cluster="alpha",
         document="jobs: [{name: a, command: true}]",
         name="loaded",
         cwd="/tmp",
@@ -170,7 +170,7 @@ class Server:
             self.process = subprocess.Popen(
                 [
                     *(sys.executable, "-c", command, "grpc", "start", "--port", "0"),
-                    *("--backend", "dry-run", "--member", f"alpha{at}", "--member", f"beta{at}"),
+                    *("--backend", "dry-run", "--cluster", f"alpha{at}", "--cluster", f"beta{at}"),
                     *(files or ("--token-file", str(_token(directory)))),
                     "--allow-load",
                 ],
@@ -305,12 +305,12 @@ class Fuzzer:
         method, request = chance.choice([
             (f"{TYPED}/Submit", pb.SubmitRequest(ensemble="a", group="b", params=text)),
             (f"{TYPED}/Action", pb.ActionRequest(
-                member="alpha", ensemble=pb.EnsembleAction(name="hello", action=text))),
+                cluster="alpha", ensemble=pb.EnsembleAction(name="hello", action=text))),
             (f"{PREDECESSORS}/RequestAction", theirs.ActionRequest(
                 member="flux", name="alpha", action=action, payload=text)),
         ])  # fmt: skip
         if method.endswith("Submit"):
-            request.member = "alpha"  # type: ignore[attr-defined]
+            request.cluster = "alpha"  # type: ignore[attr-defined]
         self._call(method, request.SerializeToString())
 
     def broken_off(self, chance: random.Random) -> None:

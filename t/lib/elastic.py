@@ -342,8 +342,8 @@ def bounds() -> None:
         {
             "scaler": "instance",
             "start-broker": START,
-            "min-size": 1,
-            "max-size": 2,
+            "min-nodes": 1,
+            "max-nodes": 2,
             "grace": "5m",
             "start-limit": "30s",
         }
@@ -353,10 +353,10 @@ def bounds() -> None:
     bench.refused(0, errno.EINVAL, "0 nodes", "1 to 2")
     bench.scaler.close()
     bench.refused(2, errno.ESHUTDOWN, "shutting down")
-    wrong("min-size: expected 1", {"min-size": 0})
-    wrong("has 3 hosts", {"max-size": 4})
-    wrong("max-size", {"min-size": 3, "max-size": 2})
-    wrong("max-size: expected a whole number", {"max-size": "2"})
+    wrong("min-nodes: expected 1", {"min-nodes": 0})
+    wrong("has 3 hosts", {"max-nodes": 4})
+    wrong("max-nodes", {"min-nodes": 3, "max-nodes": 2})
+    wrong("max-nodes: expected a whole number", {"max-nodes": "2"})
     wrong("grace: expected a duration", {"grace": "soon"})
     wrong("start-limit", {"start-limit": 0})
     wrong("{host} or {rank}", {"start-broker": "start fake1"})

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from flux_ensemble.gateway.server import Access
     from flux_ensemble.gateway.tls import TlsFiles
 
-#: The name of the one member where none is given: the instance that this runs in.
-DEFAULT_MEMBER = "flux"
+#: The name of the one cluster where none is given: the instance that this runs in.
+DEFAULT_CLUSTER = "flux"
 
 #: The port where nothing else is said.
 DEFAULT_PORT = 50051
@@ -30,7 +30,7 @@ DEFAULT_PORT = 50051
 
 @click.group()
 def grpc() -> None:
-    """The gRPC service: it changes the size of members, and gives remote access to ensembles."""
+    """The gRPC service: it changes the size of clusters, and gives remote access to ensembles."""
 
 
 @grpc.command(short_help="Run the gRPC service in the foreground.")
@@ -54,23 +54,23 @@ def grpc() -> None:
     help="The token that plaintext clients present for requests of every kind; made if missing.",
 )
 @click.option(
-    "--member",
-    "members",
+    "--cluster",
+    "clusters",
     metavar="NAME[=URI]",
     multiple=True,
-    help="A member, and the URI of its Flux instance; without a URI, the enclosing one. "
-    f"Can be repeated. Default: {DEFAULT_MEMBER!r}, the enclosing instance.",
+    help="A cluster, and the URI of its Flux instance; without a URI, the enclosing one. "
+    f"Can be repeated. Default: {DEFAULT_CLUSTER!r}, the enclosing instance.",
 )
 @click.option(
     "--backend",
     type=click.Choice(["dry-run", "kubernetes", "instance"]),
-    help="What changes the size of members; without it their size is fixed.",
+    help="What changes the size of clusters; without it their size is fixed.",
 )
 @click.option(
-    "--min-size", type=int, help="The least nodes of a member of the dry run.  [default: 1]"
+    "--min-nodes", type=int, help="The least nodes of a cluster of the dry run.  [default: 1]"
 )
 @click.option(
-    "--max-size", type=int, help="The most nodes of a member of the dry run.  [default: 16]"
+    "--max-nodes", type=int, help="The most nodes of a cluster of the dry run.  [default: 16]"
 )
 @click.option("--tls-cert", type=FILE, help="The server's certificate, in PEM.")
 @click.option("--tls-key", type=FILE, help="The key of the certificate, in PEM.")
@@ -96,10 +96,10 @@ def start(
     port: int | None,
     socket: Path | None,
     token_file: Path | None,
-    members: tuple[str, ...],
+    clusters: tuple[str, ...],
     backend: str | None,
-    min_size: int | None,
-    max_size: int | None,
+    min_nodes: int | None,
+    max_nodes: int | None,
     tls_cert: Path | None,
     tls_key: Path | None,
     tls_ca: Path | None,
@@ -131,9 +131,9 @@ def start(
         raise click.UsageError("--token-file is for plaintext: certificates say who asks")
     if owner is not None and (tls is None or backend != "kubernetes"):
         raise click.UsageError("--owner needs certificates and --backend kubernetes")
-    wanted = _wanted(members)
-    scaler = _backend(backend, wanted, min_size, max_size, owner)
-    table = _members(wanted, scaler)
+    wanted = _wanted(clusters)
+    scaler = _backend(backend, wanted, min_nodes, max_nodes, owner)
+    table = _clusters(wanted, scaler)
     if not wanted and (scaler is None or not scaler.discovers):
         _look_for_flux()
     start_logging(log_format)
@@ -157,7 +157,7 @@ def start(
         where += [] if socket is None else [f"unix:{socket}, all requests"]
         click.echo(
             f"the gRPC service: {'; '.join(where)}, back end {backend or 'none'}, "
-            f"members: {names}; Ctrl-C ends it",
+            f"clusters: {names}; Ctrl-C ends it",
             err=True,
         )
 
@@ -187,7 +187,7 @@ def _token(file: Path) -> str:
 
 
 async def _serve(
-    members: Clusters, scaler: Backend | None, access: Access, ready: Callable[[int | None], None]
+    clusters: Clusters, scaler: Backend | None, access: Access, ready: Callable[[int | None], None]
 ) -> None:
     """Serves until the process is to end."""
     from flux_ensemble.gateway.server import serve
@@ -196,7 +196,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await serve(members, scaler, access, ready=ready, stop=stop)
+    await serve(clusters, scaler, access, ready=ready, stop=stop)
 
 
 @contextmanager
@@ -245,24 +245,24 @@ def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | Non
 
 
 def _wanted(texts: tuple[str, ...]) -> list[Cluster]:
-    from flux_ensemble.gateway.clusters import parse_member
+    from flux_ensemble.gateway.clusters import parse_cluster
 
     try:
-        return [parse_member(text) for text in texts]
+        return [parse_cluster(text) for text in texts]
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
 
 
 def _default() -> list[Cluster]:
-    """The members where none are given."""
+    """The clusters where none are given."""
     from flux_ensemble.gateway.clusters import Cluster
 
-    return [Cluster(DEFAULT_MEMBER)]
+    return [Cluster(DEFAULT_CLUSTER)]
 
 
 def _backend(
     name: str | None,
-    members: list[Cluster],
+    clusters: list[Cluster],
     minimum: int | None,
     maximum: int | None,
     owner: str | None,
@@ -270,7 +270,7 @@ def _backend(
     from flux_ensemble.gateway.backend import BackendError
 
     if name != "dry-run" and (minimum, maximum) != (None, None):
-        raise click.UsageError("--min-size and --max-size are bounds of --backend dry-run only")
+        raise click.UsageError("--min-nodes and --max-nodes are bounds of --backend dry-run only")
     try:
         match name:
             case "dry-run":
@@ -287,20 +287,20 @@ def _backend(
             case "instance":
                 from flux_ensemble.gateway.backends.instance import FluxInstances
 
-                return FluxInstances(members or _default())
+                return FluxInstances(clusters or _default())
     except BackendError as exc:
         raise Failure(str(exc), USAGE) from exc
     return None
 
 
-def _members(members: list[Cluster], backend: Backend | None) -> Clusters:
+def _clusters(clusters: list[Cluster], backend: Backend | None) -> Clusters:
     from flux_ensemble.gateway.clusters import Clusters
 
     # Those that are given are all that the service acts for.
-    discovered = backend is not None and backend.discovers and not members
+    discovered = backend is not None and backend.discovers and not clusters
     try:
         return Clusters(
-            [] if discovered else members or _default(),
+            [] if discovered else clusters or _default(),
             backend.canonical if backend else str,
             discovered=discovered,
         )

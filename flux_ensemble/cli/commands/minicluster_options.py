@@ -63,6 +63,6 @@ def read_minicluster(
     host, port = options.pop("host") or HOST, options.pop("port") or PORT
     scaler = {"scaler": "minicluster", "grpc-target": f"{host}:{port}"}
     if name is not None:
-        scaler["grpc-member"] = name
+        scaler["grpc-cluster"] = name
     files = {key.replace("_", "-"): value for key, value in options.items()}
     return {**scaler, **{key: str(value) for key, value in files.items() if value is not None}}

@@ -9,7 +9,7 @@ from flux_ensemble import __version__
 from flux_ensemble.bindings import BindingsError, module_problem
 from flux_ensemble.client.errors import failure
 from flux_ensemble.deploy.checks.instance import PATIENCE, Finding, InstanceInfo, config
-from flux_ensemble.queues.elastic.settings import read_scaler
+from flux_ensemble.queues.elastic.settings import old_settings, read_scaler
 from flux_ensemble.service.settings import read_settings
 
 _ADVICE = "`flux ensemble supervise` runs it beside the broker, and again after a crash"
@@ -109,7 +109,12 @@ def scaler(instance: InstanceInfo) -> Finding:
         text = f"{settings.kind!r} is configured, and the service does not use it"
         advice = "`flux dmesg` says why; the configuration is read when the service starts"
         return Finding("scaler", "problem", text, advice)
-    return Finding("scaler", "ok", f"the instance can change its size: {settings.kind!r}")
+    text = f"the instance can change its size: {settings.kind!r}"
+    old = old_settings(table)
+    if old:
+        text = f"{text}; [ensemble] {'; '.join(old)}"
+        return Finding("scaler", "warning", text, "rename the keys in the configuration")
+    return Finding("scaler", "ok", text)
 
 
 def members(instance: InstanceInfo) -> Finding:

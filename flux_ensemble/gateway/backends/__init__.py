@@ -1,1 +1,1 @@
-"""Back ends, which change the size of members; `gateway.backend` has the contract."""
+"""Back ends, which change the size of clusters; `gateway.backend` has the contract."""

@@ -11,10 +11,10 @@ log = logging.getLogger(__name__)
 
 
 class DryRun:
-    """Members that are only numbers; each starts with `minimum` nodes.
+    """Clusters that are only numbers; each starts with `minimum` nodes.
 
     Args:
-        minimum: the least nodes that a member can have.
+        minimum: the least nodes that a cluster can have.
         maximum: the most.
 
     Raises:
@@ -31,23 +31,23 @@ class DryRun:
         self._sizes: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def canonical(self, member: str) -> str:
+    def canonical(self, cluster: str) -> str:
         """The name as it is."""
-        return member
+        return cluster
 
-    def size(self, member: str, deadline: float) -> Size:
-        """The size that the member would have."""
-        return Size(self._sizes.get(member, self._minimum), self._minimum, self._maximum)
+    def size(self, cluster: str, deadline: float) -> Size:
+        """The size that the cluster would have."""
+        return Size(self._sizes.get(cluster, self._minimum), self._minimum, self._maximum)
 
     def scale(
-        self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
+        self, cluster: str, *, deadline: float, to: int | None = None, by: int | None = None
     ) -> Grant:
         """Logs the change and remembers the size."""
         with self._lock:
-            now = self.size(member, deadline)
-            size = target(member, now, to=to, by=by)
-            self._sizes[member] = size
+            now = self.size(cluster, deadline)
+            size = target(cluster, now, to=to, by=by)
+            self._sizes[cluster] = size
         log.info(
-            "dry run: the size of member %r would change from %d to %d", member, now.nodes, size
+            "dry run: the size of cluster %r would change from %d to %d", cluster, now.nodes, size
         )
         return Grant(now.nodes, size)

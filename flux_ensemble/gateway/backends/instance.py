@@ -4,7 +4,7 @@
     scale   ensemble.scale  ──► the scaler begins; brokers come and go after the answer
 
 An instance has a scaler if its [ensemble] configures one (docs/elastic.md). The scaler has the
-bounds and does the work. Each thread has its own connection to a member's ensemble service
+bounds and does the work. Each thread has its own connection to a cluster's ensemble service
 (`flux_ensemble.gateway.instances`).
 """
 
@@ -25,7 +25,7 @@ from flux_ensemble.gateway.backend import (
     Refused,
     Size,
     Unavailable,
-    UnknownMember,
+    UnknownCluster,
     check_bounds,
     target,
 )
@@ -42,7 +42,7 @@ _REFUSALS = (errno.EINVAL, errno.EPERM)
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A member's instance, and what keeps two changes of it from mixing."""
+    """A cluster's instance, and what keeps two changes of it from mixing."""
 
     instance: ClusterInstance
     changing: threading.Lock = field(default_factory=threading.Lock)
@@ -52,42 +52,42 @@ class FluxInstances:
     """Flux instances that have a scaler.
 
     Args:
-        members: those with a Flux instance, by the names that they go by here.
+        clusters: those with a Flux instance, by the names that they go by here.
     """
 
     name = "instance"
     discovers = False
 
-    def __init__(self, members: Iterable[Cluster]) -> None:
-        self._table = {member.name: _Entry(ClusterInstance(member)) for member in members}
+    def __init__(self, clusters: Iterable[Cluster]) -> None:
+        self._table = {cluster.name: _Entry(ClusterInstance(cluster)) for cluster in clusters}
 
-    def canonical(self, member: str) -> str:
+    def canonical(self, cluster: str) -> str:
         """The name as it is."""
-        return member
+        return cluster
 
-    def size(self, member: str, deadline: float) -> Size:
+    def size(self, cluster: str, deadline: float) -> Size:
         """The size that the scaler is changing to, else the current one; and its bounds."""
-        return _size(member, self._ask(member, "status", {}, deadline))
+        return _size(cluster, self._ask(cluster, "status", {}, deadline))
 
     def scale(
-        self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
+        self, cluster: str, *, deadline: float, to: int | None = None, by: int | None = None
     ) -> Grant:
         """Lets the scaler start a change."""
-        with self._alone(member, deadline):
-            now = self.size(member, deadline)
-            size = target(member, now, to=to, by=by)
+        with self._alone(cluster, deadline):
+            now = self.size(cluster, deadline)
+            size = target(cluster, now, to=to, by=by)
             # Asked even where it is the size of now: a change that a crash of the ensemble
             # service has cut short goes on then.
-            answer = self._ask(member, "scale", {"to": size}, deadline)
+            answer = self._ask(cluster, "scale", {"to": size}, deadline)
         return Grant(now.nodes, answer["size"])
 
     @contextmanager
-    def _alone(self, member: str, deadline: float) -> Iterator[None]:
-        """Keeps others from changing the member between the reading and the change."""
-        changing = self._entry(member).changing
+    def _alone(self, cluster: str, deadline: float) -> Iterator[None]:
+        """Keeps others from changing the cluster between the reading and the change."""
+        changing = self._entry(cluster).changing
         if not changing.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise Contended(
-                f"member {member!r} was not changed: another change of it was not answered in "
+                f"cluster {cluster!r} was not changed: another change of it was not answered in "
                 "time; try again"
             )
         try:
@@ -95,23 +95,23 @@ class FluxInstances:
         finally:
             changing.release()
 
-    def _ask(self, member: str, op: str, payload: dict[str, Any], deadline: float) -> Any:
+    def _ask(self, cluster: str, op: str, payload: dict[str, Any], deadline: float) -> Any:
         try:
-            return self._entry(member).instance.ask(op, payload, deadline)
+            return self._entry(cluster).instance.ask(op, payload, deadline)
         except RequestProblem as exc:
             raise Unavailable(str(exc)) from exc
         except EnsembleError as exc:
             kind = Refused if exc.errno in _REFUSALS else Unavailable
-            raise kind(f"member {member!r}: {exc}") from exc
+            raise kind(f"cluster {cluster!r}: {exc}") from exc
 
-    def _entry(self, member: str) -> _Entry:
+    def _entry(self, cluster: str) -> _Entry:
         try:
-            return self._table[member]
+            return self._table[cluster]
         except KeyError:
-            raise UnknownMember(f"there is no Flux instance of member {member!r}") from None
+            raise UnknownCluster(f"there is no Flux instance of cluster {cluster!r}") from None
 
 
-def _size(member: str, status: dict[str, Any]) -> Size:
+def _size(cluster: str, status: dict[str, Any]) -> Size:
     """The size and the bounds in the answer to `status` (docs/rpc.md).
 
     Raises:
@@ -121,22 +121,22 @@ def _size(member: str, status: dict[str, Any]) -> Size:
     own = status.get("members", {}).get(_OWN)
     if own is None:
         raise Refused(
-            f"the ensemble service of member {member!r} does not tell its size: it is of an "
+            f"the ensemble service of cluster {cluster!r} does not tell its size: it is of an "
             "older release, or the user of the gRPC service does not own the instance"
         )
     scaler = own["scaler"]
     if scaler is None:
         raise Refused(
-            f"member {member!r} has a fixed size: configure a scaler in [ensemble] of its Flux "
+            f"cluster {cluster!r} has a fixed size: configure a scaler in [ensemble] of its Flux "
             "instance (docs/elastic.md)"
         )
     if scaler["kind"] == "minicluster":
         raise Refused(
-            f"member {member!r} has the scaler 'minicluster', which itself asks the gRPC service: "
-            "run that with --backend kubernetes"
+            f"cluster {cluster!r} has the scaler 'minicluster', which itself asks the gRPC "
+            "service: run that with --backend kubernetes"
         )
     nodes = own["size"] if scaler["changing_to"] is None else scaler["changing_to"]
     if nodes is None:
-        raise Unavailable(f"the size of member {member!r} is not known yet: try again")
-    check_bounds(member, scaler["low"], scaler["high"])
+        raise Unavailable(f"the size of cluster {cluster!r} is not known yet: try again")
+    check_bounds(cluster, scaler["low"], scaler["high"])
     return Size(nodes, scaler["low"], scaler["high"])

@@ -7,7 +7,7 @@ its uid: another one may have had its name. A size outside the bounds is never w
 Operator would refuse to reconcile the MiniCluster, and say so only in its own log.
 
 The service account needs `get` on `miniclusters`, `update` on `miniclusters/scale`, and `create` on
-`events` (etc/kubernetes/grpc.yaml). A member is named NAMESPACE/NAME, or NAME in the service's own
+`events` (etc/kubernetes/grpc.yaml). A cluster is named NAMESPACE/NAME, or NAME in the service's own
 namespace.
 
 Source of the resource: flux-operator, api/v1alpha2/minicluster_types.go.
@@ -33,7 +33,7 @@ from flux_ensemble.gateway.backend import (
     Refused,
     Size,
     Unavailable,
-    UnknownMember,
+    UnknownCluster,
     check_bounds,
     target,
 )
@@ -58,16 +58,16 @@ _ATTEMPTS = 8
 _BACKOFF_SECONDS = 0.05
 
 #: How long a call tries 401 and 403 again, and the pause between, in seconds: an API server that
-#: has just started gives them until it has read who may do what. It is less than a member waits
+#: has just started gives them until it has read who may do what. It is less than a cluster waits
 #: for its answer (`queues.elastic.minicluster`).
 _FORBIDDEN_SECONDS = 6.0
 _FORBIDDEN_PAUSE = 0.5
 
 #: For how long they are not final, in seconds: that may take as long on a machine with much to do,
-#: and a refusal ends the wish for another size for good. Members ask again until then.
+#: and a refusal ends the wish for another size for good. Clusters ask again until then.
 _FORBIDDEN_FINAL_SECONDS = 60.0
 
-#: How many members are known to be forbidden: clients choose the names.
+#: How many clusters are known to be forbidden: clients choose the names.
 _MOST_FORBIDDEN = 1000
 
 
@@ -95,32 +95,32 @@ class Kubernetes:
         self._client = sturdy(client)
         self._owner = owner
         self._refusals = Refusals(client)
-        # Since when they are forbidden, by member.
+        # Since when they are forbidden, by cluster.
         self._forbidden: dict[str, float] = {}
 
-    def canonical(self, member: str) -> str:
+    def canonical(self, cluster: str) -> str:
         """NAMESPACE/NAME."""
-        return member if "/" in member else f"{self._client.namespace}/{member}"
+        return cluster if "/" in cluster else f"{self._client.namespace}/{cluster}"
 
-    def size(self, member: str, deadline: float) -> Size:
+    def size(self, cluster: str, deadline: float) -> Size:
         """`spec.size` and the bounds that the operator accepts."""
-        return _size(member, self._read(member, deadline))
+        return _size(cluster, self._read(cluster, deadline))
 
     def scale(
-        self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
+        self, cluster: str, *, deadline: float, to: int | None = None, by: int | None = None
     ) -> Grant:
         """Writes the new size to the `/scale` subresource; that it is refused is an event."""
         pause = _BACKOFF_SECONDS
         for _ in range(_ATTEMPTS):
-            resource = self._read(member, deadline)
+            resource = self._read(cluster, deadline)
             try:
-                now = _changeable(member, resource)
-                size = target(member, now, to=to, by=by)
+                now = _changeable(cluster, resource)
+                size = target(cluster, now, to=to, by=by)
                 if size == now.nodes:
                     return Grant(now.nodes, size)
                 if time.monotonic() >= deadline:
                     break
-                if self._write(member, resource["metadata"]["resourceVersion"], size, deadline):
+                if self._write(cluster, resource["metadata"]["resourceVersion"], size, deadline):
                     return Grant(now.nodes, size)
             except Refused as exc:
                 self._refusals.tell(resource, str(exc))
@@ -128,26 +128,26 @@ class Kubernetes:
             time.sleep(min(random.uniform(pause / 2, pause), max(0, deadline - time.monotonic())))
             pause *= 2
         raise Contended(
-            f"MiniCluster {member!r} was not changed: others changed it at the same time, or "
+            f"MiniCluster {cluster!r} was not changed: others changed it at the same time, or "
             "the API server was too slow; try again"
         )
 
-    def _read(self, member: str, deadline: float) -> Mapping[str, Any]:
-        namespace, _, name = member.partition("/")
+    def _read(self, cluster: str, deadline: float) -> Mapping[str, Any]:
+        namespace, _, name = cluster.partition("/")
         found: Mapping[str, Any] = self._ask(
-            member, deadline, lambda: self._client.get(MiniCluster, name, namespace=namespace)
+            cluster, deadline, lambda: self._client.get(MiniCluster, name, namespace=namespace)
         )
         owners = found["metadata"].get("ownerReferences") or ()
         if self._owner is not None and all(one.get("uid") != self._owner for one in owners):
             raise Refused(
-                f"MiniCluster {member!r} is not of the owner that this service is for: it is of "
+                f"MiniCluster {cluster!r} is not of the owner that this service is for: it is of "
                 "another one, maybe of the same name before, or of none"
             )
         return found
 
-    def _write(self, member: str, version: str, size: int, deadline: float) -> bool:
+    def _write(self, cluster: str, version: str, size: int, deadline: float) -> bool:
         """Whether it was written; False: the resource is not of that version any more."""
-        namespace, _, name = member.partition("/")
+        namespace, _, name = cluster.partition("/")
         # lightkube does not type the scale of a custom resource as a subresource.
         scale: Any = MiniCluster.Scale(
             metadata=ObjectMeta(name=name, namespace=namespace, resourceVersion=version),
@@ -163,9 +163,9 @@ class Kubernetes:
                 raise
             return True
 
-        return self._ask(member, deadline, write)
+        return self._ask(cluster, deadline, write)
 
-    def _ask(self, member: str, deadline: float, request: Callable[[], T]) -> T:
+    def _ask(self, cluster: str, deadline: float, request: Callable[[], T]) -> T:
         """Makes a request; one that is forbidden is made again for some seconds.
 
         Raises:
@@ -175,21 +175,21 @@ class Kubernetes:
         while True:
             try:
                 result = request()
-                self._forbidden.pop(member, None)
+                self._forbidden.pop(cluster, None)
                 return result
             except httpx2.HTTPError as exc:
                 if not _is_forbidden(exc):
-                    raise _failure(member, exc) from exc
+                    raise _failure(cluster, exc) from exc
                 now = time.monotonic()
                 if len(self._forbidden) >= _MOST_FORBIDDEN:
                     self._forbidden.clear()
-                since = self._forbidden.setdefault(member, now)
+                since = self._forbidden.setdefault(cluster, now)
                 if now + _FORBIDDEN_PAUSE < t_end:
                     time.sleep(_FORBIDDEN_PAUSE)
                 elif now < since + _FORBIDDEN_FINAL_SECONDS:
-                    raise Unavailable(_forbidden(member, exc)) from exc
+                    raise Unavailable(_forbidden(cluster, exc)) from exc
                 else:
-                    raise _failure(member, exc) from exc
+                    raise _failure(cluster, exc) from exc
             except CREDENTIAL_ERRORS as exc:
                 raise Unavailable(
                     f"there are no credentials for the Kubernetes API server: {_line(exc)}"
@@ -200,18 +200,18 @@ def _is_forbidden(exc: Exception) -> bool:
     return isinstance(exc, httpx2.HTTPStatusError) and exc.response.status_code in (401, 403)
 
 
-def _changeable(member: str, resource: Mapping[str, Any]) -> Size:
+def _changeable(cluster: str, resource: Mapping[str, Any]) -> Size:
     """The size of a MiniCluster, for a change of it.
 
     Raises:
         Refused: it is being deleted, or as for `_size`.
     """
     if resource["metadata"].get("deletionTimestamp"):
-        raise Refused(f"MiniCluster {member!r} is being deleted: its size stays as it is")
-    return _size(member, resource)
+        raise Refused(f"MiniCluster {cluster!r} is being deleted: its size stays as it is")
+    return _size(cluster, resource)
 
 
-def _size(member: str, resource: Mapping[str, Any]) -> Size:
+def _size(cluster: str, resource: Mapping[str, Any]) -> Size:
     """The size and the bounds in a MiniCluster.
 
     0 and absent mean unset. The operator notes the maximum in the status when it first sees
@@ -229,14 +229,14 @@ def _size(member: str, resource: Mapping[str, Any]) -> Size:
     }
     for key, value in fields.items():
         if not isinstance(value, int):
-            raise Refused(f"MiniCluster {member!r} has a {key} of {value!r}: expected a number")
+            raise Refused(f"MiniCluster {cluster!r} has a {key} of {value!r}: expected a number")
     limits = [fields[key] for key in ("maxSize", "maximumSize") if fields[key]]
     size = Size(fields["size"], fields["minSize"], min(limits, default=fields["size"]))
-    check_bounds(member, size.minimum, size.maximum)
+    check_bounds(cluster, size.minimum, size.maximum)
     return size
 
 
-def _failure(member: str, exc: Exception) -> BackendError:
+def _failure(cluster: str, exc: Exception) -> BackendError:
     """What a failed request means, by its HTTP status."""
     if not isinstance(exc, httpx2.HTTPStatusError):
         return Unavailable(f"the Kubernetes API server does not answer: {_line(exc)}")
@@ -249,17 +249,17 @@ def _failure(member: str, exc: Exception) -> BackendError:
                 "the Kubernetes cluster has no MiniClusters of v1alpha2: the Flux Operator is not "
                 "installed there (https://flux-framework.org/flux-operator)"
             )
-        return UnknownMember(f"there is no MiniCluster {member!r}")
+        return UnknownCluster(f"there is no MiniCluster {cluster!r}")
     if code in (401, 403):
-        return Refused(_forbidden(member, exc))
+        return Refused(_forbidden(cluster, exc))
     if 400 <= code < 500 and code not in (408, 429):
-        return Refused(f"the Kubernetes API server refuses MiniCluster {member!r}: {_line(exc)}")
+        return Refused(f"the Kubernetes API server refuses MiniCluster {cluster!r}: {_line(exc)}")
     return Unavailable(f"the Kubernetes API server failed with HTTP status {code}: {_line(exc)}")
 
 
-def _forbidden(member: str, exc: Exception) -> str:
+def _forbidden(cluster: str, exc: Exception) -> str:
     return (
-        f"the Kubernetes API server does not let this service have MiniCluster {member!r}: "
+        f"the Kubernetes API server does not let this service have MiniCluster {cluster!r}: "
         f"{_line(exc)}"
     )
 

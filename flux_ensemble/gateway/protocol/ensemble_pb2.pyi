@@ -7,18 +7,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class StatusRequest(_message.Message):
-    __slots__ = ("member", "ensemble", "size_only")
-    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("cluster", "ensemble", "size_only")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     ENSEMBLE_FIELD_NUMBER: _ClassVar[int]
     SIZE_ONLY_FIELD_NUMBER: _ClassVar[int]
-    member: str
+    cluster: str
     ensemble: str
     size_only: bool
-    def __init__(self, member: _Optional[str] = ..., ensemble: _Optional[str] = ..., size_only: bool = ...) -> None: ...
+    def __init__(self, cluster: _Optional[str] = ..., ensemble: _Optional[str] = ..., size_only: bool = ...) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("member", "size", "size_error", "flux_error", "service", "nodes", "queue", "ensembles", "t_certificate_expires")
-    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("cluster", "size", "size_error", "flux_error", "service", "nodes", "queue", "ensembles", "t_certificate_expires")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     SIZE_ERROR_FIELD_NUMBER: _ClassVar[int]
     FLUX_ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -27,7 +27,7 @@ class StatusResponse(_message.Message):
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     ENSEMBLES_FIELD_NUMBER: _ClassVar[int]
     T_CERTIFICATE_EXPIRES_FIELD_NUMBER: _ClassVar[int]
-    member: str
+    cluster: str
     size: Size
     size_error: str
     flux_error: str
@@ -36,7 +36,7 @@ class StatusResponse(_message.Message):
     queue: Queue
     ensembles: _containers.RepeatedCompositeFieldContainer[EnsembleStatus]
     t_certificate_expires: float
-    def __init__(self, member: _Optional[str] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_error: _Optional[str] = ..., flux_error: _Optional[str] = ..., service: _Optional[_Union[Service, _Mapping]] = ..., nodes: _Optional[_Union[Nodes, _Mapping]] = ..., queue: _Optional[_Union[Queue, _Mapping]] = ..., ensembles: _Optional[_Iterable[_Union[EnsembleStatus, _Mapping]]] = ..., t_certificate_expires: _Optional[float] = ...) -> None: ...
+    def __init__(self, cluster: _Optional[str] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_error: _Optional[str] = ..., flux_error: _Optional[str] = ..., service: _Optional[_Union[Service, _Mapping]] = ..., nodes: _Optional[_Union[Nodes, _Mapping]] = ..., queue: _Optional[_Union[Queue, _Mapping]] = ..., ensembles: _Optional[_Iterable[_Union[EnsembleStatus, _Mapping]]] = ..., t_certificate_expires: _Optional[float] = ...) -> None: ...
 
 class Size(_message.Message):
     __slots__ = ("nodes", "minimum", "maximum")
@@ -237,18 +237,18 @@ class Jobs(_message.Message):
     def __init__(self, waiting: _Optional[int] = ..., active: _Optional[int] = ..., total: _Optional[int] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("member", "ensemble", "group", "count", "params")
-    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("cluster", "ensemble", "group", "count", "params")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     ENSEMBLE_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     PARAMS_FIELD_NUMBER: _ClassVar[int]
-    member: str
+    cluster: str
     ensemble: str
     group: str
     count: int
     params: str
-    def __init__(self, member: _Optional[str] = ..., ensemble: _Optional[str] = ..., group: _Optional[str] = ..., count: _Optional[int] = ..., params: _Optional[str] = ...) -> None: ...
+    def __init__(self, cluster: _Optional[str] = ..., ensemble: _Optional[str] = ..., group: _Optional[str] = ..., count: _Optional[int] = ..., params: _Optional[str] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
     __slots__ = ("ids", "members", "waiting")
@@ -261,14 +261,14 @@ class SubmitResponse(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[int]] = ..., members: _Optional[_Iterable[str]] = ..., waiting: _Optional[int] = ...) -> None: ...
 
 class ActionRequest(_message.Message):
-    __slots__ = ("member", "scale", "ensemble")
-    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("cluster", "scale", "ensemble")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SCALE_FIELD_NUMBER: _ClassVar[int]
     ENSEMBLE_FIELD_NUMBER: _ClassVar[int]
-    member: str
+    cluster: str
     scale: Scale
     ensemble: EnsembleAction
-    def __init__(self, member: _Optional[str] = ..., scale: _Optional[_Union[Scale, _Mapping]] = ..., ensemble: _Optional[_Union[EnsembleAction, _Mapping]] = ...) -> None: ...
+    def __init__(self, cluster: _Optional[str] = ..., scale: _Optional[_Union[Scale, _Mapping]] = ..., ensemble: _Optional[_Union[EnsembleAction, _Mapping]] = ...) -> None: ...
 
 class Scale(_message.Message):
     __slots__ = ("to", "by")
@@ -315,16 +315,16 @@ class Performed(_message.Message):
     def __init__(self, firing: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., members: _Optional[_Iterable[str]] = ..., waiting: _Optional[int] = ...) -> None: ...
 
 class LogRequest(_message.Message):
-    __slots__ = ("member", "ensemble", "follow", "events")
-    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("cluster", "ensemble", "follow", "events")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     ENSEMBLE_FIELD_NUMBER: _ClassVar[int]
     FOLLOW_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
-    member: str
+    cluster: str
     ensemble: str
     follow: bool
     events: bool
-    def __init__(self, member: _Optional[str] = ..., ensemble: _Optional[str] = ..., follow: bool = ..., events: bool = ...) -> None: ...
+    def __init__(self, cluster: _Optional[str] = ..., ensemble: _Optional[str] = ..., follow: bool = ..., events: bool = ...) -> None: ...
 
 class LogEntry(_message.Message):
     __slots__ = ("timestamp", "name", "context")
@@ -337,12 +337,12 @@ class LogEntry(_message.Message):
     def __init__(self, timestamp: _Optional[float] = ..., name: _Optional[str] = ..., context: _Optional[str] = ...) -> None: ...
 
 class MetricsRequest(_message.Message):
-    __slots__ = ("member", "ensemble")
-    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("cluster", "ensemble")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     ENSEMBLE_FIELD_NUMBER: _ClassVar[int]
-    member: str
+    cluster: str
     ensemble: str
-    def __init__(self, member: _Optional[str] = ..., ensemble: _Optional[str] = ...) -> None: ...
+    def __init__(self, cluster: _Optional[str] = ..., ensemble: _Optional[str] = ...) -> None: ...
 
 class MetricsResponse(_message.Message):
     __slots__ = ("metrics",)
@@ -351,20 +351,20 @@ class MetricsResponse(_message.Message):
     def __init__(self, metrics: _Optional[str] = ...) -> None: ...
 
 class PauseRequest(_message.Message):
-    __slots__ = ("member", "ensemble")
-    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("cluster", "ensemble")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     ENSEMBLE_FIELD_NUMBER: _ClassVar[int]
-    member: str
+    cluster: str
     ensemble: str
-    def __init__(self, member: _Optional[str] = ..., ensemble: _Optional[str] = ...) -> None: ...
+    def __init__(self, cluster: _Optional[str] = ..., ensemble: _Optional[str] = ...) -> None: ...
 
 class ResumeRequest(_message.Message):
-    __slots__ = ("member", "ensemble")
-    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("cluster", "ensemble")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     ENSEMBLE_FIELD_NUMBER: _ClassVar[int]
-    member: str
+    cluster: str
     ensemble: str
-    def __init__(self, member: _Optional[str] = ..., ensemble: _Optional[str] = ...) -> None: ...
+    def __init__(self, cluster: _Optional[str] = ..., ensemble: _Optional[str] = ...) -> None: ...
 
 class StateResponse(_message.Message):
     __slots__ = ("state",)
@@ -373,7 +373,7 @@ class StateResponse(_message.Message):
     def __init__(self, state: _Optional[str] = ...) -> None: ...
 
 class LoadRequest(_message.Message):
-    __slots__ = ("member", "document", "name", "cwd", "environment")
+    __slots__ = ("cluster", "document", "name", "cwd", "environment")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -381,17 +381,17 @@ class LoadRequest(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
-    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     DOCUMENT_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     CWD_FIELD_NUMBER: _ClassVar[int]
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
-    member: str
+    cluster: str
     document: str
     name: str
     cwd: str
     environment: _containers.ScalarMap[str, str]
-    def __init__(self, member: _Optional[str] = ..., document: _Optional[str] = ..., name: _Optional[str] = ..., cwd: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, cluster: _Optional[str] = ..., document: _Optional[str] = ..., name: _Optional[str] = ..., cwd: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class LoadResponse(_message.Message):
     __slots__ = ("name", "state")

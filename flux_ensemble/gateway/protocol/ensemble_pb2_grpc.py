@@ -62,7 +62,7 @@ class EnsembleServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Status(self, request, context):
-        """The member's size, its Flux instance and its ensembles."""
+        """The cluster's size, its Flux instance and its ensembles."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details("Method not implemented!")
         raise NotImplementedError("Method not implemented!")
@@ -74,7 +74,7 @@ class EnsembleServiceServicer(object):
         raise NotImplementedError("Method not implemented!")
 
     def Action(self, request, context):
-        """Changes the size of the member, or performs one action of an ensemble now."""
+        """Changes the size of the cluster, or performs one action of an ensemble now."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details("Method not implemented!")
         raise NotImplementedError("Method not implemented!")

@@ -35,7 +35,7 @@ def _make_provisioner(broker: Broker, settings: ScalerSettings) -> Provisioner:
         return SiteCommand(broker, texts["start-broker"], start_seconds=start_seconds)
     client = connect(
         texts["grpc-target"],
-        texts.get("grpc-member", ""),
+        texts.get("grpc-cluster", ""),
         cert=texts.get("tls-cert", ""),
         key=texts.get("tls-key", ""),
         ca=texts.get("tls-ca", ""),

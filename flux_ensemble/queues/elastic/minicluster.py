@@ -63,11 +63,11 @@ class Client(Protocol):
 
     Attributes:
         target: HOST:PORT of the service.
-        member: the name of the MiniCluster.
+        cluster: the name of the MiniCluster.
     """
 
     target: str
-    member: str
+    cluster: str
 
     @property
     def t_expires(self) -> float | None:
@@ -81,7 +81,7 @@ class Client(Protocol):
 
 def connect(
     target: str,
-    member: str,
+    cluster: str,
     *,
     cert: str = "",
     key: str = "",
@@ -92,7 +92,7 @@ def connect(
 
     Args:
         target: HOST:PORT.
-        member: NAMESPACE/NAME of the MiniCluster.
+        cluster: NAMESPACE/NAME of the MiniCluster.
         cert, key, ca: files in PEM: all of them, or none for plaintext.
         timeout: seconds that one call may take.
 
@@ -112,7 +112,7 @@ def connect(
             raise ValueError("scaler: expected all of tls-cert, tls-key and tls-ca, or none")
         tls = TlsFiles(Path(cert), Path(key), Path(ca))
     try:
-        return RpcClient(target, member=member, tls=tls, timeout=timeout)
+        return RpcClient(target, cluster=cluster, tls=tls, timeout=timeout)
     except TlsError as error:
         raise ValueError(f"scaler: {error}") from None
 
@@ -217,7 +217,9 @@ class MiniCluster:
         """Which service is asked, until when it can be, and what size it has granted last."""
         return {
             "target": self._client.target,
-            "member": self._client.member,
+            "cluster": self._client.cluster,
+            # Its name before.
+            "member": self._client.cluster,
             "granted": self._granted,
             "t_expires": self._client.t_expires,
         }

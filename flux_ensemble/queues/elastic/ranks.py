@@ -191,11 +191,11 @@ def check_bounds(low: int, high: int, most: int) -> None:
         ValueError: a sentence.
     """
     if low < 1:
-        raise ValueError(f"min-size: expected 1 or more, not {low}")
+        raise ValueError(f"min-nodes: expected 1 or more, not {low}")
     if high < low:
-        raise ValueError(f"max-size: expected {low} (min-size) or more, not {high}")
+        raise ValueError(f"max-nodes: expected {low} (min-nodes) or more, not {high}")
     if high > most:
-        raise ValueError(f"max-size: the instance has {most} hosts, expected no more, not {high}")
+        raise ValueError(f"max-nodes: the instance has {most} hosts, expected no more, not {high}")
 
 
 def nodes(count: int) -> str:

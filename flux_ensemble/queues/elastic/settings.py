@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
+from flux_ensemble.renamed import SETTINGS, deprecated
 
 #: Keys of each kind, with those that it needs first, and of both.
 _OWN = {
     "instance": ("start-broker",),
-    "minicluster": ("grpc-target", "grpc-member", "tls-cert", "tls-key", "tls-ca"),
+    "minicluster": ("grpc-target", "grpc-cluster", "tls-cert", "tls-key", "tls-ca"),
 }
-_COMMON = ("min-size", "max-size", "grace", "start-limit")
+_COMMON = ("min-nodes", "max-nodes", "grace", "start-limit")
 
 #: All keys of [ensemble] that are read here.
 KEYS = ("scaler", *_COMMON, *_OWN["instance"], *_OWN["minicluster"])
@@ -52,6 +53,11 @@ def read_scaler(table: Mapping[str, Any]) -> ScalerSettings | None:
         ValueError: something is wrong with it; a sentence that begins with the key.
     """
     configured = {key: table[key] for key in KEYS if key in table}
+    for old, new in SETTINGS.items():
+        if old in table and new in table:
+            raise ValueError(f"{old}: {new!r} is its new name, and is there too: take one out")
+        if old in table:
+            configured[new] = table[old]
     if not configured:
         return None
     kind = configured.pop("scaler", None)
@@ -68,6 +74,15 @@ def read_scaler(table: Mapping[str, Any]) -> ScalerSettings | None:
     }
     texts = {key: _text(key, configured[key]) for key in own if key in configured}
     return ScalerSettings(kind, options, texts)
+
+
+def old_settings(table: Mapping[str, Any]) -> list[str]:
+    """Return a warning about each key of [ensemble] that has a new name.
+
+    >>> old_settings({"min-size": 2, "grace": 5})
+    ['min-size is deprecated: use min-nodes']
+    """
+    return [deprecated(old, new) for old, new in SETTINGS.items() if old in table]
 
 
 def _text(key: str, value: Any) -> str:
@@ -99,8 +114,8 @@ def _limit(key: str, value: Any) -> float:
 
 #: How each key that both kinds have is read, and which argument it is.
 _OPTIONS: tuple[tuple[str, str, Callable[[str, Any], Any]], ...] = (
-    ("min-size", "low", _integer),
-    ("max-size", "high", _integer),
+    ("min-nodes", "low", _integer),
+    ("max-nodes", "high", _integer),
     ("grace", "grace", _seconds),
     ("start-limit", "start_seconds", _limit),
 )

@@ -8,7 +8,7 @@ import pytest
 
 from flux_ensemble.deploy.checks.instance import InstanceInfo
 from flux_ensemble.deploy.checks.queue import waits
-from flux_ensemble.deploy.checks.service import members
+from flux_ensemble.deploy.checks.service import members, scaler
 
 
 class Handle:
@@ -75,3 +75,14 @@ def test_what_is_not_told_is_not_known_to_be_well(
 ) -> None:
     finding = waits(InstanceInfo(Handle(None, ensemble)))
     assert (finding.state, finding.text) == (state, text)
+
+
+def test_an_old_key_of_a_scaler_is_a_warning_with_the_new_one() -> None:
+    handle = Handle(None, {})
+    table = {"scaler": "instance", "start-broker": "x", "max-size": 2}
+    handle._responses["config.get"] = {"ensemble": table}
+    finding = scaler(InstanceInfo(handle))
+    assert finding.state == "warning"
+    assert "[ensemble] max-size is deprecated: use max-nodes" in finding.text
+    table["max-nodes"] = table.pop("max-size")
+    assert scaler(InstanceInfo(handle)).state == "ok"

@@ -105,7 +105,7 @@ def test_a_rank_is_in_use_up_and_free() -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "reason"),
-    [(0, 3, "min-size: .* not 0"), (3, 2, "max-size: expected 3"), (1, 5, "has 4 hosts")],
+    [(0, 3, "min-nodes: .* not 0"), (3, 2, "max-nodes: expected 3"), (1, 5, "has 4 hosts")],
 )
 def test_bounds_that_make_no_sense_are_refused(low: int, high: int, reason: str) -> None:
     check_bounds(1, 4, 4)

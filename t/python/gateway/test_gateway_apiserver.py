@@ -26,7 +26,7 @@ from flux_ensemble.gateway.backend import (
     Refused,
     Size,
     Unavailable,
-    UnknownMember,
+    UnknownCluster,
 )
 from flux_ensemble.gateway.backends.kubernetes import Kubernetes, MiniCluster
 
@@ -91,33 +91,33 @@ def create(admin: Client, name: str, **spec: int) -> str:
     return f"default/{name}"
 
 
-def spec_of(admin: Client, member: str) -> dict[str, Any]:
-    found = admin.get(MiniCluster, member.partition("/")[2])
+def spec_of(admin: Client, cluster: str) -> dict[str, Any]:
+    found = admin.get(MiniCluster, cluster.partition("/")[2])
     spec: dict[str, Any] = found["spec"]
     return spec
 
 
 def test_a_size_is_changed_within_the_bounds(admin: Client, backend: Kubernetes) -> None:
-    member = create(admin, "bounds", size=2, minSize=1, maxSize=4)
-    assert backend.scale(member, deadline=soon(), by=1) == Grant(2, 3)
-    assert backend.scale(member, deadline=soon(), by=9) == Grant(3, 4)
-    assert backend.size(member, soon()) == Size(4, 1, 4)
+    cluster = create(admin, "bounds", size=2, minSize=1, maxSize=4)
+    assert backend.scale(cluster, deadline=soon(), by=1) == Grant(2, 3)
+    assert backend.scale(cluster, deadline=soon(), by=9) == Grant(3, 4)
+    assert backend.size(cluster, soon()) == Size(4, 1, 4)
     with pytest.raises(Refused, match="its maximum is 4"):
-        backend.scale(member, deadline=soon(), by=1)
-    assert backend.scale(member, deadline=soon(), to=1) == Grant(4, 1)
-    assert spec_of(admin, member).items() >= {"size": 1, "minSize": 1, "maxSize": 4}.items()
+        backend.scale(cluster, deadline=soon(), by=1)
+    assert backend.scale(cluster, deadline=soon(), to=1) == Grant(4, 1)
+    assert spec_of(admin, cluster).items() >= {"size": 1, "minSize": 1, "maxSize": 4}.items()
 
 
 def test_no_change_is_lost_when_several_are_made_at_once(
     admin: Client, clients: Callable[[str], Client]
 ) -> None:
-    member = create(admin, "contended", size=1, minSize=1, maxSize=100)
+    cluster = create(admin, "contended", size=1, minSize=1, maxSize=100)
 
     def grow(_: int) -> int:
         backend, granted = Kubernetes(clients("service")), 0
         while granted < 5:
             try:
-                backend.scale(member, deadline=soon(), by=1)
+                backend.scale(cluster, deadline=soon(), by=1)
             except Contended:
                 continue
             granted += 1
@@ -125,21 +125,21 @@ def test_no_change_is_lost_when_several_are_made_at_once(
 
     with ThreadPoolExecutor(4) as pool:
         granted = sum(pool.map(grow, range(4)))
-    assert spec_of(admin, member)["size"] == 1 + granted
+    assert spec_of(admin, cluster)["size"] == 1 + granted
 
 
 def test_an_old_version_is_refused_by_the_api_server(admin: Client, backend: Kubernetes) -> None:
-    member = create(admin, "old", size=1, minSize=1, maxSize=5)
-    version = backend._read(member, soon())["metadata"]["resourceVersion"]
+    cluster = create(admin, "old", size=1, minSize=1, maxSize=5)
+    version = backend._read(cluster, soon())["metadata"]["resourceVersion"]
     admin.patch(MiniCluster, "old", RAISED, patch_type=PatchType.MERGE)
-    assert not backend._write(member, version, 3, soon())
-    assert spec_of(admin, member)["size"] == 1
+    assert not backend._write(cluster, version, 3, soon())
+    assert spec_of(admin, cluster)["size"] == 1
 
 
 def test_the_role_allows_nothing_else(
     admin: Client, backend: Kubernetes, clients: Callable[[str], Client]
 ) -> None:
-    member = create(admin, "guarded", size=1, minSize=1, maxSize=2)
+    cluster = create(admin, "guarded", size=1, minSize=1, maxSize=2)
     service = clients("service")
     for forbidden in (
         lambda: list(service.list(MiniCluster)),
@@ -151,9 +151,9 @@ def test_the_role_allows_nothing_else(
         assert caught.value.response.status_code == 403
     with pytest.raises(Unavailable, match="does not let this service"):
         backend.size("kube-system/other", soon())
-    assert spec_of(admin, member)["maxSize"] == 2
+    assert spec_of(admin, cluster)["maxSize"] == 2
 
 
 def test_a_minicluster_that_is_not_there_is_named(backend: Kubernetes) -> None:
-    with pytest.raises(UnknownMember, match="there is no MiniCluster 'default/nobody'"):
+    with pytest.raises(UnknownCluster, match="there is no MiniCluster 'default/nobody'"):
         backend.size("default/nobody", soon())

@@ -24,7 +24,7 @@ from flux_ensemble.gateway.backend import (
     Refused,
     Size,
     Unavailable,
-    UnknownMember,
+    UnknownCluster,
     target,
 )
 from flux_ensemble.gateway.backends.dry_run import DryRun
@@ -77,13 +77,13 @@ def test_a_size_below_1_makes_no_sense(size: int) -> None:
         target("a", Size(1, 1, 2), to=size)
 
 
-def test_the_dry_run_remembers_a_size_for_each_member(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_dry_run_remembers_a_size_for_each_cluster(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     backend = DryRun(2, 4)
     assert backend.scale("a", deadline=soon(), by=9) == Grant(2, 4)
     assert backend.size("a", soon()) == Size(4, 2, 4)
     assert backend.size("b", soon()) == Size(2, 2, 4)
-    assert "the size of member 'a' would change from 2 to 4" in caplog.text
+    assert "the size of cluster 'a' would change from 2 to 4" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_no_size_outside_of_the_bounds_is_ever_written(
 
 
 def test_a_minicluster_that_is_not_there_is_named(backend: Kubernetes) -> None:
-    with pytest.raises(UnknownMember, match="there is no MiniCluster 'default/nobody'"):
+    with pytest.raises(UnknownCluster, match="there is no MiniCluster 'default/nobody'"):
         backend.size("default/nobody", soon())
 
 
@@ -295,7 +295,7 @@ def test_a_minicluster_that_goes_away_before_the_write_is_named(
     api: Api, backend: Kubernetes
 ) -> None:
     api.before_write = lambda name: api.resources.clear()
-    with pytest.raises(UnknownMember, match="there is no MiniCluster"):
+    with pytest.raises(UnknownCluster, match="there is no MiniCluster"):
         backend.scale(NAME, deadline=soon(), by=1)
 
 
@@ -380,7 +380,7 @@ def test_an_api_server_that_has_just_started_is_asked_again(
 def test_what_is_forbidden_is_not_refused_for_good_before_a_minute_is_over(
     api: Api, backend: Kubernetes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a member whose API server starts slowly would never get its size."""
+    """Else a cluster whose API server starts slowly would never get its size."""
     clock = [1000.0]
     module = "flux_ensemble.gateway.backends.kubernetes"
     monkeypatch.setattr(f"{module}._FORBIDDEN_SECONDS", 0)

@@ -36,7 +36,7 @@ def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 
 
-def status(target: str, authority: Authority, shown: TlsFiles, member: str = "alpha") -> str:
+def status(target: str, authority: Authority, shown: TlsFiles, cluster: str = "alpha") -> str:
     """How a client fares that checks nothing about itself: the status code."""
     credentials = grpc.ssl_channel_credentials(
         root_certificates=authority.file.read_bytes(),
@@ -46,7 +46,7 @@ def status(target: str, authority: Authority, shown: TlsFiles, member: str = "al
     with grpc.secure_channel(target, credentials) as channel:
         stub = api.EnsembleServiceStub(channel)
         try:
-            stub.Status(pb.StatusRequest(member=member, size_only=True), timeout=PATIENCE)
+            stub.Status(pb.StatusRequest(cluster=cluster, size_only=True), timeout=PATIENCE)
         except grpc.RpcError as error:
             name: str = error.code().name
             return name
@@ -85,9 +85,9 @@ def without_intermediate(authority: Authority, directory: Path) -> TlsFiles:
 
 CLIENTS: dict[str, tuple[str, Callable[[Authority, Path], TlsFiles]]] = {
     "good": ("OK", lambda ca, at: ca.issue("client", uris=[ALPHA])),
-    "two members": ("OK", lambda ca, at: ca.issue("client", uris=[f"{MEMBER_URI}beta", ALPHA])),
+    "two clusters": ("OK", lambda ca, at: ca.issue("client", uris=[f"{MEMBER_URI}beta", ALPHA])),
     "the same twice": ("OK", lambda ca, at: ca.issue("client", uris=[ALPHA, ALPHA])),
-    "a hundred members": (
+    "a hundred clusters": (
         "OK",
         lambda ca, at: ca.issue("client", uris=[*(f"{ALPHA}{n}" for n in range(100)), ALPHA]),
     ),
@@ -127,7 +127,7 @@ CLIENTS: dict[str, tuple[str, Callable[[Authority, Path], TlsFiles]]] = {
     "below one that is no authority": (
         "UNAVAILABLE", lambda ca, at: of_intermediate(ca, at, ca=False),
     ),
-    "ten thousand members": (
+    "ten thousand clusters": (
         "UNAVAILABLE",
         lambda ca, at: ca.issue("client", uris=[*(f"{ALPHA}{n}" for n in range(10_000)), ALPHA]),
     ),
@@ -177,7 +177,7 @@ URIS = [
 
 
 @pytest.mark.parametrize("uri", URIS, ids=repr)
-def test_a_uri_that_is_not_quite_that_of_a_member_names_nobody(
+def test_a_uri_that_is_not_quite_that_of_a_cluster_names_nobody(
     server: str, authority: Authority, uri: str
 ) -> None:
     mine = authority.issue("odd-uri", uris=[uri, f"{MEMBER_URI}beta"])
@@ -189,11 +189,11 @@ def test_a_certificate_is_looked_at_again_for_each_request_and_ends_streams(
     monkeypatch: pytest.MonkeyPatch, authority: Authority
 ) -> None:
     monkeypatch.setattr(instances, "Client", Log)
-    members = table(("alpha",), has_flux=True)
-    with serving(DryRun(), members, tls=authority.issue("server")) as target:
+    clusters = table(("alpha",), has_flux=True)
+    with serving(DryRun(), clusters, tls=authority.issue("server")) as target:
         t_end = now() + datetime.timedelta(seconds=6)
         mine = authority.issue("brief", uris=[ALPHA], ends=t_end)
-        with RpcClient(target, member="alpha", tls=mine, timeout=PATIENCE) as client:
+        with RpcClient(target, cluster="alpha", tls=mine, timeout=PATIENCE) as client:
             assert client.size().nodes == 1
             log = client.log("quiet", follow=True)
             assert next(log)["name"] == "entry"
@@ -207,38 +207,40 @@ def test_a_certificate_is_looked_at_again_for_each_request_and_ends_streams(
                 assert caught.value.refused
 
 
-def test_a_client_is_told_of_no_member_that_its_certificate_does_not_name(
+def test_a_client_is_told_of_no_cluster_that_its_certificate_does_not_name(
     authority: Authority,
 ) -> None:
-    members = ("alpha", "beta", "secret")
-    with serving(DryRun(), members, tls=authority.issue("server")) as target:
+    clusters = ("alpha", "beta", "secret")
+    with serving(DryRun(), clusters, tls=authority.issue("server")) as target:
         mine = authority.issue_member("beta", "ghost", file="mine")
         sentences = []
         for name in ("", "ghost", "secret", "nobody", "a b"):
             with (
-                RpcClient(target, member=name, tls=mine) as client,
+                RpcClient(target, cluster=name, tls=mine) as client,
                 pytest.raises(RpcError) as caught,
             ):
                 client.size()
             sentences.append(f"{caught.value.code.name}: {caught.value}")
-    denied = "PERMISSION_DENIED: the client's certificate does not name member"
+    denied = "PERMISSION_DENIED: the client's certificate does not name cluster"
     assert sentences == [
-        "INVALID_ARGUMENT: the request names no member (members: beta)",
-        "NOT_FOUND: no member is named 'ghost' (members: beta)",
-        f"{denied} 'secret' (members it names: beta, ghost)",
-        f"{denied} 'nobody' (members it names: beta, ghost)",
-        "INVALID_ARGUMENT: 'a b' is not a member's name: expected NAME or NAMESPACE/NAME",
+        "INVALID_ARGUMENT: the request names no cluster (clusters: beta)",
+        "NOT_FOUND: no cluster is named 'ghost' (clusters: beta)",
+        f"{denied} 'secret' (clusters it names: beta, ghost)",
+        f"{denied} 'nobody' (clusters it names: beta, ghost)",
+        "INVALID_ARGUMENT: 'a b' is not a cluster's name: expected NAME or NAMESPACE/NAME",
     ]
 
 
-def test_the_only_member_is_not_told_to_a_client_that_does_not_name_it(
+def test_the_only_cluster_is_not_told_to_a_client_that_does_not_name_it(
     authority: Authority,
 ) -> None:
     with serving(DryRun(), ("secret",), tls=authority.issue("server")) as target:
         mine = authority.issue_member("beta", file="mine")
         with (
             RpcClient(target, tls=mine) as client,
-            pytest.raises(RpcError, match="does not name the only member of the service") as caught,
+            pytest.raises(
+                RpcError, match="does not name the only cluster of the service"
+            ) as caught,
         ):
             client.size()
         assert "secret" not in str(caught.value)
@@ -250,8 +252,8 @@ def test_a_client_whose_certificate_names_hundreds_is_told_in_a_sentence_that_ar
 ) -> None:
     mine = authority.issue_member(*(f"m{n:080}" for n in range(60)), file="many")
     with (
-        RpcClient(server, member="alpha", tls=mine) as client,
-        pytest.raises(RpcError, match=r"does not name member 'alpha' .* \[\.\.\.\]$") as caught,
+        RpcClient(server, cluster="alpha", tls=mine) as client,
+        pytest.raises(RpcError, match=r"does not name cluster 'alpha' .* \[\.\.\.\]$") as caught,
     ):
         client.size()
     assert caught.value.code is grpc.StatusCode.PERMISSION_DENIED
@@ -361,7 +363,7 @@ def test_text_around_a_certificate_is_no_matter(
     server: str, authority: Authority, change: Callable[[bytes], bytes]
 ) -> None:
     files = rewritten(authority.issue("around", uris=[ALPHA]), change)
-    with RpcClient(server, member="alpha", tls=files) as client:
+    with RpcClient(server, cluster="alpha", tls=files) as client:
         assert client.size().nodes == 1
 
 

@@ -17,10 +17,11 @@ from flux_ensemble.gateway.backend import (
     Refused,
     Size,
     Unavailable,
-    UnknownMember,
+    UnknownCluster,
 )
 from flux_ensemble.gateway.backends.dry_run import DryRun
 from flux_ensemble.gateway.client import RpcClient, RpcError
+from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
 
 
 def test_the_size_can_be_read_and_changed() -> None:
@@ -32,9 +33,26 @@ def test_the_size_can_be_read_and_changed() -> None:
         assert client.status().size.nodes == 5
 
 
+def test_a_client_takes_a_cluster_by_the_argument_that_it_had_before() -> None:
+    with serving(DryRun(), ("alpha", "beta")) as target:
+        with pytest.warns(DeprecationWarning, match="member= is deprecated: use cluster="):
+            client = RpcClient(target, member="beta")  # type: ignore[call-arg]
+        with client:
+            assert client.cluster == "beta"
+            assert client.status().cluster == "beta"
+
+
+def test_the_bytes_of_a_request_are_those_of_clients_that_are_older() -> None:
+    old = b"\x0a\x04beta\x18\x01"
+    assert pb.StatusRequest(cluster="beta", size_only=True).SerializeToString() == old
+    assert pb.StatusRequest.FromString(old).cluster == "beta"
+
+
 def test_a_change_at_the_bound_is_refused() -> None:
     with serving(DryRun(1, 2)) as target, known_client(target) as client:
-        with pytest.raises(RpcError, match="member 'alpha' cannot shrink: its size is 1") as caught:
+        with pytest.raises(
+            RpcError, match="cluster 'alpha' cannot shrink: its size is 1"
+        ) as caught:
             client.shrink()
         assert caught.value.refused
         assert caught.value.code is grpc.StatusCode.FAILED_PRECONDITION
@@ -65,7 +83,7 @@ def test_a_fault_that_passes_is_waited_out(
     ("fault", "code"),
     [
         (Refused("no"), grpc.StatusCode.FAILED_PRECONDITION),
-        (UnknownMember("who"), grpc.StatusCode.NOT_FOUND),
+        (UnknownCluster("who"), grpc.StatusCode.NOT_FOUND),
     ],
 )
 def test_a_decision_is_not_asked_for_again(fault: Exception, code: grpc.StatusCode) -> None:
@@ -142,5 +160,5 @@ def test_what_must_not_be_done_twice_is_not_sent_again() -> None:
             lambda: client.action("hello", {"name": "terminate"}),
             lambda: list(client.log("hello")),
         ):
-            with pytest.raises(RpcError, match="--member NAME=URI gives it one"):
+            with pytest.raises(RpcError, match="--cluster NAME=URI gives it one"):
                 ask()

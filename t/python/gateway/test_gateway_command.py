@@ -33,14 +33,14 @@ REFUSED = {
         ["--backend", "kubernetes", "--owner", "uid"],
         "--owner needs certificates and --backend kubernetes",
     ),
-    "bounds without dry run": (["--max-size", "3"], "bounds of --backend dry-run only"),
-    "minimum below 1": (["--backend", "dry-run", "--min-size", "0"], "minimum size of 0"),
+    "bounds without dry run": (["--max-nodes", "3"], "bounds of --backend dry-run only"),
+    "minimum below 1": (["--backend", "dry-run", "--min-nodes", "0"], "minimum size of 0"),
     "minimum above maximum": (
-        ["--backend", "dry-run", "--min-size", "4", "--max-size", "3"],
+        ["--backend", "dry-run", "--min-nodes", "4", "--max-nodes", "3"],
         "of 4, above its maximum of 3",
     ),
-    "bad member": (["--member", "a b"], "'a b' is not a member's name"),
-    "member twice": (["--member", "a", "--member", "a"], "member 'a' is given twice"),
+    "bad cluster": (["--cluster", "a b"], "'a b' is not a cluster's name"),
+    "cluster twice": (["--cluster", "a", "--cluster", "a"], "cluster 'a' is given twice"),
     "unknown back end": (["--backend", "slurm"], "is not one of 'dry-run', 'kubernetes'"),
     "port": (["--port", "70000"], "not in the range 0<=x<=65535"),
     "host of others": (["--host", "192.0.2.1", "--insecure"], "the host is not this machine's"),
@@ -55,6 +55,24 @@ def test_arguments_that_cannot_work_are_refused(
     error = capsys.readouterr().err
     assert sentence in error
     assert "flux-ensemble: ERROR: " in error
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (["--member", "a b"], "cluster", "'a b' is not a cluster's name"),
+        (["--max-size", "3"], "max-nodes", "--min-nodes and --max-nodes are bounds of"),
+        (["--min-size", "0", "--backend", "dry-run"], "min-nodes", "minimum size of 0"),
+    ],
+)
+def test_old_options_are_taken_with_one_warning(
+    capsys: pytest.CaptureFixture[str], old: list[str], new: str, sentence: str
+) -> None:
+    assert run_command(["grpc", "start", *old]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("deprecated") == 1
+    assert f"warning: {old[0]} is deprecated: use --{new}\n" in error
 
 
 def test_insecure_with_certificates_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

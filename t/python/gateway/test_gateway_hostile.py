@@ -35,7 +35,7 @@ from flux_ensemble.gateway.protocol import predecessors_pb2
 
 SERVICE = "/flux_ensemble.v1.EnsembleService"
 STATUS = f"{SERVICE}/Status"
-SIZE = pb.StatusRequest(member="alpha", size_only=True).SerializeToString()
+SIZE = pb.StatusRequest(cluster="alpha", size_only=True).SerializeToString()
 
 #: The status code at the end of a call, as it is among the headers.
 OK, CANCELLED, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNIMPLEMENTED = (
@@ -45,7 +45,7 @@ OK, CANCELLED, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNIMPLEMENTED = (
 
 @pytest.fixture
 def logs(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A member with logs, in the place of Flux."""
+    """A cluster with logs, in the place of Flux."""
     monkeypatch.setattr(instances, "Client", Log)
     return table(("alpha",), has_flux=True)
 
@@ -136,7 +136,7 @@ from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
 from flux_ensemble.gateway.protocol import ensemble_pb2_grpc as api
 stub = api.EnsembleServiceStub(grpc.insecure_channel(sys.argv[1]))
 metadata = (("authorization", "Bearer " + sys.argv[3]),)
-request = pb.LogRequest(member="alpha", ensemble="quiet", follow=True)
+request = pb.LogRequest(cluster="alpha", ensemble="quiet", follow=True)
 streams = [stub.Log(request, metadata=metadata) for _ in range(int(sys.argv[2]))]
 for stream in streams:
     next(stream)
@@ -177,7 +177,7 @@ def test_streams_of_a_stopped_client_end_when_it_gives_no_sign_of_life(logs: Any
 def test_a_client_that_lives_keeps_its_quiet_stream(logs: Any) -> None:
     limits = Limits(ping_seconds=0.2, pong_seconds=5, idle_seconds=1, connection_seconds=1)
     with serving(None, logs, limits=limits) as target, Http2(target) as client:
-        request = pb.LogRequest(member="alpha", ensemble="quiet", follow=True)
+        request = pb.LogRequest(cluster="alpha", ensemble="quiet", follow=True)
         stream = client.call(f"{SERVICE}/Log", request.SerializeToString())
         # Longer than anything that ends connections without calls.
         frames = list(client.frames(seconds=3))
@@ -188,7 +188,7 @@ def test_a_client_that_lives_keeps_its_quiet_stream(logs: Any) -> None:
 
 def test_a_log_whose_client_does_not_read_is_ended(logs: Any) -> None:
     limits = Limits(streams=Bound(1, 1, 1), send_seconds=1)
-    request = pb.LogRequest(member="alpha", ensemble="busy", follow=True).SerializeToString()
+    request = pb.LogRequest(cluster="alpha", ensemble="busy", follow=True).SerializeToString()
     with serving(None, logs, limits=limits) as target, Http2(target) as client:
         stream = client.call(f"{SERVICE}/Log", request)
         # It gives room for the first 64 KiB, and for no more.
@@ -297,7 +297,7 @@ def test_a_handshake_of_tls_that_does_not_go_on_is_given_up(tmp_path: Path) -> N
                 connection.sendall(start)
                 while _received(connection):
                     pass
-        with RpcClient(target, member="alpha", tls=authority.issue_member("alpha")) as client:
+        with RpcClient(target, cluster="alpha", tls=authority.issue_member("alpha")) as client:
             assert client.size().nodes == 1
 
 
@@ -417,7 +417,7 @@ def test_a_call_without_a_request_is_refused() -> None:
 
 def test_clients_that_vanish_in_the_middle_leave_nothing_behind(logs: Any) -> None:
     limits = Limits(streams=Bound(4, 4, 4), requests=Bound(4, 4, 4))
-    request = pb.LogRequest(member="alpha", ensemble="busy", follow=True).SerializeToString()
+    request = pb.LogRequest(cluster="alpha", ensemble="busy", follow=True).SerializeToString()
     with serving(DryRun(), logs, limits=limits) as target:
         for number in range(40):
             client = Http2(target)
@@ -445,7 +445,7 @@ def test_clients_that_vanish_in_the_middle_leave_nothing_behind(logs: Any) -> No
 
 def test_what_is_refused_leaves_nothing_for_the_garbage_collector(logs: Any) -> None:
     requests = {
-        STATUS: [b"\xff", b"", pb.StatusRequest(member="nobody").SerializeToString()],
+        STATUS: [b"\xff", b"", pb.StatusRequest(cluster="nobody").SerializeToString()],
         f"{SERVICE}/Submit": [
             pb.SubmitRequest(ensemble="a", group="b", params=params).SerializeToString()
             for params in ("{", "{}")

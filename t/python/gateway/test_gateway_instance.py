@@ -22,13 +22,13 @@ from flux_ensemble.gateway.backend import (
     Refused,
     Size,
     Unavailable,
-    UnknownMember,
+    UnknownCluster,
 )
 from flux_ensemble.gateway.backends.instance import FluxInstances
 from flux_ensemble.gateway.client import RpcError
 from flux_ensemble.gateway.clusters import Cluster, Clusters
 
-MEMBERS = (Cluster("alpha", uri="local://alpha"), Cluster("beta", uri="local://beta"))
+CLUSTERS = (Cluster("alpha", uri="local://alpha"), Cluster("beta", uri="local://beta"))
 
 
 class Service:
@@ -83,8 +83,8 @@ class Future:
 
 @pytest.fixture
 def services(monkeypatch: pytest.MonkeyPatch) -> dict[str, Service]:
-    """The ensemble services of `MEMBERS`, by name."""
-    services = {member.name: Service() for member in MEMBERS}
+    """The ensemble services of `CLUSTERS`, by name."""
+    services = {cluster.name: Service() for cluster in CLUSTERS}
 
     class Client:
         def __init__(self, *, uri: str) -> None:
@@ -107,7 +107,7 @@ def alpha(services: dict[str, Service]) -> Service:
 
 @pytest.fixture
 def backend(services: dict[str, Service]) -> FluxInstances:
-    return FluxInstances(MEMBERS)
+    return FluxInstances(CLUSTERS)
 
 
 def soon() -> float:
@@ -135,14 +135,14 @@ def test_a_change_is_begun_and_its_size_counts_at_once(
     assert backend.size("alpha", soon()) == Size(4, 1, 4)
 
 
-def test_each_member_is_asked_at_its_own_instance(
+def test_each_cluster_is_asked_at_its_own_instance(
     services: dict[str, Service], backend: FluxInstances
 ) -> None:
     assert backend.scale("beta", deadline=soon(), to=3) == Grant(2, 3)
     assert (services["alpha"].asked, services["beta"].asked) == ([], [3])
 
 
-def test_a_thread_keeps_its_connection_to_a_member(alpha: Service, backend: FluxInstances) -> None:
+def test_a_thread_keeps_its_connection_to_a_cluster(alpha: Service, backend: FluxInstances) -> None:
     def grow_and_shrink() -> None:
         backend.scale("alpha", deadline=soon(), to=3)
         backend.scale("alpha", deadline=soon(), to=2)
@@ -206,7 +206,7 @@ def test_a_scaler_that_asks_the_grpc_service_itself_is_refused(
     assert not alpha.asked
 
 
-def test_a_service_that_does_not_tell_of_its_members_is_refused(
+def test_a_service_that_does_not_tell_of_its_clusters_is_refused(
     alpha: Service, backend: FluxInstances
 ) -> None:
     alpha.answer = {"members": {}}
@@ -225,13 +225,13 @@ def test_a_size_that_is_not_known_yet_is_unavailable(
     alpha: Service, backend: FluxInstances
 ) -> None:
     alpha.size = None
-    with pytest.raises(Unavailable, match="size of member 'alpha' is not known yet: try again"):
+    with pytest.raises(Unavailable, match="size of cluster 'alpha' is not known yet: try again"):
         backend.size("alpha", soon())
 
 
-def test_a_member_that_is_not_listed_is_unknown(backend: FluxInstances) -> None:
+def test_a_cluster_that_is_not_listed_is_unknown(backend: FluxInstances) -> None:
     for ask in asks(backend, "gamma"):
-        with pytest.raises(UnknownMember, match="'gamma'"):
+        with pytest.raises(UnknownCluster, match="'gamma'"):
             ask()
 
 
@@ -248,12 +248,12 @@ def test_a_member_that_is_not_listed_is_unknown(backend: FluxInstances) -> None:
     ],
     ids=lambda value: errno.errorcode.get(value) if isinstance(value, int) else None,
 )
-def test_what_the_ensemble_service_says_is_told_of_the_member(
+def test_what_the_ensemble_service_says_is_told_of_the_cluster(
     alpha: Service, backend: FluxInstances, number: int, kind: type[BackendError]
 ) -> None:
     alpha.fault = raising(number, "it says so")
     for ask in asks(backend, "alpha"):
-        with pytest.raises(kind, match=r"member 'alpha': .*it says so"):
+        with pytest.raises(kind, match=r"cluster 'alpha': .*it says so"):
             ask()
 
 
@@ -347,15 +347,15 @@ def test_a_change_behind_one_that_hangs_is_given_up_and_nothing_is_asked(
 def test_an_instance_that_hangs_does_not_keep_others_waiting(
     backend: FluxInstances, hanging: threading.Semaphore
 ) -> None:
-    table = Clusters([Cluster(one.name, has_flux=False) for one in MEMBERS], str, discovered=False)
+    table = Clusters([Cluster(one.name, has_flux=False) for one in CLUSTERS], str, discovered=False)
     with serving(backend, table) as target, ThreadPoolExecutor(8) as pool:
-        clients = [known_client(target, member="alpha", timeout=PATIENCE) for _ in range(8)]
+        clients = [known_client(target, cluster="alpha", timeout=PATIENCE) for _ in range(8)]
         for client in clients:
             pool.submit(client.size)
-        # As many as are made at once for one member.
+        # As many as are made at once for one cluster.
         for _ in range(4):
             assert hanging.acquire(timeout=PATIENCE)
-        with known_client(target, member="beta", timeout=PATIENCE) as other:
+        with known_client(target, cluster="beta", timeout=PATIENCE) as other:
             assert other.grow() == Grant(2, 3)
         for client in clients:
             client.close()
@@ -363,18 +363,18 @@ def test_an_instance_that_hangs_does_not_keep_others_waiting(
 
 def test_a_client_sees_what_is_refused(alpha: Service, backend: FluxInstances) -> None:
     alpha.scaler = None
-    table = Clusters([Cluster(one.name, has_flux=False) for one in MEMBERS], str, discovered=False)
-    with serving(backend, table) as target, known_client(target, member="alpha") as client:
+    table = Clusters([Cluster(one.name, has_flux=False) for one in CLUSTERS], str, discovered=False)
+    with serving(backend, table) as target, known_client(target, cluster="alpha") as client:
         with pytest.raises(RpcError, match="has a fixed size") as caught:
             client.grow()
         assert caught.value.refused
 
 
-def asks(backend: FluxInstances, member: str) -> tuple[Callable[[], object], ...]:
+def asks(backend: FluxInstances, cluster: str) -> tuple[Callable[[], object], ...]:
     """Both things that a back end can be asked."""
     return (
-        lambda: backend.size(member, soon()),
-        lambda: backend.scale(member, deadline=soon(), by=1),
+        lambda: backend.size(cluster, soon()),
+        lambda: backend.scale(cluster, deadline=soon(), by=1),
     )
 
 

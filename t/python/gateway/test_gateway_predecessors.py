@@ -82,7 +82,7 @@ class Predecessor:
 
 @pytest.fixture
 def client() -> Iterator[Predecessor]:
-    """A client of a dry run with the members alpha and beta, of 1 to 5 nodes."""
+    """A client of a dry run with the clusters alpha and beta, of 1 to 5 nodes."""
     with serving(DryRun(1, 5), ("alpha", "beta")) as target:
         yield Predecessor(target)
 
@@ -123,7 +123,7 @@ def test_a_change_stops_at_the_bounds_and_is_then_denied(client: Predecessor) ->
     denied = client.action("alpha", "grow", {"grow": 1})
     assert denied.status == DENIED
     assert json.loads(denied.payload) == {
-        "error": "member 'alpha' cannot grow: its size is 5, and its maximum is 5"
+        "error": "cluster 'alpha' cannot grow: its size is 5, and its maximum is 5"
     }
 
 
@@ -132,11 +132,13 @@ def test_status_is_json_with_what_is_known(client: Predecessor) -> None:
     assert response.status == SUCCESS
     payload = json.loads(response.payload)
     assert payload["size"] == {"nodes": 1, "minimum": 1, "maximum": 5}
-    assert "no connection to the Flux instance of member 'alpha'" in payload["flux_error"]
+    assert "no connection to the Flux instance of cluster 'alpha'" in payload["flux_error"]
+    # The name before is there for one release.
+    assert payload["cluster"] == payload["member"] == "alpha"
 
 
 @pytest.mark.parametrize("kind", ["minicluster", "miniclusters", "flux"])
-def test_the_types_of_members_that_the_predecessors_have_are_known(
+def test_the_types_of_clusters_that_the_predecessors_have_are_known(
     client: Predecessor, kind: str
 ) -> None:
     assert client.status("alpha", kind).status == SUCCESS
@@ -158,9 +160,9 @@ BAD = {
     "version": ("alpha", "grow", {"version": "v1"}, "version: expected 'v1alpha2', not 'v1'"),
     "action": ("alpha", "dance", {}, "unknown action 'dance' (actions: grow, shrink, submit)"),
     "no action": ("alpha", "", {}, "unknown action ''"),
-    "member": ("nobody", "grow", {}, "no member is named 'nobody' (members: alpha, beta)"),
-    "no member": ("", "grow", {}, "the request names no member (members: alpha, beta)"),
-    "no name": ("a b", "grow", {}, "'a b' is not a member's name"),
+    "cluster": ("nobody", "grow", {}, "no cluster is named 'nobody' (clusters: alpha, beta)"),
+    "no cluster": ("", "grow", {}, "the request names no cluster (clusters: alpha, beta)"),
+    "no name": ("a b", "grow", {}, "'a b' is not a cluster's name"),
     "submit without": ("alpha", "submit", {}, "ensemble: expected a string, not None"),
     "submit more": (
         "alpha", "submit", {"ensemble": "a", "group": "b", "x": 1}, "unknown key 'x' (keys: "
@@ -178,10 +180,10 @@ def test_bad_input_is_answered_with_an_error_and_its_sentence(
     assert size(client) == 1
 
 
-def test_an_unknown_type_of_member_is_an_error(client: Predecessor) -> None:
+def test_an_unknown_type_of_cluster_is_an_error(client: Predecessor) -> None:
     for response in (client.status("alpha", "pod"), client.action("alpha", "grow", {}, "pod")):
         assert response.status == ERROR
-        assert "unknown type of member 'pod'" in json.loads(response.payload)["error"]
+        assert "unknown type of cluster 'pod'" in json.loads(response.payload)["error"]
 
 
 @pytest.mark.parametrize("fault", [Unavailable("it is down"), Contended("try again")])

@@ -1,4 +1,4 @@
-"""Lanes and the table of members."""
+"""Lanes and the table of clusters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import grpc
 import pytest
 from patience import PATIENCE
 
-from flux_ensemble.gateway.clusters import Cluster, Clusters, parse_member
+from flux_ensemble.gateway.clusters import Cluster, Clusters, parse_cluster
 from flux_ensemble.gateway.errors import RequestProblem
 from flux_ensemble.gateway.threads import Lane, LaneFull
 
@@ -144,49 +144,51 @@ def test_a_call_that_ends_while_its_loop_is_closed_is_no_error(
     assert caplog.text == ""
 
 
-def members(*names: str, discovered: bool = False) -> Clusters:
+def clusters(*names: str, discovered: bool = False) -> Clusters:
     def canonical(name: str) -> str:
         return name if "/" in name else f"default/{name}"
 
-    return Clusters([parse_member(name) for name in names], canonical, discovered=discovered)
+    return Clusters([parse_cluster(name) for name in names], canonical, discovered=discovered)
 
 
-def test_a_member_is_a_name_and_maybe_a_uri() -> None:
-    assert parse_member("a") == Cluster("a")
-    assert parse_member("ns/a.b-c=local:///x=y") == Cluster("ns/a.b-c", uri="local:///x=y")
+def test_a_cluster_is_a_name_and_maybe_a_uri() -> None:
+    assert parse_cluster("a") == Cluster("a")
+    assert parse_cluster("ns/a.b-c=local:///x=y") == Cluster("ns/a.b-c", uri="local:///x=y")
 
 
 @pytest.mark.parametrize("text", ["", "=local:///x", "a b", "a/", "/a", "a/b/c", "../a", "ä"])
-def test_a_member_without_a_proper_name_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a member's name: expected NAME"):
-        parse_member(text)
+def test_a_cluster_without_a_proper_name_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a cluster's name: expected NAME"):
+        parse_cluster(text)
 
 
 def test_an_empty_uri_is_refused() -> None:
-    with pytest.raises(ValueError, match="member 'a' has an empty URI"):
-        parse_member("a=")
+    with pytest.raises(ValueError, match="cluster 'a' has an empty URI"):
+        parse_cluster("a=")
 
 
-def test_two_names_of_one_member_are_refused() -> None:
-    with pytest.raises(ValueError, match="member 'default/a' is given twice"):
-        members("a", "default/a")
+def test_two_names_of_one_cluster_are_refused() -> None:
+    with pytest.raises(ValueError, match="cluster 'default/a' is given twice"):
+        clusters("a", "default/a")
 
 
-def test_members_are_found_by_any_of_their_names() -> None:
-    table = members("a", "b")
+def test_clusters_are_found_by_any_of_their_names() -> None:
+    table = clusters("a", "b")
     assert table.name("a") == table.name("default/a") == "default/a"
     assert table.find("default/a").name == "default/a"
 
 
-def test_a_member_that_is_not_listed_is_unknown_unless_the_back_end_discovers_it() -> None:
+def test_a_cluster_that_is_not_listed_is_unknown_unless_the_back_end_discovers_it() -> None:
     with pytest.raises(
-        RequestProblem, match=r"no member is named 'default/c' \(members: default/a\)"
+        RequestProblem, match=r"no cluster is named 'default/c' \(clusters: default/a\)"
     ):
-        members("a").find("default/c")
-    assert members(discovered=True).find("default/c") == Cluster("default/c", has_flux=False)
+        clusters("a").find("default/c")
+    assert clusters(discovered=True).find("default/c") == Cluster("default/c", has_flux=False)
 
 
-def test_an_empty_name_is_refused_where_members_are_discovered() -> None:
-    with pytest.raises(RequestProblem, match="members: the MiniClusters of the cluster") as caught:
-        members(discovered=True).name("")
+def test_an_empty_name_is_refused_where_clusters_are_discovered() -> None:
+    with pytest.raises(
+        RequestProblem, match="clusters: the MiniClusters of this Kubernetes"
+    ) as caught:
+        clusters(discovered=True).name("")
     assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT

@@ -55,18 +55,18 @@ def refused_at_the_door(connection: grpc.Channel) -> str:
     return str(caught.value.details())
 
 
-def test_a_certificate_that_names_the_member_is_let_in(server: str, authority: Authority) -> None:
+def test_a_certificate_that_names_the_cluster_is_let_in(server: str, authority: Authority) -> None:
     mine = authority.issue_member("alpha")
     with channel(server, mine, mine) as connection:
         assert grow(connection).status == predecessors_pb2.Response.SUCCESS
-    with RpcClient(server, member="alpha", tls=mine) as client:
+    with RpcClient(server, cluster="alpha", tls=mine) as client:
         assert client.scale(3).size == 3
 
 
-def test_one_certificate_can_name_several_members(server: str, authority: Authority) -> None:
+def test_one_certificate_can_name_several_clusters(server: str, authority: Authority) -> None:
     mine = authority.issue_member("alpha", "beta")
-    for member in ("alpha", "beta"):
-        with RpcClient(server, member=member, tls=mine) as client:
+    for cluster in ("alpha", "beta"):
+        with RpcClient(server, cluster=cluster, tls=mine) as client:
             assert client.scale(2).size == 2
 
 
@@ -113,17 +113,17 @@ def test_plaintext_is_refused(server: str, authority: Authority) -> None:
     ],
     ids=lambda uris: " ".join(uris) or "none",
 )
-def test_a_certificate_that_does_not_name_the_member_is_denied(
+def test_a_certificate_that_does_not_name_the_cluster_is_denied(
     server: str, authority: Authority, uris: list[str]
 ) -> None:
     mine = authority.issue("wrong", uris=uris)
     with channel(server, mine, mine) as connection:
         response = grow(connection)
     assert response.status == predecessors_pb2.Response.DENIED
-    assert "does not name member 'alpha'" in response.payload
+    assert "does not name cluster 'alpha'" in response.payload
     with (
-        RpcClient(server, member="alpha", tls=mine) as client,
-        pytest.raises(RpcError, match="does not name member 'alpha'") as caught,
+        RpcClient(server, cluster="alpha", tls=mine) as client,
+        pytest.raises(RpcError, match="does not name cluster 'alpha'") as caught,
     ):
         client.scale(5)
     assert caught.value.code is grpc.StatusCode.PERMISSION_DENIED
@@ -141,13 +141,13 @@ REQUESTS: dict[str, Callable[[RpcClient], object]] = {
 
 
 @pytest.mark.parametrize("request_of", REQUESTS.values(), ids=REQUESTS)
-@pytest.mark.parametrize("member", ["alpha", "nobody"])
-def test_no_request_for_a_member_that_is_not_named_is_answered(
-    server: str, authority: Authority, member: str, request_of: Callable[[RpcClient], object]
+@pytest.mark.parametrize("cluster", ["alpha", "nobody"])
+def test_no_request_for_a_cluster_that_is_not_named_is_answered(
+    server: str, authority: Authority, cluster: str, request_of: Callable[[RpcClient], object]
 ) -> None:
     mine = authority.issue_member("beta", file="beta")
     with (
-        RpcClient(server, member=member, tls=mine) as client,
+        RpcClient(server, cluster=cluster, tls=mine) as client,
         pytest.raises(RpcError) as caught,
     ):
         request_of(client)
@@ -159,7 +159,7 @@ def test_status_tells_when_the_servers_certificate_expires(
 ) -> None:
     mine = authority.issue_member("alpha")
     now = datetime.datetime.now(datetime.UTC).timestamp()
-    with RpcClient(server, member="alpha", tls=mine) as client:
+    with RpcClient(server, cluster="alpha", tls=mine) as client:
         left = client.status().t_certificate_expires - now
     assert 0.9 * DAY.total_seconds() < left <= DAY.total_seconds()
 
@@ -167,7 +167,7 @@ def test_status_tells_when_the_servers_certificate_expires(
 def test_the_client_says_that_it_does_not_trust_the_server(server: str, tmp_path: Path) -> None:
     other = Authority(tmp_path, "other").issue_member("alpha")
     with (
-        RpcClient(server, member="alpha", tls=other) as client,
+        RpcClient(server, cluster="alpha", tls=other) as client,
         pytest.raises(RpcError, match="do not accept each other's keys") as caught,
     ):
         client.size()
@@ -235,7 +235,7 @@ def test_renewed_files_are_read_again_on_both_sides(tmp_path: Path) -> None:
     renew(both, old.issue("a"))
     renew(shown, old.issue_member("alpha", file="b"))
     with serving(DryRun(1, 9), tls=both) as target:
-        with RpcClient(target, member="alpha", tls=shown) as client:
+        with RpcClient(target, cluster="alpha", tls=shown) as client:
             assert client.scale(2).size == 2
             first = client.t_expires
             renew(both, new.issue("c"))
@@ -278,7 +278,7 @@ def test_a_service_that_is_for_one_owner_takes_only_clients_of_it(
     own = authority.issue("server")
     with (
         serving(DryRun(), tls=own, token=None, owner="uid") as target,
-        RpcClient(target, member="alpha", tls=mine) as client,
+        RpcClient(target, cluster="alpha", tls=mine) as client,
     ):
         if "uid" in owners:
             assert client.scale(3).size == 3

@@ -31,7 +31,7 @@ from flux_ensemble.gateway.server import SERVICES, ServerError, is_loopback
 
 @pytest.fixture
 def stub() -> Iterator[api.EnsembleServiceStub]:
-    """A stub of a dry run with the members alpha and beta, of 1 to 5 nodes."""
+    """A stub of a dry run with the clusters alpha and beta, of 1 to 5 nodes."""
     with (
         serving(DryRun(1, 5), ("alpha", "beta")) as target,
         known_channel(target) as channel,
@@ -40,7 +40,7 @@ def stub() -> Iterator[api.EnsembleServiceStub]:
 
 
 def scale(**size: int) -> pb.ActionRequest:
-    return pb.ActionRequest(member="alpha", scale=pb.Scale(**size))
+    return pb.ActionRequest(cluster="alpha", scale=pb.Scale(**size))
 
 
 def failure(method: Any, request: Any, timeout: float | None = PATIENCE) -> tuple[Any, str]:
@@ -80,61 +80,61 @@ BAD: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
     ),
     "no size": ("Action", scale(), grpc.StatusCode.INVALID_ARGUMENT, "scale.to or scale.by"),
     "no action": (
-        "Action", pb.ActionRequest(member="alpha"), grpc.StatusCode.INVALID_ARGUMENT,
+        "Action", pb.ActionRequest(cluster="alpha"), grpc.StatusCode.INVALID_ARGUMENT,
         "the request has no scale or ensemble",
     ),
     "action that is no JSON": (
         "Action",
-        pb.ActionRequest(member="alpha", ensemble=pb.EnsembleAction(name="a", action="{")),
+        pb.ActionRequest(cluster="alpha", ensemble=pb.EnsembleAction(name="a", action="{")),
         grpc.StatusCode.INVALID_ARGUMENT, "action is not JSON",
     ),
     "params that are no object": (
-        "Submit", pb.SubmitRequest(member="alpha", ensemble="a", group="b", params="[1]"),
+        "Submit", pb.SubmitRequest(cluster="alpha", ensemble="a", group="b", params="[1]"),
         grpc.StatusCode.INVALID_ARGUMENT, "params must be a JSON object, not '[1]'",
     ),
     "no group": (
-        "Submit", pb.SubmitRequest(member="alpha", ensemble="a"),
+        "Submit", pb.SubmitRequest(cluster="alpha", ensemble="a"),
         grpc.StatusCode.INVALID_ARGUMENT, "the request has no group",
     ),
     "no ensemble": (
-        "Log", pb.LogRequest(member="alpha"), grpc.StatusCode.INVALID_ARGUMENT, "no ensemble",
+        "Log", pb.LogRequest(cluster="alpha"), grpc.StatusCode.INVALID_ARGUMENT, "no ensemble",
     ),
-    "unknown member": (
-        "Status", pb.StatusRequest(member="nobody"), grpc.StatusCode.NOT_FOUND,
-        "no member is named 'nobody' (members: alpha, beta)",
+    "unknown cluster": (
+        "Status", pb.StatusRequest(cluster="nobody"), grpc.StatusCode.NOT_FOUND,
+        "no cluster is named 'nobody' (clusters: alpha, beta)",
     ),
-    "no member": (
-        "Status", pb.StatusRequest(), grpc.StatusCode.INVALID_ARGUMENT, "names no member",
+    "no cluster": (
+        "Status", pb.StatusRequest(), grpc.StatusCode.INVALID_ARGUMENT, "names no cluster",
     ),
     "no Flux": (
-        "Submit", pb.SubmitRequest(member="alpha", ensemble="a", group="b"),
-        grpc.StatusCode.FAILED_PRECONDITION, "--member NAME=URI gives it one",
+        "Submit", pb.SubmitRequest(cluster="alpha", ensemble="a", group="b"),
+        grpc.StatusCode.FAILED_PRECONDITION, "--cluster NAME=URI gives it one",
     ),
     "no Flux to log": (
-        "Log", pb.LogRequest(member="alpha", ensemble="a"),
-        grpc.StatusCode.FAILED_PRECONDITION, "--member NAME=URI gives it one",
+        "Log", pb.LogRequest(cluster="alpha", ensemble="a"),
+        grpc.StatusCode.FAILED_PRECONDITION, "--cluster NAME=URI gives it one",
     ),
     "no ensemble to pause": (
-        "Pause", pb.PauseRequest(member="alpha"), grpc.StatusCode.INVALID_ARGUMENT, "no ensemble",
+        "Pause", pb.PauseRequest(cluster="alpha"), grpc.StatusCode.INVALID_ARGUMENT, "no ensemble",
     ),
     "no Flux to resume in": (
-        "Resume", pb.ResumeRequest(member="alpha", ensemble="a"),
-        grpc.StatusCode.FAILED_PRECONDITION, "--member NAME=URI gives it one",
+        "Resume", pb.ResumeRequest(cluster="alpha", ensemble="a"),
+        grpc.StatusCode.FAILED_PRECONDITION, "--cluster NAME=URI gives it one",
     ),
-    "metrics of an unknown member": (
-        "Metrics", pb.MetricsRequest(member="nobody", ensemble="a"), grpc.StatusCode.NOT_FOUND,
-        "no member is named 'nobody'",
+    "metrics of an unknown cluster": (
+        "Metrics", pb.MetricsRequest(cluster="nobody", ensemble="a"), grpc.StatusCode.NOT_FOUND,
+        "no cluster is named 'nobody'",
     ),
     "load where no client may": (
-        "Load", pb.LoadRequest(member="alpha", document="jobs: []", cwd="/"),
+        "Load", pb.LoadRequest(cluster="alpha", document="jobs: []", cwd="/"),
         grpc.StatusCode.PERMISSION_DENIED, "'grpc start --allow-load' does",
     ),
-    "load into an unknown member": (
-        "Load", pb.LoadRequest(member="nobody", document="jobs: []", cwd="/"),
-        grpc.StatusCode.NOT_FOUND, "no member is named 'nobody'",
+    "load into an unknown cluster": (
+        "Load", pb.LoadRequest(cluster="nobody", document="jobs: []", cwd="/"),
+        grpc.StatusCode.NOT_FOUND, "no cluster is named 'nobody'",
     ),
     "large message": (
-        "Status", pb.StatusRequest(member="a" * (5 << 20)),
+        "Status", pb.StatusRequest(cluster="a" * (5 << 20)),
         grpc.StatusCode.RESOURCE_EXHAUSTED, "larger than max",
     ),
 }  # fmt: skip
@@ -148,21 +148,21 @@ def test_bad_input_has_its_code_and_sentence(
     assert (given, sentence in details) == (code, True), details
 
 
-def test_an_empty_name_is_the_only_member() -> None:
+def test_an_empty_name_is_the_only_cluster() -> None:
     with serving(DryRun(), ("alpha",)) as target, known_channel(target) as channel:
-        assert api.EnsembleServiceStub(channel).Status(pb.StatusRequest()).member == "alpha"
+        assert api.EnsembleServiceStub(channel).Status(pb.StatusRequest()).cluster == "alpha"
 
 
 def test_a_size_that_is_out_of_reach_is_left_out_of_status_with_the_reason() -> None:
-    members = ("alpha",)
+    clusters = ("alpha",)
     for fault in (Unavailable("it is down"), Refused("minimum above maximum")):
         with (
-            serving(Failing(fault), members) as target,
+            serving(Failing(fault), clusters) as target,
             known_channel(target) as channel,
         ):
-            # Nothing else is known of this member: it has no Flux instance either.
+            # Nothing else is known of this cluster: it has no Flux instance either.
             code, details = failure(
-                api.EnsembleServiceStub(channel).Status, pb.StatusRequest(member="alpha")
+                api.EnsembleServiceStub(channel).Status, pb.StatusRequest(cluster="alpha")
             )
         assert code is grpc.StatusCode.UNAVAILABLE
         assert str(fault) in details
@@ -357,12 +357,12 @@ class Asked:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[RpcClient]:
-    """A client of a service whose member answers what `Asked` does."""
+    """A client of a service whose cluster answers what `Asked` does."""
     monkeypatch.setattr(instances, "Client", Asked)
     monkeypatch.setattr(Asked, "requests", [])
-    members = table(("alpha",), has_flux=True)
+    clusters = table(("alpha",), has_flux=True)
     with (
-        serving(None, members, allow_load=True, insecure=True) as target,
+        serving(None, clusters, allow_load=True, insecure=True) as target,
         known_client(target, timeout=PATIENCE) as client,
     ):
         yield client
@@ -395,16 +395,16 @@ def test_the_status_has_the_attempts_and_the_jobs_that_gave_up(asked: RpcClient)
     assert (counts.attempts, counts.gave_up, counts.interrupted) == (7, 2, 3)
 
 
-def test_the_status_has_the_members_of_an_ensemble(asked: RpcClient) -> None:
+def test_the_status_has_the_clusters_of_an_ensemble(asked: RpcClient) -> None:
     (ensemble,) = asked.status().ensembles
     pool = ensemble.pools["pool"]
     assert (pool.min, pool.max, pool.ended, pool.lost) == (1, 2, 3, 1)
-    (member,) = pool.members
-    assert (member.name, member.state, member.job) == ("pool.3", "starting", 2**60 + 1)
-    assert not member.HasField("nodes")
+    (cluster,) = pool.members
+    assert (cluster.name, cluster.state, cluster.job) == ("pool.3", "starting", 2**60 + 1)
+    assert not cluster.HasField("nodes")
 
 
-def test_who_submits_is_told_the_member_of_each_job(asked: RpcClient) -> None:
+def test_who_submits_is_told_the_cluster_of_each_job(asked: RpcClient) -> None:
     ids = asked.submit("demo", "a")
     assert (ids, ids.members, ids.waiting) == ([17, 17], ["pool.0", "pool.1"], 3)
     assert asked.action("demo", {"name": "submit", "label": "a"}) == Asked.answers["action"]

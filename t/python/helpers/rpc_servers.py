@@ -58,15 +58,15 @@ def known_client(target: str, **options: Any) -> RpcClient:
 def table(
     names: Sequence[str], backend: Backend | None = None, *, has_flux: bool = False
 ) -> Clusters:
-    """Members, without Flux instances unless there is something in their place."""
-    members = [Cluster(name, has_flux=has_flux) for name in names]
-    return Clusters(members, backend.canonical if backend else str, discovered=False)
+    """Clusters, without Flux instances unless there is something in their place."""
+    clusters = [Cluster(name, has_flux=has_flux) for name in names]
+    return Clusters(clusters, backend.canonical if backend else str, discovered=False)
 
 
 @contextmanager
 def serving(
     backend: Backend | None,
-    members: Clusters | Sequence[str] = ("alpha",),
+    clusters: Clusters | Sequence[str] = ("alpha",),
     *,
     host: str = "localhost",
     port: int | None = 0,
@@ -77,13 +77,13 @@ def serving(
 
     Args:
         backend: what changes sizes.
-        members: the table of members, or names of members without Flux.
+        clusters: the table of clusters, or names of clusters without Flux.
         host: where to listen.
         port: 0 chooses a free one.
         limits: bounds of the requests.
         options: more of `Access`.
     """
-    known = members if isinstance(members, Clusters) else table(members, backend)
+    known = clusters if isinstance(clusters, Clusters) else table(clusters, backend)
     started = threading.Event()
     state: dict[str, Any] = {}
 
@@ -129,18 +129,18 @@ class Held:
         self.release = threading.Event()
         self.entered = threading.Semaphore(0)
 
-    def canonical(self, member: str) -> str:
-        return member
+    def canonical(self, cluster: str) -> str:
+        return cluster
 
-    def size(self, member: str, deadline: float) -> Size:
+    def size(self, cluster: str, deadline: float) -> Size:
         self.entered.release()
         assert self.release.wait(PATIENCE)
         return Size(1, 1, 9)
 
     def scale(
-        self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
+        self, cluster: str, *, deadline: float, to: int | None = None, by: int | None = None
     ) -> Grant:
-        self.size(member, deadline)
+        self.size(cluster, deadline)
         return Grant(1, 2)
 
 
@@ -154,18 +154,18 @@ class Failing:
         self.exceptions = list(exceptions)
         self.nodes = 1
 
-    def canonical(self, member: str) -> str:
-        return member
+    def canonical(self, cluster: str) -> str:
+        return cluster
 
-    def size(self, member: str, deadline: float) -> Size:
+    def size(self, cluster: str, deadline: float) -> Size:
         if self.exceptions:
             raise self.exceptions.pop(0)
         return Size(self.nodes, 1, 9)
 
     def scale(
-        self, member: str, *, deadline: float, to: int | None = None, by: int | None = None
+        self, cluster: str, *, deadline: float, to: int | None = None, by: int | None = None
     ) -> Grant:
-        before = self.size(member, deadline).nodes
+        before = self.size(cluster, deadline).nodes
         self.nodes = to if to is not None else before + (by or 0)
         return Grant(before, self.nodes)
 

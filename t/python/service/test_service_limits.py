@@ -10,6 +10,7 @@ import pytest
 
 from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.queues.elastic.settings import old_settings, read_scaler
 from flux_ensemble.service.requests import limits as bounds
 from flux_ensemble.service.requests.limits import Bounds, Bucket, check_ensembles, check_followers
 from flux_ensemble.service.requests.protocol import parse
@@ -149,8 +150,8 @@ def test_only_a_plain_true_is_on() -> None:
     assert wrong == [
         "[ensemble] allow-guest-status: expected true or false, not 'yes'",
         "[ensemble] colour: unknown key (keys: allow-guest-status, walltime-guard, "
-        "reconnect-limit, service, scaler, min-size, max-size, grace, start-limit, start-broker, "
-        "grpc-target, grpc-member, tls-cert, tls-key, tls-ca)",
+        "reconnect-limit, service, scaler, min-nodes, max-nodes, grace, start-limit, start-broker, "
+        "grpc-target, grpc-cluster, tls-cert, tls-key, tls-ca)",
         "[ensemble] walltime-guard: expected a duration (seconds, or text such as '30s', '1.5h' or "
         "'100ms'), not 'soon'",
         "[ensemble] reconnect-limit: expected a duration (seconds, or text such as '30s', '1.5h' "
@@ -159,7 +160,25 @@ def test_only_a_plain_true_is_on() -> None:
 
 
 def test_keys_of_a_scaler_are_left_to_what_reads_them() -> None:
-    assert read_settings({"scaler": "instance", "min-size": 0}, pytest.fail) == Settings()
+    for key in ("min-nodes", "min-size"):
+        assert read_settings({"scaler": "instance", key: 0}, pytest.fail) == Settings()
+
+
+def test_old_keys_of_a_scaler_are_read_as_the_new_ones() -> None:
+    new = {"scaler": "minicluster", "grpc-target": "a:1", "grpc-cluster": "b", "max-nodes": 3}
+    old = {"scaler": "minicluster", "grpc-target": "a:1", "grpc-member": "b", "max-size": 3}
+    assert read_scaler(old) == read_scaler(new)
+    assert old_settings(new) == []
+    assert old_settings(old) == [
+        "max-size is deprecated: use max-nodes",
+        "grpc-member is deprecated: use grpc-cluster",
+    ]
+
+
+def test_an_old_key_of_a_scaler_beside_the_new_one_is_refused() -> None:
+    table = {"scaler": "instance", "start-broker": "x", "min-size": 1, "min-nodes": 2}
+    with pytest.raises(ValueError, match="min-size: 'min-nodes' is its new name"):
+        read_scaler(table)
 
 
 @pytest.mark.parametrize(
