@@ -71,7 +71,7 @@ test_expect_success 'an invalid document is reported with its line and loads not
 	test_must_fail flux ensemble status invalid
 '
 
-test_expect_success 'a document with grow is refused on a member of fixed size' '
+test_expect_success 'a document with grow is refused on an instance of fixed size' '
 	sed "s/name: submit, label: echo/name: grow/" hello.yaml >grow.yaml &&
 	test_expect_code 2 flux ensemble load grow.yaml 2>err &&
 	grep "grow.yaml:6: .*grow" err

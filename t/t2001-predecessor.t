@@ -39,7 +39,7 @@ test_expect_success 'heartbeat-example' '
 	run_document heartbeat-example sleep=5/0/0/0 echo=10/0/0/0 big-sleep=0/0/0/0
 '
 
-test_expect_success 'grow-shrink-example needs a member that can change its size' '
+test_expect_success 'grow-shrink-example needs an instance that can change its nodes' '
 	test_expect_code 2 flux ensemble run "$documents/grow-shrink-example.yaml" 2>err &&
 	grep "grow-shrink-example.yaml:[0-9]*: .*grow" err
 '

@@ -17,7 +17,7 @@ test_expect_success 'grow-on-pending: jobs that wait make the instance grow, and
 	flux ensemble run --timeout 300 grow-on-pending.yaml >grow.out &&
 	is 2/0/0/0 "$(counts_of grow-on-pending solve)" &&
 	grep "the size is 2 nodes now" grow.out &&
-	wait_status members.default.size 2
+	wait_status instance.nodes 2
 '
 
 test_expect_success 'the log says what was asked for, why, and what came of it' '
@@ -30,7 +30,7 @@ test_expect_success 'the log says what was asked for, why, and what came of it' 
 test_expect_success 'status shows the size, the bounds and what changes it' '
 	flux ensemble status >status.out &&
 	grep "^scaling: 2 nodes, 1 to 3 possible (instance)" status.out &&
-	is 2 "$(status_of grow-on-pending members.default.size)"
+	is 2 "$(status_of grow-on-pending queue.nodes)"
 '
 
 test_expect_success 'shrink-when-idle: nodes that nobody needs are given back' '
@@ -39,7 +39,7 @@ test_expect_success 'shrink-when-idle: nodes that nobody needs are given back' '
 	is 1/0/0/0 "$(counts_of shrink-when-idle note)" &&
 	is 0/0/0/0 "$(counts_of shrink-when-idle complaint)" &&
 	grep "the size is 1 node now" shrink.out &&
-	wait_status members.default.size 1
+	wait_status instance.nodes 1
 '
 
 test_expect_success 'at the bound a request is denied, and rules learn of it' '
@@ -100,7 +100,7 @@ test_expect_success 'a request that is under way goes on after the service was k
 	flux ensemble wait --timeout 300 three &&
 	is 1/0/0/0 "$(counts_of three wide)" &&
 	is 1 "$(flux ensemble log three | grep -c "outcome.*3 nodes")" &&
-	wait_status members.default.size 3
+	wait_status instance.nodes 3
 '
 
 test_expect_success 'any tool can ask for a size, and the bounds hold' '
@@ -108,14 +108,14 @@ test_expect_success 'any tool can ask for a size, and the bounds hold' '
 	is 3 "$(json size <scale.out)" &&
 	refused EINVAL "1 or more" scale to:=0 &&
 	rpc scale to:=1 &&
-	wait_status members.default.size 1
+	wait_status instance.nodes 1
 '
 
 test_expect_success 'a size that is not reached is logged and shown, with the reason' '
 	flux resource undrain 1-2 &&
 	flux resource drain 1-2 somebody is at work &&
 	rpc scale to:=3 &&
-	wait_status members.default.scaler.changing_to null &&
+	wait_status instance.scaler.changing_to null &&
 	flux ensemble status | grep "^scaling: failed: cannot grow .*drained by somebody else" &&
 	flux dmesg | grep "cannot change the size to 3 nodes" &&
 	flux resource undrain 1-2

@@ -45,8 +45,8 @@ predecessors() {
 
 # Wait until the size has come to this, and nothing changes any more.
 settled() {
-	wait_status members.default.scaler.changing_to null &&
-	wait_status members.default.size "$1"
+	wait_status instance.scaler.changing_to null &&
+	wait_status instance.nodes "$1"
 }
 
 test_expect_success 'the service starts with two clusters, one of a fixed size' '
@@ -70,7 +70,7 @@ test_expect_success 'without the ensemble service there the size is not known' '
 test_expect_success 'the size and the bounds are those of the scaler' '
 	load_module &&
 	FLUX_URI=$(cat fixed.uri) load_module &&
-	wait_status members.default.size 1 &&
+	wait_status instance.nodes 1 &&
 	with_clients <<-EOD
 	assert elastic.size() == Size(1, 1, 3), elastic.size()
 	status = elastic.status()
@@ -103,7 +103,7 @@ test_expect_success 'a client of ours shrinks it: the size that it is to have co
 	assert elastic.shrink() == Grant(3, 2)
 	assert elastic.size() == Size(2, 1, 3), elastic.size()
 	EOD
-	is 2 "$(flux ensemble status --json | json members.default.scaler.changing_to)"
+	is 2 "$(flux ensemble status --json | json instance.scaler.changing_to)"
 '
 
 test_expect_success 'a job keeps its nodes until it ends' '

@@ -22,10 +22,10 @@ test_expect_success 'minicluster: the size is asked for, and the job that needs 
 
 test_expect_success 'status names the service that is asked' '
 	flux ensemble status --json >status.json &&
-	is minicluster "$(json members.default.scaler.kind <status.json)" &&
-	is "localhost:$(cat port)" "$(json members.default.scaler.target <status.json)" &&
-	is null "$(json members.default.scaler.t_expires <status.json)" &&
-	is 3 "$(json members.default.size <status.json)"
+	is minicluster "$(json instance.scaler.kind <status.json)" &&
+	is "localhost:$(cat port)" "$(json instance.scaler.target <status.json)" &&
+	is null "$(json instance.scaler.t_expires <status.json)" &&
+	is 3 "$(json instance.nodes <status.json)"
 '
 
 test_expect_success 'a scaler that a document brought gives way to that of the next one' '
@@ -57,17 +57,19 @@ test_expect_success 'what keeps the service from being asked is shown' '
 	wait_until says_trouble
 '
 
-test_expect_success 'status has the requests that are outstanding, and nodes and queue of the member' '
+test_expect_success 'status has the requests that are outstanding, and by the names before too' '
 	sed "s/deadline: 2s/deadline: 1h/" down.yaml >asks.yaml &&
 	flux resource undrain 1-2 &&
-	wait_status members.default.size 3 &&
+	wait_status instance.nodes 3 &&
 	rpc load file=asks.yaml cwd=/ environment:={} text=@asks.yaml &&
-	wait_status members.default.size 1 &&
+	wait_status instance.nodes 1 &&
 	flux ensemble status >status.out &&
 	grep "^scaling: asks: rule-1 #0 asks for a size of 1" status.out &&
 	flux ensemble status --json >status.json &&
 	is "$(json nodes.node_up_count <status.json)" \
 		"$(json members.default.nodes.node_up_count <status.json)" &&
+	is 1 "$(json members.default.size <status.json)" &&
+	is "$(json instance.requests <status.json)" "$(json members.default.requests <status.json)" &&
 	is "$(json queue.run <status.json)" "$(json members.default.queue.run <status.json)" &&
 	flux ensemble cancel asks
 '
@@ -80,7 +82,7 @@ test_expect_success 'certificates that are not there are refused with the docume
 	grep "all of tls-cert, tls-key and tls-ca" err
 '
 
-test_expect_success 'options of a MiniCluster are refused for another member' '
+test_expect_success 'options of a MiniCluster are refused for another queue' '
 	test_expect_code 2 flux ensemble run --port 1 down.yaml 2>err &&
 	grep "port is for a MiniCluster: add --queue minicluster" err
 '
@@ -88,7 +90,7 @@ test_expect_success 'options of a MiniCluster are refused for another member' '
 test_expect_success 'without a scaler such a document is refused, and the reason is named' '
 	flux module remove ensemble &&
 	test_expect_code 2 flux ensemble run down.yaml 2>err &&
-	grep "needs a member that can change its size" err
+	grep "needs an instance that can change its nodes" err
 '
 
 test_expect_success 'a rule reads the nodes of an instance of fixed size' '
@@ -105,7 +107,7 @@ test_expect_success 'a rule reads the nodes of an instance of fixed size' '
 	flux resource undrain 1-2 &&
 	flux ensemble run --timeout 300 fixed.yaml &&
 	is 0/0/1/0 "$(counts_of fixed hold)" &&
-	is null "$(flux ensemble status --json | json members.default.scaler)"
+	is null "$(flux ensemble status --json | json instance.scaler)"
 '
 
 test_expect_success 'an instance with such a scaler ends without an error of its broker' '

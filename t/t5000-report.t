@@ -81,6 +81,7 @@ test_expect_success 'a live ensemble has a report, beside one that has ended' '
 test_expect_success 'metrics of the service are those of the status' '
 	flux ensemble metrics-exporter --textfile all.prom --interval 0 &&
 	grep "flux_ensemble_jobs_ended_total{ensemble=\"study\",group=\"sim\",outcome=\"failed\"} 2.0" all.prom &&
+	grep "flux_ensemble_instance_nodes 2.0" all.prom &&
 	grep "flux_ensemble_member_nodes{member=\"default\"} 2.0" all.prom &&
 	grep "flux_ensemble_up 1.0" all.prom
 '

@@ -112,7 +112,7 @@ class Client(Connection):
 
         >>> client.scale(2)
         Traceback (most recent call last):
-        flux_ensemble.client.errors.EnsembleError: member 'default' has a fixed size: ...
+        flux_ensemble.client.errors.EnsembleError: the instance has a fixed size: ...
         """
         answer: dict[str, int] = self.call("scale", to=to)
         return answer

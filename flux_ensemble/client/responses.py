@@ -249,6 +249,19 @@ class Wait(TypedDict):
     text: str
 
 
+class QueueStatus(TypedDict):
+    """The nodes of the queue that an ensemble submits to, and requests to change their number.
+
+    `request` is the outstanding one, and `denied` the latest one that was denied.
+    """
+
+    nodes: int
+    low: int
+    high: int
+    request: dict[str, Any] | None
+    denied: dict[str, Any] | None
+
+
 class EnsembleStatus(TypedDict):
     """One ensemble of `status`; `errors` are the service's errors about it.
 
@@ -264,6 +277,7 @@ class EnsembleStatus(TypedDict):
     groups: dict[str, GroupCounts]
     rules: list[RuleStatus]
     jobs: dict[str, int]
+    queue: QueueStatus | None
     firings: int
     failed: int
     interrupted: int
@@ -283,6 +297,8 @@ class Status(TypedDict):
     service: dict[str, Any]
     nodes: dict[str, int]
     queue: dict[str, int]
+    instance: dict[str, Any]
+    #: The name before of what `instance` has, for one release.
     members: dict[str, Any]
     ensembles: list[EnsembleStatus]
 

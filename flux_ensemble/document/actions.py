@@ -177,7 +177,8 @@ class ActionReader:
         if name in SCALE_ACTIONS and not self._context.elastic and "label" not in entry:
             self._problems.add(
                 at,
-                f"{name!r} needs a member that can change its size, and this one has a fixed size",
+                f"{name!r} needs an instance that can change its nodes, and this one has a fixed "
+                "size",
             )
         self._label(name, entry, at)
         if "near" in entry and name == "submit":

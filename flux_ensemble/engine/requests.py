@@ -144,7 +144,7 @@ class Requests:
             raise RequestError(errno.EINVAL, str(error)) from None
         of_member = action.name in SCALE_ACTIONS and action.label is None
         if of_member and not self._scaling.elastic():
-            reason = f"action: {action.name!r} needs a member that can change its size"
+            reason = f"action: {action.name!r} needs an instance that can change its nodes"
             raise RequestError(errno.EINVAL, reason)
         if action.name == "submit":
             self._check_room(action)

@@ -126,21 +126,19 @@ class Scaling:
         known = self.members.get(member)
         if known is None:
             # Without a report the size is fixed, as on the local queue, but for the first moment.
-            return (
-                f"the size of member {member!r} is fixed, as on the local queue, or not known yet"
-            )
+            return "the size of the instance is fixed, as on the local queue, or not known yet"
         if not self.elastic(member):
-            return f"member {member!r} has a fixed size"
+            return "the instance has a fixed size"
         if member in self._table.scales:
             _, pending = self._table.scales[member]
             assert isinstance(pending.command, Scale)
-            return f"member {member!r} is changing its size to {_nodes(pending.command.to)} already"
+            return f"the instance is changing its size to {_nodes(pending.command.to)} already"
         if self._target(known, action) is not None:
             return None
         low, high = self._bounds(known)
         bound, name = (high, "maximum") if action.name == "grow" else (low, "minimum")
         past = "at" if known.size == bound else "above" if known.size > bound else "below"
-        return f"member {member!r} is {past} its {name} of {_nodes(bound)}"
+        return f"the instance is {past} its {name} of {_nodes(bound)}"
 
     def _bounds(self, known: MemberChanged) -> tuple[int, int]:
         wanted = self._core.spec.scaling
@@ -208,7 +206,7 @@ class Scaling:
         for member, (_, pending) in self._table.scales.items():
             if scale_timer(pending) == key:
                 seconds = self._core.spec.scaling.deadline
-                reason = f"member {member!r} did not answer within {seconds:g} seconds"
+                reason = f"the instance did not answer within {seconds:g} seconds"
                 self._table.give_up_scale(member)
                 self._deny(replace(pending.origin, chain=()), member, reason)
                 self._failed(pending.origin, reason)
@@ -281,8 +279,24 @@ class Scaling:
 
     # -- status and invariants ----------------------------------------------------
 
+    def queue(self) -> dict[str, Any] | None:
+        """Return the nodes of the queue, the outstanding request and the latest denial, as JSON.
+
+        None before the queue has reported its nodes.
+        """
+        known = self.members.get(MEMBER)
+        if known is None:
+            return None
+        return {
+            "nodes": known.size,
+            "low": known.low,
+            "high": known.high,
+            "request": self.outstanding(MEMBER),
+            "denied": self._denied.get(MEMBER),
+        }
+
     def report(self) -> dict[str, Any]:
-        """Each member with its outstanding request and its latest denial, as JSON."""
+        """Return the same by the name of the queue, as `status` had it before it had `queue`."""
         return {
             member: {
                 "size": known.size,

@@ -31,6 +31,8 @@ def status(engine: Engine) -> dict[str, Any]:
             "active": len(workload.jobs),
             "total": workload.total,
         },
+        "queue": engine.scaling.queue(),
+        # The name before.
         "members": engine.scaling.report(),
         "firings": engine.firings,
         "failed": engine.failed,

@@ -46,6 +46,7 @@ def families(status: Mapping[str, Any] | None, most_series: int = MOST_SERIES) -
     if status is None:
         return
     yield from _service(status.get("service", {}))
+    yield from _instance(status)
     yield from _members(status.get("members", {}))
     chosen, left_out = _bounded(status["ensembles"], most_series)
     yield GaugeMetricFamily(
@@ -119,17 +120,37 @@ def _service(service: Mapping[str, Any]) -> Iterator[Metric]:
             yield CounterMetricFamily(PREFIX + name, text, value=value)
 
 
+#: Gauges of the Flux instance: the end of the name, the text, and where `status` has it.
+_OF_INSTANCE = {
+    "nodes": ("Nodes that are up.", "nodes", "node_up_count"),
+    "nodes_free": ("Nodes that no job has.", "nodes", "node_free_count"),
+    "cores": ("Cores that are up.", "nodes", "node_cores_up"),
+    "cores_free": ("Cores that no job has.", "nodes", "node_cores_free"),
+    "jobs_waiting": ("Jobs of all that wait for resources.", "queue", "sched"),
+    "jobs_running": ("Jobs of all that run.", "queue", "run"),
+}
+
+
+def _instance(status: Mapping[str, Any]) -> Iterator[Metric]:
+    """Yield gauges of the Flux instance, if the status is of one that the user owns."""
+    instance = status.get("instance")
+    if instance is None:
+        return
+    for name, (text, part, key) in _OF_INSTANCE.items():
+        if (number := status[part].get(key)) is not None:
+            yield GaugeMetricFamily(f"{PREFIX}instance_{name}", text, value=number)
+    if instance["t_expires"] is not None:
+        yield GaugeMetricFamily(
+            f"{PREFIX}instance_expiration_time_seconds",
+            "When its allocation ends.",
+            value=instance["t_expires"],
+        )
+
+
 def _members(members: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
-    gauges = {
-        "member_nodes": ("Nodes that are up.", "nodes", "node_up_count"),
-        "member_nodes_free": ("Nodes that no job has.", "nodes", "node_free_count"),
-        "member_cores": ("Cores that are up.", "nodes", "node_cores_up"),
-        "member_cores_free": ("Cores that no job has.", "nodes", "node_cores_free"),
-        "member_jobs_waiting": ("Jobs of all that wait for resources.", "queue", "sched"),
-        "member_jobs_running": ("Jobs of all that run.", "queue", "run"),
-    }
-    for name, (text, part, key) in gauges.items():
-        family = GaugeMetricFamily(PREFIX + name, text, labels=("member",))
+    """Yield the same by the names that they had before."""
+    for name, (text, part, key) in _OF_INSTANCE.items():
+        family = GaugeMetricFamily(f"{PREFIX}member_{name}", text, labels=("member",))
         for member, about in members.items():
             if about[part].get(key) is not None:
                 family.add_metric((member,), about[part][key])

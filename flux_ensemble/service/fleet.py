@@ -223,7 +223,7 @@ class MemberFleet:
 
     def scale(self, command: Scale, done: Done) -> None:
         """Refuse: no job is on the enclosing instance."""
-        reason = f"member {command.member!r} has a fixed size"
+        reason = "the instance has a fixed size"
         done(CommandFailed(time.time(), command.id, "EINVAL", reason))
 
     def seen(self, tag: Tag, job: int) -> None:

@@ -135,10 +135,10 @@ class MemberInstance:
         if scaler is None:
             raise RequestError(
                 errno.EINVAL,
-                f"member {self.name!r} has a fixed size: no scaler is configured in [ensemble]",
+                "the instance has a fixed size: no scaler is configured in [ensemble]",
             )
         if latest is None:
-            raise RequestError(errno.EAGAIN, f"the size of member {self.name!r} is not known yet")
+            raise RequestError(errno.EAGAIN, "the size of the instance is not known yet")
         size = min(max(to, scaler.low), scaler.high)
 
         def scaled(result: int | Exception) -> None:
@@ -281,8 +281,27 @@ class Members:
         if any(ensemble.live for ensemble in self._ensembles):
             self._allocation.watch()
 
+    def instance(self) -> dict[str, Any]:
+        """Return what `ensemble.status` has of the Flux instance, as JSON."""
+        instance = self._table[MEMBER].report()
+        return {
+            "nodes": instance["size"],
+            "t_expires": self._allocation.t_expires,
+            "scaler": instance["scaler"],
+            "failure": instance["failure"],
+            "requests": self._requests(MEMBER),
+        }
+
+    def _requests(self, name: str) -> list[dict[str, Any]]:
+        """Return the outstanding requests of ensembles to change the nodes."""
+        return [
+            {"ensemble": ensemble.name, **request}
+            for ensemble in self._ensembles
+            if (request := ensemble.engine.scaling.outstanding(name)) is not None
+        ]
+
     def report(self, nodes: Numbers, queue: Numbers) -> dict[str, dict[str, Any]]:
-        """What `ensemble.status` says of each, as JSON.
+        """Return the same by name, as `ensemble.status` had it before it had `instance`.
 
         Args:
             nodes, queue: of the Flux instance.
@@ -293,11 +312,7 @@ class Members:
                 "t_expires": self._allocation.t_expires,
                 "nodes": nodes,
                 "queue": queue,
-                "requests": [
-                    {"ensemble": ensemble.name, **request}
-                    for ensemble in self._ensembles
-                    if (request := ensemble.engine.scaling.outstanding(name)) is not None
-                ],
+                "requests": self._requests(name),
             }
             for name, instance in self._table.items()
         }

@@ -225,7 +225,7 @@ wait_service() {
 	flux_python wait_status.py ""
 }
 
-# Wait until the status has some values: `wait_status members.default.size 3`.
+# Wait until the status has some values: `wait_status instance.nodes 3`.
 wait_status() {
 	flux_python wait_status.py "" "$@"
 }

@@ -128,32 +128,32 @@ def _print_service(answer: Status) -> None:
         f"cores: {nodes['node_cores_up']} up, {nodes['node_cores_free']} free"
     )
     click.echo("queue:   " + ", ".join(f"{count} {state}" for state, count in queue.items()))
-    for member in answer.get("members", {}).values():
-        for line in _scaling(member):
+    if "instance" in answer:
+        for line in _scaling(answer["instance"]):
             click.echo(f"scaling: {line}")
     click.echo()
 
 
-def _scaling(member: Mapping[str, Any]) -> Iterator[str]:
-    """What there is to say of how a member changes its size."""
-    scaler = member["scaler"]
+def _scaling(instance: Mapping[str, Any]) -> Iterator[str]:
+    """Yield sentences about how the instance changes its nodes."""
+    scaler = instance["scaler"]
     if scaler is None:
         return
     to = scaler["changing_to"]
-    size = "unknown" if member["size"] is None else f"{member['size']} nodes"
+    size = "unknown" if instance["nodes"] is None else f"{instance['nodes']} nodes"
     yield (
         f"{size}, {scaler['low']} to {scaler['high']} possible"
         + (f", changing to {to}" if to is not None else "")
-        + _granted(scaler, member["size"])
+        + _granted(scaler, instance["nodes"])
         + f" ({scaler['kind']})"
     )
-    for request in member["requests"]:
+    for request in instance["requests"]:
         firing = f"{request['rule']} #{request['firing']}"
         yield f"{request['ensemble']}: {firing} asks for a size of {request['to']}"
     if scaler["trouble"] is not None:
         yield scaler["trouble"]
-    if member["failure"] is not None:
-        yield f"failed: {member['failure']}"
+    if instance["failure"] is not None:
+        yield f"failed: {instance['failure']}"
     if scaler.get("t_expires") is not None:
         left = scaler["t_expires"] - time.time()
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(scaler["t_expires"]))

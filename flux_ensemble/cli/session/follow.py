@@ -385,8 +385,7 @@ class Follower:
         self._say_waits(status["ensembles"][0].get("waits", ()))
         jobs = status["ensembles"][0]["jobs"]
         left = jobs["waiting"] + jobs["active"]
-        members = status.get("members", {}).values()
-        t_expires = next((member.get("t_expires") for member in members), None)
+        t_expires = status.get("instance", {}).get("t_expires")
         words = self._outlook.take(time.time(), jobs["total"] - left, left, t_expires)
         if words is not None:
             self._line((Span(f"   {words}", "warn"),))

@@ -64,13 +64,13 @@ class InstanceInfo:
         except OSError:
             self.modules = None
         self.service: Mapping[str, Any] | OSError
-        self.members: Mapping[str, Any] = {}
+        self.instance: Mapping[str, Any] | None = None
         self.has_members = False
         self.ensembles: Sequence[Mapping[str, Any]] = ()
         try:
             status = self.ask("ensemble.status", {})
             self.service = status["service"]
-            self.members = status.get("members", {})
+            self.instance = status.get("instance")
             self.ensembles = status["ensembles"]
             self.has_members = any(one.get("pools") for one in self.ensembles)
         except OSError as error:

@@ -105,7 +105,7 @@ def scaler(instance: InstanceInfo) -> Finding:
         return Finding("scaler", "problem", f"[ensemble] {error}", "correct the configuration")
     if settings is None:
         return Finding("scaler", "ok", "none is configured: the size of the instance is fixed")
-    if instance.members and all(member["scaler"] is None for member in instance.members.values()):
+    if instance.instance is not None and instance.instance["scaler"] is None:
         text = f"{settings.kind!r} is configured, and the service does not use it"
         advice = "`flux dmesg` says why; the configuration is read when the service starts"
         return Finding("scaler", "problem", text, advice)

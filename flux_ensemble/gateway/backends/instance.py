@@ -33,9 +33,6 @@ from flux_ensemble.gateway.clusters import Cluster
 from flux_ensemble.gateway.errors import RequestProblem
 from flux_ensemble.gateway.instances import ClusterInstance
 
-#: What the ensemble service calls its own instance.
-_OWN = "default"
-
 #: Errors of the ensemble service that asking again does not change.
 _REFUSALS = (errno.EINVAL, errno.EPERM)
 
@@ -118,7 +115,7 @@ def _size(cluster: str, status: dict[str, Any]) -> Size:
         Refused: there is no scaler that could be asked, or the bounds contradict each other.
         Unavailable: the scaler does not know the size yet.
     """
-    own = status.get("members", {}).get(_OWN)
+    own = status.get("instance")
     if own is None:
         raise Refused(
             f"the ensemble service of cluster {cluster!r} does not tell its size: it is of an "
@@ -135,7 +132,7 @@ def _size(cluster: str, status: dict[str, Any]) -> Size:
             f"cluster {cluster!r} has the scaler 'minicluster', which itself asks the gRPC "
             "service: run that with --backend kubernetes"
         )
-    nodes = own["size"] if scaler["changing_to"] is None else scaler["changing_to"]
+    nodes = own["nodes"] if scaler["changing_to"] is None else scaler["changing_to"]
     if nodes is None:
         raise Unavailable(f"the size of cluster {cluster!r} is not known yet: try again")
     check_bounds(cluster, scaler["low"], scaler["high"])

@@ -84,7 +84,7 @@ class FluxMember(Submitter):
         """Change the size of the instance, where it can be changed."""
         scaler = self._scaler()
         if scaler is None:
-            reason = "the Flux instance has a fixed size"
+            reason = "the instance has a fixed size"
             done(CommandFailed(time.time(), command.id, "EINVAL", reason))
             return
         run(self._resize(scaler, command), done)

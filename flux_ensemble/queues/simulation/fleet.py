@@ -259,7 +259,7 @@ class SimulatedFleet:
 
     def scale(self, command: Scale, done: Done) -> None:
         """Refuse: the enclosing instance is not simulated."""
-        reason = f"member {command.member!r} has a fixed size"
+        reason = "the instance has a fixed size"
         done(CommandFailed(self._loop.now(), command.id, "EINVAL", reason))
 
     def seen(self, tag: Tag, job: int) -> None:

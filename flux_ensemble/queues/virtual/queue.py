@@ -327,7 +327,7 @@ class VirtualMember:
 
     def scale(self, command: Scale, done: Done) -> None:
         """Refuse: the cluster has as many nodes as it was given."""
-        reason = f"member {command.member!r} has a fixed size"
+        reason = "the instance has a fixed size"
         done(CommandFailed(self._now(), command.id, "EINVAL", reason))
 
     def seen(self, tag: Tag, job: int) -> None:

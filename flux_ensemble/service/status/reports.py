@@ -142,6 +142,8 @@ class Reports:
         answer: dict[str, Any] = {"nodes": nodes, "queue": queue}
         if owner:
             answer["service"] = self._service()
+            answer["instance"] = self._members.instance()
+            # The name before.
             answer["members"] = self._members.report(nodes, queue)
         else:
             answer["service"] = {"version": __version__}

@@ -431,7 +431,7 @@ def test_a_member_of_fixed_size_refuses_rules_that_scale() -> None:
     assert len(load_text(text, file="d.yaml").rules) == 3
     with pytest.raises(DocumentError) as caught:
         load_text(text, file="d.yaml", elastic=False)
-    needs = "needs a member that can change its size, and this one has a fixed size"
+    needs = "needs an instance that can change its nodes, and this one has a fixed size"
     assert str(caught.value).splitlines() == [
         f"d.yaml:2: rules[0].action: 'grow' {needs}",
         f"d.yaml:4: rules[2].action: 'shrink' {needs}",

@@ -542,7 +542,7 @@ def test_each_of_two_requests_with_the_same_number_has_its_reply():
             "action",
             {"action": {"name": "grow"}},
             "EINVAL",
-            "action: 'grow' needs a member that can change its size",
+            "action: 'grow' needs an instance that can change its nodes",
         ),
         ("dance", {}, "EINVAL", "no request named 'dance'"),
     ],

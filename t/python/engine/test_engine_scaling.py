@@ -57,9 +57,12 @@ def error(play: Play) -> Any:
     return play.status()["rules"][0]["error"]
 
 
-def member(play: Play) -> Any:
-    """What status says of the member."""
-    return play.status()["members"]["default"]
+def queue(play: Play) -> Any:
+    """What status says of the queue; it has the same under the name before."""
+    status = play.status()
+    (old,) = status["members"].values()
+    assert old | {"nodes": old["size"]} == status["queue"] | {"size": old["size"]}
+    return status["queue"]
 
 
 # -- requests ---------------------------------------------------------------------------
@@ -73,7 +76,7 @@ def test_grow_asks_the_member_for_more_nodes_and_takes_the_size_that_it_confirms
     assert play.commands[-1] == StartTimer(f"scale:{scale.id}", 120.0)
     (asked,) = play.recorded("scale")
     assert asked == {"rule": "beat", "firing": 0, "member": "default", "by": 2, "to": 4}
-    assert member(play)["request"] == {"rule": "beat", "firing": 0, "by": 2, "to": 4, "t": play.t}
+    assert queue(play)["request"] == {"rule": "beat", "firing": 0, "by": 2, "to": 4, "t": play.t}
     assert play.engine.pending == [scale]
 
     commands = play.done(scale, nodes=3, by=1)
@@ -86,7 +89,7 @@ def test_grow_asks_the_member_for_more_nodes_and_takes_the_size_that_it_confirms
         "nodes": 3,
         "by": 1,
     }
-    assert member(play) == {"size": 3, "low": 1, "high": 4, "request": None, "denied": None}
+    assert queue(play) == {"nodes": 3, "low": 1, "high": 4, "request": None, "denied": None}
 
 
 def test_shrink_asks_for_fewer() -> None:
@@ -141,20 +144,20 @@ def test_a_request_of_which_the_bounds_leave_nothing_is_denied(
         "firing": 0,
         "member": "default",
         "ok": False,
-        "reason": f"member 'default' {reason}",
+        "reason": f"the instance {reason}",
         "detail": "",
     }
-    denied = {"rule": "beat", "firing": 0, "reason": f"member 'default' {reason}", "t": play.t}
-    assert member(play)["denied"] == denied
+    denied = {"rule": "beat", "firing": 0, "reason": f"the instance {reason}", "t": play.t}
+    assert queue(play)["denied"] == denied
 
 
 def test_a_member_that_has_said_nothing_and_one_of_fixed_size_are_not_asked() -> None:
     play = Play(scaling(beat(GROW)))
     play.heartbeat()
-    assert "size of member 'default' is fixed, as on the local queue" in outcome(play)["reason"]
+    assert "size of the instance is fixed, as on the local queue" in outcome(play)["reason"]
     play.member(2, low=2, high=2)
     play.heartbeat()
-    assert outcome(play)["reason"] == "member 'default' has a fixed size"
+    assert outcome(play)["reason"] == "the instance has a fixed size"
     assert not play.of(Scale)
 
 
@@ -167,7 +170,7 @@ def test_there_is_one_request_at_a_time() -> None:
     play = played(beat(GROW), size=1)
     play.heartbeat()
     play.heartbeat()
-    assert outcome(play)["reason"] == "member 'default' is changing its size to 2 nodes already"
+    assert outcome(play)["reason"] == "the instance is changing its size to 2 nodes already"
     (scale,) = play.of(Scale)
     play.done(scale, nodes=2, by=1)
     play.heartbeat()
@@ -234,7 +237,7 @@ def test_rules_are_told_that_a_request_is_denied_and_why() -> None:
     cause = play.recorded("fire")[-1]["cause"]
     assert (cause["trigger"], cause["reason"]) == ("scale-denied", "no budget is left")
     assert outcome(play)["ok"] is True  # of the submission
-    assert member(play)["denied"]["reason"] == "no budget is left"
+    assert queue(play)["denied"]["reason"] == "no budget is left"
     (rule, *_) = play.status()["rules"]
     # A rule has dealt with it.
     assert (rule["error"], rule["enabled"]) == (None, True)
@@ -257,13 +260,13 @@ def test_a_member_that_does_not_answer_in_time_has_denied() -> None:
     (scale,) = play.of(Scale)
     play.timer(f"scale:{scale.id}")
     assert play.submitted("a") == 2
-    reason = "member 'default' did not answer within 600 seconds"
-    assert member(play)["denied"]["reason"] == reason
-    assert member(play)["request"] is None
+    reason = "the instance did not answer within 600 seconds"
+    assert queue(play)["denied"]["reason"] == reason
+    assert queue(play)["request"] is None
     play.heartbeat()
     assert [one.to for one in play.of(Scale)] == [3, 3]
     play.timer(f"scale:{scale.id}")
-    assert member(play)["request"] is not None
+    assert queue(play)["request"] is not None
 
 
 def test_what_a_member_refused_is_a_failure_of_the_rule_until_a_request_of_it_is_met() -> None:
@@ -281,7 +284,7 @@ def test_a_request_past_its_deadline_is_a_failure_of_the_rule_until_it_is_met_af
     play.heartbeat()
     (scale,) = play.of(Scale)
     play.timer(f"scale:{scale.id}")
-    assert error(play) == "member 'default' did not answer within 600 seconds"
+    assert error(play) == "the instance did not answer within 600 seconds"
     play.done(scale, nodes=3, by=1)
     assert error(play) is None
 
@@ -294,7 +297,7 @@ def test_a_rule_that_acts_on_the_denial_makes_up_for_it_and_one_that_does_not_ac
         play.heartbeat()
         play.failed(play.of(Scale)[0], "no budget is left")
         assert error(play) == left
-        assert member(play)["denied"]["reason"] == "no budget is left"
+        assert queue(play)["denied"]["reason"] == "no budget is left"
 
 
 def test_an_answer_after_the_deadline_does_not_mend_a_rule_that_was_disabled() -> None:
@@ -303,7 +306,7 @@ def test_an_answer_after_the_deadline_does_not_mend_a_rule_that_was_disabled() -
     (scale,) = play.of(Scale)
     play.timer(f"scale:{scale.id}")
     play.done(scale, nodes=3, by=1)
-    assert error(play) == "member 'default' did not answer within 600 seconds"
+    assert error(play) == "the instance did not answer within 600 seconds"
     assert not play.status()["rules"][0]["enabled"]
 
 
@@ -315,7 +318,7 @@ def test_a_request_that_the_bounds_or_another_one_leave_no_room_for_is_no_failur
     assert error(play) is None
     play.done(play.of(Scale)[0], nodes=4, by=1)
     play.heartbeat()
-    assert "at its maximum" in member(play)["denied"]["reason"]
+    assert "at its maximum" in queue(play)["denied"]["reason"]
     assert error(play) is None
 
 
@@ -343,7 +346,7 @@ def test_an_outcome_after_the_deadline_is_recorded_and_its_size_taken(state: str
         "by": 1,
         "late": True,
     }
-    assert member(play)["size"] == 3
+    assert queue(play)["nodes"] == 3
     play.request("resume" if state == "paused" else "rules", id="beat", enabled=True)
     assert (play.submitted("a"), play.submitted("b")) == (0, 1)
 
@@ -435,7 +438,7 @@ def test_requests_that_time_out_count_as_refusals() -> None:
         play.heartbeat()
         play.timer(f"scale:{play.of(Scale)[-1].id}")
     (disabled,) = play.recorded("rule-disabled")
-    reason = "member 'default' did not answer within 5 seconds"
+    reason = "the instance did not answer within 5 seconds"
     assert disabled["reason"].endswith(f"2 times in a row: {reason}")
 
 
@@ -627,12 +630,12 @@ def test_users_can_ask_a_member_that_can_change_its_size() -> None:
     (scale,) = play.of(Scale)
     play.failed(scale, "no budget is left")
     assert outcome(play)["rule"] == "request"
-    assert member(play)["denied"]["rule"] == "request"
+    assert queue(play)["denied"]["rule"] == "request"
     play.member(2, low=2, high=2)
     reply = play.request("action", action={"name": "grow"})
     assert (reply.errno, reply.reason) == (
         "EINVAL",
-        "action: 'grow' needs a member that can change its size",
+        "action: 'grow' needs an instance that can change its nodes",
     )
 
 

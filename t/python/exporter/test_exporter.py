@@ -65,7 +65,13 @@ POOLS = {
     },
 }  # fmt: skip
 
+NODES = {"node_cores_free": 2, "node_cores_up": 6, "node_up_count": 3, "node_free_count": 1}
+QUEUE = {"sched": 4, "run": 3}
+
 STATUS: dict[str, Any] = {
+    "nodes": NODES,
+    "queue": QUEUE,
+    "instance": {"nodes": 3, "t_expires": 900.0, "scaler": None, "failure": None, "requests": []},
     "service": {
         "version": "0.1.0", "mode": "module", "pid": 1, "t_start": 50.0, "python": "3.11",
         "state": "ready", "events": 50, "commands": 9, "firings": 2,
@@ -74,10 +80,9 @@ STATUS: dict[str, Any] = {
     },
     "members": {
         "default": {
-            "t_expires": None,
-            "nodes": {"node_cores_free": 2, "node_cores_up": 6, "node_up_count": 3,
-                      "node_free_count": 1},
-            "queue": {"sched": 4, "run": 3},
+            "t_expires": 900.0,
+            "nodes": NODES,
+            "queue": QUEUE,
         }
     },
     "ensembles": [
@@ -155,7 +160,17 @@ def test_openmetrics_on_a_unix_socket_has_the_numbers_of_the_status(tmp_path: Pa
     assert value(found, "start_time_seconds", ensemble='odd"\n\\') == 100.5
     assert value(found, "predicted_end_time_seconds", ensemble="study") == 160.0
     assert sum("predicted_end" in name for name, _ in found) == 1
-    assert value(found, "member_nodes_free", member="default") == 1
+    instance = {
+        name.removeprefix(f"{PREFIX}instance_"): number
+        for (name, labels), number in found.items()
+        if name.startswith(f"{PREFIX}instance_")
+    }
+    assert instance == {
+        "nodes": 3, "nodes_free": 1, "cores": 6, "cores_free": 2, "jobs_waiting": 4,
+        "jobs_running": 3, "expiration_time_seconds": 900.0,
+    }  # fmt: skip
+    for name, number in instance.items():
+        assert value(found, f"member_{name}", member="default") == number
     pool = {"ensemble": "study", "pool": "pool"}
     member = {**pool, "member": "pool.4"}
     assert value(found, "pool_member_nodes", **member) == 2

@@ -51,8 +51,8 @@ class Service:
     def respond(self, op: str, payload: Mapping[str, Any]) -> Any:
         self.fault(op)
         if op == "status":
-            own = {"size": self.size, "scaler": self.scaler, "failure": None}
-            return {"ensembles": [], "members": {"default": own}} | self.answer
+            own = {"nodes": self.size, "scaler": self.scaler, "failure": None}
+            return {"ensembles": [], "instance": own} | self.answer
         assert op == "scale"
         assert self.scaler is not None
         self.asked.append(payload["to"])
@@ -209,7 +209,7 @@ def test_a_scaler_that_asks_the_grpc_service_itself_is_refused(
 def test_a_service_that_does_not_tell_of_its_clusters_is_refused(
     alpha: Service, backend: FluxInstances
 ) -> None:
-    alpha.answer = {"members": {}}
+    alpha.answer = {"instance": None}
     refused(backend, "older release, or the user of the gRPC service does not own the instance")
 
 

@@ -76,7 +76,7 @@ def predecessor() -> Iterator[Any]:
         yield predecessors_pb2_grpc.EnsembleOperatorStub(channel)
 
 
-@pytest.mark.parametrize("field", ["cluster", "name", "action", "payload"])
+@pytest.mark.parametrize("field", ["member", "name", "action", "payload"])
 @pytest.mark.parametrize("text", ["x" * (3 << 20), "€" * (1 << 20), "\0" * (3 << 20)])
 def test_long_fields_of_the_predecessors_are_refused_in_a_short_sentence(
     predecessor: Any, field: str, text: str

@@ -70,7 +70,7 @@ class FakeMember:
         raise NotImplementedError
 
     def scale(self, command: Scale, done: Done) -> None:
-        reason = f"member {command.member!r} has a fixed size"
+        reason = "the instance has a fixed size"
         done(CommandFailed(1000.0, command.id, "EINVAL", reason))
 
     def seen(self, tag: Tag, job: int) -> None:

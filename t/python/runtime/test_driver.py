@@ -71,7 +71,7 @@ def test_a_member_is_asked_for_another_size_and_its_refusal_comes_back() -> None
     bench.driver.post(MemberChanged(1000.0, "default", 2, 2, 2, 1, 4))
     bench.start()
     assert bench.names[:4] == ["start", "fire", "scale", "outcome"]
-    assert bench.host.records[3].context["reason"] == "member 'default' has a fixed size"
+    assert bench.host.records[3].context["reason"] == "the instance has a fixed size"
 
 
 def test_what_is_posted_from_within_waits_for_its_turn() -> None:

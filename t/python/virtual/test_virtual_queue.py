@@ -58,7 +58,7 @@ def test_a_virtual_member_has_a_fixed_size() -> None:
     member = VirtualMember(spec, queue, shape=lambda one: Shape(1, 1), now=lambda: 1.0)
     outcomes: list[Outcome] = []
     member.scale(Scale(3, "default", 1, 2), outcomes.append)
-    reason = "member 'default' has a fixed size"
+    reason = "the instance has a fixed size"
     assert outcomes == [CommandFailed(1.0, 3, "EINVAL", reason)]
 
 
