@@ -1,8 +1,8 @@
 """Starts brokers by a command of the site, such as `ssh {host} systemctl start flux`.
 
-The command runs in the background, without a shell. It is to return when the broker has been
-started or runs already, and may leave it behind as its child. What it prints is kept for the
-error, should it fail.
+The command runs in the background, without a shell. It must return when the broker has been
+started or already runs, and may leave the broker behind as its child. The output of a command
+that fails goes into the error.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from functools import partial
 
 from flux_ensemble.runtime.ports import Handle, Loop
 
-#: How many commands run at once.
+#: Number of commands that run at once.
 COMMANDS = 32
 
-#: How much of what a command prints goes into the error, in bytes.
+#: Bytes of a command's output that go into the error.
 OUTPUT = 400
 
-#: What a template may name.
+#: Fields that a template may name.
 FIELDS = ("host", "rank")
 
-#: Takes why a command failed, or None; called once.
+#: Receives the reason of a command's failure, or None; called once.
 Ended = Callable[[str | None], None]
 
 
 def check_template(template: str) -> list[str]:
-    """The words of a command template.
+    """Split a command template into words, and check its fields.
 
     Raises:
-        ValueError: a sentence.
+        ValueError: the template is wrong; the text is a sentence.
     """
     try:
         words = shlex.split(template)
@@ -59,13 +59,13 @@ def check_template(template: str) -> list[str]:
 
 
 class Commands:
-    """Runs a command for each of many brokers, some at a time.
+    """Runner of a site's command for each of many brokers, some at a time.
 
     Args:
         loop: for timers and file descriptors.
         template: of the command; see `FIELDS`.
         environment: of the command.
-        limit: seconds after which a command is killed, and has failed.
+        limit: seconds after which a command is killed and counts as failed.
 
     Raises:
         ValueError: the template is wrong.
@@ -87,7 +87,7 @@ class Commands:
         self._loop.timer(0.0, self._next)
 
     def close(self) -> None:
-        """Kill what runs; nobody is called any more."""
+        """Kill the running commands; no callback is called any more."""
         self._waiting.clear()
         for command in self._running:
             command.kill()
@@ -112,10 +112,10 @@ class Commands:
 
 
 class _Command:
-    """A command that runs.
+    """A running command.
 
     Attributes:
-        ended: called once when it has ended.
+        ended: called once when the command has ended.
     """
 
     def __init__(
@@ -147,14 +147,14 @@ class _Command:
         ]
 
     def kill(self) -> None:
-        """Kill it, and forget it."""
+        """Kill the command and release its descriptors; `ended` is not called."""
         self._signal()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=1.0)
         self._close()
 
     def _signal(self) -> None:
-        # Its session is its own, so that what it has started goes too.
+        # The command has a session of its own, so its descendants are killed too.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -177,7 +177,7 @@ class _Command:
         self.ended(reason)
 
     def _said(self) -> str:
-        """The end of its output, in one line."""
+        """Return the end of the command's output as one line."""
         size = self._output.seek(0, os.SEEK_END)
         self._output.seek(max(0, size - OUTPUT))
         return " ".join(self._output.read().decode("utf-8", "replace").split())

@@ -1,4 +1,4 @@
-"""Makes the scaler that is configured."""
+"""Makes the configured scaler."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from flux_ensemble.queues.flux.broker import Broker
 
 
 def make_scaler(broker: Broker, settings: ScalerSettings) -> ElasticInstance:
-    """Make a scaler.
+    """Make a scaler with the provisioner of its kind.
 
     Args:
         broker: of the instance.
         settings: of the scaler.
 
     Raises:
-        ValueError: the instance is not one for it, or something is wrong; a sentence.
+        ValueError: the instance does not suit this kind of scaler, or a setting is wrong; the
+            text is a sentence.
     """
     provisioner = _make_provisioner(broker, settings)
     try:

@@ -12,18 +12,18 @@ from flux_ensemble.queues.flux.steps import Steps
 
 
 class Growth:
-    """Starts what is offline, and undrains it when it is there, until all are in use.
+    """A growing instance: offline brokers are started, and undrained when they are online.
 
-    A rank is drained before it is started, if it is not: a broker that comes up late, when
-    nobody waits for it any more, is not used until it is asked for again.
+    A rank is drained before its broker is started, unless it is drained already. So a broker
+    that comes up after the change has ended is not used until it is requested again.
 
     Args:
-        resize: the change that it is.
-        ranks: as they are.
-        limit: seconds that it may take.
+        resize: the change to carry out.
+        ranks: their present state.
+        limit: seconds that the change may take.
 
     Raises:
-        OSError: the ranks do not allow it.
+        OSError: the instance cannot grow with these ranks.
     """
 
     def __init__(self, resize: Resize, ranks: Ranks, limit: float) -> None:
@@ -75,15 +75,15 @@ class Growth:
             resize.instance.provisioner.start(
                 resize.instance, start, ranks.online | self._coming, self._not_started
             )
-        # One that was told to stop is about to go, and is started when it has gone.
+        # A broker that was told to stop goes offline first, and is started after that.
         back = (missing & ranks.leaving) - resize.instance.stopping.keys()
         if back and not self._undraining:
             self._undraining = True
             resize.run(self._undrain(back))
 
     def _lost(self, ranks: Ranks) -> Set[int]:
-        """The ranks that will not come: they failed to start, or are below one that did."""
-        # One that failed to start may be there all the same: it was started before.
+        """Return the missing ranks that will not come up: failed ones, and those below them."""
+        # A broker that failed to start may still be online: it was started before.
         lost = self._failed.keys() - ranks.online
         parents = self._resize.parents
         while below := {rank for rank in self._coming - lost if parents.get(rank, -1) in lost}:
@@ -98,7 +98,7 @@ class Growth:
         yield from self._resize.look()
 
     def _undrain(self, ranks: Set[int]) -> Steps:
-        # With this mode, one that has been undrained meanwhile is no error.
+        # In this mode, a rank that was undrained meanwhile is no error.
         request = {"targets": joined(ranks), "mode": "update"}
         what = f"undrain {self._resize.named(ranks)}"
         yield from self._resize.ask("resource.undrain", request, what)
@@ -121,6 +121,6 @@ class Growth:
                 f"the size is {len(self._in_use)}",
             )
         )
-        # After the end, which gives up what was asked for; unless somebody asks for more at once.
+        # After the end, which abandons all requests; skipped if a new change has begun already.
         if not self._resize.instance.changing:
             provisioner.withdraw(max(self._online - missing, default=0) + 1)

@@ -3,14 +3,14 @@
     client = connect("ensemble-service:50051", "default/ensemble", cert=..., key=..., ca=...)
     scaler = ElasticInstance(broker, MiniCluster(broker, client))
 
-The Flux Operator makes the brokers of a MiniCluster, the ranks from 0 up to its size, and takes
-away the highest ones when it shrinks, with whatever runs there. So all else is done as for
-any instance (`queues.elastic.scaler`): ranks are drained and their jobs end before the service is
-asked for a smaller size; and a greater one is reached when the brokers are online.
+The Flux Operator makes the brokers of a MiniCluster, with the ranks from 0 up to its size. When
+the MiniCluster shrinks, the operator removes the highest ranks with all that runs there. So the
+rest is done as for any instance (`queues.elastic.scaler`): before a smaller size is requested,
+ranks are drained and their jobs end; a greater size is reached when the brokers are online.
 
-The client of the service blocks. It is called from one thread, one call at a time, and what
-came of a call is handed to the reactor. While the service is down it is asked again, with
-pauses that grow, as long as the change may take; `MiniCluster.trouble` tells of it.
+The client of the service blocks. One thread calls it, one call at a time, and the results are
+handed to the reactor. While the service is down the call is repeated, with growing pauses, for
+as long as the change may take; `MiniCluster.trouble` then has the reason.
 
 gRPC need not be installed: `connect` imports the client of the service when it is called.
 """
@@ -36,30 +36,32 @@ from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.flux.steps import Resume, Steps, run
 from flux_ensemble.runtime.ports import Loop
 
-#: Seconds that one call may take; the client tries again in that time, too.
+#: Seconds that one call may take, including the client's own retries.
 CALL_SECONDS = 10.0
 
 #: Pauses between calls in seconds: the first, and the longest.
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
 
-#: gRPC's status codes after which it may go better later.
+#: gRPC's status codes after which a later call may succeed.
 PASSING = frozenset(("UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED"))
 
 
-#: Gets the size that was granted, or why none was.
+#: Receives the size that was granted, or the error.
 Granting = Callable[[int | Exception], None]
 
 
 class Granted(Protocol):
-    """What the service grants: `gateway.backend.Grant`."""
+    """The size that the service grants: `gateway.backend.Grant`."""
 
     @property
     def size(self) -> int: ...
 
 
 class Client(Protocol):
-    """What changes the size: `gateway.client.RpcClient`. Its errors have a gRPC status `code`.
+    """A client that changes the size: `gateway.client.RpcClient`.
+
+    Its errors have a gRPC status `code`.
 
     Attributes:
         target: HOST:PORT of the service.
@@ -71,7 +73,7 @@ class Client(Protocol):
 
     @property
     def t_expires(self) -> float | None:
-        """When its certificate expires, in epoch seconds; None without one."""
+        """The end of the certificate's validity, in epoch seconds; None without one."""
         ...
 
     def scale(self, to: int) -> Granted: ...
@@ -88,7 +90,7 @@ def connect(
     ca: str = "",
     timeout: float = CALL_SECONDS,
 ) -> Client:
-    """A client of the gRPC service; nothing is sent yet.
+    """Make a client of the gRPC service; nothing is sent yet.
 
     Args:
         target: HOST:PORT.
@@ -118,7 +120,7 @@ def connect(
 
 
 class Thread:
-    """Makes blocking calls, one after the other, for a loop.
+    """A thread that makes blocking calls for a loop, one after the other.
 
     The thread is a daemon: the end of the process does not wait for a call.
     """
@@ -139,18 +141,18 @@ class Thread:
 
         Args:
             function: the call.
-            done: called from the loop, with its result or what it has raised.
+            done: called from the loop, with the result or the exception of the call.
         """
         self._calls.put((function, done))
 
     def close(self) -> None:
-        """End the thread after the call that it is at; nobody is called any more."""
+        """End the thread after its present call; no callback is called any more."""
         self._reader.cancel()
         with self._lock:
             self._closed = True
         self._calls.put(None)
-        # The reactor takes note in its next turn that nobody watches this any more, and fails at
-        # a descriptor that is not there. Where it has no next turn, the process ends.
+        # The reactor only notices in its next turn that the descriptor is no longer watched, and
+        # fails if it is closed by then. If there is no next turn, the process ends anyway.
         self._loop.timer(0.0, partial(os.close, self._wake))
 
     def _work(self) -> None:
@@ -174,13 +176,13 @@ class Thread:
 
 @dataclass(eq=False, slots=True)
 class _Wish:
-    """A size that the service is asked for, until it is granted or refused.
+    """A size that is requested from the service until it is granted or refused.
 
     Attributes:
         size: of the MiniCluster, in nodes.
-        asking: called before each time that it is asked.
-        done: gets the size that the service has granted, or why it has not.
-        pause: seconds before it is asked once more.
+        asking: called before each request.
+        done: receives the size that the service has granted, or the error.
+        pause: seconds before the next request.
     """
 
     size: int
@@ -190,12 +192,12 @@ class _Wish:
 
 
 class MiniCluster:
-    """Asks for the size of a MiniCluster: a `Provisioner`; see the module.
+    """A provisioner that requests the size of a MiniCluster: a `Provisioner`; see the module.
 
     Args:
         broker: of the instance.
-        client: of the service; it is closed with this.
-        start_seconds: how long the service and the brokers may take, to come or to go.
+        client: of the service; `close` closes it.
+        start_seconds: that the service may take to start or to stop brokers.
     """
 
     kind = "minicluster"
@@ -214,7 +216,7 @@ class MiniCluster:
         self._granted: int | None = None
 
     def report(self) -> dict[str, Any]:
-        """Which service is asked, until when it can be, and what size it has granted last."""
+        """Return the service, the size it granted last, and the end of its certificate."""
         return {
             "target": self._client.target,
             "cluster": self._client.cluster,
@@ -231,7 +233,7 @@ class MiniCluster:
         after: Set[int],
         failed: Callable[[Set[int], str], None],
     ) -> None:
-        """Ask for the size that has all these ranks."""
+        """Request the size that includes all these ranks."""
         run(self._start(ranks, max(after) + 1, failed))
 
     def _start(self, ranks: Set[int], size: int, failed: Callable[[Set[int], str], None]) -> Steps:
@@ -245,7 +247,7 @@ class MiniCluster:
             failed(lacking, f"the gRPC service grants no more than {granted} nodes")
 
     def stop(self, fleet: BrokerFleet, ranks: Set[int], after: Set[int], report: Report) -> None:
-        """Ask for the size that has none of these ranks."""
+        """Request the size that excludes these ranks."""
         run(self._stop(fleet, ranks, max(after) + 1, report))
 
     def _stop(self, fleet: BrokerFleet, ranks: Set[int], size: int, report: Report) -> Steps:
@@ -258,16 +260,16 @@ class MiniCluster:
             report(error)
 
     def withdraw(self, size: int) -> None:
-        """Ask for the size that there is: a pod that comes late would cost a node for nothing."""
+        """Request the present size: a pod that comes late would take a node for nothing."""
         self._ask(size, _nothing, _nothing)
 
     def abandon(self) -> None:
-        """The change is over: nothing is asked for any more."""
+        """Stop requesting a size: the change is over."""
         self._wish = None
         self.trouble = None
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, and end the thread."""
         self._thread.close()
         self._client.close()
 
@@ -289,7 +291,7 @@ class MiniCluster:
     def _answered(self, wish: _Wish, result: int | Exception) -> None:
         self._calling = False
         if wish is not self._wish:
-            # What was asked for meanwhile has waited for this.
+            # A request that was made meanwhile has waited for this answer.
             if self._wish is not None:
                 self._try(self._wish)
         elif not isinstance(result, Exception):
@@ -308,4 +310,4 @@ class MiniCluster:
 
 
 def _nothing(_: object = None) -> None:
-    """Nobody waits for it."""
+    """Ignore the result: no caller waits for it."""

@@ -1,6 +1,6 @@
-"""What starts and stops brokers: the contract between a change of size and a site's way to do it.
+"""The contract for starting and stopping brokers, between a change of size and the site.
 
-`site_command` runs a command of the site for each broker, `minicluster` asks for a size.
+`site_command` runs a command of the site for each broker; `minicluster` requests a size.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from flux_ensemble.queues.elastic.ranks import Parents
 from flux_ensemble.queues.flux.pipeline import Report
 
-#: Seconds in which a broker that has heard that it has to stop goes offline.
+#: Seconds within which a broker that was told to stop goes offline.
 GOING_SECONDS = 60.0
 
 
@@ -30,23 +30,24 @@ class BrokerFleet(Protocol):
         ...
 
     def stops(self, ranks: Set[int]) -> None:
-        """Ranks are told to stop now."""
+        """Note that ranks are told to stop now."""
         ...
 
     def stays(self, ranks: Set[int]) -> None:
-        """Ranks that were told to stop do not."""
+        """Note that ranks that were told to stop do not stop."""
         ...
 
 
 class Provisioner(Protocol):
-    """Starts and stops brokers.
+    """A way to start and stop brokers.
 
     Attributes:
         kind: as [ensemble] names it.
-        together: brokers come and go by their number: those that go are the highest ranks, and go
-            all at once, when none of them has a job; those that come may be online already.
-        stop_seconds: in which brokers that were told to stop have to go.
-        trouble: what keeps brokers from starting or stopping now, and is tried again: a sentence.
+        together: brokers come and go by their number. Those that go are the highest ranks, and
+            go all at once, when none of them has a job; those that come may be online already.
+        stop_seconds: within which brokers that were told to stop have to be offline.
+        trouble: a sentence: the reason why brokers cannot start or stop now, although the
+            attempt is repeated.
     """
 
     kind: str
@@ -61,43 +62,43 @@ class Provisioner(Protocol):
         after: Set[int],
         failed: Callable[[Set[int], str], None],
     ) -> None:
-        """Start brokers; that they are up is seen elsewhere.
+        """Start brokers; the caller watches for them to come online.
 
         Args:
             fleet: the instance.
             ranks: of the brokers.
-            after: the ranks whose brokers will be there.
+            after: the ranks whose brokers will run afterwards.
             failed: called for ranks that did not start, with the reason.
         """
         ...
 
     def stop(self, fleet: BrokerFleet, ranks: Set[int], after: Set[int], report: Report) -> None:
-        """Stop brokers without a job and without a broker below; report to `BrokerFleet.stops`.
+        """Stop brokers without a job and without a broker below; call `BrokerFleet.stops`.
 
         Args:
             fleet: the instance.
             ranks: of the brokers.
-            after: the ranks whose brokers will still be there.
-            report: called with the error if it is known that they do not stop.
+            after: the ranks whose brokers will still run.
+            report: called with the error if it is known that the brokers do not stop.
         """
         ...
 
     def abandon(self) -> None:
-        """The change is over: nothing is asked for any more."""
+        """Stop requesting brokers: the change is over."""
         ...
 
     def withdraw(self, size: int) -> None:
-        """Brokers that did not come in time are not wanted any more.
+        """Give up the brokers that did not come up in time.
 
         Args:
-            size: how many brokers are to be there, those of the lowest ranks.
+            size: number of brokers that are to run, those of the lowest ranks.
         """
         ...
 
     def report(self) -> dict[str, Any]:
-        """What `ensemble.status` says of it, beside what it says of every scaler."""
+        """Return what `ensemble.status` has about this kind of scaler in particular."""
         ...
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Abandon all work in progress, and release what it holds."""
         ...

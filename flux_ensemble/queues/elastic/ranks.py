@@ -1,10 +1,10 @@
-"""Which ranks of a Flux instance are in use, and which ones come and go when it changes size.
+"""The ranks of a Flux instance that are in use, and the choice of those that come and go.
 
-A rank is *in use* if its broker is online and nobody has drained it. A rank that this service
-has taken out of use is drained with `REASON`; one that is drained with any other reason is
-somebody else's, and is left as it is.
+A rank is *in use* if its broker is online and the rank is not drained. A shrink drains a rank
+with `REASON`; a rank that is drained with any other reason belongs to somebody else, and is
+left as it is.
 
-Nothing here knows Flux: see `queues.elastic.watcher` for where the numbers come from.
+This module does not use Flux: `queues.elastic.watcher` provides the numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from flux_ensemble.engine.intervals import joined
 
-#: Why a rank is drained that an ensemble took out of use.
+#: Reason with which a shrink drains a rank.
 REASON = "ensemble: shrink"
 
 #: The parent of each rank in the tree of brokers; that of rank 0 is -1.
@@ -27,11 +27,11 @@ class Ranks:
     """The ranks of an instance at one time.
 
     Attributes:
-        usable: that have resources for jobs, and are not excluded by the configuration.
-        online: whose broker is connected.
-        torpid: whose broker does not respond.
-        drained: that are drained, and why.
-        allocated: with jobs on them, or with work after a job (housekeeping).
+        usable: ranks that have resources for jobs, and are not excluded by the configuration.
+        online: ranks whose broker is connected.
+        torpid: ranks whose broker does not respond.
+        drained: the reason of each drained rank.
+        allocated: ranks with jobs, or with work after a job (housekeeping).
     """
 
     usable: frozenset[int] = frozenset()
@@ -57,7 +57,7 @@ class Ranks:
 
     @property
     def ours(self) -> frozenset[int]:
-        """The ranks that were taken out of use by a shrink."""
+        """The ranks that a shrink has taken out of use."""
         return self.usable & {rank for rank, why in self.drained.items() if why == REASON}
 
     @property
@@ -67,20 +67,20 @@ class Ranks:
 
     @property
     def leaving(self) -> frozenset[int]:
-        """The ranks that were taken out of use, and are still there."""
+        """The ranks that were taken out of use, and whose brokers are still online."""
         return self.ours & self.online
 
 
 def to_grow(ranks: Ranks, parents: Parents, size: int) -> frozenset[int]:
-    """The ranks to bring into use: those that were taken out and are still there come first.
+    """Choose the ranks to bring into use; those taken out of use but still online come first.
 
     Args:
-        ranks: as they are.
-        parents: the tree of brokers: one comes up only below one that is up.
-        size: how many ranks are to be in use, more than there are.
+        ranks: their present state.
+        parents: the tree of brokers: a broker comes up only below one that is up.
+        size: number of ranks that are to be in use, more than are now.
 
     Raises:
-        OSError: there are not that many; EBUSY if somebody has drained some.
+        OSError: there are not enough ranks; EBUSY if somebody else has drained some.
     """
     missing = size - len(ranks.in_use)
     chosen = set(sorted(ranks.leaving)[:missing])
@@ -107,17 +107,17 @@ def _cannot_grow(ranks: Ranks, most: int, size: int) -> OSError:
 
 
 def to_shrink(ranks: Ranks, parents: Parents, size: int) -> frozenset[int]:
-    """The ranks that are to go: the highest ones in use, and those taken out of use before.
+    """Choose the ranks that are to go: the highest in use, and those taken out of use before.
 
     Rank 0 never goes.
 
     Args:
-        ranks: as they are.
-        parents: the tree of brokers: one that goes takes those below it along.
-        size: how many ranks are to be in use, at most as many as there are.
+        ranks: their present state.
+        parents: the tree of brokers: a broker that stops takes those below it along.
+        size: number of ranks that are to be in use, at most as many as are now.
 
     Raises:
-        OSError: there are not that many that can go (EBUSY).
+        OSError: there are not enough ranks that can go (EBUSY).
     """
     staying_below = dict.fromkeys(parents, 0)
 
@@ -125,7 +125,7 @@ def to_shrink(ranks: Ranks, parents: Parents, size: int) -> frozenset[int]:
         while (rank := parents.get(rank, -1)) != -1:
             staying_below[rank] += by
 
-    # Rank 0 only if somebody has drained it in our name.
+    # Rank 0 is among them only if somebody has drained it with our reason.
     leaving = ranks.leaving - {0}
     for rank in ranks.online - leaving:
         count(rank, 1)
@@ -146,10 +146,10 @@ def to_shrink(ranks: Ranks, parents: Parents, size: int) -> frozenset[int]:
 
 
 def check_highest(going: Set[int], ranks: Ranks) -> None:
-    """Check that no rank stays that is higher than one that goes.
+    """Check that no rank stays that is higher than a rank that goes.
 
     Raises:
-        OSError: one does (EBUSY).
+        OSError: such a rank stays (EBUSY).
     """
     above = {rank for rank in ranks.online - going if going and rank > min(going)}
     if above:
@@ -161,7 +161,7 @@ def check_highest(going: Set[int], ranks: Ranks) -> None:
 
 
 def tree(topology: Mapping[str, object]) -> dict[int, int]:
-    """The parent of each rank, from the response to `overlay.topology` (flux-core overlay.c).
+    """Return the parent of each rank from an `overlay.topology` response (flux-core overlay.c).
 
     Args:
         topology: {"rank", "children": [topology, ...]}.
@@ -185,7 +185,7 @@ def check_bounds(low: int, high: int, most: int) -> None:
     Args:
         low: the least size.
         high: the greatest size.
-        most: how many hosts there are.
+        most: number of hosts of the instance.
 
     Raises:
         ValueError: a sentence.
@@ -199,5 +199,5 @@ def check_bounds(low: int, high: int, most: int) -> None:
 
 
 def nodes(count: int) -> str:
-    """A number of nodes in words."""
+    """Return a number of nodes in words."""
     return f"{count} node" if count == 1 else f"{count} nodes"

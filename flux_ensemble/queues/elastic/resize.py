@@ -1,4 +1,4 @@
-"""A change of a Flux instance's size that is under way, for `queues.elastic.scaler`."""
+"""A change of a Flux instance's size in progress, for `queues.elastic.scaler`."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from flux_ensemble.runtime.ports import Handle, Resized
 
 
 class Work(Protocol):
-    """What a change consists of: `queues.elastic.grow`, `queues.elastic.shrink`."""
+    """The steps of a change: `queues.elastic.grow`, `queues.elastic.shrink`."""
 
     def step(self, ranks: Ranks) -> None:
-        """Do what is to be done now that the ranks are like this.
+        """Do what the present state of the ranks requires.
 
         Raises:
-            OSError: it goes no further; what is reached stays.
+            OSError: the change cannot go on; what it has reached stays.
         """
         ...
 
 
 class ResizedInstance(BrokerFleet, Protocol):
-    """What a change is of: see `queues.elastic.scaler.ElasticInstance`.
+    """An instance whose size changes: see `queues.elastic.scaler.ElasticInstance`.
 
     Attributes:
         broker: of the instance.
         provisioner: starts and stops brokers.
-        resources: how the ranks are.
-        stopping: ranks that were told to stop and are still there, and until when that counts.
+        resources: the watcher of the ranks.
+        stopping: ranks that were told to stop and are still online, each with the time until
+            which this counts.
     """
 
     broker: Broker
@@ -46,25 +47,25 @@ class ResizedInstance(BrokerFleet, Protocol):
 
     @property
     def changing(self) -> bool:
-        """Whether a change is under way."""
+        """True while a change is in progress."""
         ...
 
     def ended(self, resize: Resize) -> None:
-        """A change is over."""
+        """Note that a change is over."""
         ...
 
 
 class Resize:
-    """A change that is under way.
+    """A change in progress.
 
     Args:
-        instance: what changes.
+        instance: the instance that changes.
         to: the size to reach.
-        done: who is told.
+        done: receives the result.
 
     Attributes:
-        dones: all who are told.
-        work: None until it is known how the ranks are.
+        dones: all callbacks that receive the result.
+        work: None until the state of the ranks is known.
     """
 
     def __init__(self, instance: ResizedInstance, to: int, done: Resized) -> None:
@@ -86,7 +87,7 @@ class Resize:
         return self.instance.parents
 
     def end(self, result: int | Exception) -> None:
-        """Tell those who wait, once."""
+        """End the change with a result, and pass this on once to all who wait."""
         if self._over:
             return
         self._over = True
@@ -97,7 +98,7 @@ class Resize:
             self.broker.guard(done)(result)
 
     def guarded(self, step: Callable[..., None], *args: Any) -> None:
-        """Take a step, unless the change is over; whatever it raises ends the change."""
+        """Take a step, unless the change is over; an exception ends the change."""
         if self._over:
             return
         try:
@@ -106,7 +107,7 @@ class Resize:
             self._ran(error)
 
     def run(self, steps: Generator[Step, Any, Any]) -> None:
-        """Run a sequence until the change is over; an error that ends it ends the change."""
+        """Run a sequence of steps until the change is over; an exception ends the change."""
         run(steps, self._ran, over=lambda: self._over)
 
     def _ran(self, result: Any) -> None:
@@ -116,7 +117,7 @@ class Resize:
             self.end(result)
 
     def timer(self, name: str, after: float, step: Callable[[], None]) -> None:
-        """Take a step after some time; a timer of the same name is set anew."""
+        """Take a step after some time; a timer of the same name is set again."""
         if name in self._timers:
             self._timers[name].cancel()
         self._timers[name] = self.broker.loop.timer(after, partial(self.guarded, step))
@@ -128,13 +129,13 @@ class Resize:
 
         Args:
             topic, payload: the request.
-            what: is done by it, for the error.
+            what: the purpose of the request, for the error.
 
         Returns:
-            The response; it is empty where there is none.
+            The response; an empty mapping if the response has no payload.
 
         Raises:
-            OSError: it cannot be done.
+            OSError: the request failed.
         """
         future = self.broker.handle.rpc(topic, payload, nodeid=0)
         try:
@@ -144,10 +145,10 @@ class Resize:
         return response or {}
 
     def look(self) -> Generator[Step, Any, Ranks]:
-        """Find out how the ranks are; what is to be done then is done before this goes on.
+        """Find out the state of the ranks; the work takes its step before the caller goes on.
 
         Raises:
-            OSError: they cannot be seen.
+            OSError: the state of the ranks cannot be found out.
         """
         try:
             ranks: Ranks = yield self.instance.resources.look
@@ -156,21 +157,21 @@ class Resize:
         return ranks
 
     def look_again(self) -> None:
-        """Find out how the ranks are, and do what is to be done then."""
+        """Find out the state of the ranks, and let the work take its step."""
         self.run(self.look())
 
     def named(self, ranks: Set[int]) -> str:
-        """Ranks with their hosts; of many, the first few."""
+        """Return ranks with their hosts; of many, the first few."""
         some = [f"rank {rank} ({self.instance.hosts[rank]})" for rank in sorted(ranks)[:3]]
         more = len(ranks) - len(some)
         return ", ".join(some) + (f" and {more} more" if more else "")
 
 
 def cannot(what: str, error: Exception) -> OSError:
-    """The error that says that something could not be done, and why."""
+    """Make the error for an action that failed, with the reason."""
     return OSError(getattr(error, "errno", None) or errno.EIO, f"cannot {what}: {sentence(error)}")
 
 
 def because(*reasons: str | None) -> str:
-    """The reasons that there are, to go into a sentence."""
+    """Join the reasons that are present, for use within a sentence."""
     return "".join(f"{reason}; " for reason in reasons if reason)

@@ -1,14 +1,14 @@
 """Changes the size of a Flux instance without losing a job.
 
-A provisioner starts and stops brokers (`queues.elastic.provisioner`); what is the same
-everywhere is here:
+A provisioner starts and stops brokers (`queues.elastic.provisioner`). This module has what all
+provisioners share:
 
     grow    brokers start ──► online ──► undrain those that a shrink had drained ──► in use
     shrink  drain ──► jobs end, or are canceled after a grace period ──► stop ──► offline
 
-There is no state but the instance's own. Each step is taken because of how the ranks are
-(`queues.elastic.ranks`), so that a change that was cut short by a crash, or by another change,
-goes on when it is asked for again.
+There is no state but the instance's own. Each step follows from the state of the ranks
+(`queues.elastic.ranks`), so a change that was cut short, by a crash or by another change, is
+resumed when the same size is requested again.
 """
 
 from __future__ import annotations
@@ -30,28 +30,30 @@ from flux_ensemble.queues.flux.broker import Broker
 from flux_ensemble.queues.flux.steps import Steps
 from flux_ensemble.runtime.ports import Resized, SizeSeen
 
-#: Seconds in which brokers have to come up.
+#: Seconds within which brokers have to come up.
 START_SECONDS = 300.0
 
 
 class ElasticInstance:
-    """The size of an instance: a `runtime.ports.Scaler`.
+    """An instance whose size can change: a `runtime.ports.Scaler`.
 
     Args:
         broker: of the instance; its handle has to be one of rank 0.
-        provisioner: starts and stops brokers; it is closed with this.
+        provisioner: starts and stops brokers; `close` closes it.
         low, high: bounds of the size; by default all hosts that the instance has.
-        grace: seconds after which jobs on ranks that are to go are canceled; None waits.
-        start_seconds: how long brokers may take to come up.
+        grace: seconds after which jobs on ranks that are to go are canceled; with None they
+            are waited for.
+        start_seconds: that brokers may take to come up.
 
     Attributes:
         low, high: bounds of the size. `high` falls if fewer ranks have resources for jobs.
         hosts: by rank.
-        resources: how the ranks are.
-        stopping: ranks that were told to stop and are still there, and until when that counts.
+        resources: the watcher of the ranks.
+        stopping: ranks that were told to stop and are still online, each with the time until
+            which this counts.
 
     Raises:
-        ValueError: the bounds are wrong; a sentence.
+        ValueError: the bounds are wrong; the text is a sentence.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class ElasticInstance:
     # -- the scaler ------------------------------------------------------------------
 
     def report(self) -> dict[str, Any]:
-        """What `ensemble.status` says of it (docs/rpc.md)."""
+        """Return the scaler's part of `ensemble.status` (docs/rpc.md)."""
         return {
             "kind": self.provisioner.kind,
             "low": self.low,
@@ -94,14 +96,13 @@ class ElasticInstance:
         }
 
     def scale(self, to: int, done: Resized) -> None:
-        """Change the size; another change that is under way ends with ECANCELED.
+        """Change the size; another change in progress ends with ECANCELED.
 
         Args:
-            to: the size to reach. Asking for the same one again joins the change under way.
-            done: called once, from the loop or at once, with the size or why it was not
-                reached: EINVAL (not within the bounds, or no such rank), EBUSY (ranks that
-                somebody else has drained), EIO (brokers do not start), ETIMEDOUT, and
-                whatever Flux says.
+            to: the size to reach. A request for the size of the change in progress joins this.
+            done: called once, from the loop or at once, with the size or the error: EINVAL (not
+                within the bounds, or no such rank), EBUSY (ranks that somebody else has drained),
+                EIO (brokers do not start), ETIMEDOUT, and the errors of Flux.
         """
         if self._closed:
             done(OSError(errno.ESHUTDOWN, "the service is shutting down"))
@@ -116,17 +117,17 @@ class ElasticInstance:
         resize.run(self._begin(resize))
 
     def watch(self, changed: SizeSeen) -> None:
-        """Tell of the size (ranks in use), and of the ranks up and free (without a job).
+        """Report the size (ranks in use), and the numbers of ranks up and free (without a job).
 
         Args:
-            changed: called when they are known, and when they or the bounds have changed.
+            changed: called when the numbers are known, and when they or the bounds have changed.
         """
         self._watching.append(changed)
         if self._told:
             changed(*self._told[:3])
 
     def close(self) -> None:
-        """Give up what is under way: ranks stay as they are."""
+        """Abandon the change in progress: ranks stay as they are."""
         self._closed = True
         self.resources.close()
         if self._resize is not None:
@@ -142,11 +143,11 @@ class ElasticInstance:
 
     @property
     def changing(self) -> bool:
-        """Whether a change is under way."""
+        """True while a change is in progress."""
         return self._resize is not None
 
     def ended(self, resize: Resize) -> None:
-        """A change is over."""
+        """Note that a change is over."""
         self.provisioner.abandon()
         if resize is self._resize:
             self._resize = None
@@ -165,9 +166,9 @@ class ElasticInstance:
         resize.work.step(ranks)
 
     def stops(self, ranks: Set[int]) -> None:
-        """Ranks are told to stop now: no change brings back into use what is just going.
+        """Note that ranks are told to stop now: no change brings them back into use meanwhile.
 
-        Those that are still there after a while have not heard it.
+        Ranks that are still online after `GOING_SECONDS` have missed the request.
         """
         if not ranks:
             return
@@ -179,7 +180,7 @@ class ElasticInstance:
         self.stays({rank for rank in ranks if self.stopping.get(rank) == t_end})
 
     def stays(self, ranks: Set[int]) -> None:
-        """Ranks that were told to stop do not."""
+        """Note that ranks that were told to stop do not stop."""
         known = self.stopping.keys() & ranks
         for rank in known:
             del self.stopping[rank]

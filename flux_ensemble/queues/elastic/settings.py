@@ -1,11 +1,11 @@
-"""What a site configures of growing and shrinking: keys of the table [ensemble].
+"""Configuration of growing and shrinking: keys of the table [ensemble].
 
 [ensemble]
 scaler = "instance"                                 # or "minicluster"
-start-broker = "ssh {host} systemctl restart flux"  # instance: a broker of a host
+start-broker = "ssh {host} systemctl restart flux"  # starts the broker of a host
 
-See docs/elastic.md for all keys. Nothing here knows Flux: `queues.elastic.factory` makes the
-scaler.
+See docs/elastic.md for all keys. This module does not use Flux: `queues.elastic.factory` makes
+the scaler.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.renamed import SETTINGS, deprecated
 
-#: Keys of each kind, with those that it needs first, and of both.
+#: Keys of each kind, the required one first; and the keys of both.
 _OWN = {
     "instance": ("start-broker",),
     "minicluster": ("grpc-target", "grpc-cluster", "tls-cert", "tls-key", "tls-ca"),
@@ -30,7 +30,7 @@ KEYS = ("scaler", *_COMMON, *_OWN["instance"], *_OWN["minicluster"])
 
 @dataclass(frozen=True, slots=True)
 class ScalerSettings:
-    """A scaler as it is configured.
+    """A configured scaler.
 
     Args:
         kind: "instance" or "minicluster".
@@ -44,13 +44,13 @@ class ScalerSettings:
 
 
 def read_scaler(table: Mapping[str, Any]) -> ScalerSettings | None:
-    """Read what is configured; None if nothing is.
+    """Read the configuration of the scaler; return None if there is none.
 
     Args:
-        table: [ensemble]; only `KEYS` are looked at.
+        table: [ensemble]; only `KEYS` are read.
 
     Raises:
-        ValueError: something is wrong with it; a sentence that begins with the key.
+        ValueError: a key is wrong; the text is a sentence that begins with the key.
     """
     configured = {key: table[key] for key in KEYS if key in table}
     for old, new in SETTINGS.items():
@@ -112,7 +112,7 @@ def _limit(key: str, value: Any) -> float:
     return seconds
 
 
-#: How each key that both kinds have is read, and which argument it is.
+#: The key, argument and reader of each option that both kinds have.
 _OPTIONS: tuple[tuple[str, str, Callable[[str, Any], Any]], ...] = (
     ("min-nodes", "low", _integer),
     ("max-nodes", "high", _integer),

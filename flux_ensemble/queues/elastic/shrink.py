@@ -14,20 +14,21 @@ from flux_ensemble.queues.elastic.resize import Resize, because, cannot
 from flux_ensemble.queues.flux.delivery import PATIENCE
 from flux_ensemble.queues.flux.steps import Steps
 
-#: Seconds between looks at ranks that are busy: work after a job (housekeeping) has no journal.
+#: Seconds between looks at busy ranks: work after a job (housekeeping) has no journal.
 RECHECK_SECONDS = 5.0
 
 
 class Shrink:
-    """Drains ranks, waits until no job is on them, and stops their brokers.
+    """A shrinking instance: ranks are drained, their jobs end, and their brokers stop.
 
     Args:
-        resize: the change that it is.
-        ranks: as they are.
-        grace: seconds after which jobs on ranks that are to go are canceled; None waits.
+        resize: the change to carry out.
+        ranks: their present state.
+        grace: seconds after which jobs on ranks that are to go are canceled; with None they
+            are waited for.
 
     Raises:
-        OSError: the ranks do not allow it.
+        OSError: the instance cannot shrink with these ranks.
     """
 
     def __init__(self, resize: Resize, ranks: Ranks, grace: float | None) -> None:
@@ -47,7 +48,7 @@ class Shrink:
         resize = self._resize
         drain = self._going - ranks.ours
         if drain:
-            # Fails for all of them if somebody has drained one meanwhile.
+            # Fails for all ranks if somebody else has drained one of them meanwhile.
             request = {"targets": joined(drain), "reason": REASON}
             yield from resize.ask("resource.drain", request, f"drain {resize.named(drain)}")
         yield from self._hear_scheduler()
@@ -58,11 +59,10 @@ class Shrink:
         self.step(ranks)
 
     def _hear_scheduler(self) -> Steps:
-        """See to it that no job that is just starting is overlooked.
+        """Wait for the scheduler, so that no job that is just starting is overlooked.
 
-        The scheduler was told of the drain before it gets this request; when it answers, or
-        says that it does not know it, the job manager has been told of all that the scheduler
-        has given to jobs before.
+        The scheduler received the drain before this request. When it answers, or does not know the
+        request, the job manager has received all allocations that the scheduler made before.
         """
         broker = self._resize.broker
         future = broker.handle.rpc("sched.resource-status", nodeid=0)
@@ -77,7 +77,7 @@ class Shrink:
             return
         resize = self._resize
         self._kept |= self._going & ranks.in_use
-        # One that was seen to go has gone, even if the site starts it again.
+        # A rank that was seen offline has gone, even if the site starts its broker again.
         self._going = (self._going & ranks.online) - self._kept
         if not self._going:
             if self._kept:
@@ -109,7 +109,7 @@ class Shrink:
             self._resize.run(self._not_stopped(ranks, error))
 
     def _not_stopped(self, ranks: Set[int], error: Exception) -> Steps:
-        """That one does not stop is no error if it has gone by itself."""
+        """Raise if brokers are still online; a broker that has gone by itself is no error."""
         now = yield from self._resize.look()
         staying = ranks & self._going & now.online
         if staying:

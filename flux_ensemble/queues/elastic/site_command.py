@@ -1,12 +1,12 @@
-"""The brokers of an instance of configured hosts: a command of the site starts them.
+"""The brokers of an instance with configured hosts, started by a command of the site.
 
     scaler = ElasticInstance(broker, SiteCommand(broker, "ssh {host} systemctl start flux"))
     scaler.watch(lambda size, up, free: ...)
     scaler.scale(4, lambda result: ...)
 
 An instance that was started from the `hosts` of `[bootstrap]` (flux-config-bootstrap(5)) knows
-all its ranks from the beginning, whether their brokers run or not. `SiteCommand` starts those
-that do not by a command of the site, and stops the others as `flux overlay disconnect` does.
+all its ranks from the beginning, even if their brokers do not run. `SiteCommand` starts a broker
+by a command of the site, and stops it as `flux overlay disconnect` does.
 """
 
 from __future__ import annotations
@@ -24,14 +24,12 @@ from flux_ensemble.queues.flux.pipeline import Report
 
 
 class SiteCommand:
-    """Starts and stops the brokers of the hosts that an instance was configured with.
-
-    It is a `Provisioner`.
+    """A provisioner for the brokers of the configured hosts of an instance: a `Provisioner`.
 
     Args:
         broker: of the instance; its handle has to be one of rank 0.
         command: starts the broker of a host: see `queues.elastic.commands`.
-        start_seconds: how long brokers may take to come up; half of it is for the command.
+        start_seconds: that brokers may take to come up; half of it is for the command.
         environment: of the command; by default that of this process.
 
     Raises:
@@ -58,7 +56,7 @@ class SiteCommand:
                 f"not by {method!r}"
             )
         self._broker = broker
-        # So that a command that hangs is told of, and not the broker that is not there.
+        # Half the time, so that a hanging command is reported, and not the broker that it starts.
         self._commands = Commands(
             broker.loop,
             command,
@@ -92,15 +90,15 @@ class SiteCommand:
             self._broker.call(future, report, check)
 
     def abandon(self) -> None:
-        """The change is over; commands that run go on."""
+        """Do nothing: the commands that run are not ended."""
 
     def withdraw(self, size: int) -> None:
-        """One that comes late stays drained, and costs nothing until it is wanted again."""
+        """Do nothing: a broker that comes up late stays drained, and costs nothing."""
 
     def report(self) -> dict[str, Any]:
-        """Nothing beside what is said of every scaler."""
+        """Return nothing beyond what every scaler has."""
         return {}
 
     def close(self) -> None:
-        """End the commands."""
+        """Kill the commands that run."""
         self._commands.close()

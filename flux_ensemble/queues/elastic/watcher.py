@@ -1,14 +1,14 @@
-"""Watches the nodes of a Flux instance: which ranks are online, drained and busy.
+"""Watches the nodes of a Flux instance: the ranks that are online, drained and busy.
 
-Flux tells when something may have changed, by its journals of resources and of jobs. Then it
-is asked how things are, so that nothing has to be added up here:
+Flux's journals of resources and of jobs report that something may have changed. Then Flux is
+asked for the whole state, so that nothing has to be added up here:
 
     resource.journal          online, offline, drain, ... ──► look at once
     job-manager.events-journal    alloc, free ─────────────► look, but not too often
                                                                 │
     resource.status, resource.sched-status ◄────────────────────┘──► Ranks
 
-A journal that ends, because its module is reloaded, is opened again.
+A journal that ends because its module is reloaded is opened again.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from flux_ensemble.queues.flux.steps import Step, run, together
 from flux_ensemble.queues.flux.stream import StreamingRequest
 from flux_ensemble.runtime.ports import Handle
 
-#: Least time in seconds between looks that jobs brought about.
+#: Least time in seconds between looks that events of jobs cause.
 SPACING_SECONDS = 0.5
 
-#: Pause in seconds before a journal that has ended is opened again, or a look is tried again.
+#: Pause in seconds before an ended journal is opened again, or a failed look is repeated.
 RETRY_SECONDS = 1.0
 
 #: Seconds to wait for each response.
 RESPONSE_SECONDS = 10.0
 
-#: Takes how things are, or why that cannot be known.
+#: Receives the state of the ranks, or the error.
 Look = Callable[[Ranks | Exception], None]
 
 
 class Resources:
-    """The ranks of an instance.
+    """The watcher of an instance's ranks.
 
     Args:
         broker: for calls, timers and the handle, which has to be one of rank 0.
-        changed: called after each look that succeeds, from the first one on.
+        changed: called after each look that succeeds.
 
     Attributes:
-        ranks: as of the last look, None before the first.
+        ranks: as of the last look; None before the first.
         parents: the tree of brokers.
     """
 
@@ -68,7 +68,7 @@ class Resources:
         self._look_later(0.0)
 
     def close(self) -> None:
-        """Watch no more; whoever waits for a look is not called."""
+        """Stop watching; callbacks that wait for a look are not called."""
         self._closed = True
         self._waiting.clear()
         if self._pause is not None:
@@ -77,10 +77,10 @@ class Resources:
             stream.cancel()
 
     def look(self, done: Look) -> None:
-        """Ask how things are from now on.
+        """Find out the state of the ranks.
 
         Args:
-            done: called once; what it gets is not older than this call.
+            done: called once; the state that it receives is not older than this call.
         """
         self._waiting.append(done)
         self._ask()
@@ -126,7 +126,7 @@ class Resources:
     # -- looking ----------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """Ask, unless that is under way; then again after it."""
+        """Send the requests; while others are in progress, `_looked` sends them afterwards."""
         if self._looking or self._closed:
             return
         self._looking = True
@@ -165,14 +165,14 @@ class Resources:
 
 
 def count(status: Mapping[str, Any], scheduled: Mapping[str, Any], brokers: Set[int]) -> Ranks:
-    """The ranks in the responses to `resource.status` and `resource.sched-status`.
+    """Combine the responses to `resource.status` and `resource.sched-status`.
 
-    The first has idsets and an R (RFC 20, 22) of all ranks, excluded ones too (flux-core,
+    The first has idsets and an R (RFC 20, 22) of all ranks, including excluded ones (flux-core,
     `src/modules/resource/status.c`).
 
     Args:
         status, scheduled: the responses.
-        brokers: the ranks that can have a broker; the R may have more.
+        brokers: the ranks that can have a broker; the R may have more ranks.
     """
     return Ranks(
         usable=(_ranks_of(status["R"]) & brokers) - _ranks(status["exclude"]),
