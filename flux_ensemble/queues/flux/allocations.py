@@ -1,11 +1,12 @@
-"""When and where jobs got their resources, told with their `start` event.
+"""Times and places of jobs' allocations, added to their `start` events.
 
-The journal has R only with `alloc`, which an ensemble needs for nothing else. So what it says is
-kept until the job starts, and is put into the context of `start`: `t_alloc`, in epoch seconds, and
-`ranks`, an idset (RFC 22).
+The journal has R only with `alloc`, an event that an ensemble needs for nothing else. So its data
+are kept until the job starts, and are put into the context of `start`: `t_alloc`, in epoch seconds,
+and `ranks`, an idset (RFC 22).
 
 There is one such message for each job, and R can be long (a scheduler may add its own graph to it).
-So of a message that has nothing else, only what is needed is read (`take_text`).
+So a message that has nothing but `alloc` is not decoded: a pattern finds what is needed
+(`take_text`).
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing import Any
 
 from flux_ensemble.engine.intervals import ids, joined
 
-#: The event that brings R.
+#: The event that comes with R.
 ALLOC = "alloc"
 
-#: A message with this event alone, as far as the list of ranks in its R (RFC 20). There are no
-#: brackets in that; and what is in a text of JSON has other quotes.
+#: A message with this event alone, up to the end of the list of ranks in its R (RFC 20). That list
+#: has no brackets, and quotes within a JSON string are escaped, so neither can be mistaken.
 _ALONE = re.compile(
     rb'\{"id":([0-9]+),"events":\[\{"timestamp":([0-9.]+),"name":"alloc"(?:,.*?)?\}\],'
     rb'"R":\{"version":1,"execution":\{"R_lite":\[\{"rank":"([-0-9,]+)"([^]]*)\]'
@@ -29,13 +30,13 @@ _RANK = re.compile(rb'"rank":"([-0-9,]+)"')
 
 
 class Allocations:
-    """Jobs that have their resources and have not started."""
+    """Allocations of the jobs that have not started yet."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, dict[str, Any]] = {}
 
     def take_text(self, text: bytes) -> bool:
-        """Take in a message of the journal that has nothing but `alloc`; False for any other."""
+        """Take in a message of the journal with nothing but `alloc`; return False for any other."""
         found = _ALONE.match(text)
         if found is None:
             return False
@@ -60,12 +61,12 @@ class Allocations:
                 self._jobs.pop(job, None)
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forget all allocations."""
         self._jobs.clear()
 
 
 def ranks_of(resources: Any) -> str | None:
-    """The ranks in R (RFC 20), None where there is no R.
+    """Return the ranks in R (RFC 20); None if there is no R.
 
     >>> ranks_of({"execution": {"R_lite": [{"rank": "0-1"}, {"rank": "3"}, {"rank": "2"}]}})
     '0-3'

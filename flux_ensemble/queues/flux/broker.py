@@ -1,10 +1,10 @@
-"""A Flux broker as an asynchronous client sees it: calls with a limit, and changes of jobs.
+"""An asynchronous client of a Flux broker: calls with a time limit, and changes of jobs.
 
     broker = Broker(handle, report)
     broker.call(broker.handle.rpc("resource.status"), done)
 
-What is submitted goes through `queues.flux.queue`; everything else that is asked of Flux goes
-through here, in the order of the handle, and its responses through the inbox.
+Jobs are submitted by `queues.flux.queue`. All other requests to Flux go through this module, in the
+order of the handle, and their responses through the inbox.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from flux_ensemble.queues.flux.loop import FluxLoop, guard
 from flux_ensemble.queues.flux.pipeline import Pipeline, Report, Window
 from flux_ensemble.queues.flux.steps import Resume, Step
 
-#: Calls under way at once.
+#: Calls in progress at once.
 CALLS = 256
 
-#: Seconds between two lots of calls: responses to requests are not to wait in a queue behind them.
+#: Seconds between two turns of calls, so that responses to clients need not wait behind them.
 PAUSE = 0.006
 
 
 def get(future: Any) -> Any:
-    """The response."""
+    """Return the payload of the response."""
     return future.get()
 
 
 def check(future: Any) -> None:
-    """Raise the error of a future, if it is one; what the response says is of no interest."""
+    """Raise the error of a future, if it has one; ignore the payload of the response."""
     future.get()
 
 
@@ -48,16 +48,16 @@ class Broker:
     Args:
         handle: Flux handle.
         report: called with unexpected exceptions.
-        main: another handle, whose reactor has the timers, where the handle's own is run from that
-            (`queues.nested.pump`).
-        more: there are messages to be read by the handle.
+        main: another handle, whose reactor has the timers, if the handle's own reactor is run
+            from that one (`queues.nested.pump`).
+        more: returns True if the handle has messages to be read.
 
     Attributes:
         handle, report: as given.
-        guard: wraps callbacks, so that `report` gets what they raise.
+        guard: wraps callbacks, so that `report` receives their exceptions.
         loop: the reactor with the timers.
-        inbox: what the journal and responses go through.
-        calls: takes turns between ensembles that make many calls.
+        inbox: the queue through which events of the journal and responses go.
+        calls: the pipeline in which ensembles take turns with their calls.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class Broker:
 
         Args:
             future: of the request.
-            done: gets what `receive` makes of the future, or the error that it raises.
-            receive: makes the result of the future.
-            seconds: how long.
+            done: receives the result of `receive`, or the exception that it raises.
+            receive: makes the result from the future.
+            seconds: the time limit.
         """
 
         def answered(future: Any) -> None:
@@ -104,8 +104,8 @@ class Broker:
             self.inbox.put(answered, future)
 
         def late() -> None:
-            # The future stays until its response comes; why it has no limit of its own is said
-            # in `queues.flux.futures`.
+            # The future stays until its response comes; `queues.flux.futures` has the reason why it
+            # has no time limit of its own.
             future.stop()
             done(OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
 
@@ -122,35 +122,35 @@ class Broker:
         return partial(self.call, future, receive=receive, seconds=seconds)
 
     def pause(self, seconds: float) -> Step:
-        """Wait so long, as a step of a sequence."""
+        """Wait for some time, as a step of a sequence."""
         return lambda resume: self.loop.timer(seconds, partial(resume, None))
 
     def change(self, job: int, topic: str, payload: Mapping[str, Any], report: Report) -> None:
-        """Have the job manager change a job; one that has ended is no error."""
+        """Have the job manager change a job; a job that has ended is no error."""
         self.call(self.handle.rpc(topic, {"id": job, **payload}), report, _unless_inactive)
 
     def start_queues(self, start: bool, reason: str, report: Report) -> None:
-        """Start or stop all queues, for as long as the job manager is loaded.
+        """Start or stop all queues; this holds until the job manager is unloaded.
 
         Args:
             start: start them, else stop them.
-            reason: why they are stopped.
-            report: gets the outcome.
+            reason: the reason why they are stopped.
+            report: receives the outcome.
         """
         request = {"start": start, "all": True, "nocheckpoint": True, "reason": reason}
         future = self.handle.rpc("job-manager.queue-start", request, nodeid=0)
         self.call(future, report, check)
 
     def cancel(self, job: int, reason: str, report: Report) -> None:
-        """Raise a cancel exception on a job; one that has ended is no error."""
+        """Raise a cancel exception on a job; a job that has ended is no error."""
         future = flux.job.cancel_async(self.handle, job, reason)
         self.call(future, report, _unless_inactive)
 
 
 def _unless_inactive(future: Any) -> None:
-    """Raise the future's error, except where the job has ended or can no longer be changed.
+    """Raise the future's error, unless the job has ended or can no longer be changed.
 
-    The job manager tells these apart by its sentence alone (`urgency.c`, `update.c` and
+    The job manager distinguishes these errors by the text alone (`urgency.c`, `update.c` and
     `raise.c` in flux-core's job-manager).
     """
     try:

@@ -1,8 +1,8 @@
-"""What jobs say in their events, of bounded length.
+"""The contexts of job events, shortened to a bounded length.
 
-The note of an exception and the values of a memo are written by whoever has the job, also by
-other people, and Flux takes them at any length. What an ensemble takes in goes into its log, and
-to all who follow it.
+The owner of a job writes the note of an exception and the values of a memo. That may be another
+user, and Flux accepts them at any length. What an ensemble takes in goes into its log, and to all
+clients that follow it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ MAX_CONTEXT = 32 * 1024
 
 
 def shorten(message: Mapping[str, Any]) -> None:
-    """Shorten the contexts in a message of the journal where they are long.
+    """Shorten the long contexts in a message of the journal.
 
-    A text loses its middle. Of a context that is still too long the longest values are left
+    A long text loses its middle. If the context is still too long, its longest values are left
     out, so that numbers stay.
     """
     for entry in message.get("events", ()):

@@ -1,22 +1,22 @@
-"""What became of a call whose response was lost: fence, look, and send again.
+"""The outcome of a call whose response was lost: fence, look, and send again.
 
 A queue's response can be lost for good, and an error such as ENOSYS does not say whether a job
 got through. The outcome of such a call is *unknown*, and stays so until a *fence* has been
-raised that began after the call was sent: when a fence is back, all that was sent before it has
-shown in the journal, or never will. Then each call is asked again:
+raised that began after the call was sent. When a fence is back, the journal has shown all that was
+sent before it, or never will. Then each call is looked at again:
 
     sent ──► accepted or refused                            the response came
       │
-      └────► unknown ──► fence ──► the journal shows it     accepted, with the id it shows
-                                └─ it does not              sent again
+      └────► unknown ──► fence ──► the journal shows it        accepted, with the id shown
+                                └─ the journal shows nothing   sent again
 
-A call is given up only where it is its own fault (`refusals`) or nobody needs it any more: while
-job-ingest is away, or a disk is full, what became of it is unknown, and to give it up could leave a
-job that nobody follows.
+A call is given up only if the error can be its own fault (`refusals`), or if it is needed no more.
+While job-ingest is away, or a disk is full, the outcome of a call is unknown, and giving it up
+could leave a job that nobody follows.
 
-`Outcomes` does this for calls, `Fences` serves one fence to all who wait for one, and
-`Attempts` tries again, with pauses that grow, what may be done twice. None of them knows Flux:
-what they need is given as callables, so that a simulation can drive them.
+`Outcomes` does this for calls, `Fences` serves one fence to all that wait for one, and `Attempts`
+repeats, with growing pauses, an action that may be done twice. None of them uses Flux: they are
+given callables, so that a simulation can drive them.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.flux.refusals import is_lost, refusal
 from flux_ensemble.runtime.ports import Handle
 
-#: Seconds after which what cannot be found out is given up.
+#: Seconds after which an attempt to find out an outcome is given up.
 PATIENCE = 60.0
 
-#: Seconds after which a call without a response counts as unknown; up to half as much again
-#: goes by until that is noticed.
+#: Seconds after which a call without a response counts as unknown. This is noticed up to half as
+#: much time later.
 RESPONSE_SECONDS = 10.0
 
-#: How often a call is sent before it is given up, where the fault can be its own.
+#: Number of times that a call is sent before it is given up, if the error can be its own fault.
 ROUNDS = 10
 
 #: Pauses between attempts in seconds: the first, and the longest.
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 
-#: How many calls are settled in one turn of the loop.
+#: Number of calls that are settled in one turn of the loop.
 SLICE = 64
 
-#: Calls back after so many seconds.
+#: Calls back after some seconds.
 Timer = Callable[[float, Callable[[], None]], Handle]
 
-#: Takes what came of a call: the id of the job, or why there is none.
+#: Receives the outcome of a call: the id of the job, or the error.
 Answer = Callable[[int | Exception], None]
 
 
 def ignore(error: Exception) -> None:
-    """Nobody wants to know of an error."""
+    """Ignore an error that concerns nobody."""
 
 
 def _never() -> bool:
@@ -64,14 +64,15 @@ def _never() -> bool:
 
 
 class Attempts:
-    """Tries again while the outcome is unknown, and ends after a while at the latest.
+    """An action that is repeated while its outcome is unknown, for a limited time.
 
     Args:
-        attempt: does it, and reports once; an exception that it raises counts as its report.
+        attempt: begins the action, and reports once; an exception that it raises counts as its
+            report.
         timer: for the pauses.
-        patience: seconds after which it is given up; may be infinite.
-        done: gets None, or a definite error, or the last one where it was given up.
-        trouble: gets the error of each attempt that is followed by another one.
+        patience: seconds after which the action is given up; may be infinite.
+        done: receives None, or a definite error, or the last error if the action was given up.
+        trouble: receives the error of each attempt that is followed by another one.
     """
 
     def __init__(
@@ -126,11 +127,11 @@ class Attempts:
 
 
 class Fences:
-    """Raises fences, one at a time, each for all who were waiting when it began.
+    """Raiser of fences, one at a time; each serves all that were waiting when it began.
 
     Args:
-        attempt: raises a fence, and reports once whether it is back; it takes care of its
-            own time limits.
+        attempt: raises a fence, and reports once whether it is back; it has its own time
+            limits.
         timer: for the pauses between attempts.
         patience: seconds after which a fence that does not succeed is given up.
     """
@@ -149,25 +150,25 @@ class Fences:
         self._period = 0
 
     def wait(self, done: Report) -> None:
-        """Call back when a fence is back that began after this.
+        """Call back when a fence that began after this call is back.
 
         Args:
-            done: gets None, or why there was no such fence.
+            done: receives None, or the error if there was no such fence.
         """
         self._waiting.append(done)
         self._begin()
 
     def suspend(self) -> None:
-        """The journal has ended: fences say nothing until `resume`."""
+        """Note that the journal has ended: fences prove nothing until `resume`."""
         self._blind = True
         self._period += 1
 
     def resume(self) -> None:
-        """The journal has shown what it would have shown meanwhile, and goes on."""
+        """Note that the journal goes on, and has shown what happened meanwhile."""
         self._blind = False
 
     def hold(self) -> None:
-        """Nothing may be sent again: fences say nothing until `go_on`; holds are counted."""
+        """Let nothing be sent again: all fences fail until `go_on`; holds are counted."""
         self._holds += 1
 
     def go_on(self) -> None:
@@ -200,7 +201,7 @@ class Fences:
         self._under_way = False
         served, self._served = self._served, []
         for done in served:
-            # In a turn of its own, so that an exception of one is nobody else's.
+            # In turns of their own, so that an exception of one callback does not affect others.
             self._timer(0.0, partial(done, error))
         self._begin()
 
@@ -209,9 +210,9 @@ class _Call:
     """A call that has no outcome yet.
 
     Attributes:
-        number: of its last sending; they count up over all calls.
-        rounds: how often it was sent.
-        error: why its outcome is unknown, or None while its response may still come.
+        number: of its last sending; these numbers grow over all calls.
+        rounds: number of times that it was sent.
+        error: the reason why its outcome is unknown; None while its response may still come.
     """
 
     __slots__ = ("error", "number", "over", "report", "rounds", "send", "shown", "trouble")
@@ -235,23 +236,23 @@ class _Call:
 
     @property
     def hopeless(self) -> bool:
-        """It was sent often enough, and nothing but itself seems to be the cause."""
+        """True if it was sent often enough, and nothing but itself seems to be the cause."""
         return self.error is not None and refusal(self.error).own and self.rounds >= ROUNDS
 
     @property
     def pause(self) -> float:
-        """Seconds until it is sent again: at once the first time."""
+        """Seconds until it is sent again; 0 for the first repetition."""
         if self.rounds < 2:
             return 0.0
         return float(min(FIRST_PAUSE * 2 ** min(self.rounds - 2, 10), LONGEST_PAUSE))
 
 
 class Outcomes:
-    """Finds out what becomes of calls.
+    """Calls whose outcomes are to be found out.
 
     Args:
-        fence: calls back when a fence that began after this call of it is back, or with an
-            error when there was none: see `Fences.wait`.
+        fence: calls back when a fence is back that began after the request for it, or with an
+            error if there was none: see `Fences.wait`.
         timer: to notice calls without a response.
     """
 
@@ -278,13 +279,14 @@ class Outcomes:
         """Begin a call.
 
         Args:
-            send: sends it, perhaps several times; what it is given takes the response of this
-                sending, once, late or never. An exception that it raises is a response.
-            shown: what the journal has shown of it: the id of the job, why it was refused, or
-                None.
-            report: gets the outcome, once: the id of the job, or an error.
-            trouble: gets the error for which it is not known what became of a sending.
-            over: nobody needs it any more: it is given up where no fence can be raised.
+            send: sends it, perhaps several times; its argument receives the response of this
+                sending, once, late or never. An exception that it raises counts as a response.
+            shown: returns what the journal has shown of the call: the id of the job, the reason of
+                a refusal, or None.
+            report: receives the outcome, once: the id of the job, or an error.
+            trouble: receives each error that leaves the outcome of a sending unknown.
+            over: returns True if the call is needed no more: it is given up if no fence can be
+                raised.
         """
         self._send(_Call(send, shown, report, trouble, over))
 
@@ -304,7 +306,7 @@ class Outcomes:
     def _answer(self, number: int, answer: int | Exception) -> None:
         call = self._open.get(number)
         if call is None:
-            return  # it came too late
+            return  # too late
         if isinstance(answer, Exception) and is_lost(answer):
             call.error = answer
             call.trouble(answer)
@@ -322,7 +324,7 @@ class Outcomes:
             self._timer(RESPONSE_SECONDS / 2, self._tick)
 
     def _tick(self) -> None:
-        """What was sent before the last tick but one, and is still under way, is late."""
+        """Mark calls as late that were sent before the last tick but one and have no response."""
         late = [call for number, call in self._open.items() if number <= self._older]
         for call in late:
             if call.error is None:
@@ -338,17 +340,17 @@ class Outcomes:
     # -- the fence ------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """Have a fence raised, for all that has been sent until now."""
+        """Request a fence for all that has been sent so far."""
         if not self._asking:
             self._asking = True
             self._fence(partial(self._back, self._sent))
 
     def _back(self, last: int, error: Exception | None) -> None:
-        """A fence is back, or was given up, for what was sent up to number `last`.
+        """Settle what was sent up to number `last`: its fence is back, or was given up.
 
-        A call that only waits for its response is asked too: responses come in the order of
-        the fence, so that its own is lost. Where no fence could be raised for now, what became of
-        a call stays unknown, and the next fence will tell.
+        This includes calls that only wait for their response: responses come in the order of the
+        fence, so theirs are lost. If no fence could be raised for now, the outcome of a call stays
+        unknown until the next fence.
         """
         self._asking = False
         missed = False
@@ -400,7 +402,7 @@ class Outcomes:
             self._timer(call.pause, partial(self._send_again, call))
 
     def _send_again(self, call: _Call) -> None:
-        """Send a call after its pause, unless it has shown meanwhile."""
+        """Send a call after its pause, unless the journal has shown its outcome meanwhile."""
         outcome = call.shown()
         if outcome is not None:
             call.report(outcome)

@@ -8,12 +8,12 @@ from flux_ensemble.texts import bounded
 
 
 def errno_name(error: Exception) -> str:
-    """The errno name of an exception, EINVAL where it has none."""
+    """Return the errno name of an exception; EINVAL if it has none."""
     return errno.errorcode.get(getattr(error, "errno", None) or errno.EINVAL, "EINVAL")
 
 
 def sentence(error: BaseException) -> str:
-    """What is wrong, in Flux's words where they are its own, of a bounded length."""
+    """Return an error as a sentence of bounded length, in Flux's words if it is Flux's error."""
     if isinstance(error, OSError):
         return bounded(error.strerror or str(error))
     return bounded(str(error) if isinstance(error, ValueError) else f"internal error: {error!r}")

@@ -1,11 +1,11 @@
-"""Which of the ranks where a job failed it can be kept off.
+"""The ranks that a job is kept off when it runs again: those where it failed, if possible.
 
-    SubmitJobs.off ──► what is down, what queues require ──► feasibility.check ──► constraint
+    SubmitJobs.off ──► ranks down, queues' requirements ──► feasibility.check ──► constraint
 
-A job that runs again is not to fail for its node each time, and it is not to wait for nodes that
-there are not. So the scheduler is asked whether the job could run if it had neither the ranks where
-it failed nor those that are down or drained. If not, the ranks where it failed first are tried
-again before the others, and at last all of them.
+A job that runs again should not fail on the same node each time, and it must not wait for nodes
+that do not exist. So the scheduler is asked whether the job could run without the ranks where it
+failed and without those that are down or drained. If it could not, the ranks where it failed first
+are allowed again before the others, and at last all of them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from flux_ensemble.queues.flux.allocations import ranks_of
 from flux_ensemble.queues.flux.broker import Broker, check
 from flux_ensemble.queues.flux.steps import Resume, Step, run
 
-#: Seconds for which is known what is down: many jobs may fail at once.
+#: Seconds for which an answer about ranks that are down is reused: many jobs may fail at once.
 FRESH_SECONDS = 1.0
 
 
 class Others:
-    """Knows of an instance whether jobs can run elsewhere.
+    """The ranks of an instance on which jobs can run instead of others.
 
     Args:
         broker: of the instance.
@@ -36,14 +36,14 @@ class Others:
         self._known: tuple[str, Mapping[str, Any]] | None = None
 
     def without(self, jobspec: Mapping[str, Any], off: Sequence[str]) -> Generator[Step, Any, str]:
-        """Find out what a job can be kept off.
+        """Find out which ranks a job can be kept off.
 
         Args:
             jobspec: of the job.
             off: ranks where it failed, as idsets (RFC 22), the latest last.
 
         Returns:
-            Those that it can be kept off as one idset, which may be none.
+            The ranks that it can be kept off, as one idset, which may be empty.
         """
         try:
             down, config = yield self._look
@@ -53,7 +53,7 @@ class Others:
                 if fits:
                     return union(*off[first:])
         except OSError:
-            # A scheduler that does not say whether the job could run may have it wait for ever.
+            # Without an answer of the scheduler, a constraint could make the job wait for ever.
             pass
         return ""
 
@@ -66,7 +66,7 @@ class Others:
         return True
 
     def _look(self, resume: Resume) -> None:
-        """Ask what is down, and how the instance is configured; several may wait for that."""
+        """Find out the ranks that are down and the configuration, once for all callers."""
         if self._known is not None:
             resume(self._known)
             return

@@ -1,20 +1,20 @@
-"""A fence in Flux: when it is back, all that was submitted before it has shown in the journal.
+"""A fence in Flux: when it is back, the journal has shown all that was submitted before it.
 
-A job with a dependency scheme that nobody knows goes the longest way that submissions take,
-through the frobnicators and validators of job-ingest to the job manager, which refuses it and
-keeps nothing of it. What the job manager was given before it, it has put into the journal before.
+A job with an unknown dependency scheme goes the longest way that submissions take, through the
+frobnicators and validators of job-ingest to the job manager, which refuses it and keeps nothing of
+it. All that the job manager received before it has been put into the journal before.
 
-Frobnicators and validators work side by side, so jobs can overtake each other on the way. That
-is why there are two such jobs: when the first is back, all that was submitted before has got to
-job-ingest; then the fence waits until no job is with a validator or frobnicator; then the second
-goes the rest of the way behind all of them. A job that passes from one to the other is with
-neither for a moment, so twice in a row there must be none. (flux-core `src/modules/job-ingest`:
+Frobnicators and validators work side by side, so jobs can overtake each other on the way. So a
+fence has two such jobs. When the first is back, all that was submitted before has reached
+job-ingest. Then the fence waits until no job is with a validator or frobnicator. Then the second
+goes the rest of the way behind all of them. A job that passes from one to the other is with neither
+for a moment, so there must be none twice in a row. (flux-core `src/modules/job-ingest`:
 `workcrew.c`, `pipeline.c`; `src/modules/job-manager/submit.c`.)
 
-Submit nothing while a fence is under way: it would wait for that too.
+Nothing may be submitted while a fence is in progress: the fence would wait for that too.
 
-Each broker has a job-ingest of its own. Where the service before this one was on another rank, what
-it sent may be there, so the first fence is raised there, too.
+Each broker has a job-ingest of its own. If the previous service was on another rank, jobs that it
+sent may still be there, so the first fence is raised there, too.
 
 The second job alone is a *flush*: the job manager answers when the events of its present
 transaction are in the KVS (`src/modules/job-manager/event.c`), and so are all those before.
@@ -37,14 +37,14 @@ from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.flux.steps import Step, Steps, run
 from flux_ensemble.queues.flux.submit_rpc import signed
 
-#: The dependency scheme that nobody knows.
+#: The unknown dependency scheme.
 SCHEME = "ensemble-fence"
 
-#: What Flux says where a rank has no job-ingest, or is gone: nothing comes from there any more.
+#: Errors if a rank has no job-ingest, or is gone: no jobs come from there any more.
 _GONE = frozenset((errno.ENOSYS, errno.EHOSTUNREACH))
 
-#: Pauses between looks at the backlogs of job-ingest, in seconds, and how often it looks: for
-#: about ten seconds in all.
+#: Pauses in seconds between looks at the backlogs of job-ingest, and the number of looks: these
+#: take about ten seconds in all.
 FIRST_PAUSE = 0.01
 LONGEST_PAUSE = 0.2
 LOOKS = 50
@@ -54,10 +54,10 @@ def raise_fence(broker: Broker, elsewhere: list[int], report: Report) -> None:
     """Begin one fence.
 
     Args:
-        broker: where.
-        elsewhere: other ranks where it is raised too, before; each is taken out when that is done.
-        report: gets None when it is back, or an error when it will not be: a refusal by a
-            validator, or no response.
+        broker: of the instance.
+        elsewhere: other ranks where a fence is raised first; each is removed when that is done.
+        report: receives None when the fence is back, or an error if it will not be: a refusal
+            by a validator, or no response.
     """
     run(_fences(broker, elsewhere), report)
 
@@ -66,8 +66,8 @@ def flush(broker: Broker, report: Report) -> None:
     """Begin a flush.
 
     Args:
-        broker: where.
-        report: gets None when all events that jobs had before this are in the KVS, or an error.
+        broker: of the instance.
+        report: receives None when all earlier events of jobs are in the KVS, or an error.
     """
     run(_flush(broker), report)
 
@@ -98,7 +98,7 @@ def _flush(broker: Broker) -> Steps:
 
 
 def _refusal(broker: Broker, jobspec: str, rank: int, flags: int = 0) -> Step:
-    """Submit a job that is refused, as `flux.job.submit_async` does it, which knows no ranks."""
+    """Submit a job that is refused; `flux.job.submit_async` does the same, but not for a rank."""
     request = {"J": signed(jobspec).decode(), "urgency": 0, "flags": flags}
     return broker.response(broker.handle.rpc("job-ingest.submit", request, rank), _check_refusal)
 
@@ -119,10 +119,10 @@ def _until_idle(broker: Broker, rank: int) -> Steps:
 
 
 def fence_jobspec(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The jobspec of a fence.
+    """Make the jobspec of a fence.
 
     Args:
-        config: the instance's configuration. Where it has queues a job must be for one of
+        config: the instance's configuration. If it has queues the job must be for one of
             them, or it gets no further than the frobnicators.
     """
     defaults = config.get("policy", {}).get("jobspec", {}).get("defaults", {}).get("system", {})
@@ -135,7 +135,7 @@ def fence_jobspec(config: Mapping[str, Any]) -> dict[str, Any]:
         "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
         "attributes": {
             "system": {
-                # One that takes longer than the allocation lasts is refused for that.
+                # A longer duration than the allocation has left would be refused for that reason.
                 "duration": 1,
                 "dependencies": [{"scheme": SCHEME, "value": "none"}],
                 "job": {"name": SCHEME},
@@ -147,7 +147,7 @@ def fence_jobspec(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_refusal(future: Any) -> None:
-    """Check that the job manager refused the job, and nobody before it.
+    """Check that the job was refused, and by the job manager.
 
     Raises:
         OSError: something else happened.
@@ -156,7 +156,7 @@ def _check_refusal(future: Any) -> None:
         job = future.get()["id"]
     except OSError as error:
         text = error.strerror or ""
-        # The other sentence is that of a queue which takes no jobs (flux-core
+        # The other text is that of a queue which takes no jobs (flux-core
         # `job-manager/queue.c`).
         if SCHEME in text or (text.startswith("job submission") and " is disabled" in text):
             return

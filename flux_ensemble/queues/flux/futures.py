@@ -1,12 +1,12 @@
-"""Responses to many requests, waited for by Flux's C functions alone.
+"""Responses to many requests, awaited with Flux's C functions alone.
 
-A burst is thousands of these at once. The bindings make several objects for each, and one more
-to look at its response; that takes as long as everything else that is done for a job. So does a
-timer for each, and there is one for all of them.
+A burst has thousands of these at once. The bindings make several objects for each, and one more to
+read its response; that takes as long as all other work for a job. A timer for each would take as
+long again, so there is one for all of them.
 
-No future has a limit of time of its own: one that has timed out gives its matchtag back
-(flux-core `src/common/libflux/rpc.c`), and a response that comes after all would be taken for
-that to whatever request got the matchtag next. Destroying a future keeps its matchtag until then.
+No future has a time limit of its own. A future that times out gives its matchtag back (flux-core
+`src/common/libflux/rpc.c`), and a response that comes after all would be taken for that to another
+request with the same matchtag. Destroying a future keeps its matchtag until the response comes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Futures:
 
     Args:
         loop: for the time.
-        seconds: how long a response is waited for.
+        seconds: time limit of a response.
     """
 
     def __init__(self, loop: Loop, seconds: float) -> None:
         self._loop = loop
         self._seconds = seconds
-        #: Oldest first. Flux has pointers to them.
+        #: Oldest first. Flux has pointers to these objects.
         self._open: dict[_Open, None] = {}
         self._watching = False
 
@@ -50,12 +50,12 @@ class Futures:
         """Wait for a response.
 
         Args:
-            future: a C pointer, straight from the function that made it; it is destroyed here.
-            came: gets it when the response is there; nothing may escape it.
-            late: called instead, when there was none in time; nothing may escape it either.
+            future: a C pointer, straight from the function that made it; this object destroys it.
+            came: receives the future when it has its response; it must not raise.
+            late: called instead if there is no response in time; it must not raise either.
 
         Raises:
-            OSError: the request could not be sent; nobody is called.
+            OSError: the request could not be sent; neither callback is called.
         """
         if future == ffi.NULL:
             raise error(ffi.errno)
@@ -69,10 +69,10 @@ class Futures:
             self._watch(self._seconds)
 
     def close(self, opened: _Open) -> None:
-        """One is waited for no more."""
+        """Stop waiting for a response, and destroy its future."""
         del self._open[opened]
         lib.flux_future_destroy(opened.future)
-        # It refers to what refers to it; nobody but the collector would free the two.
+        # The two refer to each other; otherwise only the garbage collector would free them.
         opened.pointer = None
 
     def _watch(self, seconds: float) -> None:
@@ -95,13 +95,13 @@ class Futures:
 
 
 class _Open:
-    """One of them.
+    """A future without a response.
 
     Attributes:
-        future: Flux's.
-        t: when it was sent, in seconds of the monotonic clock.
-        late: called when no response has come.
-        pointer: to this, until it is closed.
+        future: the C pointer.
+        t: the time when it was sent, in seconds of the monotonic clock.
+        late: called if no response has come.
+        pointer: refers to this object, until it is closed.
     """
 
     __slots__ = ("__weakref__", "_all", "_came", "future", "late", "pointer", "t")
@@ -122,7 +122,7 @@ class _Open:
         self.pointer = ffi.new_handle(self)
 
     def come(self) -> None:
-        """The response is there."""
+        """Pass the response on, and close this."""
         try:
             self._came(self.future)
         finally:
@@ -130,7 +130,7 @@ class _Open:
 
 
 def error(number: int, text: Any = ffi.NULL) -> OSError:
-    """The error of an errno, with Flux's own sentence if there is one."""
+    """Make the error of an errno, with Flux's own sentence if there is one."""
     if text == ffi.NULL:
         return OSError(number, os.strerror(number))
     return OSError(number, ffi.string(text).decode(errors="replace"))

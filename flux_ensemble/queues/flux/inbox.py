@@ -3,12 +3,12 @@
     journal, responses ──► Inbox.put ──► handled when no message waits to be read
     requests ────────────► handled at once
 
-A burst brings hundreds of messages at once, each of which takes some tenths of a millisecond to
-handle. A request behind them would wait for them all. So they are only put aside as they are
-read, which takes a few microseconds, and a request is handled as soon as it is read itself.
+A burst brings hundreds of messages at once, and each takes some tenths of a millisecond to handle.
+A request behind them would wait for all of them. So they are only put aside when they are read,
+which takes a few microseconds, and a request is handled when it is read.
 
-All that tells what became of jobs goes through one inbox, journal and responses alike: what a
-fence says is true because what came before it has been handled before it (`queues.flux.fence`).
+All messages about the outcome of jobs go through one inbox, journal and responses alike. A fence
+can be trusted because all that came before it has been handled before it (`queues.flux.fence`).
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from flux_ensemble.runtime.ports import Loop
 #: Seconds of handling after which the loop gets its turn.
 TURN_SECONDS = 0.002
 
-#: With more than this, reading does not come first any more.
+#: With more messages than this, reading no longer comes first.
 LIMIT = 10_000
 
 
 def unread(handle: Flux) -> bool:
-    """There are messages to be read by a handle."""
+    """True if a handle has messages to be read."""
     return bool(lib.flux_pollevents(handle.handle) & FLUX_POLLIN)
 
 
 class Inbox:
-    """Puts aside what is to be handled.
+    """A queue of work that was put aside.
 
     Args:
-        loop: has it handle what waits.
-        more: there are messages to be read: see `unread`.
-        report: gets what is raised in handling.
+        loop: calls back to do the work that waits.
+        more: returns True if there are messages to be read: see `unread`.
+        report: receives the exceptions of the work.
     """
 
     def __init__(
@@ -55,19 +55,19 @@ class Inbox:
         self._queue: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._handling = False
         self._closed = False
-        # Can be read as long as something is there.
+        # Readable while work is queued.
         self._there = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._reader = loop.reader(self._there, self._turn)
 
     def close(self) -> None:
-        """Handle nothing any more, also from within what is handled."""
+        """Drop all work; this may be called from within work, too."""
         self._closed = True
         self._reader.cancel()
         self._queue.clear()
         os.close(self._there)
 
     def put(self, work: Callable[..., None], *args: Any) -> None:
-        """Have something handled: at once, if nothing else waits; never from within."""
+        """Do work: at once if nothing else waits, but never from within other work."""
         if self._closed:
             return
         if not self._queue and not self._handling and not self._more():

@@ -1,8 +1,8 @@
-"""Jobspecs that differ in their tag only, made at the cost of one.
+"""Jobspecs that differ in their tags alone, made at the cost of one.
 
-Jobs of one job set with the same parameters have the same jobspec but for the tag that
-tells them apart. The jobspec is built and encoded once around a placeholder, and split
-there; each job's is then the two halves with its tag between.
+Jobs of one job set with the same parameters have the same jobspec, apart from the tag that
+distinguishes them. The jobspec is built and encoded once with a placeholder, and split there; the
+jobspec of each job is then the two halves with its tag between them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flux_ensemble.document import jobspec
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.encoding import dumps
 
-#: How many halves are kept; a sweep goes through its combinations in order.
+#: Number of split jobspecs that are kept; a sweep goes through its combinations in order.
 KEPT = 16
 
 
@@ -27,7 +27,7 @@ class TagTemplates:
         environment: of the jobs.
         cwd: working directory of the jobs.
         prefix: of the jobs' names.
-        built: gets each jobspec that is built, with the placeholder.
+        built: receives each jobspec that is built, with the placeholder.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class TagTemplates:
         variant: str = "",
         off: str = "",
     ) -> str:
-        """The jobspec of a job, encoded.
+        """Return the encoded jobspec of a job.
 
         Args:
             job_set, params: of the job.
             tag: of the job.
-            variant: tells forms of one job set apart.
+            variant: distinguishes forms of one job set.
             off: the ranks that it is kept off, as an idset (RFC 22).
         """
         before, after = self.prepare(job_set, params, variant, off)
@@ -68,7 +68,7 @@ class TagTemplates:
     def prepare(
         self, job_set: JobSet, params: Mapping[str, Any], variant: str = "", off: str = ""
     ) -> tuple[str, str]:
-        """The text of the jobspec before and after its tag, built if it is not yet."""
+        """Return the jobspec's text before and after its tag; build it if necessary."""
         values = json.dumps(params) if params else ""
         key = (job_set.name, job_set.index, job_set.number, values, variant, off)
         halves = self._halves.get(key)

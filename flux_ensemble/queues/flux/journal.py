@@ -1,30 +1,29 @@
-"""The job manager's journal: one stream of job events for everybody, and how it widens.
+"""The job manager's journal: one stream of job events for all ensembles, and how it widens.
 
 The journal (`job-manager.events-journal`, flux-core `src/modules/job-manager/journal.c`)
 sends the events of all jobs whose names are in its request's `allow`. The stream begins
 with one message for each active job, the backlog, then a sentinel with id -1, then one
 message for each event as it is posted. The filter of a stream cannot be changed, so when
-an ensemble needs more a second stream is started. Why nothing is lost or repeated:
+an ensemble needs more events a second stream is started. Nothing is lost or repeated, because:
 
 1. The job manager handles the request for the new stream B in one step: it sends the
    whole backlog and puts B on its list. Events posted before that step went to the old
    stream A only, events posted later go to A and to B.
-2. Messages from one sender to one receiver stay in order, and are handled here in that
-   order (`queues.flux.stream`). So when B's first message is handled, all that A was sent
-   before step 1 has been handled.
+order (`queues.flux.stream`). So when B's first message is handled, all that was sent
+to A before step 1 has been handled.
 3. From that message on A is ignored, and cancelled, and B's backlog is not taken for
-   events. What follows B's sentinel is exactly what was posted after step 1.
+events. All that follows B's sentinel is exactly what was posted after step 1.
 
-Events that only B lets through are seen from step 1 on. A consumer that acts after
-`require` has called it back, for instance submits its jobs, misses none of theirs.
+Events that only B lets through are seen from step 1 on. A consumer that acts after the callback
+of `require`, for instance submits its jobs, misses none of their events.
 
-The backlog is used to learn about jobs that are active already (`learn`), and to find those with a
-tag. When and where a job got its resources is told with its `start` to who needs its place
-(`queues.flux.allocations`).
+The backlog shows the jobs that are active already, from which ensembles may learn (`learn`), and
+those with a tag. The time and place of a job's allocation are added to its `start` event for
+ensembles that need them (`queues.flux.allocations`).
 
-After a gap, that is when the service begins or the job manager was gone, `catch_up` opens
-a stream whose backlog is everything: all jobs that the job manager knows, inactive ones
-included, with all their events (`history`). The jobs come in no order.
+After a gap, that is when the service begins or the job manager was gone, `catch_up` opens a stream
+whose backlog is everything: all jobs that the job manager knows, including inactive ones, with all
+their events (`history`). These jobs come in no particular order.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ TOPIC = "job-manager.events-journal"
 #: The id of the message that ends the backlog (FLUX_JOBID_ANY).
 SENTINEL = -1
 
-#: What the messages on jobs have in them, and those on jobs that may be an ensemble's.
+#: Strings that are in all messages about jobs, and in those about jobs of ensembles.
 _JOBSPEC, _TAG = '"jobspec"', f'"{TAG_KEY}"'
 
 
@@ -52,38 +51,38 @@ class Open(Protocol):
     """A stream that has been opened."""
 
     def cancel(self) -> None:
-        """Ask for its end."""
+        """Request the end of the stream."""
         ...
 
 
-#: Get a response's payload as text, or the error that ended the stream; and the stream.
+#: Receive the stream, and the payload of a response as text or the error that ended the stream.
 Receive = Callable[[Any, str], None]
 Ended = Callable[[Any, OSError], None]
 
-#: Gets a response's payload as soon as it is read, as UTF-8; True where that is all there is to do.
+#: Receives a response's payload when it is read, as UTF-8; True if there is nothing more to do.
 Aside = Callable[[bytes], bool]
 
 
 def nothing(_: bytes) -> bool:
-    """An `Aside` that leaves everything to whoever receives it."""
+    """Leave a payload to its receiver, as an `Aside`."""
     return False
 
 
-#: Opens a stream: topic, payload, and who gets the responses and the end.
+#: Opens a stream, from its topic and payload, and the receivers of responses and of the end.
 OpenStream = Callable[[str, Mapping[str, Any], Receive, Ended, Aside], Open]
 
 
-#: Gets a job of the history: its id, its jobspec, and its RFC 18 entries in order.
+#: Receives a job of the history: its id, its jobspec, and its RFC 18 entries in order.
 History = Callable[[int, Mapping[str, Any], list[Mapping[str, Any]]], None]
 
 
 class Filter(NamedTuple):
-    """What a stream lets through.
+    """The events that a stream lets through, with what else is needed of it.
 
     Args:
         names: names of events.
-        learn: its backlog is looked at.
-        places: `start` says when and where the job got its resources.
+        learn: its backlog is used.
+        places: `start` has the time and place of the job's allocation.
     """
 
     names: frozenset[str]
@@ -91,13 +90,13 @@ class Filter(NamedTuple):
     places: bool
 
     def covers(self, other: Filter) -> bool:
-        """It lets through all that `other` does."""
+        """True if it lets through all that `other` does."""
         return (
             self.names >= other.names and self.learn >= other.learn and self.places >= other.places
         )
 
     def join(self, other: Filter) -> Filter:
-        """What either lets through."""
+        """Combine two filters: let through what either lets through."""
         return Filter(
             self.names | other.names, self.learn or other.learn, self.places or other.places
         )
@@ -107,17 +106,17 @@ NOTHING = Filter(frozenset(("submit",)), False, False)
 
 
 class Journal:
-    """The events of all jobs, by a stream that widens when asked to.
+    """The events of all jobs, from a stream that widens when more is required.
 
     Args:
         open_stream: sends the request; `queues.flux.stream.StreamingRequest` with a Flux handle.
-        event: gets each live event: job id, the RFC 18 entry, and for "submit" the
+        event: receives each live event: job id, the RFC 18 entry, and for "submit" the
             jobspec (without its environment), else None.
-        backlog: gets the id and jobspec of each job that was active when a stream with
+        backlog: receives the id and jobspec of each job that was active when a stream with
             `learn` began.
-        tagged: gets the id, the jobspec and the entries of each job with a tag that was active when
-            a stream without history began.
-        lost: gets a sentence when the stream has ended by itself; nothing comes any more
+        tagged: receives the id, the jobspec and the entries of each job with a tag that was
+            active when a stream without history began.
+        lost: receives a sentence when the stream has ended by itself; no events come any more
             until the next `require`.
     """
 
@@ -155,11 +154,11 @@ class Journal:
         *,
         places: bool = False,
     ) -> None:
-        """Begin, with all that happened before; there is no stream yet.
+        """Begin with all that happened before; there must be no stream yet.
 
         Args:
             names, learn, ready, places: as for `require`.
-            history: gets each job there is, before `ready` is called.
+            history: receives each job of the instance, before `ready` is called.
         """
         assert self._live is None
         assert self._next is None
@@ -178,9 +177,9 @@ class Journal:
 
         Args:
             names: names of job events (RFC 21).
-            learn: give the jobs that are active already to `backlog`.
+            learn: pass the jobs that are active already to `backlog`.
             ready: called once when the stream does so, perhaps before this returns.
-            places: tell when and where jobs got their resources, with `start`.
+            places: add the time and place of a job's allocation to its `start` event.
         """
         need = Filter(names, learn, places)
         self._wanted = self._wanted.join(need)
@@ -188,23 +187,23 @@ class Journal:
         self._advance()
 
     def hold(self) -> None:
-        """Hand on nothing until `release`."""
+        """Pass nothing on until `release`."""
         self._held = []
 
     def release(self) -> None:
-        """Hand on what has come since `hold`, and go on."""
+        """Pass on what has come since `hold`, and go on."""
         held, self._held = self._held or [], None
         for stream, text in held:
             self._on_response(stream, text)
 
     @property
     def is_open(self) -> bool:
-        """It brings something."""
+        """True while a stream is open."""
         return self._live is not None
 
     @property
     def is_steady(self) -> bool:
-        """It brings all that was required."""
+        """True if the stream brings all that was required."""
         return self._caught_up and self._next is None and not self._waiting
 
     def stop(self) -> None:
@@ -223,7 +222,7 @@ class Journal:
         self._allocations.clear()
 
     def _advance(self) -> None:
-        """Call back whoever is served, and start a wider stream for those who are not."""
+        """Call back all that are served, and start a wider stream for the others."""
         if self._caught_up:
             served = [one for one in self._waiting if self._live_filter.covers(one[0])]
             self._waiting = [one for one in self._waiting if one not in served]
@@ -231,10 +230,10 @@ class Journal:
                 ready()
         if self._waiting and self._next is None and not self._starting:
             self._next_filter = self._wanted
-            # Where a job is comes with an event of its own.
+            # The place of a job comes with an event of its own.
             more = {ALLOC} if self._wanted.places else set()
             allow = dict.fromkeys(sorted(self._wanted.names | more), 1)
-            # Who wants the event itself gets it in its turn.
+            # If the event itself is wanted, it has to be passed on in its turn.
             aside = nothing if ALLOC in self._wanted.names else self._allocations.take_text
             self._next = self._open_stream(
                 TOPIC,
@@ -246,7 +245,7 @@ class Journal:
 
     @property
     def _starting(self) -> bool:
-        """The live stream is still in its backlog, and may serve those who wait after it."""
+        """True while the live stream is in its backlog; it may serve those that wait after that."""
         return self._live is not None and not self._caught_up
 
     def _on_response(self, stream: Open, text: str) -> None:
@@ -285,10 +284,10 @@ class Journal:
                 self._backlog(job, message["jobspec"])
 
     def _is_nobodys(self, text: str) -> bool:
-        """A job of the backlog that cannot matter: nobody asks for it, and it has no tag.
+        """True for a job that cannot matter: it is in a backlog that is not used, and has no tag.
 
-        A busy instance has thousands of these, and they are all that is in the way of the first job
-        of an ensemble that has had none for a while.
+        A busy instance has thousands of these, and they alone delay the first job of an ensemble
+        that has had none for a while.
         """
         looked_at = self._caught_up or self._history is not None or self._live_filter.learn
         return not looked_at and _JOBSPEC in text and _TAG not in text

@@ -12,12 +12,12 @@ from flux.core.inner import lib
 
 from flux_ensemble.faults import ENDINGS
 
-#: Wraps a callback so that no exception escapes it: one that does kills a broker module.
+#: Wraps a callback so that no exception escapes it: an escaped one ends a broker module.
 Guard = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 def guard(report: Callable[[BaseException], None]) -> Guard:
-    """Make a `Guard` that gives faults to `report`."""
+    """Make a `Guard` that passes exceptions to `report`."""
 
     def wrap(callback: Callable[..., None]) -> Callable[..., None]:
         def call(*args: Any) -> None:
@@ -59,7 +59,7 @@ class FluxLoop:
         return time.time()
 
     def timer(self, after: float, callback: Callable[[], None], every: float = 0.0) -> _Watcher:
-        # The reactor's idea of now dates from the start of its present turn.
+        # The reactor's current time dates from the start of its present turn.
         lib.flux_reactor_now_update(self._reactor)
         guarded = self._guard(callback)
 

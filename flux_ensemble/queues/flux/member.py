@@ -1,4 +1,4 @@
-"""One ensemble's jobs in Flux's queue."""
+"""The jobs of one ensemble in Flux's queue."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from flux_ensemble.texts import bounded
 
 
 class FluxMember(Submitter):
-    """One ensemble's jobs in Flux's queue: a `runtime.ports.Queue`; see `Submitter`.
+    """The jobs of one ensemble in Flux's queue: a `runtime.ports.Queue`; see `Submitter`.
 
     Args:
         queue, spec, run, environment, cwd, warn, news: as for `Submitter`.
-        scaler: gives what the size of the instance is changed by, None where it is fixed.
+        scaler: returns the scaler of the instance; None if its size is fixed.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class FluxMember(Submitter):
 
     @property
     def elastic(self) -> bool:
-        """The size of the instance can change."""
+        """True if the size of the instance can change."""
         return self._scaler() is not None
 
     def cancel(self, command: CancelJobs, done: Done) -> None:
@@ -63,7 +63,7 @@ class FluxMember(Submitter):
         run(self._calls(command.id, "cancel", command.jobs, start), done)
 
     def update(self, command: UpdateJobs, done: Done) -> None:
-        """Set urgency, or duration, or both, of each job."""
+        """Set the urgency, or the duration, or both, of each job."""
         requests: list[tuple[int, str, dict[str, Any]]] = []
         updates = {"attributes.system.duration": command.duration}
         for job in command.jobs:
@@ -81,7 +81,7 @@ class FluxMember(Submitter):
         run(self._calls(command.id, "update", jobs, start), done)
 
     def scale(self, command: Scale, done: Done) -> None:
-        """Change the size of the instance, where it can be changed."""
+        """Change the size of the instance, if it can change."""
         scaler = self._scaler()
         if scaler is None:
             reason = "the instance has a fixed size"
@@ -119,7 +119,7 @@ class FluxMember(Submitter):
         return CommandFailed(time.time(), command, failed, reason, detail)
 
     def _insist(self, start: Callable[[int, Report], None], call: int, report: Report) -> None:
-        """Make a call, and make it again while it is not known what became of it."""
+        """Make a call, and repeat it while its outcome is unknown."""
 
         def answered(error: Exception | None) -> None:
             if error is not None and is_lost(error):

@@ -1,9 +1,9 @@
-"""JSON that jobs wrote, of whoever: read however deep it nests, and kept as deep as is of use.
+"""JSON that jobs wrote: read however deep it nests, and kept to a useful depth.
 
-Flux takes a memo or a jobspec of up to 2048 levels (jansson's JSON_PARSER_MAX_DEPTH), where Python
-gives up at about 1000, counting what is on the stack already. So what was read here could be too
-deep to be written again a few calls later, and the ensemble that writes down its events would
-fail of it, also of those of other people's jobs.
+Flux accepts a memo or a jobspec of up to 2048 levels (jansson's JSON_PARSER_MAX_DEPTH). Python
+gives up at about 1000, less those already on the stack. So a value that could be read here could be
+too deep to be written a few calls later, and an ensemble would fail when it writes its events down,
+even those of other users' jobs.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import json
 import sys
 from typing import Any
 
-#: Levels that are kept; null stands for what is deeper.
+#: Levels that are kept; null replaces what is deeper.
 MAX_DEPTH = 64
 
-#: Levels that Flux takes.
+#: Levels that Flux accepts.
 _DEEPEST = 2048
 
 
 def read_json(text: str) -> Any:
-    """The value of a JSON text, without what nests deeper than MAX_DEPTH levels.
+    """Return the value of a JSON text, without what nests deeper than MAX_DEPTH levels.
 
     Raises:
-        ValueError: it is no JSON.
-        RecursionError: it nests deeper than Flux takes.
+        ValueError: the text is no JSON.
+        RecursionError: the text nests deeper than Flux accepts.
     """
     try:
         value = json.loads(text)

@@ -1,14 +1,14 @@
 """Makes the directories of jobs' output files and their working directories before submission.
 
-Flux's job shell opens these files, and fails the job if their directory does not exist. Where the
-working directory is missing it runs the job in /tmp, where jobs overwrite each other's files. The
-jobs run as the owner of the service, so what it may make the jobs may use.
+Flux's job shell opens these files, and fails the job if their directory does not exist. If the
+working directory is missing it runs the job in /tmp, where jobs overwrite each other's files. Jobs
+run as the owner of the service, so a directory that the service makes is usable for them.
 
-What cannot be made is no reason to keep a job back: the directory may be one of the job's node
-only. It is said, and the job shell has the last word.
+A directory that cannot be made does not keep a job back: it may exist on the job's node only. A
+warning is given, and the job shell decides.
 
-A file system can take for ever to answer. So the directories are made in a thread, one after the
-other, and the jobs that need them wait, with those that are submitted after them:
+A file system may never answer. So a thread makes the directories, one after the other, and the jobs
+that need them wait, with those that are submitted after them:
 
     job ──► its directories ──► `when_made` ──► submitted, when they are made or given up
 """
@@ -30,20 +30,20 @@ from flux_ensemble.texts import bounded
 #: Most levels of directories that are made for one file.
 MAX_LEVELS = 32
 
-#: How many directories are remembered, so that jobs of the same one are quick.
+#: Number of directories that are remembered, so that further jobs need no check.
 KEPT = 10_000
 
-#: Most sentences about directories of one ensemble.
+#: Most warnings about directories for one ensemble.
 MAX_WARNINGS = 20
 
 #: Seconds after which a directory is given up.
 SECONDS = 20.0
 
-#: Directories with so many first names in common are taken to be on one file system: where one was
-#: given up the others are not tried until something has come of it.
+#: Directories that share this many leading names are taken to be on one file system: if one was
+#: given up, the others are not tried until its thread has ended.
 NAMES = 2
 
-#: What is said of a directory that was given up, and of one that was not tried.
+#: Warnings about a directory that was given up, and about one that was not tried.
 _LATE = f"nothing came of it within {SECONDS:g} s"
 _STUCK = "its file system does not answer"
 
@@ -64,7 +64,7 @@ class _Wanted:
 
     @property
     def above(self) -> str:
-        """What it shares with others of its file system."""
+        """The leading part of the path, taken to be the same for all of its file system."""
         return os.sep.join(self.directory.split(os.sep)[: NAMES + 1])
 
 
@@ -73,12 +73,12 @@ class _Making:
 
     Args:
         wanted: the directories.
-        stuck: those below these are not tried.
+        stuck: leading parts of paths; directories below these are not tried.
 
     Attributes:
-        results: of each so far why it was not made, or None.
-        looked: how many of them there were at the last look.
-        ended: a descriptor that can be read when the thread has ended.
+        results: for each directory so far the reason why it was not made, or None.
+        looked: the number of results at the last look.
+        ended: a descriptor that is readable when the thread has ended.
     """
 
     def __init__(self, wanted: list[_Wanted], stuck: frozenset[str]) -> None:
@@ -93,7 +93,7 @@ class _Making:
         # Signals are for the thread of the loop, which has to wake up for them.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
-            # Fewer, when one is given up.
+            # `wanted` is cut short when a directory is given up.
             while len(self.results) < len(self.wanted):
                 one = self.wanted[len(self.results)]
                 self.results.append(_STUCK if one.above in self._stuck else _make(one))
@@ -102,10 +102,10 @@ class _Making:
 
 
 def _make(wanted: _Wanted) -> str | None:
-    """Make a directory; why that cannot be done, or None."""
+    """Make a directory; return the reason why it cannot be made, or None."""
     directory, cwd = wanted.directory, wanted.cwd
     try:
-        # Where its working directory is missing, Flux runs the job elsewhere, or not at all.
+        # If its working directory is missing, Flux runs the job elsewhere, or not at all.
         inside = directory != cwd and os.path.commonpath([cwd, directory]) == cwd
         if inside and not os.path.isdir(cwd):
             return None
@@ -127,7 +127,7 @@ class Outputs:
 
     Args:
         loop: calls back when directories are made.
-        warn: gets a sentence about each directory that cannot be made.
+        warn: receives a sentence about each directory that cannot be made.
         cwd: the user's working directory, which is that of jobs without one of their own.
     """
 
@@ -137,14 +137,14 @@ class Outputs:
         self._cwd = cwd
         self._known: set[str] = set()
         self._warned = 0
-        #: Those that are not tried yet, and how many were wanted and are made or given up.
+        #: Directories not tried yet; the number wanted so far, and the number made or given up.
         self._next: list[_Wanted] = []
         self._wanted = self._done = 0
-        #: Who waits until so many are.
+        #: Callbacks, each with the number of directories that have to be settled first.
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._making: _Making | None = None
         self._limit: Handle
-        #: Where directories were given up, as long as a thread waits for them.
+        #: File systems on which a thread still waits for a directory that was given up.
         self._stuck = Counter[str]()
 
     def make(self, jobspec: Mapping[str, Any]) -> None:
@@ -152,11 +152,11 @@ class Outputs:
 
         Args:
             jobspec: a complete jobspec, with absolute paths (`document.jobspec.anchored`). A
-                directory that a template of Flux is part of is left alone.
+                directory with one of Flux's templates in its path is left alone.
         """
         system = jobspec["attributes"]["system"]
         cwd = system["cwd"]
-        # Whoever loaded the document was in theirs: it is not made where it is gone.
+        # The user was in this directory when loading the document: it is not made again.
         if cwd != self._cwd:
             self._once(cwd, cwd, "working")
         output = system.get("shell", {}).get("options", {}).get("output", {})
@@ -168,15 +168,15 @@ class Outputs:
 
     @property
     def are_made(self) -> bool:
-        """All directories that were asked for are made or given up."""
+        """True if all requested directories are made or given up."""
         return self._wanted == self._done
 
     def when_made(self, then: Callable[[], None]) -> None:
-        """Call back when all that were asked for so far are made or given up, and not before."""
+        """Call back when all directories requested so far are made or given up."""
         self._waiting.append((self._wanted, then))
 
     def _once(self, directory: str, cwd: str, what: str) -> None:
-        """Have a directory made, and try so once."""
+        """Have a directory made, and try so only once."""
         if directory in self._known or "{{" in directory or not os.path.isabs(directory):
             return
         if len(self._known) >= KEPT:
@@ -202,20 +202,20 @@ class Outputs:
                 self._unstick(making.wanted[-1])
 
     def _look(self, making: _Making) -> None:
-        """Give up a directory that nothing has come of since the last look."""
+        """Give up the present directory if nothing was settled since the last look."""
         done = len(making.results)
         if done > making.looked:
             making.looked = done
             return
         wanted = making.wanted
-        # If its thread goes on, it ends with this one.
+        # If the stuck thread goes on, it ends with this directory.
         making.wanted = wanted[: done + 1]
         self._stuck[wanted[done].above] += 1
         self._next[:0] = wanted[done + 1 :]
         self._take(making.wanted, [*making.results[:done], _LATE])
 
     def _take(self, wanted: list[_Wanted], results: list[str | None]) -> None:
-        """Take what has become of directories, and go on with the next ones."""
+        """Take the results for directories, and go on with the next ones."""
         self._making = None
         self._limit.cancel()
         self._done += len(wanted)
@@ -228,7 +228,7 @@ class Outputs:
             self._waiting.popleft()[1]()
 
     def _unstick(self, late: _Wanted) -> None:
-        """Something has come of a directory that was given up: others there are tried again."""
+        """Try directories again: the thread that waited on their file system has ended."""
         self._stuck -= Counter((late.above,))
         self._known = {one for one in self._known if not one.startswith(late.above)}
 

@@ -1,4 +1,4 @@
-"""The enclosing instance: what it says of the allocation that an instance runs in."""
+"""The enclosing instance, and the allocation that it gives to this one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ RESPONSE_SECONDS = 10.0
 
 
 def expiration(attr_get: Callable[[str], Any]) -> float | None:
-    """When the job that an instance is expires; None where it is no job, or has no time limit.
+    """Return the time when the job of an instance expires.
 
-    It waits for the enclosing instance, for some seconds at most.
+    None if the instance is no job, or has no time limit. This blocks until the enclosing instance
+    answers, for `RESPONSE_SECONDS` at most.
 
     Args:
         attr_get: `flux.Flux.attr_get` of a handle of the instance.

@@ -1,17 +1,16 @@
-"""Many asynchronous calls, a bounded number of them under way, fair to their askers.
+"""Many asynchronous calls, a bounded number of them in progress, with fair turns.
 
-`Calls` are those of one command. Calls of one lane (one ensemble) are started in
-order; lanes take turns call by call, so that a burst of 5,000 does not keep others
-waiting. Nor does it stop the loop: after some milliseconds of starting calls the loop gets
-its turn.
+`Calls` are those of one command. Calls of one lane (one ensemble) are started in order; lanes take
+turns call by call, so that a burst of 5,000 does not keep others waiting. A burst does not stop the
+loop either: after some milliseconds of starting calls the loop gets its turn.
 
-How many calls are under way is up to a `Window`.
+A `Window` limits how many calls are in progress.
 
-A call counts as under way until it has reported, or has arrived (`Calls.arrived`): then it is in
-nobody's way any more, although its report may take as long again.
+A call counts as in progress until it has reported, or has arrived (`Calls.arrived`): from then on
+it delays nothing, although its report may take as long again.
 
-A batch whose further calls depend on what becomes of one of them steps aside until that has
-reported (`Calls.alone`), and the next batch of its lane has its turn.
+If the further calls of a batch depend on the outcome of one of them, the batch steps aside until
+that call has reported (`Calls.alone`), and the next batch of its lane has its turn.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from typing import Any
 #: Seconds of starting calls after which the loop gets its turn.
 TURN_SECONDS = 0.002
 
-#: Takes the result of a call: None, or why it failed.
+#: Receives the result of a call: None, or the error.
 Report = Callable[[Exception | None], None]
 
 
@@ -33,18 +32,18 @@ class Calls:
     """The calls of one command.
 
     Args:
-        count: how many calls there are.
-        start: starts call `i` and has its report called once, now or later; an exception
-            that it raises counts as the report.
+        count: number of calls.
+        start: starts call `i`, whose report is called once, now or later; an exception that
+            it raises counts as the report.
         finish: called once, when all started calls have reported.
         stop_at_error: start no more calls after the first that fails.
 
     Attributes:
-        started: how many calls have been started.
-        alone: the call that is to report before the next one is started, or None; set by `start`,
-            or later, when it shows that the others would come to the same.
+        started: number of calls that have been started.
+        alone: the call that has to report before the next one is started, or None. `start` sets
+            it, or it is set later, when the other calls would have the same outcome.
         errors: (call, exception) in the order of the reports.
-        revoked: its remaining calls were dropped.
+        revoked: True if its remaining calls were dropped.
     """
 
     def __init__(
@@ -64,17 +63,17 @@ class Calls:
         self.errors: list[tuple[int, Exception]] = []
         self.revoked = False
         self._pending = 0
-        #: The calls that have neither reported nor arrived, and who is told when they do.
+        #: The calls that have neither reported nor arrived, with the callbacks for their arrival.
         self._under_way: dict[int, Callable[[Calls], None]] = {}
 
     @property
     def waiting(self) -> int:
-        """How many calls are still to be started."""
+        """Number of calls that are still to be started."""
         return self._count - self.started if self.more else 0
 
     @property
     def more(self) -> bool:
-        """There is a call to start."""
+        """True if there is a call to start."""
         return (
             self.started < self._count
             and not self.revoked
@@ -87,8 +86,8 @@ class Calls:
         """Start the next call.
 
         Args:
-            arrived: called when it has arrived, if that is before its report.
-            reported: called when it has reported, with whether it had not arrived before.
+            arrived: called when the call has arrived, if that is before its report.
+            reported: called when the call has reported; True if it had not arrived before.
         """
         call = self.started
         self.started += 1
@@ -110,13 +109,13 @@ class Calls:
             report(error)
 
     def arrived(self, call: int) -> None:
-        """A call has got to where it was sent; its report may come much later."""
+        """Note that a call has reached its receiver; its report may come much later."""
         tell = self._under_way.pop(call, None)
         if tell is not None:
             tell(self)
 
     def finish_if_over(self) -> None:
-        """Call `finish` if nothing is under way and nothing is left to start."""
+        """Call `finish` if no call is in progress and none is left to start."""
         if not self._pending and not self.more:
             finish, self._finish = self._finish, _ignore
             finish(self)
@@ -127,19 +126,19 @@ def _ignore(calls: Calls) -> None:
 
 
 class Window:
-    """How many calls may be under way, as a fixed number or by how fast they are answered.
+    """A limit of calls in progress: a fixed number, or one that follows the rate of answers.
 
-    Calls are started in bulk, since what comes together is done together, at less cost: once as
-    many are under way as may be, no more are started until a quarter of them is answered.
+    Calls are started in bulk, since calls that come together cost less. When the limit is reached,
+    no more are started until a quarter of them is answered.
 
     Args:
-        limit: how many, to begin with.
-        seconds: if given, as many as are answered in so much time, as far as that can be seen.
-        low, high: bounds of that.
+        limit: the number to begin with.
+        seconds: if given, the limit is the number answered in this time, by the measured rate.
+        low, high: bounds of the limit.
         clock: seconds that only grow.
 
     Attributes:
-        limit: how many, at present.
+        limit: the present number.
     """
 
     def __init__(
@@ -156,11 +155,11 @@ class Window:
         self._low = low
         self._high = high
         self._clock = clock
-        #: When it was full, and with how many.
+        #: The time when the window was full, and the number of calls then.
         self._full: tuple[float, int] | None = None
 
     def has_room(self, pending: int) -> bool:
-        """Another call may be started when so many are under way."""
+        """Return whether another call may be started, with this many in progress."""
         if self._full is None:
             if pending < self.limit:
                 return True
@@ -178,10 +177,10 @@ class Window:
 
 
 class Pipeline:
-    """Runs batches with a bounded number of calls under way in all.
+    """Runner of batches, with a bounded number of calls in progress in all.
 
     Args:
-        window: how many.
+        window: the limit.
         later: calls back in the next turn of the loop.
         clock: seconds that only grow.
     """
@@ -221,7 +220,7 @@ class Pipeline:
         *,
         stop_at_error: bool = False,
     ) -> Callable[[Callable[[Calls], None]], None]:
-        """Run a batch, as a step of a sequence (`queues.flux.steps`), whose result is the `Calls`.
+        """Return a step (`queues.flux.steps`) that runs a batch; its result is the `Calls`.
 
         Args:
             lane: of the batch.
@@ -233,7 +232,7 @@ class Pipeline:
 
     @property
     def waiting(self) -> int:
-        """How many calls are still to be started."""
+        """Number of calls that are still to be started."""
         batches = chain(self._aside, *self._lanes.values())
         return sum(calls.waiting for calls in batches)
 
@@ -255,7 +254,7 @@ class Pipeline:
 
     @property
     def on_hold(self) -> bool:
-        """No more calls are started, whoever asks for them."""
+        """True while no calls are started for anyone."""
         return self._holds > 0
 
     def _pump(self) -> None:
@@ -302,7 +301,7 @@ class Pipeline:
     def _arrived(self, calls: Calls) -> None:
         self._pending -= 1
         self._take_back(calls)
-        # Not from here, where an event is being handled that has not got to its ensemble yet.
+        # Not from here: an event is being handled, and its ensemble has not received it yet.
         if self._lanes and not self._yielding:
             self._pump_later()
 
@@ -312,7 +311,7 @@ class Pipeline:
         self._pump()
 
     def _take_back(self, calls: Calls) -> None:
-        """Go on with a command that waited for one of its calls, if it does no longer."""
+        """Put a batch that stepped aside back into its lane when its `alone` call is settled."""
         if calls.alone is None and calls in self._aside:
             lane = self._aside.pop(calls)
             if calls.more:

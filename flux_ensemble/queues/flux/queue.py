@@ -1,15 +1,15 @@
 """Flux's queue: jobs are submitted asynchronously and pipelined.
 
-`FluxQueue` is what all ensembles of a service share: a bounded number of submissions under way,
-taken in turns, and fences. `queues.flux.member` is one ensemble's view of it: it makes jobspecs
+`FluxQueue` is shared by all ensembles of a service: a bounded number of submissions in progress,
+with turns, and fences. `queues.flux.member` is one ensemble's view of it: it makes jobspecs
 with the environment and working directory of the user who loaded the document, and reports
 each command's outcome.
 
 A site's frobnicators see every job, and its validators one of each job set
 (`queues.flux.submission`). A response can be lost for good (job-ingest reloaded under load), so
-nothing is awaited without a limit. What became of a submission without a response is found
-out with a fence and with what the journal has shown (`queues.flux.delivery`, `queues.flux.fence`,
-`Submitter.seen`): no job is submitted twice, and none is given up that runs.
+every wait has a time limit. The outcome of a submission without a response is found out with a
+fence and from the journal (`queues.flux.delivery`, `queues.flux.fence`, `Submitter.seen`): no job
+is submitted twice, and no job that runs is given up.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from flux_ensemble.queues.flux.pipeline import Pipeline, Report, Window
 from flux_ensemble.queues.flux.release import Release
 from flux_ensemble.queues.flux.submit_rpc import Submissions
 
-#: Submissions under way at once over all ensembles: as many as Flux takes in so many seconds, the
-#: number to begin with, and its bounds. The more Flux has the less it needs for each, but what
-#: others submit waits behind them; and `queues.flux.delivery` takes what is late for lost.
+#: Submissions in progress at once over all ensembles: as many as Flux accepts in this many seconds,
+#: the number to begin with, and its bounds. With more of them Flux needs less time for each, but
+#: the submissions of others wait behind them; and `queues.flux.delivery` takes late ones for lost.
 SUBMISSIONS_SECONDS = 3.0
 SUBMISSIONS = 2048
 FEWEST_SUBMISSIONS = 256
@@ -41,11 +41,11 @@ class FluxQueue:
 
     Args:
         broker: the broker of the instance.
-        patience: seconds after which a fence that cannot be raised is begun anew.
+        patience: seconds after which a fence that cannot be raised is begun again.
 
     Attributes:
-        others: knows which nodes a job can be kept off.
-        elsewhere: other ranks where jobs may be on their way that earlier services sent; the next
+        others: finds out which nodes a job can be kept off.
+        elsewhere: other ranks where jobs of earlier services may be on their way; the next
             fence is raised there, too.
     """
 
@@ -66,16 +66,16 @@ class FluxQueue:
         self.others = Others(broker)
 
     def raise_fence(self, report: Report) -> None:
-        """Begin one fence, behind all that was sent before it; `fence` is what others call."""
+        """Begin one fence, behind all that was sent before it; others call `fence`."""
         raise_fence(self.broker, self.elsewhere, report)
 
     def fence(self, done: Report) -> None:
-        """Call back when all that was submitted before this has shown in the journal.
+        """Call back when the journal has shown all that was submitted before this.
 
-        Meanwhile no job is submitted.
+        No job is submitted meanwhile.
 
         Args:
-            done: gets None, or why that cannot be known.
+            done: receives None, or the error if there was no fence.
         """
         self.submissions.hold()
 
@@ -88,7 +88,7 @@ class FluxQueue:
         self._fences.wait(back)
 
     def hold(self) -> None:
-        """Send no jobs, also none again, until `go_on`; holds are counted."""
+        """Send no jobs, and repeat none, until `go_on`; holds are counted."""
         self.submissions.hold()
         self._fences.hold()
 
@@ -98,18 +98,18 @@ class FluxQueue:
         self.submissions.go_on()
 
     def suspend(self) -> None:
-        """The journal has ended; what became of a submission cannot be known without it."""
+        """Note that the journal has ended; without it the outcome of a submission is unknown."""
         self._fences.suspend()
 
     def resume(self) -> None:
-        """The journal goes on, and `Submitter.seen` was told all that it shows again."""
+        """Note that the journal goes on, and that `Submitter.seen` received all that it showed."""
         self._fences.resume()
 
     def newest(self, done: Callable[[int | Exception], None]) -> None:
-        """Ask for the greatest id of a job that the queue has ever had.
+        """Request the greatest id of a job that the queue has ever had.
 
         Args:
-            done: gets it, or why it cannot be known.
+            done: receives the id, or the error.
         """
         future = self.broker.handle.rpc("job-manager.getinfo")
         self.broker.call(future, done, _max_jobid, RESPONSE_SECONDS)
@@ -119,7 +119,7 @@ class FluxQueue:
 
         Args:
             job: its id.
-            done: gets its entries (RFC 18), or why they cannot be read.
+            done: receives its entries (RFC 18), or the error.
         """
         request = {"id": job, "keys": ["eventlog"], "flags": 0}
         future = self.broker.handle.rpc("job-info.lookup", request)
@@ -131,8 +131,8 @@ class FluxQueue:
         Args:
             text: its jobspec, encoded.
             urgency: 0 holds it.
-            answer: gets its id, or why there is none; not if no response comes.
-            validate: the validators of job-ingest are to look at it.
+            answer: receives its id, or the error; it is not called if no response comes.
+            validate: the validators of job-ingest are to check the job.
         """
         self._sent.send(text, urgency, answer, validate=validate)
 

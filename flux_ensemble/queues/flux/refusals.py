@@ -1,13 +1,13 @@
-"""What an error says of a job that was sent: the one table by which errors are told apart.
+"""The meaning of an error for a job that was sent: the one table that distinguishes errors.
 
-    LOST     whether the queue has the job is unknown; a fence tells, and it is sent again if not
+    LOST     it is unknown whether the queue has the job; a fence decides whether it is sent again
     HELD     the queue does not have the job, and will take it later: it waits, and is sent again
     REFUSED  the queue does not have the job, and never will
 
-Flux tells most refusals apart by their text alone: what the job manager and its plugins refuse
-has EINVAL, what a frobnicator refuses EPERM (flux-core 0.88, `job-ingest.c`,
-`flux-job-frobnicator.py`). HELD is only what is known to be a refusal. Where an error can come from
-anywhere, a fence is cheaper than a job that runs twice.
+Flux distinguishes most refusals by their text alone: those of the job manager and its plugins have
+EINVAL, those of a frobnicator EPERM (flux-core 0.88, `job-ingest.c`, `flux-job-frobnicator.py`).
+HELD is only for known refusals. If an error can come from several places, a fence is cheaper than a
+job that runs twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from enum import Enum
 
 
 class Fate(Enum):
-    """What became of a job that was sent; see the module."""
+    """The state of a job that was sent; see the module."""
 
     LOST = "lost"
     HELD = "held"
@@ -28,15 +28,15 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One kind of error.
+    """A kind of error.
 
     Args:
         name: of the kind, in reports.
-        fate: what it says of the job.
-        errnos: the errors that it can have.
-        text: what Flux says, from the beginning; None is anything.
-        advice: what ends it, for people.
-        own: it can be the doing of this one job, so that it is not sent for ever.
+        fate: the state of the job after such an error.
+        errnos: the error numbers that it can have.
+        text: the beginning of Flux's text; None matches any.
+        advice: the remedy, for people.
+        own: the error can be the fault of this one job, so the job is not sent for ever.
     """
 
     name: str
@@ -54,7 +54,7 @@ def _kind(
     return Refusal(name, fate, frozenset(errnos), pattern, advice, own)
 
 
-#: The kinds of errors; of several that fit the first one counts.
+#: The kinds of errors; the first that matches counts.
 KINDS = (
     # flux-core, `job-manager/queue.c`.
     _kind(
@@ -83,7 +83,7 @@ KINDS = (
         "silent", Fate.LOST, errno.ETIMEDOUT,
         advice="job-ingest does not respond; 'flux module stats job-ingest' tells how busy it is",
     ),
-    # ENOSPC also where a validator has much to read (flux-core, `job-ingest/worker.c`).
+    # ENOSPC also if a validator has much to read (flux-core, `job-ingest/worker.c`).
     _kind(
         "full", Fate.LOST, errno.ENOSPC, errno.EDQUOT, errno.EFBIG,
         advice="make room on the disk of the instance's statedir or rundir",
@@ -94,8 +94,8 @@ KINDS = (
         errno.ENFILE,
         advice="the broker is short of something; 'flux dmesg' may say of what",
     ),
-    # What job-ingest says when a validator died, and when it could not read what the job manager
-    # said; EPIPE when a validator is about to die (flux-core, `worker.c` and `pipeline.c`).
+    # Errors of job-ingest when a validator died, or when it could not read the job manager's
+    # response; EPIPE when a validator is about to die (flux-core, `worker.c` and `pipeline.c`).
     _kind(
         "broken", Fate.LOST, errno.EPROTO, errno.EPIPE, own=True,
         advice="a validator or frobnicator of job-ingest dies; 'flux dmesg' may say why",
@@ -126,10 +126,10 @@ def refusal(error: Exception) -> Refusal:
 
 
 def is_lost(error: Exception) -> bool:
-    """The error does not say whether the queue has the job."""
+    """Return whether an error leaves it unknown that the queue has the job."""
     return refusal(error).fate is Fate.LOST
 
 
 def is_held(error: Exception) -> bool:
-    """The queue does not have the job, and will take it later."""
+    """Return whether the queue does not have the job, and will take it later."""
     return refusal(error).fate is Fate.HELD

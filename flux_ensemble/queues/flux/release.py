@@ -1,10 +1,10 @@
 """Strict durability: no job can start before the queue's record of it is on disk.
 
-With `durability: strict` jobs are submitted held, with urgency 0. When all jobs of a command
-have been accepted, a flush has the job manager bring their events into the KVS: a job is
-accepted before its `validate` event is there, and without that event a broker that restarts
-forgets it (flux-core `job-manager/job.c`, "invalid after replay"). Then a commit with
-FLUX_KVS_SYNC puts all that is in the KVS on disk, and only then are they given their urgency.
+With `durability: strict` jobs are submitted held, with urgency 0. When all jobs of a command have
+been accepted, a flush has the job manager write their events to the KVS: a job is accepted before
+its `validate` event is there, and without that event a broker that restarts forgets the job
+(flux-core `job-manager/job.c`, "invalid after replay"). Then a commit with FLUX_KVS_SYNC puts the
+KVS on disk, and only then are the jobs given their urgency.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from flux_ensemble.queues.flux.steps import Step, Steps, attempts, run
 
 
 class Release:
-    """Releases held jobs, when all events that they had at its beginning are on disk.
+    """A release of held jobs, once all their events up to its beginning are on disk.
 
     Args:
-        broker: where they are.
+        broker: of the instance.
         lane: of the pipeline of calls.
-        held: the urgency that each held job is to have; a job is taken out when it is released.
-        jobs: those to release; one that is not in `held` is left alone.
+        held: the urgency that each held job is to have; a job is removed when it is released.
+        jobs: those to release; a job that is not in `held` is left alone.
         known: those of them that may have been released before, with the urgency that they were
             to have then: they are released only if their urgency is still 0.
     """
@@ -52,12 +52,12 @@ class Release:
         self._known = known
 
     def begin(self, done: Report, trouble: Callable[[Exception], None]) -> None:
-        """Begin.
+        """Begin the release.
 
         Args:
-            done: gets None, or why they are still held.
-            trouble: gets the error of each attempt that fails, such as that the disk is full; it
-                is tried again for as long as that may end.
+            done: receives None, or the reason why jobs are still held.
+            trouble: receives the error of each failed attempt, for instance if the disk is full;
+                attempts are repeated for as long as the error may pass.
         """
         run(self._steps(trouble), done)
 
@@ -74,7 +74,7 @@ class Release:
         yield self._broker.response(future)
 
     def _release(self) -> Steps:
-        """Release those that are held; an unknown outcome goes before other errors."""
+        """Release the held jobs; raise an error of unknown outcome before any other."""
         jobs = [job for job in self._jobs if job in self._held]
 
         def start(call: int, report: Report) -> None:
@@ -86,7 +86,7 @@ class Release:
             raise next(filter(is_lost, errors), errors[0])
 
     def _release_one(self, job: int) -> Steps:
-        """Release a job; one that is known only if its urgency is 0, or is to be another now."""
+        """Release a job; if it is known, only if its urgency is 0 or is to be another one now."""
         if job in self._known:
             urgency = yield from self._urgency(job)
             if urgency is None or (urgency != 0 and self._held.get(job) == self._known[job]):
@@ -94,13 +94,13 @@ class Release:
                 return
         else:
             urgency = 0
-        # Taken out first: an update from now on is sent after this.
+        # Removed first: an update from now on is sent after this.
         wanted = self._held.pop(job, 0)
         if wanted != urgency:
             yield from self._change(job, wanted)
 
     def _urgency(self, job: int) -> Generator[Step, Any, int | None]:
-        """The urgency of a job; None if the queue does not have it any more."""
+        """Return the urgency of a job; None if the queue does not have the job any more."""
         request = {"id": job, "attrs": ["urgency"]}
         future = self._broker.handle.rpc("job-list.list-id", request)
         try:
@@ -113,7 +113,7 @@ class Release:
         return urgency
 
     def _change(self, job: int, urgency: int) -> Steps:
-        """Give a job its urgency."""
+        """Set the urgency of a job; put it back into `held` if the outcome is unknown."""
         request = {"urgency": urgency}
         try:
             yield partial(self._broker.change, job, "job-manager.urgency", request)

@@ -1,8 +1,8 @@
 """Notices that the Flux instance is shutting down.
 
-In the state CLEANUP the broker cancels the jobs that run, and these cancels look like a
-user's. `state-machine.monitor` (flux-core, `src/broker/state_machine.c`) tells of each new
-state before what happens in it, by a number that differs between versions of Flux;
+In the state CLEANUP the broker cancels the running jobs, and these cancellations look like a
+user's. `state-machine.monitor` (flux-core, `src/broker/state_machine.c`) reports each new state
+before anything happens in it, by a number that differs between versions of Flux;
 `state-machine.get` gives the name.
 """
 
@@ -24,18 +24,18 @@ _ENDING = frozenset(
 
 
 class Shutdown:
-    """Watches the state of the broker.
+    """A watcher of the broker's state.
 
     Args:
         handle: Flux handle.
-        guard: wraps what is called from the reactor.
-        inbox: what job events go through, too.
+        guard: wraps callbacks of the reactor.
+        inbox: the one through which job events go, too.
         begins: called once, when the shutdown begins.
-        moves: called with each state but the first, before anything that happens in it is told, and
+        moves: called for each state but the first, before events of that state are handled, and
             before the name of the state is known.
 
     Attributes:
-        begun: the instance is shutting down.
+        begun: True if the instance is shutting down.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class Shutdown:
         self._moves = moves
         self._states = 0
         self.begun = False
-        # A Flux that has no such stream says so, and nothing is noticed.
+        # A Flux without such a stream responds with an error, and no shutdown is noticed.
         self._stream: StreamingRequest | None = StreamingRequest(
             handle, inbox, "state-machine.monitor", {}, self._changed, self._ended
         )
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._ended()
 
     def _changed(self, *_: Any) -> None:
@@ -68,7 +68,7 @@ class Shutdown:
         try:
             future = self._handle.rpc("state-machine.get")
         except OSError:
-            return  # of a member, whose broker is gone by now
+            return  # the broker of a member, which is gone by now
         future.then(self._guard(self._named))
 
     def _named(self, future: Any) -> None:

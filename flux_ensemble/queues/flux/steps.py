@@ -1,4 +1,4 @@
-"""Sequences of calls that read as sequences: generators that yield what they wait for.
+"""Sequences of calls, written as sequences: generators that yield what they wait for.
 
     def look(broker: Broker) -> Steps:
         config = yield broker.response(broker.handle.rpc("config.get"))
@@ -7,9 +7,9 @@
 
     run(look(broker), report)
 
-What is yielded is a `Step`: it begins to wait, and calls back once. An error is raised in the
-generator, where it can be caught; one that is not ends the sequence and is what it reports.
-A sequence is a step itself, with `partial(run, look(broker))`.
+A generator yields a `Step`, which begins to wait, and calls back once. An error is raised in the
+generator, where it can be caught; an uncaught one ends the sequence and is its result. A sequence
+is itself a step, as `partial(run, look(broker))`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from flux_ensemble.queues.flux.delivery import Attempts, Timer, ignore
 from flux_ensemble.queues.flux.pipeline import Report
 
-#: Takes what a step has come to: its result, or an exception.
+#: Receives the result of a step, or an exception.
 Resume = Callable[[Any], None]
 
 #: Begins to wait for something, and calls back once.
@@ -31,7 +31,7 @@ Steps = Generator[Step, Any, None]
 
 
 def raise_error(result: Any) -> None:
-    """Raise what a sequence has come to, if that is an error: the guard of the callback gets it."""
+    """Raise the result of a sequence if it is an error, for the guard of the callback."""
     if isinstance(result, Exception):
         raise result
 
@@ -50,8 +50,9 @@ def run(
 
     Args:
         steps: the sequence.
-        done: called once, with what it returns, or with the error that ended it.
-        over: nobody waits for it any more: it goes no further, and `done` is not called.
+        done: called once, with the return value of the sequence, or with the error that ended it.
+        over: returns True if the result is needed no more: the sequence stops, and `done` is
+            not called.
     """
 
     def resume(result: Any) -> None:
@@ -75,13 +76,13 @@ def attempts(
     patience: float,
     trouble: Callable[[Exception], None] = ignore,
 ) -> Step:
-    """Run a sequence again while its outcome is unknown: see `delivery.Attempts`.
+    """Return a step that repeats a sequence while its outcome is unknown: `delivery.Attempts`.
 
     Args:
         make: makes the sequence.
         timer: for the pauses.
         patience: seconds after which it is given up.
-        trouble: gets the error of each run that is followed by another one.
+        trouble: receives the error of each run that is followed by another one.
     """
 
     def attempt(report: Report) -> None:
@@ -91,10 +92,10 @@ def attempts(
 
 
 def together(*steps: Step) -> Step:
-    """Wait for several steps at once.
+    """Return a step that waits for several steps at once.
 
-    The result is a list of theirs, or the error of the first of them that has failed; it comes
-    when none is left to be waited for.
+    Its result is the list of theirs, or the error of the first of them in order that failed; it
+    comes when all have called back.
     """
     return partial(_Together, steps)
 

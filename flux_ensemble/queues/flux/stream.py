@@ -1,8 +1,8 @@
 """A streaming request to Flux whose responses are handled in the order they arrive.
 
-Each job event is a response, so what there is to do for one is done with Flux's C functions
-alone: the bindings' own message handler takes three times as long, most of it to make an object
-of a message that is looked at once.
+Each job event is a response, so the work for one is done with Flux's C functions alone: the
+bindings' own message handler takes three times as long, most of it to make an object of a message
+that is read once.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class StreamingRequest:
 
     Args:
         handle: Flux handle.
-        inbox: what the responses go through.
+        inbox: the queue through which the responses go.
         topic: of the request; TOPIC-cancel ends it.
         payload: of the request.
-        receive: gets each response's payload, as text.
-        ended: gets the error that ended the stream.
-        aside: gets each response's payload before anything that waits in the inbox is handled; it
-            is done with where this returns True.
+        receive: receives each response's payload, as text.
+        ended: receives the error that ended the stream.
+        aside: receives each response's payload before anything that waits in the inbox is
+            handled; if it returns True the response needs no further handling.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class StreamingRequest:
         self._tag = handle.flux_matchtag_alloc()
         glob = ffi.new("char[]", topic.encode())
         match = {"typemask": FLUX_MSGTYPE_RESPONSE, "matchtag": self._tag, "topic_glob": glob}
-        # Flux keeps this pointer, not what it points to: that is open until the stream ends.
+        # Flux only stores this pointer; `_open` keeps the object alive until the stream ends.
         self._pointer = ffi.new_handle(self)
         _open.add(self)
         self._handler = handle.flux_msg_handler_create(
@@ -78,7 +78,7 @@ class StreamingRequest:
         handle.send(request)
 
     def cancel(self) -> None:
-        """Ask for the end of the stream; the response to that ends it here."""
+        """Request the end of the stream; the error response to this ends it."""
         request = Message(FLUX_MSGTYPE_REQUEST)
         request.topic = f"{self._topic}-cancel"
         request.payload = {"matchtag": self._tag}
@@ -86,7 +86,7 @@ class StreamingRequest:
         self._handle.send(request)
 
     def take(self, message: Any) -> None:
-        """Take a response, an undecoded message."""
+        """Handle a response, given as an undecoded message."""
         if lib.flux_response_decode(message, ffi.NULL, self._text) == 0:
             text = ffi.string(self._text[0])
             if not self._aside(text):
@@ -105,20 +105,20 @@ class StreamingRequest:
         _open.discard(self)
 
     def answers(self, handle: Flux, tag: int) -> bool:
-        """A response with a matchtag that has come by a handle is one of this stream's."""
+        """Return whether a response with this matchtag from this handle belongs to the stream."""
         return self._handle is handle and self._tag == tag
 
     def forget(self, handle: Flux) -> None:
-        """Take nothing more if it is a stream of this handle."""
+        """Stop handling responses if the stream is one of this handle."""
         if self._handle is handle:
             self._close()
 
 
 def hand_over(handle: Flux, message: Any) -> None:
-    """Give a response that was read without the reactor to its stream, if it is one's.
+    """Pass a response that was read without the reactor to its stream, if it has one.
 
     Args:
-        handle: that it came by.
+        handle: that received it.
         message: undecoded.
     """
     kind, tag = ffi.new("int *"), ffi.new("uint32_t *")
@@ -130,7 +130,7 @@ def hand_over(handle: Flux, message: Any) -> None:
 
 
 def forget(handle: Flux) -> None:
-    """A handle is done with: nothing more comes of its streams."""
+    """Close the streams of a handle that is needed no more."""
     for stream in tuple(_open):
         stream.forget(handle)
 

@@ -4,14 +4,14 @@
                                          ▲
                      journal ──► seen ───┘
 
-The jobs of a job set that have the same size are alike but for the texts that parameters are put
-into, so the validators of job-ingest, which are processes of their own, look at one of them: until
-one has been accepted, each command's first job takes the validated path, and the others wait for
-what becomes of it.
+The jobs of a job set that have the same size are alike, apart from the texts into which parameters
+are put. The validators of job-ingest are processes of their own, so they check one of these jobs:
+until one has been accepted, each command's first job is validated, and the others wait for its
+outcome.
 
-It knows no Flux itself: a queue with `send` and `release` is enough for it (the real one is
-`queues.flux.queue.FluxQueue`). Each job carries its tag, and the journal shows each job with
-its tag, so it can always be told whether a job got into the queue: see `queues.flux.delivery`.
+This module does not use Flux: any queue with `send` and `release` will do (the real one is
+`queues.flux.queue.FluxQueue`). Each job carries its tag, and the journal shows each job with its
+tag, so it can always be found out whether a job got into the queue: see `queues.flux.delivery`.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ from flux_ensemble.runtime.ports import Done, Outcome
 if TYPE_CHECKING:
     from flux_ensemble.queues.flux.queue import FluxQueue
 
-#: A job set with the size of its jobs, with what was overridden of it, and where its jobs go.
+#: A job set with the size of its jobs, its overrides, and the queue and bank of its jobs.
 Kind = tuple[str | int, ...]
 
-#: Seconds for which jobs wait before that is told.
+#: Seconds for which jobs wait before this is reported.
 TELL_SECONDS = 1.0
 
-#: The longest pause between two looks whether the queue takes jobs again. Nothing that Flux
-#: publishes says so, so one job is sent for all that wait.
+#: The longest pause in seconds between two attempts to find out whether the queue takes jobs again.
+#: Flux publishes no event for this, so one job is sent for all that wait.
 LONGEST_WAIT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class SubmissionWait:
-    """Why jobs of a group wait to be submitted.
+    """A reason why jobs of a group wait to be submitted.
 
     Args:
         group: the group's name.
         kind: the name of the kind of refusal (`queues.flux.refusals`).
-        reason: what the queue says.
-        advice: what ends it.
-        t: since when they wait.
+        reason: the text of the queue.
+        advice: the remedy.
+        t: the time since when they wait.
     """
 
     group: str
@@ -74,15 +74,15 @@ class SubmissionWait:
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """A command that is under way.
+    """A command in progress.
 
     Attributes:
         command: the command.
-        submission: what it has a part of: job sets with parameters, by the index of a job.
-        variant: the text of its overrides, empty without any.
+        submission: the whole of which it is a part: job sets with parameters, by a job's index.
+        variant: the text of its overrides; empty without any.
         off: the ranks that its jobs are kept off, as an idset (RFC 22).
         ids: of its jobs that the queue has.
-        known: those of them that it had before, with the urgency that they are to have.
+        known: those of them that the queue had before, with the urgency that they are to have.
         calls: one for each job.
     """
 
@@ -100,16 +100,16 @@ class _SentJob:
     """A job that was sent and has no outcome yet.
 
     Attributes:
-        batch: of the command that asked for it.
-        tag: which it is.
+        batch: of the command that submits it.
+        tag: of the job.
         job_set: of the job.
         params: its parameters.
-        kind: what it has in common with the jobs that one validation is good for.
-        apart: other jobs of the command go elsewhere: its parameters say to which queue.
-        report: gets its outcome.
+        kind: what it has in common with all jobs for which one validation is enough.
+        apart: other jobs of the command may go elsewhere: parameters name the queue or bank.
+        report: receives its outcome.
         shown: its id, once the journal has shown it.
         refused: the journal has shown that the job manager refused it.
-        lost: it is not known what became of it.
+        lost: its outcome is unknown.
     """
 
     batch: _Batch
@@ -124,28 +124,28 @@ class _SentJob:
     lost: bool = False
 
     def outcome(self) -> int | None:
-        """What the journal has shown of it.
+        """Return the id that the journal has shown.
 
-        One that was refused with a reason that was lost is sent again, and then has the reason.
+        A refused job, whose reason was lost, has none: it is sent again, to receive the reason.
         """
         if self.refused:
             self.forget()
         return self.shown
 
     def forget(self) -> None:
-        """It is about to be sent again."""
+        """Forget what the journal has shown, before the job is sent again."""
         self.shown = None
         self.refused = False
 
 
 @dataclass(slots=True, eq=False)
 class _Closed:
-    """Jobs of one kind wait, because the queue takes none of them for now.
+    """Jobs of one kind that wait, because the queue takes none of them for now.
 
     Attributes:
-        waiting: those that are not under way, in order.
-        probe: the one that was sent to see whether the queue takes them again, or None.
-        pause: seconds until one of them is sent.
+        waiting: those that are not sent, in order.
+        probe: the job that was sent to find out whether the queue takes them again, or None.
+        pause: seconds until the next one is sent.
     """
 
     waiting: deque[_SentJob] = field(default_factory=deque)
@@ -154,7 +154,7 @@ class _Closed:
 
 
 class Submitter:
-    """What a Flux member submits, and what it knows of that.
+    """The submissions of a Flux member, and their state.
 
     Args:
         queue: the queue that it shares.
@@ -162,13 +162,13 @@ class Submitter:
         run: a number that tells this ensemble from others of its name.
         environment: of the jobs.
         cwd: working directory of the jobs.
-        warn: gets a sentence about what is wrong, and keeps no job from being submitted.
-        news: called when it may have to be told that jobs wait, or wait no longer (`waits`).
+        warn: receives a sentence about a problem that keeps no job from being submitted.
+        news: called when a change of `waits` may have to be reported.
 
     Attributes:
-        known: jobs that the queue has although no submission has said so: they count as
-            accepted when a command asks for them, and are not submitted again. Whoever performs
-            commands again after a crash fills it.
+        known: jobs that the queue has, although no submission has reported them: they count as
+            accepted when a command submits them, and are not submitted again. The code that
+            performs commands again after a crash fills it.
     """
 
     def __init__(
@@ -198,17 +198,17 @@ class Submitter:
         self._closed: dict[Kind, _Closed] = {}
         self._over = False
         self._waits: dict[Kind, SubmissionWait] = {}
-        #: How many jobs of each kind are lost, of which it is to be found out what became of them.
+        #: Number of jobs of each kind whose outcome is unknown.
         self._lost = Counter[Kind]()
         self.known: dict[Tag, int] = {}
 
     def waits(self) -> list[SubmissionWait]:
-        """Why jobs wait to be submitted, oldest first: one for each group and kind of refusal."""
+        """Return why jobs wait, oldest first: one entry for each group and kind of refusal."""
         waits = {(wait.group, wait.kind): wait for wait in reversed(self._waits.values())}
         return sorted(waits.values(), key=lambda wait: wait.t)
 
     def seen(self, tag: Tag, job: int) -> None:
-        """The journal has shown the submit event of a job."""
+        """Note that the journal has shown the submit event of a job."""
         sent = self._sent.get(tag)
         if sent is not None:
             if sent.shown is None:
@@ -219,13 +219,13 @@ class Submitter:
             self.known.setdefault(tag, job)
 
     def refused(self, job: int) -> None:
-        """The journal has shown that the job manager refused a job (event `invalidate`)."""
+        """Note that the journal shows a refusal of the job manager (event `invalidate`)."""
         for sent in self._sent.values():
             if sent.shown == job:
                 sent.refused = True
 
     def submit(self, command: SubmitJobs, done: Done) -> None:
-        """Submit jobs; at the first refusal no more of the command are sent."""
+        """Submit jobs; after the first refusal no more jobs of the command are sent."""
         submission = self._spec.groups[command.group].submission(
             command.each, command.params, command.overrides
         )
@@ -271,7 +271,7 @@ class Submitter:
         start = partial(self._start, batch)
         batch.calls = Calls(batch.command.count, start, resume, stop_at_error=True)
         if self._over and batch.command.off:
-            # The ensemble has ended while it was found out what they can be kept off.
+            # The ensemble ended while `_keep_off` waited.
             batch.calls.revoked = True
             batch.calls.finish_if_over()
             return
@@ -302,7 +302,7 @@ class Submitter:
 
     def _call(self, sent: _SentJob) -> None:
         sent.forget()
-        # What is wrong with its jobspec is told when it is sent.
+        # An error in the jobspec is reported when the job is sent.
         with contextlib.suppress(Exception):
             self._templates.prepare(sent.job_set, sent.params, sent.batch.variant, sent.batch.off)
         if self._outputs.are_made:
@@ -311,7 +311,7 @@ class Submitter:
             self._outputs.when_made(partial(self._deliver_late, sent))
 
     def _deliver_late(self, sent: _SentJob) -> None:
-        """Its directories are made; a fence can have been begun meanwhile."""
+        """Send a job whose directories are made, unless a fence has begun meanwhile."""
         if self._queue.submissions.on_hold:
             self._queue.broker.loop.timer(FIRST_PAUSE, partial(self._deliver_late, sent))
         else:
@@ -337,10 +337,10 @@ class Submitter:
         self._queue.send(text, urgency, answered, validate=sent.kind not in self._valid)
 
     def _pass_on(self, sent: _SentJob, answer: Answer, given: int | Exception) -> None:
-        """Flux has answered; an id says nothing where the journal has not shown it before.
+        """Pass Flux's answer on; an id that the journal has not shown before is an error.
 
-        Where the job manager refuses a job with a text that is not UTF-8, such as a long name of a
-        queue that it has cut off, job-ingest answers with an id (flux-core 0.88, `set_errorf` in
+        If the job manager refuses a job with a text that is not UTF-8, such as a long queue name
+        that it has cut off, job-ingest answers with an id (flux-core 0.88, `set_errorf` in
         job-manager's `submit.c`).
         """
         if not isinstance(given, Exception) and sent.shown is None:
@@ -348,7 +348,7 @@ class Submitter:
         answer(given)
 
     def _lose(self, sent: _SentJob, error: Exception) -> None:
-        """It is not known for now what became of a job."""
+        """Note that the outcome of a job is unknown for now."""
         if not sent.lost:
             sent.lost = True
             self._lost[sent.kind] += 1
@@ -368,7 +368,7 @@ class Submitter:
                 self._wait(sent)
             return
         if isinstance(answer, Exception) and sent.batch.off and not self._over:
-            # Where the job is kept off nodes is what the queue may object to.
+            # The queue may object to the constraint that keeps the job off nodes.
             sent.batch.off = ""
             self._call(sent)
             return
@@ -379,7 +379,7 @@ class Submitter:
             self._reopen(sent.kind)
 
     def _end(self, sent: _SentJob, answer: int | Exception) -> None:
-        """A job has its outcome."""
+        """Report the outcome of a job."""
         del self._sent[sent.tag]
         if isinstance(answer, Exception):
             if sent.shown is not None:
@@ -394,7 +394,7 @@ class Submitter:
     # -- while the queue takes none ---------------------------------------------------
 
     def _wait(self, sent: _SentJob) -> None:
-        """Have a job wait with others of its kind, in nobody's way."""
+        """Have a job wait with others of its kind, without delaying any other job."""
         closed = self._closed.get(sent.kind)
         if closed is None:
             closed = self._closed[sent.kind] = _Closed()
@@ -417,7 +417,7 @@ class Submitter:
         closed.pause = min(2 * closed.pause, LONGEST_WAIT)
 
     def _try(self, kind: Kind, closed: _Closed) -> None:
-        """Send one of the jobs that wait; what comes of it is what comes of all of them."""
+        """Send one of the jobs that wait; its outcome applies to all of them."""
         if self._closed.get(kind) is not closed:
             return
         if self._queue.submissions.on_hold:
@@ -429,7 +429,7 @@ class Submitter:
             del self._closed[kind]
 
     def _reopen(self, kind: Kind) -> None:
-        """The queue has taken a job of a kind, or refused it for good: send the others."""
+        """Send the jobs that wait: the queue has taken or finally refused one of their kind."""
         closed = self._closed.pop(kind, None)
         if closed is not None:
             self._send_on(kind, closed.waiting)
@@ -438,7 +438,7 @@ class Submitter:
         for _ in range(min(SLICE, len(waiting))):
             sent = waiting.popleft()
             if sent.tag not in self._sent:
-                continue  # it was dropped meanwhile
+                continue  # dropped meanwhile
             if kind in self._closed:
                 self._wait(sent)
             else:
@@ -447,7 +447,7 @@ class Submitter:
             self._queue.broker.loop.timer(0.0, partial(self._send_on, kind, waiting))
 
     def revoke(self) -> None:
-        """Send no more jobs of the submissions under way: the ensemble has ended."""
+        """Send no more jobs of submissions in progress: the ensemble has ended."""
         self._over = True
         self._queue.submissions.revoke(self)
         closed, self._closed = self._closed, {}
@@ -461,7 +461,7 @@ class Submitter:
         self._end(sent, OSError(errno.ECANCELED, "the ensemble has ended"))
 
     def _note(self, kind: Kind, group: str, error: Exception) -> None:
-        """Note why jobs wait."""
+        """Note the reason why jobs wait."""
         what, before = refusal(error), self._waits.get(kind)
         t = time.time()
         if before is not None and before.kind == what.name:
@@ -471,14 +471,14 @@ class Submitter:
         self._waits[kind] = SubmissionWait(group, what.name, sentence(error), what.advice, t)
 
     def _clear(self, kind: Kind) -> None:
-        """Jobs of a kind wait no longer."""
+        """Note that jobs of a kind wait no longer."""
         if self._waits.pop(kind, None) is not None:
             self._news()
 
     # -- outcomes ---------------------------------------------------------------------
 
     def _take_known(self, batch: _Batch) -> None:
-        """Take the jobs that the queue has of those that were not sent any more."""
+        """Take the command's known jobs that were not started before it stopped."""
         command = batch.command
         for call in range(command.count) if self.known else ():
             job = self.known.pop(_tag(command, call), None)
@@ -497,7 +497,7 @@ class Submitter:
         return CommandDone(time.time(), batch.command.id, {"ids": batch.ids})
 
     def _tag_of(self, tag: Tag) -> dict[str, Any]:
-        """What a job carries in `attributes.user.ensemble`."""
+        """Return the value of `attributes.user.ensemble` for a job."""
         return {**self._tag, **tag._asdict()}
 
     def _hold(self, job: int, urgency: int) -> None:
@@ -520,11 +520,11 @@ def _failed(batch: _Batch, name: str, reason: str) -> CommandFailed:
 
 
 def _tag(command: SubmitJobs, call: int) -> Tag:
-    """The tag of a job of a command."""
+    """Return the tag of a job of a command."""
     return Tag(command.group, command.rule, command.firing, command.first + call)
 
 
 def _asks_for(command: SubmitJobs, tag: Tag) -> bool:
-    """The tag is that of a job of the command."""
+    """Return whether the tag is that of a job of the command."""
     call = tag.index - command.first
     return 0 <= call < command.count and tag == _tag(command, call)

@@ -1,7 +1,7 @@
 """Jobs on their way to job-ingest.
 
-They are signed here: `flux_job_submit` of a Flux without flux-security loses the memory of each
-jobspec that it signs (flux-core 0.88, `src/common/libjob/submit.c`), and a service lives long.
+Jobs are signed here: without flux-security, `flux_job_submit` leaks the memory of each jobspec that
+it signs (flux-core 0.88, `src/common/libjob/submit.c`), and a service lives long.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from flux_ensemble.queues.flux.futures import Futures, error
 from flux_ensemble.queues.flux.inbox import Inbox
 from flux_ensemble.runtime.ports import Loop
 
-#: Seconds after which a response is not waited for any more. Long before that
-#: `queues.flux.delivery` has found out what became of the job.
+#: Seconds after which a response is no longer awaited. Long before that `queues.flux.delivery` has
+#: found out the outcome of the job.
 LOST_SECONDS = 600.0
 
 
 def signed(jobspec: str) -> bytes:
-    """A jobspec as it is submitted by the owner of the instance: see RFC 15, mechanism `none`."""
+    """Sign a jobspec as the owner of the instance does: see RFC 15, mechanism `none`."""
     return b"%b.%b.none" % (_header(), b2a_base64(jobspec.encode(), newline=False))
 
 
@@ -41,7 +41,7 @@ class Submissions:
 
     Args:
         handle: Flux handle.
-        inbox: what the answers go through.
+        inbox: the queue through which the answers go.
         loop: for the time.
     """
 
@@ -57,18 +57,18 @@ class Submissions:
         Args:
             text: its jobspec, encoded.
             urgency: 0 holds it.
-            answer: gets its id, or an OSError; not if no response comes.
-            validate: the validators of job-ingest are to look at it.
+            answer: receives its id, or an OSError; it is not called if no response comes.
+            validate: the validators of job-ingest are to check the job.
 
         Raises:
-            OSError: it cannot be sent; there will be no answer.
+            OSError: the request cannot be sent; there will be no answer.
         """
         flags = FLUX_JOB_PRE_SIGNED | (0 if validate else FLUX_JOB_NOVALIDATE)
         future = lib.flux_job_submit(self._handle.handle, signed(text), urgency, flags)
         self._futures.add(future, partial(self._come, answer))
 
     def _come(self, answer: Answer, future: Any) -> None:
-        """The response has come."""
+        """Pass the response on."""
         if lib.flux_job_submit_get_id(future, self._id) == 0:
             self._inbox.put(answer, int(self._id[0]))
         else:
