@@ -1,20 +1,22 @@
-"""Until when the allocation of the instance lasts, and what is done when it is about to expire.
+"""The end of the instance's allocation: finds it, and acts shortly before it comes.
 
     resource.status ──look──► expires ──► told to the ensembles to which it matters
                                  └─── guard seconds before ──► the queue stops ──► ending
 
-When an allocation expires, Flux starts the jobs that wait, one after the other, only to end each at
-once by a time limit. So shortly before, the queue is stopped. The time limit can change at any
-time; where it is prolonged, the queue is started again. So it is when no ensemble is left, or the
-service is removed, but not when the instance shuts down.
+When an allocation expires, Flux starts the waiting jobs one after the other, only to end each at
+once by a time limit. So the queue is stopped shortly before. The time limit can change at any time:
+if it is extended, the queue is started again. The queue is also started again when no ensemble is
+left or when the service is removed, but not when the instance shuts down.
 
-An instance that is started with the state of an earlier one takes the resources of that from its
-KVS (flux-core, `src/modules/resource/inventory.c`), time limit included. If that is over, no job
-can run. Then the enclosing instance is asked for the true one, and the resource module told.
+An instance that is started with the state of an earlier one takes that one's resources from its KVS
+(flux-core, `src/modules/resource/inventory.c`), time limit included. If that limit is over, no job
+can run. Then the true limit is requested from the enclosing instance and sent to the resource
+module.
 
 Under Slurm, Flux asks squeue for the time left. Between the limit and the kill, up to half a minute
 later, squeue prints INVALID, which Flux takes for no limit. So once the guard has fired, a limit
-that is gone is believed only if it stays away for some seconds before the old end.
+that has disappeared is believed to be gone only if it stays away for some seconds before the old
+end.
 """
 
 from __future__ import annotations
@@ -30,38 +32,38 @@ from flux_ensemble.queues.flux.parent_instance import expiration
 from flux_ensemble.queues.flux.steps import Steps, run
 from flux_ensemble.runtime.ports import Handle
 
-#: Seconds between looks: the time limit of an instance's job can be changed. Near the end they are
-#: more frequent.
+#: Seconds between two requests for the time limit of the instance's job, which can change. Near the
+#: end they are more frequent.
 SPACING_SECONDS = 30.0
 GUARD_SPACING_SECONDS = 1.0
 
 #: Seconds to wait for each response.
 RESPONSE_SECONDS = 10.0
 
-#: The guard takes at most this part of the allocation.
+#: The guard takes at most this share of the allocation.
 GUARD_SHARE = 0.05
 
-#: For how many seconds, all before the end, the time limit has to be gone to be believed gone.
+#: Seconds, all before the end, for which no limit must be reported until that is believed.
 LASTING_SECONDS = 3.0
 
-#: Why the queue is stopped, for `flux queue status`.
+#: Reason for which the queue is stopped, for `flux queue status`.
 STOP_REASON = "the allocation is about to expire"
 
 
 class Allocation:
-    """Looks when the allocation expires, while that is wanted.
+    """Follows when the allocation expires, while an ensemble needs to know.
 
     Args:
         broker: of the Flux instance.
-        guard: how many seconds before the end nothing is started any more; 0 for never.
-        changed: called after each look.
-        ending: called after each look from when the guard's time has come, with the time when the
-            allocation expires.
+        guard: seconds before the end from which no job is started any more; 0 for never.
+        changed: called after each response with the time limit.
+        ending: called after each response once the guard's time has come, with the time at which
+            the allocation expires.
         log_error: writes a line to the service's log.
 
     Attributes:
-        known: it has been looked at.
-        t_expires: when it expires; None where it has no limit, or before it is known.
+        known: the time limit has been received.
+        t_expires: when the allocation expires; None if it has no limit, or before it is known.
     """
 
     def __init__(
@@ -83,11 +85,11 @@ class Allocation:
         self._timer: Handle | None = None
         self._stopped = False
         self._renewed = False
-        #: Since when no limit is reported although the guard has fired.
+        #: When the limit was first missing from a response after the guard had fired.
         self._t_gone: float | None = None
 
     def outlasts(self, t_end: float) -> bool:
-        """Whether there is time after an end that was about to come.
+        """Return True if the allocation continues after an end that was imminent.
 
         Args:
             t_end: when the allocation was to expire when its guard fired, in this instance or in
@@ -95,20 +97,20 @@ class Allocation:
         """
         if self.t_expires is not None:
             return self.t_expires != t_end
-        # Of an instance that goes on beyond its own end, Slurm's INVALID says nothing.
+        # For an instance that outlives its own end, Slurm's INVALID means nothing.
         t_instance = self._t_instance()
         return t_instance is None or not t_instance < t_end <= time.time()
 
     def watch(self) -> None:
-        """Look now, and from time to time."""
+        """Request the time limit now, and repeat that from time to time."""
         if self._timer is None:
             self._look()
 
     def rest(self, *, start_queue: bool = True) -> None:
-        """Look no more.
+        """Stop requesting the time limit.
 
         Args:
-            start_queue: start the queue again if it was stopped here: nobody sees to it any more.
+            start_queue: start the queue again if it was stopped here, since nobody else will.
         """
         timer, self._timer = self._timer, None
         if timer is not None:
@@ -166,7 +168,7 @@ class Allocation:
             self._t_guard = self.t_expires - min(self._guard, GUARD_SHARE * lasts)
 
     def _is_gone(self) -> bool:
-        """Whether a limit that is not reported any more is really gone."""
+        """Return True if a limit that is missing from the response is really gone."""
         if not self._stopped or self.t_expires is None:
             return True
         now = time.time()
@@ -175,26 +177,26 @@ class Allocation:
         return now < self.t_expires and now - self._t_gone >= LASTING_SECONDS
 
     def _is_of_earlier(self) -> bool:
-        """Whether the limit is over, and was so before this instance began."""
+        """Return True if the limit is over, and was over before this instance began."""
         if self.t_expires is None or self.t_expires > time.time():
             return False
         t_instance = self._t_instance()
         return t_instance is None or self.t_expires <= t_instance
 
     def _t_instance(self) -> float | None:
-        """When the instance began; None where Flux does not tell."""
+        """Return when the instance began; None if Flux does not report it."""
         try:
             return float(self._broker.handle.attr_get("broker.starttime"))
         except (OSError, ValueError):
             return None
 
     def _renew(self) -> Steps:
-        """The time limit is that of an earlier instance: replace it."""
+        """Replace the time limit, which is that of an earlier instance."""
         handle = self._broker.handle
         t_expired = self.t_expires
         try:
             true = expiration(handle.attr_get) or 0.0
-            # What Flux's own look at Slurm has set meanwhile is not to be overwritten.
+            # A limit that Flux itself has got from Slurm meanwhile must not be overwritten.
             future = handle.rpc("resource.status", {}, nodeid=0)
             yield self._broker.response(future, self._receive, RESPONSE_SECONDS)
             if self.t_expires != t_expired:

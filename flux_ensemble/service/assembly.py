@@ -1,4 +1,4 @@
-"""Puts an ensemble together: its member, its worker process, its wal in the KVS.
+"""Puts an ensemble together: its member, its worker process, its write-ahead log in the KVS.
 
 load request, or what the KVS holds of one ──► Assembly.make ──► Ensemble
 """
@@ -33,16 +33,16 @@ from flux_ensemble.service.store.kvs import KvsStore
 
 
 class Assembly:
-    """Makes ensembles, and knows where each is kept.
+    """Makes ensembles, and holds the store and the log of each.
 
     Args:
         handle: Flux handle.
-        queue: where the jobs go.
+        queue: receives the jobs.
         log: writes a line to the service's log: syslog level, text.
         changed: called when an ensemble may have ended, or may need other job events.
-        stirred: called when it has come to have jobs in the queue, or has none any more.
+        stirred: called when an ensemble gets its first jobs in the queue, or has none any more.
         marks: note which event is being handled.
-        scaler: gives what the size of the instance is changed by, None where it is fixed.
+        scaler: returns the scaler of the instance, None if its size is fixed.
         fleets: make the members of ensembles that have some.
     """
 
@@ -82,10 +82,10 @@ class Assembly:
 
         Args:
             spec: its document.
-            load: what it was loaded with: `environment`, `cwd` and `run` are looked at.
-            store: where its log is.
-            recorder: takes down a recording, if given.
-            replayed: what its log came to, if there is one.
+            load: the payload of its load request, of which `environment`, `cwd` and `run` are used.
+            store: holds its log.
+            recorder: writes a recording, if given.
+            replayed: the result of replaying its log, if there is one.
             prepared: its worker process, if that has been started.
         """
         loop = FluxLoop(self._handle, guard(lambda error: ensemble.broken(error)))
@@ -93,14 +93,14 @@ class Assembly:
 
         def warn(text: str) -> None:
             self._error(f"{spec.name}: {text}")
-            # Not from here: this is within the ensemble's driver.
+            # Deferred, because this runs within the ensemble's driver.
             loop.timer(0.0, lambda: ensemble.note("error", {"text": text}))
 
         fleet = self._fleets.make(spec, load, warn) if spec.members else None
         said = SaidWaits(lambda: ensemble)
 
         def news() -> None:
-            # Not from here: this can be within the ensemble's driver.
+            # Deferred, because this can run within the ensemble's driver.
             loop.timer(0.0, said.tell)
 
         member: FluxMember | MemberFleet
@@ -151,7 +151,7 @@ class Assembly:
     def _wal(
         self, ensemble: Ensemble, store: KvsStore, loop: FluxLoop, replayed: Replayed | None
     ) -> WriteAheadLog:
-        """Make the log of an ensemble, and keep it with its store."""
+        """Make the log of an ensemble, and keep it with the ensemble's store."""
         ensemble.engine.stats.keep_values()
         wal = WriteAheadLog(
             store,
@@ -166,12 +166,12 @@ class Assembly:
         return wal
 
     def prepare(self, spec: Spec, load: Mapping[str, Any], prepared: Prepared) -> Worker:
-        """Make the worker process of an ensemble that is to be made.
+        """Make the worker process of an ensemble that is made later.
 
         Args:
-            spec: its document.
-            load: what it is loaded with.
-            prepared: is told what goes wrong in it.
+            spec: the document of the ensemble.
+            load: the payload of its load request.
+            prepared: receives the errors of the process.
         """
         loop = FluxLoop(self._handle, guard(prepared.broken))
         return self._worker(spec, load, loop, prepared.note)
@@ -199,17 +199,17 @@ class Assembly:
         )
 
     def _log_of(self, spec: Spec) -> Callable[[str, str], None]:
-        """Takes a level and a line of what a process of an ensemble prints."""
+        """Return a function that logs a level and a line printed by a process of an ensemble."""
         return lambda level, text: self._log(
             getattr(syslog, f"LOG_{level.upper()}", syslog.LOG_INFO), f"{spec.name}: {text}"
         )
 
     def pace(self) -> None:
-        """Suit the logs to how many ensembles are live."""
+        """Adapt the pace of the logs to the number of live ensembles."""
         pace([wal for ensemble, (_, wal) in self._kept.items() if ensemble.live])
 
     def checkpoint(self, ensemble: Ensemble) -> None:
-        """Put down the state of an ensemble as it is; nobody waits for it."""
+        """Store the current state of an ensemble, without anybody waiting for it."""
         self._kept[ensemble][1].checkpoint()
 
     def discard(self, ensemble: Ensemble) -> None:
@@ -218,7 +218,7 @@ class Assembly:
         store.remove(self.removed)
 
     def removed(self, error: Exception | None) -> None:
-        """Something was removed from the KVS, or not."""
+        """Handle the outcome of a removal from the KVS: log the error, if there is one."""
         if error is not None:
             self._error(str(error))
 

@@ -1,11 +1,11 @@
-"""The services of members that have called: requests of theirs, and the way back to them.
+"""Connections to the services of members: their requests, and the channel back to each of them.
 
     ensemble.attach, a stream ──► Fleets.attached ──► AttachedInstance
       its responses ◄──── down ──── Way ──── put ◄────────┘ ▲
     ensemble.report, one at a time ──── up ──► Way ──► taken ┘
 
-What is said goes in numbered messages (`queues.nested.link`), of which one that is lost is sent
-again and one that is repeated does no harm.
+Both sides send numbered messages (`queues.nested.link`): a lost message is sent again, and a
+repeated one does no harm.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from flux_ensemble.service.requests.messages import Responder
 from flux_ensemble.service.requests.registration import request_handler
 from flux_ensemble.texts import bounded
 
-#: Seconds after which a message is sent again that was not acknowledged.
+#: Seconds after which a message that was not acknowledged is sent again.
 AGAIN_SECONDS = 10.0
 
 
 class Way:
-    """The way to a service that has called: a `queues.nested.service_handle.Channel`.
+    """The channel to a service of a member: a `queues.nested.service_handle.Channel`.
 
     Args:
-        contact: names it.
+        contact: its name.
         message: the streaming request that it answers.
-        respond: sends a response to that.
-        loop: for what is sent again.
-        over: called when it is closed.
+        respond: sends a response to that request.
+        loop: times the repetition of messages.
+        over: called when the channel is closed.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Way:
         self._soon: Handle | None = None
 
     def open(self, taken: Callable[[list[Any]], None], lost: Callable[[], None]) -> None:
-        """Begin: see `Channel.open`."""
+        """Open the channel: see `Channel.open`."""
         self._taken, self._lost = taken, lost
 
     def put(self, item: list[Any]) -> None:
-        """Say something, together with what else is said in this turn of the loop."""
+        """Send an item, together with the other items of this turn of the loop."""
         self._link.put(item)
         if self._soon is None and not (self._taking or self._link.unanswered or self._closed):
             self._soon = self._loop.timer(0.0, self._say)
@@ -80,7 +80,7 @@ class Way:
             self._send(self._link.next())
 
     def close(self) -> None:
-        """Say and take in nothing more; the service there calls again, if it lives."""
+        """Send and receive nothing more; the service of the member attaches again if it lives."""
         if not self._closed:
             self._closed = True
             if self._soon is not None:
@@ -89,16 +89,16 @@ class Way:
             self._over(self)
 
     def lost(self) -> None:
-        """The service there is gone."""
+        """Close the channel because the service of the member is gone, and report that."""
         if not self._closed:
             self.close()
             self._lost()
 
     def take(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Take in a message; returns what is said to that, None if it is nothing.
+        """Process a message; return the answer to it, or None if there is none.
 
         Raises:
-            LinkError: it is none that can come now.
+            LinkError: the message cannot come at this point.
         """
         items = self._link.take(message)
         self._taking = True
@@ -117,7 +117,7 @@ class Way:
         self._watch()
 
     def _watch(self) -> None:
-        """See to it that what is not acknowledged is sent again."""
+        """Arrange for unacknowledged messages to be sent again."""
         if self._link.unanswered and not self._closed:
             if self._late is None:
                 self._late = self._loop.timer(AGAIN_SECONDS, self._again)
@@ -131,7 +131,7 @@ class Way:
 
 
 def other_version(theirs: str) -> str | None:
-    """Why the service of a member cannot be one, by its version; None if it can.
+    """Return why the service of a member is refused by its version; None if the version fits.
 
     >>> print(other_version("0.0.9"))  # doctest: +ELLIPSIS
     its service is flux-ensemble 0.0.9, and this one ...: load the document with a PATH on which ...
@@ -145,13 +145,13 @@ def other_version(theirs: str) -> str | None:
 
 
 class Attachments:
-    """The services that have called.
+    """The connections to the services of members.
 
     Args:
         responder: sends the responses.
-        fleets: have the members.
-        loop: for what is sent again.
-        epoch: gives the number of this service.
+        fleets: hold the members.
+        loop: times the repetition of messages.
+        epoch: returns the number of this service.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Attachments:
 
     @request_handler("attach")
     def attach(self, message: Message, payload: Mapping[str, Any]) -> None:
-        """Begin to talk with the service of a member; each response is a message to it."""
+        """Connect to the service of a member; each response is a message to that service."""
         if not message.pimpl.is_streaming():
             raise RequestError(errno.EPROTO, "ensemble.attach: expected a streaming request")
         tag = MemberTag(**{key: payload[key] for key in MemberTag.__slots__})
@@ -187,7 +187,7 @@ class Attachments:
 
     @request_handler("report")
     def report(self, message: Message, payload: Mapping[str, Any]) -> None:
-        """Take in what the service of a member says; the response is what is said to that."""
+        """Process a report from the service of a member; the response is the answer to it."""
         way = self._ways.get(payload["contact"])
         if way is None:
             raise RequestError(errno.ESTALE, f"there is no contact {payload['contact']!r}; attach")
@@ -199,7 +199,7 @@ class Attachments:
         self._responder.respond(message, answer or {})
 
     def gone(self, message: Message) -> None:
-        """A client has disconnected, or ends a stream."""
+        """Close the channels of a client that has disconnected or ended its stream."""
         matches = (
             lib.flux_disconnect_match
             if message.topic.endswith(".disconnect")

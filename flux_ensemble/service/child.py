@@ -3,15 +3,16 @@
     journal of the member ──► Instance ──► items ──► Link ──ensemble.report──► service of the
     queue of the member ◄── NestedMember ◄── items ◄── Link ◄──ensemble.attach── ensemble
 
-It does for that service what that does by itself where members have none: it submits jobs, and
-follows them. It calls the service through the broker of the enclosing instance on its node, so no
-member is reached by ssh, and what Flux takes for each job is done in the member.
+For the service of the ensemble this process does what that service does by itself if an ensemble
+has no members: it submits jobs, and follows them. It calls that service through the broker of the
+enclosing instance on its node. So no member is reached by ssh, and the work that Flux has with each
+job is done in the member.
 
-Nothing is kept here: what was submitted is in the member's journal, and what is to be submitted is
-in the log of the ensemble. So it ends when the service does not answer any more, or anew, and the
-script that it was started by starts another, which attaches, reads the journal, raises a fence, and
-says all that it has found, before it is asked for more. It registers with its broker, so nothing of
-the one before it can come later than that fence.
+Nothing is kept here: submitted jobs are in the member's journal, and jobs yet to be submitted are
+in the log of the ensemble. So the process ends when the service does not answer any more, or has
+begun anew, and the script that started the process starts another one. That one attaches, reads the
+journal, raises a fence, and reports all that it has found before it receives commands. It registers
+with its broker, so nothing that its predecessor sent can arrive later than the fence.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ from flux_ensemble.service.contact import Contact
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
 
-#: Seconds that an answer to that may take.
+#: Seconds to wait for the response to an attempt to attach.
 ATTACH_SECONDS = 10.0
 
-#: Refusals that would come again.
+#: Errors with which every further attempt to attach would be refused, too.
 _FOR_GOOD = frozenset((errno.ENOENT, errno.EINVAL, errno.EPERM, errno.EPROTO))
 
 
 class Child:
-    """The service of a member.
+    """The process that serves a member.
 
     Args:
         parent: handle of the enclosing instance; its reactor is run.
@@ -53,7 +54,7 @@ class Child:
         service: the name of the service of the ensemble.
 
     Attributes:
-        code: what it exits with: 0 where the member is to end.
+        code: the exit code of the process: 0 if the member is to end.
     """
 
     def __init__(
@@ -71,13 +72,13 @@ class Child:
         self._retry: Handle | None = None
 
     def run(self) -> int:
-        """Serve; returns what to exit with."""
+        """Serve until the contact ends; return the exit code."""
         self._attach()
         self._parent.reactor_run()
         return self.code
 
     def end(self, code: int, reason: str = "") -> None:
-        """Serve no more."""
+        """Stop serving."""
         self.code = code
         if reason:
             print(f"flux-ensemble: {reason}", file=sys.stderr, flush=True)
@@ -86,7 +87,7 @@ class Child:
         self._parent.reactor_stop()
 
     def _attach(self) -> None:
-        """Call; a service that was killed does not answer, and another one is called then."""
+        """Attach to the service; one that was killed does not answer, so the call is repeated."""
         if self._contact is None:
             topic, inbox = f"{self._service}.attach", self._broker.inbox
             request = {**self._tag, "version": __version__}
@@ -116,7 +117,7 @@ class Child:
         if self._contact is not None:
             self.end(1, f"the service of the ensemble is gone: {sentence(error)}")
         elif error.errno == errno.EPROTONOSUPPORT:
-            # The one that is started next may be of another version, where that is being replaced.
+            # During an upgrade the process that is started next may be of another version.
             self.end(1, sentence(error))
         elif error.errno in _FOR_GOOD:
             self.end(0, sentence(error))
@@ -129,14 +130,13 @@ class Child:
 
 
 def attach(handle: Flux, uri: str, tag: Mapping[str, Any]) -> int:
-    """Be the service of a member.
+    """Run the service of a member.
 
     Args:
         handle: of the enclosing instance.
         uri: of the member.
         tag: of the member: `MemberTag.dump()`.
-
     Returns:
-        What to exit with: 0 where the member is to end, else it is to be started again.
+        The exit code: 0 if the member is to end, else the process is to be started again.
     """
     return Child(handle, uri, tag).run()

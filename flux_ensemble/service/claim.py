@@ -1,26 +1,26 @@
-"""Which service drives the ensembles of an instance: one at a time.
+"""The claim of a service on the ensembles of an instance: only one service drives them at a time.
 
-    begin ──► the claim in the KVS ──ask who made it──► answers, or is silent: refused
-                                          └───────────► is gone: claim, read back, held
+    begin ──► the claim in the KVS ──ask its maker──► answers, or is silent: refused
+                                          └─────────► is gone: claim, read back, held
     held ───► watch the claim ──► another one that is as new, or newer: lost
 
-The services of an instance keep their ensembles in one KVS, whatever their names and ranks are,
-so the claim is there too, and is of all of them:
+All services of an instance keep their ensembles in one KVS, whatever their names and ranks are. So
+the claim is there, too, and covers all of them:
 
     ensemble-service    {"epoch": 3, "rank": 0, "name": "ensemble", "mode": "module", "pid": 4711,
                          "token": "...", "elsewhere": []}
 
-The epoch counts the services that have begun here; the token tells a service from all others. A
-service answers `NAME.claim` with its claim. Flux itself says of one that is dead, or whose broker
-is, that it is not there (ENOSYS, EHOSTUNREACH), so nobody waits for it. One that is stopped or busy
-is silent, and is never put aside, because it would go on where it stopped: nothing begins beside
-it, so that it may go on when it wakes up.
+The epoch counts the services that have begun in this instance; the token is unique to a service. A
+service answers `NAME.claim` with its claim. If a service is dead, or its broker is, Flux itself
+responds at once with ENOSYS or EHOSTUNREACH. A service that is stopped or busy is silent. It is
+never put aside, because it would continue from where it stopped: no other service begins beside it,
+so that it can continue when it wakes up.
 
-What a process was asked before it died is never answered. So the answer to `NAME.claim` has its
-age, too, in seconds: whoever was asked before that was another one.
+A request that a process received before it died is never answered. So the answer to `NAME.claim`
+holds the age of the service in seconds, too: any request older than that went to another service.
 
-Two that begin at the same moment both see that nobody is there. The KVS makes their claims one
-after the other: the later one counts, and the other service is told by its watch.
+Two services that begin at the same moment both find no other one. The KVS applies their claims one
+after the other: the later one counts, and the other service learns of it by its watch.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from flux_ensemble.service.store.transactions import Change, KeyWatch, Kvs, pars
 
 KEY = "ensemble-service"
 
-#: Seconds to wait for the answer of a service that is there.
+#: Seconds to wait for the answer of another service.
 ANSWER_SECONDS = 10.0
 
-#: What Flux says of a service that is not there: its broker has nobody of the name, or is gone.
+#: Errors of a request to a service that is gone: its broker has no such service, or is gone, too.
 _GONE = frozenset((errno.ENOSYS, errno.EHOSTUNREACH))
 
 
 class ClaimedError(Exception):
-    """Another service drives the ensembles; one sentence."""
+    """Another service drives the ensembles; the text is one sentence."""
 
 
-#: What a claim holds; one that an earlier version of flux-ensemble made has an epoch only.
+#: Keys of a claim with their types; an earlier version of flux-ensemble stored the epoch alone.
 _TYPES = {
     "epoch": int,
     "rank": int,
@@ -71,17 +71,17 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the key holds.
+    """The value of the key.
 
     Args:
-        epoch: how many services have begun in this instance.
-        rank: of the broker that it is registered with; -1 where that is not said.
-        name: that it is registered by.
+        epoch: number of services that have begun in this instance.
+        rank: of the broker that the service is registered with; -1 if unknown.
+        name: that the service is registered by.
         mode: "module", "process" (of a keeper) or "client".
         pid: of its process.
-        token: no other service has it.
-        elsewhere: other ranks where jobs may be on their way that earlier services sent, until a
-            fence has been there.
+        token: unique to the service.
+        elsewhere: other ranks from which jobs of earlier services may still arrive, until a fence
+            has passed there.
     """
 
     epoch: int
@@ -94,10 +94,10 @@ class Claim:
 
     @classmethod
     def parse(cls, text: str) -> Claim:
-        """The claim in the key's value; keys that this version does not know are left out.
+        """Parse the key's value; ignore keys that this version does not know.
 
         Raises:
-            StoreError: it is none.
+            StoreError: the value is not a claim.
         """
         value = parse_object(KEY, text)
         keys = _TYPES if "token" in value else ("epoch",)
@@ -112,12 +112,12 @@ class Claim:
         return cls(**given, elsewhere=tuple(ranks))
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the claim as JSON."""
         return asdict(self)
 
     @property
     def where(self) -> str:
-        """Who made it."""
+        """The service that made the claim, in words."""
         if self.mode == "module":
             return f"the module {self.name!r} on rank {self.rank} (pid {self.pid})"
         if self.mode == "process":
@@ -128,7 +128,7 @@ class Claim:
 
     @property
     def remedy(self) -> str:
-        """What ends it."""
+        """The command that ends that service."""
         if self.mode == "module":
             return f"'flux exec -r {self.rank} flux module remove {self.name}'"
         if self.mode == "process":
@@ -137,15 +137,15 @@ class Claim:
 
 
 class Claims:
-    """The claim of one service, and those of others.
+    """The claim of one service, and its checks of other services' claims.
 
     Args:
         handle: Flux handle of the service.
-        requests: the one that it is registered by already.
-        guard: wraps what is called from the reactor.
-        name: the service's.
+        requests: the handle that the service is registered by already.
+        guard: wraps the callbacks of the reactor.
+        name: of the service.
         mode: "module", "process" (of a keeper) or "client".
-        lost: called with a sentence when another service has made a claim; once.
+        lost: called once, with a sentence, when another service has made a claim.
         t_begin: when the service began, by the monotonic clock, before it was registered; None for
             a module.
     """
@@ -180,7 +180,7 @@ class Claims:
         self._watcher.start()
 
     def take(self) -> int:
-        """Claim the ensembles of the instance; waits until all that earlier services sent is there.
+        """Claim the ensembles of the instance, once all that earlier services sent has arrived.
 
         Returns:
             The epoch: 1 for the first service, and one more for each after it.
@@ -194,7 +194,7 @@ class Claims:
         last = self._read()
         while last is not None and self._asks(last):
             self._flush(last.rank)
-            # Somebody else may have begun meanwhile.
+            # Another service may have begun meanwhile.
             asked, last = last, self._read()
             if last == asked:
                 break
@@ -220,26 +220,26 @@ class Claims:
 
     @property
     def elsewhere(self) -> tuple[int, ...]:
-        """As in the claim of this service."""
+        """Ranks from which jobs may still arrive, as in the claim of this service."""
         return () if self._mine is None else self._mine.elsewhere
 
     def settle(self) -> None:
-        """All that earlier services sent has shown."""
+        """Note in the claim that everything earlier services sent has arrived."""
         if self._mine is not None and self._mine.elsewhere:
             self._mine = replace(self._mine, elsewhere=())
             self._kvs.send(_put(self._mine), KEY, lambda _: None)
 
     def close(self) -> None:
-        """Watch no more, and answer nobody."""
+        """Stop watching the claim and answering requests."""
         if self._watch is not None:
             self._watch.stop()
         self._watcher.destroy()
         self._requests.del_watcher(self._watcher)
 
     def _read(self) -> Claim | None:
-        """The claim, when a commit is back that was sent behind all of an earlier service.
+        """Return the claim, once a commit sent behind all commits of an earlier service is back.
 
-        Then this rank has the KVS as rank 0 has it, too.
+        After that, this rank sees the KVS as rank 0 does.
         """
         self._kvs.commit(Change(), KEY)
         return self._find()
@@ -249,14 +249,14 @@ class Claims:
         return None if text is None else Claim.parse(text)
 
     def _asks(self, last: Claim) -> bool:
-        """Ask the service of a claim whether it is there.
+        """Ask the service of a claim whether it lives.
 
         Returns:
-            False: there was nobody to ask. Of one name a broker has one service, and that is
-            this one now.
+            False if there was nobody to ask: a broker has one service of a name, and this service
+            has the name now.
 
         Raises:
-            ClaimedError: it is there.
+            ClaimedError: the service lives, or is silent.
         """
         if not last.token or (last.rank, last.name) == (self._rank, self._name):
             return False
@@ -272,27 +272,27 @@ class Claims:
         return True
 
     def _flush(self, rank: int) -> None:
-        """Wait until all commits that were sent by way of another rank are on their way to rank 0.
+        """Wait until all commits that were sent through another rank are on their way to rank 0.
 
-        Its module kvs passes them on as they come, and then it answers. Where the broker is gone
-        nothing comes from it any more.
+        The module kvs of that rank forwards them in order, and then answers the ping. If the broker
+        is gone, nothing arrives from it any more.
         """
         with contextlib.suppress(OSError):
             self._handle.rpc("kvs.ping", {"seq": 0}, rank).wait_for(ANSWER_SECONDS).get()
 
     def _answer(self, message: Message) -> None:
-        """Somebody asks whether this service is there."""
+        """Answer another service that asks whether this one lives."""
         answer = {} if self._mine is None else self._mine.to_json()
         if self._t_begin is not None:
             answer["age"] = time.monotonic() - self._t_begin
         self._requests.respond(message, answer)
 
     def _changed(self, text: str | None) -> None:
-        """The key has another value, or none."""
+        """Handle a changed or removed key: store the claim again, or report that it is lost."""
         assert self._mine is not None
         now = _understood(text)
         if now is None or now.epoch < self._mine.epoch:
-            # Somebody dropped it, or put an old one there.
+            # The key was removed, or has an older claim.
             self._kvs.send(_put(self._mine), KEY, lambda _: None)
         elif now.token != self._mine.token:
             self.close()
@@ -309,7 +309,7 @@ def _put(claim: Claim) -> Change:
 
 
 def _understood(text: str | None) -> Claim | None:
-    """The claim in the key's value, or None where there is none."""
+    """Return the claim in the key's value, or None if there is none."""
     try:
         return None if text is None else Claim.parse(text)
     except StoreError:

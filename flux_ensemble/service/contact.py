@@ -1,4 +1,4 @@
-"""What the service of a member is told by the service of the ensemble, and what it tells that.
+"""The contact of a member's service with the service of the ensemble: commands in, reports out.
 
 Child ──► Contact ──► Instance, NestedMember: the member
              └──► Conversation ──ensemble.report──► service of the ensemble
@@ -30,7 +30,7 @@ from flux_ensemble.service.handles import register
 from flux_ensemble.service.requests.documents import read_document
 from flux_ensemble.service.tracker import LAST_EVENTS
 
-#: What it is registered by with the broker of its member.
+#: Name by which the contact is registered with the broker of its member.
 NAME = "ensemble-child"
 
 
@@ -41,7 +41,7 @@ class Contact:
         parent: the broker of the enclosing instance.
         uri: of the member.
         topic: of reports.
-        contact: its name.
+        contact: name of the contact.
         end: ends this process, with a code and a reason.
     """
 
@@ -76,11 +76,11 @@ class Contact:
         }
 
     def take(self, message: Mapping[str, Any]) -> None:
-        """Take in a message of the service."""
+        """Process a message of the service."""
         self._talk.take(message)
 
     def close(self) -> None:
-        """Do nothing more; jobs go on."""
+        """Stop; jobs continue."""
         self._talk.close()
         if self._instance is not None:
             self._instance.close()
@@ -89,7 +89,7 @@ class Contact:
         kind, *rest = item
         self._does[kind](*rest)
 
-    # -- what it is asked for ----------------------------------------------------------------
+    # -- commands of the service -------------------------------------------------------------
 
     def _load(self, load: Mapping[str, Any], names: list[str], places: bool) -> None:
         spec = read_document(load, load["files"], elastic=True)
@@ -115,7 +115,7 @@ class Contact:
             run=load["run"],
             environment=load["environment"],
             cwd=load["cwd"],
-            # It was durable before it was asked for.
+            # The command was durable before it was sent here.
             durable=lambda then: then(),
             warn=self._warn,
         )
@@ -137,7 +137,7 @@ class Contact:
         self._talk.say("facts", facts.nodes, facts.cores, facts.gpus, facts.t_expires)
 
     def _hold(self, seconds: float) -> None:
-        """Events of jobs may wait for so long for others."""
+        """Set for how many seconds events of jobs may be held back for others."""
         self._talk.held.seconds = seconds
 
     def _follow(self, names: list[str], places: bool) -> None:
@@ -168,7 +168,7 @@ class Contact:
         self._talk.say("outcome", number, to_json(outcome))
 
     def _submitted(self, number: int, command: SubmitJobs, outcome: Outcome) -> None:
-        """Say what became of a submission; that it succeeded may come before its jobs show."""
+        """Report the outcome of a submission; a success may precede the events of its jobs."""
         if isinstance(outcome, CommandFailed):
             self._outcome(number, outcome)
         else:
@@ -199,12 +199,12 @@ class Contact:
             outcome = {} if entries is None else {"entries": entries}
         self._talk.say("outcome", number, outcome)
 
-    # -- what happens --------------------------------------------------------------------------
+    # -- events of the member ------------------------------------------------------------------
 
     def _past(self, job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]) -> None:
         tag = self._tag_of(jobspec)
         if tag is None:
-            # Of it only its id matters, to tell whether jobs were purged.
+            # Only the id matters: by it the service finds whether jobs were purged.
             self._talk.say("past", job, None, entries[:1])
             return
         if entries[-1]["name"] not in LAST_EVENTS:
@@ -233,7 +233,7 @@ class Contact:
             self._talk.held.ended()
             if name == "invalidate":
                 self._refused(job)
-        # What its end does to a job is none of the job's events.
+        # The end of the member interrupts its jobs, which is no event of theirs.
         if not interrupted:
             values = None if tag is None else [tag[field] for field in Tag._fields]
             self._talk.event(job, entry["timestamp"], name, context, values)
@@ -247,7 +247,7 @@ class Contact:
             self._nested.refused(job)
 
     def _tag_of(self, jobspec: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The tag of a job of the ensemble; None of another job."""
+        """Return the tag of a job of the ensemble, or None if the job is another one."""
         tag = ((jobspec.get("attributes") or {}).get("user") or {}).get(TAG_KEY)
         if not isinstance(tag, dict) or (tag.get("name"), tag.get("run")) != self._name:
             return None
@@ -256,7 +256,7 @@ class Contact:
         return tag
 
     def _lost(self) -> None:
-        """The broker of the member is gone: what it has said before was told."""
+        """Report that the broker of the member is gone; all that preceded has been reported."""
         self._talk.dead = True
         self._talk.say("dead")
 

@@ -1,9 +1,9 @@
-"""What the service of a member says to the service of the ensemble, and when.
+"""Messages of a member's service to the service of the ensemble: how and when they are sent.
 
     say, event, outcome ──► held back ──► Link ──ensemble.report──► service of the ensemble
                               take ◄── Link ◄── responses, and messages of ensemble.attach ◄──┘
 
-One report is under way at a time. When the next one goes is decided by what there is to say
+One report is under way at a time. The time of the next one depends on what it has to carry
 (`queues.nested.send_buffer`).
 """
 
@@ -20,14 +20,14 @@ from flux_ensemble.queues.nested.link import Link, LinkError
 from flux_ensemble.queues.nested.send_buffer import OWED_SECONDS, PACE_SECONDS, Held
 from flux_ensemble.runtime.ports import Handle
 
-#: Seconds after which a service that has said nothing is told what was told it latest once more:
-#: one that was killed does not say so, and another one knows no such contact.
+#: Seconds without a message after which the latest report is repeated: a service that was killed
+#: does not say so, and its successor refuses the unknown contact.
 QUIET_SECONDS = 5.0
 
-#: A report goes at once with so many jobs: to take them in keeps others waiting for so long.
+#: Number of items with which a report is sent at once: to process more would block the receiver.
 FULL = 1000
 
-#: Seconds after which it is given up.
+#: Seconds after which an unanswered report counts as failed.
 ANSWER_SECONDS = 60.0
 
 
@@ -37,14 +37,14 @@ class Conversation:
     Args:
         parent: the broker of the enclosing instance.
         topic: of reports.
-        contact: its name.
-        taken: gets each item that the service of the ensemble says, once, in order.
-        active: says how many jobs have not ended.
+        contact: name of the contact.
+        taken: receives each item from the service of the ensemble, once, in order.
+        active: returns how many jobs have not ended.
         end: ends this process, with a code and a reason.
 
     Attributes:
-        held: the events of jobs that wait for others.
-        dead: the broker of the member is gone: when all is said, this process ends.
+        held: the events of jobs that are held back for others.
+        dead: the broker of the member is gone: this process ends when everything is reported.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Conversation:
         self._closed = False
         self._reporting = False
         self._quiet: Handle | None = None
-        #: When the latest report went, and when the first of the events came that are held back.
+        #: When the latest report was sent, and when the first of the events held back arrived.
         self._t_sent = self._t_first = -math.inf
         self._t_due = math.inf
         self._soon: Handle | None = None
@@ -74,14 +74,14 @@ class Conversation:
         self.dead = False
 
     def take(self, message: Mapping[str, Any]) -> None:
-        """Take in a message of the service."""
+        """Process a message of the service."""
         try:
             items = self._link.take(message)
         except LinkError as error:
             self._end(1, str(error))
             return
         if items and not self.held:
-            # What is to be said to that may go with the acknowledgement.
+            # Answers to these items may be sent together with the acknowledgement.
             self._t_first = time.monotonic()
         for item in items:
             if not self._closed:
@@ -89,11 +89,11 @@ class Conversation:
         self._report()
 
     def close(self) -> None:
-        """Say and take in nothing more."""
+        """Send and process nothing more."""
         self._closed = True
 
     def say(self, *item: Any) -> None:
-        """Say something, after all that is held back."""
+        """Send an item, after everything that is held back."""
         self._put_held()
         self._link.put(list(item))
         self._report()
@@ -101,14 +101,14 @@ class Conversation:
     def event(
         self, job: int, t: float, name: str, context: Any = None, tag: Sequence[Any] | None = None
     ) -> None:
-        """Say what a job did, in time: see `Held.add`."""
+        """Send an event of a job, in time: see `Held.add`."""
         if not self.held:
             self._t_first = time.monotonic()
         self.held.add(job, t, name, context, tag)
         self._report()
 
     def outcome(self, item: list[Any]) -> None:
-        """Say something that may come before the events that are held back."""
+        """Send an item that may precede the events that are held back."""
         self.held.add_outcome(item)
         self._report()
 
@@ -117,7 +117,7 @@ class Conversation:
             self._link.put(item)
 
     def _report(self) -> None:
-        """Send what there is to say, once the report before it has its answer, and at its time."""
+        """Send what is due, once the previous report is answered and the time has come."""
         if self._reporting or self._closed or not self._has_news:
             return
         now = time.monotonic()
@@ -140,7 +140,7 @@ class Conversation:
 
     @property
     def _patience(self) -> float:
-        """Seconds between the latest report and the next one, by what there is to say."""
+        """Seconds between the latest report and the next one, by what the next one has to carry."""
         if self._link.waiting or self._link.unanswered:
             return PACE_SECONDS
         patience = self.held.patience(self._active())
@@ -166,7 +166,7 @@ class Conversation:
         if self._closed:
             return
         if isinstance(answer, Exception):
-            # Whatever it is: the next contact begins with all that is known.
+            # Whatever the error is: the next contact begins by reporting everything that is known.
             self._end(1, f"a report was not taken: {sentence(answer)}")
         elif answer:
             self.take(answer)
@@ -176,7 +176,7 @@ class Conversation:
             self._end(1, "the broker of the member is gone")
 
     def _again(self) -> None:
-        """Nothing came for a while: what is said more than once does no harm."""
+        """Repeat the latest message after a while of silence; repetitions do no harm."""
         self._quiet = None
         if not self._closed:
             self._send(self._link.again() or self._link.acknowledgement())

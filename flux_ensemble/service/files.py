@@ -1,7 +1,7 @@
-"""Reads the files that a document names outside of the event loop, with a limit of time.
+"""Reads the files that a document names outside of the event loop, with a time limit.
 
-A file can be on a file system that does not answer, or be one that never ends or never begins, as
-`/proc/kmsg`. Who waits for it is a process of its own, which is given up with it.
+A file can be on a file system that does not answer, or be one that never ends or never begins, such
+as `/proc/kmsg`. So a separate process reads it, and is given up if it takes too long.
 
     load request ──► a first look at the document: which files? ──► FileReads ──► texts, or why not
 """
@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Mapping
 from flux_ensemble.document.jobspec import MAX_BYTES
 from flux_ensemble.runtime.ports import Loop
 
-#: Seconds that all files of a document may take.
+#: Seconds within which all files of a document have to be read.
 SECONDS = 20.0
 
-#: Reads the files of its arguments: of each its text, or null where there is no regular file that
-#: can be read; which of them is being read goes first, on a line of its own.
+#: Reads the files given as arguments. For each, prints its name on a line before it is opened, then
+#: its text, or null if it is not a regular file that can be read.
 _PROGRAM = f"""
 import json, os, stat, sys
 for name in sys.argv[1:]:
@@ -36,10 +36,10 @@ for name in sys.argv[1:]:
     print(json.dumps([text]), flush=True)
 """
 
-#: Processes that were given up, until they have ended.
+#: Processes that were given up and have not ended yet.
 _given_up: list[subprocess.Popen[bytes]] = []
 
-#: Gets the texts by name, of those that could be read; or a sentence.
+#: Receives the texts by name, of those files that could be read; or a sentence.
 Take = Callable[[dict[str, str] | str], None]
 
 
@@ -47,8 +47,8 @@ class WantedFiles(dict[str, str]):
     """Texts of files by name, which notes the files that it does not have.
 
     Attributes:
-        tried: files that cannot be read, and say so at once.
-        missing: the names of the others, in the order in which they were asked for.
+        tried: files that cannot be read; `in` is False for them.
+        missing: the names of other files that were asked for, in order.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class WantedFiles(dict[str, str]):
         return ""
 
     def take(self, texts: Mapping[str, str]) -> None:
-        """Take the texts of the missing files, as far as they could be read."""
+        """Add the texts of the missing files that could be read; note the others as tried."""
         self.update(texts)
         self.tried.update(self.missing.keys() - texts.keys())
         self.missing.clear()
@@ -80,8 +80,8 @@ def read_files(loop: Loop, names: Iterable[str], directory: str, take: Take) -> 
         loop: of the service.
         names: the files, relative to `directory`.
         directory: the base of relative names.
-        take: gets their texts; one that cannot be read is left out. Where one of them takes too
-            long it gets a sentence instead.
+        take: receives the texts, without files that cannot be read; or a sentence, if a file takes
+            too long.
     """
     _Reading(loop, list(names), directory, take)
 
@@ -140,7 +140,7 @@ class _Reading:
         assert self._process.stdout is not None
         self._process.stdout.close()
         if isinstance(result, str):
-            # One that waits for a disk ends when that answers.
+            # A process that waits for a disk ends only when the disk answers.
             self._process.kill()
             _given_up.append(self._process)
         else:

@@ -1,12 +1,13 @@
-"""The members of one ensemble: where its jobs go, and what becomes of them there.
+"""The members of one ensemble: commands on them and their jobs, and events from them.
 
     engine ──commands──► Fleet ──► Site, NestedMember ──► members
                            └◄── Told: journals of the members, their beginning and end
 
-What is asked of a member that cannot be asked just now is kept, and asked when it is up, also once
-more where the answer was lost with the connection. Before that, its journal says what happened
-meanwhile, as the enclosing instance's does for the jobs there (`recovery.catchup`). So a member
-that is found again after a crash of the service is treated as one whose connection was lost.
+A command to a member that is not connected is kept, and sent when the member is up. It is sent once
+more if its outcome was lost with the connection. Before that, the member's journal is read for what
+happened meanwhile, as the enclosing instance's is for the jobs there (`recovery.catchup`). So a
+member that is found again after a crash of the service is treated like one whose connection was
+lost.
 """
 
 from __future__ import annotations
@@ -63,18 +64,18 @@ class MemberFleet:
     """A `runtime.ports.Queue` and a `runtime.ports.Fleet` of Flux instances.
 
     Args:
-        site: has the members of all ensembles.
+        site: holds the members of all ensembles.
         spec: the ensemble's document.
-        load: what it was loaded with: `environment`, `cwd` and `run` are looked at; the services
-            of members get all of it.
+        load: the payload of its load request: `environment`, `cwd` and `run` are used here, and
+            the services of members get all of it.
         owner: userid of the instance owner.
-        epoch: gives the number of the service.
-        warn: gets a sentence about what is wrong, and keeps no job from being submitted.
+        epoch: returns the number of the service.
+        warn: receives a sentence about a problem that keeps no job from being submitted.
 
     Attributes:
         load: as given.
-        ensemble: whose members they are, and
-        durable: what waits for its commits; both are set before anything is asked of it.
+        ensemble: the ensemble that has the members, and
+        durable: calls back after its commits; both are set before the first command.
         news: as for `queues.flux.submission.Submitter`.
     """
 
@@ -103,7 +104,7 @@ class MemberFleet:
         self._warn = warn
         self._pools = {pool.name: pool for pool in spec.members}
         self._members: dict[int, FleetMember] = {}
-        #: What has shown is looked up when a member is up.
+        #: Empty: the jobs of a member that are known are looked up when the member is up.
         self.known: dict[Tag, int] = {}
 
     def _tag(self, command: StartMember | DrainMember | EndMember) -> MemberTag:
@@ -118,13 +119,13 @@ class MemberFleet:
         return member
 
     def _known(self, ordinal: int) -> FleetMember | None:
-        """A member that is not gone; a service that begins may not have heard of it yet."""
+        """Return a member that is not gone; a service that has just begun may not know it yet."""
         members = self.ensemble.engine.members
         known = members is not None and ordinal in members.known
         return self._member(ordinal) if known else self._members.get(ordinal)
 
     def _find(self, name: str, run: int) -> Ensemble | None:
-        """Whose a job of a member is, by its tag."""
+        """Return the ensemble if a tag with this name and run is its own, else None."""
         mine = self.ensemble.name, self.ensemble.run
         return self.ensemble if (name, run) == mine else None
 
@@ -134,7 +135,7 @@ class MemberFleet:
     # -- commands on members ----------------------------------------------------------
 
     def start(self, command: StartMember, done: Done) -> None:
-        """Ask for a member; one that is there already is left as it is."""
+        """Start a member; leave one that exists as it is."""
         pool, tag = self._pools[command.pool], self._tag(command)
         try:
             if pool.uri is not None:
@@ -155,7 +156,7 @@ class MemberFleet:
             done(CommandDone(time.time(), command.id))
 
     def drain(self, command: DrainMember, done: Done) -> None:
-        """Have the queue of a member start no more jobs."""
+        """Make the queue of a member start no more jobs."""
         self._site.drain(self._tag(command), "its ensemble drains it")
         done(CommandDone(time.time(), command.id))
 
@@ -167,12 +168,12 @@ class MemberFleet:
     # -- commands on jobs -------------------------------------------------------------
 
     def submit(self, command: SubmitJobs, done: Done) -> None:
-        """Submit jobs to a member; if that is lost there is no outcome."""
+        """Submit jobs to a member; if the member is lost, there is no outcome."""
         member = self._known(command.ordinal)
         if member is None:
             return
         told = partial(_submitted, member.ordinal, done)
-        # The engine knows what becomes of the jobs of a member that is gone.
+        # The engine knows the outcome of the jobs of a member that is gone.
         member.ask(Asked(partial(self._submit, command), told, lambda: None))
 
     def _submit(self, command: SubmitJobs, nested: Submitting, done: Done) -> None:
@@ -186,7 +187,7 @@ class MemberFleet:
         for key in command.jobs:
             ordinal, id = split(key)
             if ordinal == ENCLOSING:
-                # No job of the ensemble is there: it has the tag of one.
+                # A job there is not the ensemble's: it only carries the tag of one.
                 self._site.cancel(id, command.reason)
             else:
                 members.append(key)
@@ -210,7 +211,7 @@ class MemberFleet:
         ask: Callable[[tuple[int, ...], Submitting, Done], None],
         done: Done,
     ) -> None:
-        """Ask each member that has some; the outcome is the first failure, if there is one."""
+        """Send the command to each member that has such jobs; the first failure is the outcome."""
         parts: dict[int, list[int]] = {}
         for key in command.jobs:
             ordinal, id = split(key)
@@ -222,17 +223,17 @@ class MemberFleet:
         ask_all(asks, command.id, done)
 
     def scale(self, command: Scale, done: Done) -> None:
-        """Refuse: no job is on the enclosing instance."""
+        """Refuse: the ensemble has no job on the enclosing instance."""
         reason = "the instance has a fixed size"
         done(CommandFailed(time.time(), command.id, "EINVAL", reason))
 
     def seen(self, tag: Tag, job: int) -> None:
-        """A job of the ensemble has shown on a member."""
+        """Note that a job of the ensemble is in the journal of its member."""
         if (nested := self._nested(job)) is not None:
             nested.seen(tag, split(job)[1])
 
     def refused(self, job: int) -> None:
-        """A job that has shown was refused by its member."""
+        """Note that a job in the journal was refused by its member."""
         if (nested := self._nested(job)) is not None:
             nested.refused(split(job)[1])
 
@@ -246,29 +247,29 @@ class MemberFleet:
         member = self._members.get(split(job)[0])
         return None if member is None else member.nested
 
-    # -- what members say -------------------------------------------------------------
+    # -- events of members ------------------------------------------------------------
 
     @property
     def follows(self) -> tuple[frozenset[str], bool]:
-        """The names of the job events that members are asked for, and whether for places."""
+        """The names of the job events that members are to send, and whether places are needed."""
         ensemble = self.ensemble
         more = JOB_EVENTS if ensemble.log.wants_events else ()
         return ensemble.engine.wants_events | frozenset(more), ensemble.needs_places
 
     def changed(self) -> None:
-        """The ensemble may need other job events."""
+        """Follow other job events on the members, if the ensemble needs them."""
         for member in self._members.values():
             member.follow(*self.follows, self.ensemble.engine)
 
     def past(
         self, tag: MemberTag, job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]
     ) -> None:
-        """A job was there when a member was attached."""
+        """Process a job that existed when a member was attached."""
         catch_up = self._member(tag.ordinal).history(self._live)
         catch_up.history(make(tag.ordinal, job), jobspec, entries)
 
     def caught_up(self, tag: MemberTag) -> None:
-        """All jobs that were there have been told."""
+        """Note that all jobs that existed have been reported, and apply them."""
         instance = self._site[tag].instance
         assert instance is not None
         self._member(tag.ordinal).take_history(self._live, instance, self._warn)
@@ -285,29 +286,29 @@ class MemberFleet:
         jobspec: Mapping[str, Any] | None,
         interrupted: bool,
     ) -> None:
-        """A job of a member did something; what its end does to the job is none of its events."""
+        """Process an event of a member's job; what the member's end does to a job is no event."""
         member = self._member(tag.ordinal)
         again = partial(self.event, tag, job, entry, jobspec, interrupted)
         if not member.later(again) and not interrupted:
             member.tracker.event(make(tag.ordinal, job), entry, jobspec)
 
     def events(self, tag: MemberTag, events: list[list[Any]]) -> None:
-        """Jobs of the ensemble on a member did something: see `queues.nested.service_handle`."""
+        """Process events of the ensemble's jobs on a member: see `queues.nested.service_handle`."""
         member, ensemble = self._member(tag.ordinal), self.ensemble
         if not member.later(partial(self.events, tag, events)):
             ensemble.job_events(member.tracker.told(ensemble, tag.ordinal, events))
 
     def up(self, tag: MemberTag, instance: Followed, facts: Facts) -> None:
-        """A member can be sent jobs: for the first time, or once more."""
+        """Begin to send jobs to a member, for the first time or after a new connection."""
         ensemble, member, now = self.ensemble, self._member(tag.ordinal), time.time()
         if member.later(partial(self.up, tag, instance, facts)) or instance.closed:
-            # One that is lost by then is followed by another connection, or by none any more.
+            # A connection that is lost by then is followed by another one, or is the last.
             return
         catch_up, member.caught_up = member.caught_up, None
         if not ensemble.live:
             self._site.end(tag)
             return
-        # What the engine asks for from here on is asked at once.
+        # From here on the engine's commands are sent at once.
         waiting, before = list(member.asked), list(ensemble.engine.pending)
         member.instance = instance
         if isinstance(instance, AttachedInstance):
@@ -328,27 +329,27 @@ class MemberFleet:
             self._post(*unseen(ensemble.engine, now, before, tag.ordinal))
         size = facts.nodes, facts.cores, facts.gpus, facts.t_expires
         self._post(MemberUp(now, tag.member, tag.ordinal, *size))
-        # It may be up once more, with another time than the first.
+        # After a new connection the time can differ from the first one.
         self.expires(tag, instance.ends.t_expires)
         member.perform(waiting)
 
     def expires(self, tag: MemberTag, t_expires: float | None) -> None:
-        """A member says when its time is up; one that is not up yet says so then."""
+        """Report that a member's time limit changed; before it is up, `up` reports it."""
         members = self.ensemble.engine.members
         member = None if members is None else members.known.get(tag.ordinal)
         if member is not None and member.up is not None and member.up.t_expires != t_expires:
             self._post(MemberExpires(time.time(), tag.member, tag.ordinal, t_expires))
 
     def draining(self, tag: MemberTag, reason: str, ends: bool) -> None:
-        """A member is to be sent no more; `ends`: it has begun to end."""
+        """Report that a member gets no more jobs; `ends`: it has begun to end."""
         self._post(MemberDraining(time.time(), tag.member, tag.ordinal, reason, ends))
 
     def lost(self, tag: MemberTag, reason: str) -> None:
-        """A member ends that was not asked to."""
+        """Report that a member ends although nobody asked it to."""
         self._post(MemberLost(time.time(), tag.member, tag.ordinal, reason))
 
     def gone(self, tag: MemberTag, gone: Gone) -> None:
-        """A member is no more, and all that it has told of its jobs was told."""
+        """Report the end of a member, after everything that it has reported about its jobs."""
         member = self._member(tag.ordinal)
         member.go_on()
         ended = MemberEnded(time.time(), tag.member, tag.ordinal, gone.reason, gone.outage)
@@ -358,7 +359,7 @@ class MemberFleet:
             asked.over()
 
     def settle(self) -> None:
-        """All that earlier services sent has shown: members that are not there are no more."""
+        """Report members that are gone, now that all that earlier services sent is known."""
         engine = self.ensemble.engine
         if engine.members is None or not self.ensemble.live:
             return
@@ -371,7 +372,7 @@ class MemberFleet:
             if member.ordinal in asked_for:
                 continue
             if tag not in self._site and (uri := member.pool.uri) and member.state != "lost":
-                # It is no job, and so not in the queue.
+                # A member by URI is no job, so the journal of the instance does not hold it.
                 self._site.connect(tag, uri)
             if tag not in self._site:
                 where = member.name, member.ordinal, why
@@ -381,16 +382,16 @@ class MemberFleet:
             else:
                 self._member(tag.ordinal)
                 if member.state == "lost":
-                    # The service before this one had not come to see to it.
+                    # The previous service did not live to give it up.
                     self._site[tag].give_up(member.reason)
-        # All are lost before one has ended: no job moves to a member that is gone, too.
+        # All are reported lost before one has ended, so that no job moves to another lost member.
         self._post(*lost, *ended)
 
     def _tags(self) -> Iterator[MemberTag]:
         return (tag for tag in self._site if (tag.name, tag.run) == (self._spec.name, self._run))
 
     def waits(self) -> Iterator[tuple[str, SubmissionWait]]:
-        """Why jobs wait to be submitted to members, and members' own jobs, with their names."""
+        """Yield why members' own jobs and jobs to be submitted to members wait, by member name."""
         for tag in self._tags():
             waiting = self._site[tag].waiting
             if waiting is not None:
@@ -401,18 +402,18 @@ class MemberFleet:
                     yield tag.member, wait
 
     def places(self) -> dict[str, dict[str, Any]]:
-        """Of each member that there is its `job` in the enclosing instance, and its `uri`."""
+        """Return for each existing member its `job` in the enclosing instance and its `uri`."""
         members = [self._site[tag] for tag in self._tags()]
         return {member.tag.member: {"job": member.job, "uri": member.uri} for member in members}
 
     def end_all(self) -> None:
-        """The ensemble is over: its members are not needed any more."""
+        """End all members: the ensemble is over."""
         for tag in self._tags():
             self._site.end(tag)
 
 
 def _submitted(ordinal: int, done: Done, outcome: Outcome) -> None:
-    """Tell of a submission to a member, with the keys of its jobs in place of their ids there."""
+    """Pass on the outcome of a submission to a member, with job ids replaced by the jobs' keys."""
     if isinstance(outcome, CommandFailed):
         done(replace(outcome, ids=tuple(make(ordinal, id) for id in outcome.ids)))
     else:

@@ -1,4 +1,4 @@
-"""What is asked of one member, until it has an outcome: also over the next connection."""
+"""Commands to one member, each kept until it has an outcome, also over the next connection."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from flux_ensemble.runtime.ports import Done, Outcome
 from flux_ensemble.service.recovery.catchup import CatchUp
 from flux_ensemble.service.tracker import Tracker
 
-#: Asks something of a member; the outcome goes to `Done`.
+#: Sends a command to a member; the outcome goes to `Done`.
 Ask = Callable[[Submitting, Done], None]
 
-#: What a request comes to whose connection breaks as it is sent.
+#: Errors of a request whose connection breaks while it is sent.
 _BROKEN = frozenset(("EPIPE", "ECONNRESET", "ENOTCONN"))
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of a member.
+    """A command to a member.
 
     Args:
-        ask: asks it.
-        done: gets the outcome.
+        ask: sends the command.
+        done: receives the outcome.
         over: called instead when the member is gone.
     """
 
@@ -42,16 +42,16 @@ class Asked:
 
 
 class FleetMember:
-    """One member, as far as its ensemble has to do with it.
+    """A member, as its ensemble uses it.
 
     Attributes:
-        tracker: knows which of its jobs are the ensemble's, by their keys.
-        catch_up: takes in the jobs that were there when it was attached, until it has all of them.
-        caught_up: is what has taken them in, until the member is up.
-        instance, nested: where commands go; None while nothing can be asked of it.
-        asked: what has no outcome, by a running number.
-        late: what it told while its first memos are read, to be taken in after these; None while
-            none are.
+        tracker: knows by their keys which jobs of the member are the ensemble's.
+        catch_up: collects the jobs that existed when the member was attached, until it has all.
+        caught_up: the complete collection, until the member is up.
+        instance, nested: receive commands; None while no command can be sent.
+        asked: commands without an outcome, by a running number.
+        late: reports that arrived while the first memos are read, to be processed after these; None
+            if no memos are being read.
     """
 
     def __init__(self, ordinal: int, tracker: Tracker) -> None:
@@ -66,13 +66,13 @@ class FleetMember:
         self._numbers = count(1)
 
     def history(self, live: list[Ensemble]) -> CatchUp:
-        """What takes in the jobs that were there when it was attached.
+        """Return the collection of the jobs that existed when the member was attached.
 
         Args:
             live: the ensemble, if it is live.
         """
         if self.catch_up is None:
-            # What was to follow on an earlier history comes with this one.
+            # Reports that were to follow an earlier history come again with this one.
             self.late = None
             self.catch_up = CatchUp(self.tracker, live, self.ordinal)
         return self.catch_up
@@ -80,16 +80,16 @@ class FleetMember:
     def take_history(
         self, live: list[Ensemble], instance: Followed, warn: Callable[[str], None]
     ) -> None:
-        """Apply that, once all is read which the journal may not have told right.
+        """Apply the history, once everything is read that the journal may have reported wrongly.
 
         Args:
             live: as for `history`.
-            instance: the connection that has told it.
-            warn: gets a sentence about what cannot be read.
+            instance: the connection that has sent the history.
+            warn: receives a sentence about what cannot be read.
         """
         catch_up = self.caught_up = self.history(live)
         self.catch_up = None
-        # What comes meanwhile happened later.
+        # Reports that arrive meanwhile are about later events.
         self.late = []
         if not catch_up.doubtful:
             self.go_on()
@@ -106,13 +106,13 @@ class FleetMember:
         self.go_on()
 
     def later(self, what: Callable[[], None]) -> bool:
-        """Whether something is to be taken in later; then it will be."""
+        """Defer a call until the memos are read; return False if none are being read."""
         if self.late is not None:
             self.late.append(what)
         return self.late is not None
 
     def go_on(self) -> None:
-        """Take in what it has told, whether all memos were read or not."""
+        """Apply the history and then the deferred reports, whether all memos were read or not."""
         late, self.late = self.late, None
         if late is not None and self.caught_up is not None:
             self.caught_up.apply()
@@ -120,11 +120,11 @@ class FleetMember:
                 what()
 
     def follow(self, names: frozenset[str], places: bool, engine: Engine) -> None:
-        """Follow more job events from now on, if it is connected.
+        """Follow more job events from now on, if the member is connected.
 
         Args:
             names, places: see `Instance.follow`.
-            engine: says how many members there are, and whether something reacts to single jobs.
+            engine: knows how many members there are, and whether something reacts to single jobs.
         """
         if self.instance is not None:
             self.instance.follow(names, places)
@@ -135,17 +135,17 @@ class FleetMember:
 
     @property
     def connected(self) -> bool:
-        """Something can be asked of it."""
+        """A connection is open, so commands can be sent."""
         return self.instance is not None and not self.instance.closed
 
     def ask(self, asked: Asked) -> None:
-        """Ask it, now or when it is up."""
+        """Send a command, now or when the member is up."""
         number = next(self._numbers)
         self.asked[number] = asked
         self.perform((number,))
 
     def perform(self, numbers: Iterable[int]) -> None:
-        """Ask what has no outcome yet of what `asked` has under these numbers."""
+        """Send those of the numbered commands that have no outcome yet."""
         for number in numbers:
             if number in self.asked and self.nested is not None and self.connected:
                 self._perform(self.nested, number)
@@ -154,7 +154,7 @@ class FleetMember:
         self.asked[number].ask(nested, partial(self._told, self.instance, number))
 
     def _told(self, instance: Followed | None, number: int, outcome: Outcome) -> None:
-        # It is asked once more over the next connection, and has its outcome from that.
+        # The command is sent once more over the next connection, which has the outcome.
         if self.instance is not instance or not self.connected:
             return
         if isinstance(outcome, CommandFailed) and outcome.errno in _BROKEN:
@@ -165,12 +165,12 @@ class FleetMember:
 
 
 def ask_all(asks: Sequence[tuple[FleetMember, Ask]], command: int, done: Done) -> None:
-    """Ask several members for their parts of a command; those that are gone are no error.
+    """Send several members their parts of a command; members that are gone are no error.
 
     Args:
-        asks: each with what asks it.
+        asks: each member with a function that sends its part.
         command: the id of the command.
-        done: gets the first failure, or else the last outcome.
+        done: receives the first failure, or else the last outcome.
     """
     left, failures = len(asks), list[CommandFailed]()
 

@@ -1,8 +1,8 @@
-"""The members of all ensembles: jobs of the instance, and what is told of them.
+"""The members of all ensembles: jobs of the instance, and events from them.
 
     journal of the instance ──► Site ──Told──► the Fleet of the ensemble whose member it is
 
-A service that begins finds in the journal the members of the one before it, by their tags.
+A service that begins finds the members of its predecessor in the journal, by their tags.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Fleets:
         queue: of the instance.
         owner: userid of the instance owner.
         version: of the instance's Flux.
-        epoch: gives the number of this service.
-        keeps: whether members of an ensemble of a name are left alone where it is not there.
-        over: called when the last member of an ensemble that is over is gone.
-        report: gets unexpected exceptions.
+        epoch: returns the number of this service.
+        keeps: returns True if members of a missing ensemble of that name are to be left alone.
+        over: called when the last member is gone.
+        report: receives unexpected exceptions.
         log_error: writes a line to the service's log.
         reconnect: seconds after which a member that cannot be connected to is lost.
     """
@@ -69,7 +69,7 @@ class Fleets:
 
     @property
     def busy(self) -> bool:
-        """There are members."""
+        """Members exist."""
         return self._site is not None and bool(list(self._site))
 
     def make(self, spec: Spec, load: Mapping[str, Any], warn: Callable[[str], None]) -> MemberFleet:
@@ -116,17 +116,17 @@ class Fleets:
     def history(
         self, job: int, jobspec: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Take in a job that was there when the journal was opened, with its entries in order."""
+        """Process a job that existed when the journal was opened, with its entries in order."""
         if self._site is not None:
             self._site.past(job, jobspec, entries)
 
     def caught_up(self) -> None:
-        """`history` has been given all jobs."""
+        """Note that `history` has received all jobs."""
         if self._site is not None:
             self._site.caught_up()
 
     def settle(self) -> None:
-        """All that earlier services sent has shown."""
+        """Note that everything earlier services sent has arrived."""
         self._settled = True
         if self._site is not None:
             self._site.settled = True
@@ -137,7 +137,7 @@ class Fleets:
     # -- ensembles ----------------------------------------------------------------------
 
     def changed(self, ensemble: Ensemble) -> None:
-        """An ensemble needs other job events, or nothing any more."""
+        """Follow other job events for an ensemble, or end its members if it is over."""
         fleet = self._fleets.get((ensemble.name, ensemble.run))
         if fleet is None:
             return
@@ -147,44 +147,44 @@ class Fleets:
             fleet.end_all()
 
     def dropped(self, ensemble: Ensemble) -> None:
-        """An ensemble is not there any more; its members have been asked to end."""
+        """End the members of an ensemble that is dropped."""
         fleet = self._fleets.pop((ensemble.name, ensemble.run), None)
         if fleet is not None:
             fleet.end_all()
 
     def close(self) -> None:
-        """Let go of all members; they go on, and so do their jobs."""
+        """Release all members; they continue, and so do their jobs."""
         if self._site is not None:
             self._site.close()
 
-    # -- what is told of members --------------------------------------------------------
+    # -- events of members --------------------------------------------------------------
 
     def _of(self, tag: MemberTag, tell: Callable[[MemberFleet], None]) -> None:
-        """Tell the fleet that a member is of."""
+        """Call a function with the fleet that has the member, if there is one."""
         fleet = self._fleets.get((tag.name, tag.run))
         if fleet is not None:
             tell(fleet)
 
     def attached(self, tag: MemberTag, channel: Channel) -> bool | None:
-        """The service of a member has called.
+        """Connect the service of a member that has called.
 
         Args:
             tag: of the member.
-            channel: the way to it.
+            channel: the channel to that service.
 
         Returns:
-            False where that is not waited for now, None where there is no such member.
+            False if the service is not expected now, None if there is no such member.
         """
         fleet = self._fleets.get((tag.name, tag.run))
         if self._site is None or tag not in self._site:
             return None
         if fleet is None:
-            # Of an ensemble that cannot be read, and may be when the service begins anew.
+            # The ensemble cannot be read, but may be readable when the service begins anew.
             return False if self._keeps(tag.name) else None
         return self._site.attached(tag, channel, fleet.load)
 
     def unfit(self, tag: MemberTag, reason: str) -> bool:
-        """A service has called that cannot be that of a member; False if there is no such member.
+        """Refuse a service that does not fit its member; return False if there is no such member.
 
         See `MemberJob.unfit`.
         """
@@ -226,7 +226,7 @@ class Fleets:
             self._over()
 
     def _follows(self) -> tuple[frozenset[str], bool]:
-        """What is followed in each member."""
+        """Return the job events that are followed in each member, and whether places are."""
         names, places = frozenset[str](), False
         for fleet in self._fleets.values():
             if fleet.ensemble.live:

@@ -1,9 +1,9 @@
-"""Sees to it that the functions which a document names can be called, before it is loaded.
+"""Checks before a load that the functions which a document names can be called.
 
-What plugins define shows only in the process that calls custom functions. So that process is
-started, and asked; the service goes on with other things meanwhile.
+The functions that plugins define are known only in the process that calls custom functions. So that
+process is started and asked, while the service continues with other work.
 
-load request ──► FunctionChecks.run ──► a worker process, which the ensemble is then made with
+    load request ──► FunctionChecks.run ──► a worker process, which the ensemble is then made with
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Prepared:
     """A worker process that is started before its ensemble is made.
 
     Attributes:
-        worker: the process; None where it is not needed yet.
-        ensemble: is told what goes wrong in it, once there is one.
+        worker: the process; None if it is not needed yet.
+        ensemble: receives the errors of the process, once the ensemble is made.
     """
 
     def __init__(self, fail: Callable[[BaseException], None]) -> None:
@@ -38,7 +38,7 @@ class Prepared:
         self._fail = fail
 
     def broken(self, error: BaseException) -> None:
-        """A callback of the worker has a fault."""
+        """Report the fault of a callback of the worker."""
         if self.ensemble is None:
             self._fail(error)
         else:
@@ -55,7 +55,7 @@ class FunctionChecks:
 
     Args:
         responder: refuses the load requests of documents whose functions cannot be called.
-        start: starts the worker process of a document, with what it is loaded with.
+        start: starts the worker process of a document, given the payload of the load request.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class FunctionChecks:
         Args:
             message: the request to load it.
             spec: the document.
-            load: what it is loaded with.
-            then: called when they are there, with the process that has them if one had to be
+            load: the payload of the request.
+            then: called when all functions are found, with the process that has them if one was
                 started; it may raise a `RequestError`.
         """
         functions = unresolved(spec)
@@ -100,7 +100,7 @@ class FunctionChecks:
         prepared.worker.check(functions, partial(self._checked, spec.name, file, then))
 
     def close(self, reason: str) -> None:
-        """End those that are under way, and refuse what waits for them."""
+        """End the checks that are under way, and refuse the requests that wait for them."""
         for name in list(self._open):
             message = self._end(name)
             self._responder.refuse(message, errno.EAGAIN, reason)

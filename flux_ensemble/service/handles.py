@@ -1,13 +1,13 @@
-"""The two handles of a service outside the broker, and what each is registered by.
+"""The two handles of a service outside the broker, and the name that each is registered by.
 
     requests ──NAME────────────► broker     requests and their responses
     handle ────NAME-commits────► broker     commits, jobs, the journal
 
-A broker drops what a client is registered by as soon as it has read all that the client sent by
-that handle, however it died; two handles it reads independently of each other. So NAME alone, which
-is free when all requests have been read, does not say that the last commits have. That is what
-NAME-commits is for: who has got it can be sure that all that a service of this name before it sent
-is on its way, before anything that is sent from then on. Nobody sends it requests.
+A broker drops the name of a client as soon as it has read all that the client sent by that handle,
+however the client died. It reads two handles independently of each other. So the name NAME is free
+when all requests have been read, which does not mean that the last commits have been. NAME-commits
+is for that: a service that holds it can be sure that everything its predecessor of this name sent
+is on its way, ahead of anything that is sent from then on. Nobody sends requests to NAME-commits.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from typing import Any
 
 from flux.core.handle import Flux
 
-#: Seconds in which a broker has read all that a dead client sent.
+#: Seconds within which a broker has read everything that a dead client sent.
 DRAIN_SECONDS = 30.0
 
 _PAUSE_SECONDS = 0.005
 
-#: Tries after each of which what may be left behind of the name is taken back.
+#: After each so many tries, a name that may have been left behind is taken back.
 _TRIES = 20
 
 
 def beside(handle: Flux) -> Flux:
-    """Another handle of the same broker, on the same reactor.
+    """Return another handle of the same broker, on the same reactor.
 
     Returns:
-        The handle itself where it is one of another machine's broker.
+        The handle itself if it is one of another machine's broker.
     """
     try:
         other = Flux(handle.attr_get("local-uri"))
@@ -44,20 +44,20 @@ def beside(handle: Flux) -> Flux:
 
 
 def commits(name: str) -> str:
-    """What the handle is registered by whose service has a name."""
+    """Return the name that the handle for commits of a service is registered by."""
     return f"{name}-commits"
 
 
 def register(handle: Flux, requests: Flux, name: str) -> None:
-    """Register a service; all that one of this name before it sent is on its way then.
+    """Register a service, once everything that its predecessor of this name sent is on its way.
 
     Args:
         handle: for what the service does.
-        requests: for what it is asked; may be the same.
-        name: the service's.
+        requests: receives the requests; may be the same.
+        name: of the service.
 
     Raises:
-        OSError: EEXIST where the service is there already.
+        OSError: EEXIST if the service exists already.
     """
     _obtain(
         requests,
@@ -77,11 +77,11 @@ def register(handle: Flux, requests: Flux, name: str) -> None:
 
 
 class _Answer:
-    """Whether whoever is registered by a name answers.
+    """A probe that finds whether the service registered by a name answers.
 
     Args:
         handle: for the request.
-        name: the service's.
+        name: of the service.
     """
 
     def __init__(self, handle: Flux, name: str) -> None:
@@ -90,7 +90,7 @@ class _Answer:
         self._future: Any = None
 
     def comes(self, seconds: float) -> bool:
-        """It has answered, with an error perhaps, within some seconds of any of the calls."""
+        """Return True if it has answered, even with an error, within some seconds of any call."""
         if self._future is None:
             self._future = self._handle.rpc(self._topic)
         try:
@@ -99,19 +99,19 @@ class _Answer:
             if error.errno == errno.ETIMEDOUT:
                 return False
             self._future = None
-            # The broker says so of a name that nobody is registered by.
+            # With these errors the broker responds that nobody is registered by the name.
             return error.errno not in (errno.ENOSYS, errno.EHOSTUNREACH)
         return True
 
 
 def _obtain(handle: Flux, registered: str, answer: _Answer | None, taken: str) -> None:
-    """Register by a name, which one that has died may still have.
+    """Register by a name that a dead client may still hold.
 
     Args:
         handle: to be registered.
-        registered: by this name.
-        answer: of who has it; one that answers has not died. None if nobody there answers.
-        taken: the sentence where it is not to be had.
+        registered: the name.
+        answer: probes the holder, which is alive if it answers; None if no holder would answer.
+        taken: the error's text if the name cannot be had.
     """
     deadline = time.monotonic() + DRAIN_SECONDS
     for tries in count(1):
@@ -132,23 +132,24 @@ def _obtain(handle: Flux, registered: str, answer: _Answer | None, taken: str) -
 
 
 def _take_back(handle: Flux, registered: str) -> None:
-    """Have a broker forget a name if that is left behind by a client that is gone.
+    """Make a broker forget a name that was left behind by a client that is gone.
 
-    The name of a client that goes at the moment when its registration is answered is left behind:
-    connector-local of Flux 0.88 takes back what has been answered, and what has not, and that is
-    neither (flux-core, `src/common/librouter/servhash.c`). It does take back the name for the next
-    client that asks for it and goes before the answer. It asks the broker neither for the name of
-    a client that is there, nor does the broker take back that of a module.
+    A name is left behind if its client goes at the moment when the registration is answered:
+    connector-local of Flux 0.88 takes back what has been answered and what has not, and this
+    registration is neither (flux-core, `src/common/librouter/servhash.c`). It does take the name
+    back for the next client that asks for it and goes before the answer. The name of a live client
+    is not affected, because connector-local does not ask the broker for it. Nor is that of a
+    module, which the broker does not take back.
     """
     with contextlib.suppress(OSError):
         other = Flux(handle.attr_get("local-uri"))
-        # Both go with the end of this function, at once.
+        # Both are destroyed at once when this function returns.
         future = other.rpc("service.add", {"service": registered})
         del future, other
 
 
 def unregister(handle: Flux, requests: Flux, name: str) -> None:
-    """A service ends: another one of its name may begin.
+    """Unregister a service that ends, so that another one of its name may begin.
 
     Raises:
         OSError: the broker has gone away.

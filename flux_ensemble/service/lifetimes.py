@@ -1,4 +1,4 @@
-"""From the start of an ensemble until it is dropped, as far as the service sees to that.
+"""The life of an ensemble in the service, from its start until it is dropped.
 
 begin ──► the journal is read ──► its members are known ──► start ──► changed ... ──► drop
 """
@@ -21,14 +21,14 @@ from flux_ensemble.service.tracker import Tracker
 
 
 class Lifetimes:
-    """Starts ensembles, keeps up with their changes, and drops them.
+    """Starts ensembles, follows their changes, and drops them.
 
     Args:
-        ensembles: all there are.
+        ensembles: all ensembles.
         needs: what they need from the journal.
-        members: what they need to know of the members.
-        assembly: knows where each one is kept.
-        tracker, reports, collector: are told when one is dropped.
+        members: gives them the facts of their members.
+        assembly: holds the store of each ensemble.
+        tracker, reports, collector: notified when an ensemble is dropped.
         log: writes a line to the service's log: syslog level, text.
         fleets: the members that ensembles have.
     """
@@ -57,12 +57,12 @@ class Lifetimes:
         self._starting: set[Ensemble] = set()
 
     def begin(self, ensemble: Ensemble) -> None:
-        """Start an ensemble, as soon as the journal brings what it needs."""
+        """Start an ensemble when the journal delivers what it needs."""
         self._starting.add(ensemble)
         self._needs.watch(ensemble, lambda: self._prepare(ensemble))
 
     def ready(self) -> None:
-        """The service is ready: start what was loaded before that."""
+        """Start the ensembles that were loaded before the service was ready."""
         for ensemble in list(self._starting):
             self._prepare(ensemble)
 
@@ -71,7 +71,7 @@ class Lifetimes:
         self._starting.clear()
 
     def _prepare(self, ensemble: Ensemble) -> None:
-        """The journal is being read: tell the ensemble what there is, and start it."""
+        """Give the ensemble the facts of its members and start it, now that the journal is read."""
         self._members.begin(ensemble, lambda: self._start(ensemble))
 
     def _start(self, ensemble: Ensemble) -> None:
@@ -83,7 +83,7 @@ class Lifetimes:
             ensemble.start()
 
     def changed(self, ensemble: Ensemble) -> None:
-        """An ensemble needs to know other things, or nothing any more."""
+        """Adapt to an ensemble that needs other facts, or nothing any more."""
         self._needs.find_queue_wide()
         self._assembly.pace()
         self._members.changed(ensemble)
@@ -97,7 +97,7 @@ class Lifetimes:
             self.drop(surplus)
 
     def drop(self, ensemble: Ensemble) -> None:
-        """Forget an ended ensemble; jobs of it that are active are left alone."""
+        """Forget an ended ensemble; leave its active jobs alone."""
         self._reports.forget(ensemble)
         self._ensembles.remove(ensemble)
         self._tracker.forget(ensemble)

@@ -1,4 +1,4 @@
-"""Loads and unloads ensembles, and brings them back from the KVS.
+"""Loads and unloads ensembles, and restores them from the KVS.
 
 load request ──► load ────┐
 what the KVS holds ──► restore ──► Assembly.make ──► Ensemble
@@ -49,16 +49,16 @@ Payload = Mapping[str, Any]
 
 
 class Loading:
-    """Makes ensembles of what is loaded or stored.
+    """Makes ensembles of load requests or of what the KVS holds.
 
     Args:
         responder: sends the responses.
-        ensembles: all there are.
+        ensembles: all ensembles.
         assembly: makes an ensemble.
         lifetimes: starts and drops it.
         stores: the KVS.
         recovery: knows which ensembles of the KVS are unreadable.
-        members: take the scaler that an ensemble brings.
+        members: use the scaler that an ensemble brings.
         marks: know at which event services died.
         log_error: writes a line to the service's log.
     """
@@ -88,17 +88,17 @@ class Loading:
         self._loop = loop
         self._closed: str | None = None
         self._checks = FunctionChecks(responder, assembly.prepare)
-        #: What ensembles were asked for by, where they have another name: see `run_names`.
+        #: Names that ensembles were requested by, if they got another name: see `run_names`.
         self._asked: dict[str, str] = {}
 
     def close(self, reason: str) -> None:
-        """Load nothing more of what was begun."""
+        """Refuse the loads that are under way, and load nothing more."""
         self._closed = reason
         self._checks.close(reason)
 
     @request_handler("load")
     def load(self, message: Message, payload: Payload) -> None:
-        """Load an ensemble; the response follows when it has started, and that is durable."""
+        """Load an ensemble; the response follows when its start is durable."""
         self._load(message, payload, WantedFiles())
 
     def _load(self, message: Message, payload: Payload, files: WantedFiles) -> None:
@@ -112,7 +112,7 @@ class Loading:
         try:
             spec = read_document(payload, files, elastic=elastic)
         except RequestError:
-            # Of a file that is not read yet nothing can be said.
+            # An error in a document whose files are not read yet is no verdict.
             if not files.missing:
                 raise
         if files.missing:
@@ -137,7 +137,7 @@ class Loading:
         files: WantedFiles,
         result: dict[str, str] | str,
     ) -> None:
-        """Files that a document names have been read."""
+        """Continue a load with the files that its document names."""
         if self._closed is not None:
             self._responder.refuse(message, errno.EAGAIN, self._closed)
             return
@@ -169,7 +169,7 @@ class Loading:
         document = payload.get("text", payload.get("spec"))
         kept = {key: value for key, value in payload.items() if key != "record"}
         if spec.expansion is not None:
-            # What is kept needs no algorithms any more.
+            # The expanded document is kept, which needs no algorithms any more.
             document = spec.expansion
             kept = {
                 **{key: value for key, value in kept.items() if key != "text"},
@@ -185,11 +185,11 @@ class Loading:
         self._lifetimes.begin(ensemble)
 
     def _free_name(self, asked: str) -> str:
-        """The name of an ensemble that is about to be loaded: those that are kept keep theirs.
+        """Return a free name for an ensemble that is to be loaded; kept ensembles keep theirs.
 
         Raises:
-            RequestError: EEXIST where one that was asked for by that name goes on, or EAGAIN where
-                there are enough.
+            RequestError: EEXIST if an ensemble requested by that name has not ended, or EAGAIN if
+                there are too many ensembles.
         """
         if asked in self._recovery.unreadable:
             raise RequestError(
@@ -212,7 +212,7 @@ class Loading:
         return free_name(asked, {*states, *self._recovery.unreadable})
 
     def _remember(self, name: str, asked: str) -> None:
-        """Know what an ensemble was asked for by, as long as it is there."""
+        """Keep the name that an ensemble was requested by, for as long as the ensemble exists."""
         there = {ensemble.name for ensemble in self._ensembles}
         self._asked = {
             other: what
@@ -224,18 +224,18 @@ class Loading:
     def restore(
         self, load: Payload, store: KvsStore, read: Reading
     ) -> Generator[None, None, Ensemble]:
-        """Bring an ensemble back, in steps.
+        """Restore an ensemble, in steps.
 
         Args:
-            load: what it was loaded with.
-            store: where its log is.
-            read: reads that.
+            load: the payload of its load request.
+            store: holds its log.
+            read: reads the log.
 
         Raises:
-            Exception: it cannot be restored.
+            Exception: the ensemble cannot be restored.
         """
         check_load(store.name, load)
-        # What the member can do was looked at when it was loaded.
+        # The capabilities of the member were checked when it was loaded.
         spec = read_document(load, load["files"], elastic=True)
         check_name(store.name, spec.name)
         fatal = self._marks.fatal(spec.name, load["run"])

@@ -1,4 +1,4 @@
-"""Flux's log (`flux dmesg`), with a threshold: the one place where it is written to."""
+"""Flux's log (`flux dmesg`) with a threshold: the only place that writes to it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ LEVELS = {
 
 
 def logger(handle: Any, level: str = "info") -> Callable[[int, str], None]:
-    """What writes to Flux's log.
+    """Return a function that writes to Flux's log.
 
     Args:
         handle: Flux handle.
         level: a key of `LEVELS`; less urgent lines are dropped.
 
     Returns:
-        A function of a syslog level and a text, whatever that holds. Each of its lines is one
-        of the log.
+        A function of a syslog level and a text, which may hold anything. Each line of the text
+        becomes one line of the log.
 
     Raises:
         ValueError: no such level.
@@ -43,9 +43,9 @@ def logger(handle: Any, level: str = "info") -> Callable[[int, str], None]:
     def log(urgency: int, text: str) -> None:
         if urgency > threshold:
             return
-        # `flux_log` takes its text for a format of printf(3), and the bindings' `log` gives it
-        # ours. It splits lines itself, but each line within the one before, until the stack is
-        # used up.
+        # `flux_log` takes its text for a format of printf(3), and the bindings' `log` passes ours
+        # as that. It splits lines itself, but handles each line within the call for the one before,
+        # until the stack is used up.
         for line in hanging(bounded(text)).splitlines():
             argument = handle.ffi.new("char[]", line.encode())
             handle.lib.flux_log(handle.handle, urgency, b"%s", argument)

@@ -1,22 +1,22 @@
-"""Which event is being handled, noted where it outlives the process: in a file that is mapped.
+"""Notes of the event being handled, kept where they outlive the process: in a mapped file.
 
     marks = Marks()
-    marks.open(path)                 # reads what the service before this one was at
+    marks.open(path)                 # reads the notes of the previous service
     mark = marks.of(name, run)       # of one ensemble: a `runtime.ports.Marker`
     mark.begin(event)                # before an engine handles an event
     mark.end()                       # after it
-    marks.fatal(name, run)           # at what `DEATHS` services in a row died, or None
+    marks.fatal(name, run)           # at which event `DEATHS` services in a row died, or None
     marks.close()                    # the service ends in good order
 
 A service that dies while an engine handles an event would die again whenever it comes to that
-event. So its successor remembers the event as suspected; if that and the next one die of it too,
-the ensemble is to be set aside. A suspicion ends when the event has been handled. Three deaths and
-not two: a service that is killed by chance at the same event of a recovery as the one before it
-would otherwise cost an ensemble. A service that ends in good order forgets what was fatal, so the
-one that its user starts after an upgrade tries the event again.
+event. So its successor notes the event as suspected; if the successor and the next service die at
+it, too, the ensemble is to be set aside. A suspicion ends when the event has been handled. Two
+deaths are not enough: a service that is killed by chance at the same event of a recovery as its
+predecessor would cost an ensemble. A service that ends in good order forgets the fatal event, so
+the service that its user starts after an upgrade tries the event again.
 
-The kernel keeps what was written to the mapping when the process is killed. That it does not
-outlive the node is as well: the service then did not die of an event.
+The kernel keeps what was written to the mapping when the process is killed. The notes do not
+outlive the node, and need not: then the service did not die of an event.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from flux_ensemble.engine.events import (
     TimerFired,
 )
 
-#: Bytes of a note, of which the first two say how many the others are; 0 is no note.
+#: Bytes of a note, of which the first two hold the length of the rest; 0 is no note.
 _SIZE = 1024
 _HEAD = 2
 
-#: Where the notes are: what is being handled, what is suspected, and what was fatal last; then how
-#: many services in a row died of what is suspected, and the bytes of it all.
+#: Offsets of the notes: the event being handled, the suspected one, and the latest fatal one; then
+#: of the number of services in a row that died of the suspected one, and the size of it all.
 _NOW, _SUSPECT, _FATAL, _COUNT, _BYTES = 0, _SIZE, 2 * _SIZE, 3 * _SIZE, 3 * _SIZE + 1
 
-#: Services in a row that die of an event before its ensemble is set aside.
+#: Number of services in a row that die of an event before its ensemble is set aside.
 DEATHS = 3
 
 _NOTHING = bytes(_HEAD)
 
-#: What begins the words for an event that was handled before, and is replayed.
+#: Prefix of the description of an event that was handled before, and is replayed.
 REPLAY = "the replay of "
 
 
 def describe(event: Event) -> str:
-    """An event in words, the same when it comes again after a crash."""
+    """Describe an event, in the same words when it comes again after a crash."""
     kind = type(event)
     if kind is JobEvent:
         return f"event {event.name!r} of job {event.job} at {event.t}"  # type: ignore[union-attr]
@@ -72,7 +72,7 @@ def describe(event: Event) -> str:
 
 
 class Marks:
-    """The notes of a service; until `open` they are remembered by nobody."""
+    """The notes of a service; before `open` they do not outlive it."""
 
     def __init__(self) -> None:
         self._map = mmap.mmap(-1, _BYTES)
@@ -80,13 +80,13 @@ class Marks:
         self._suspect = self._fatal = b""
 
     def open(self, path: Path) -> None:
-        """Go on where the service before this one has ended; once.
+        """Continue from the notes of the previous service; only the first call has an effect.
 
         Args:
-            path: the file; it is made where there is none. Only one service may have it open.
+            path: the file; created if missing. Only one service may have it open.
 
         Raises:
-            OSError: it cannot be had.
+            OSError: the file cannot be opened or mapped.
         """
         if self._opened:
             return
@@ -104,11 +104,11 @@ class Marks:
         self._write(_NOW, b"")
 
     def close(self) -> None:
-        """Forget what was fatal: the service ends in good order."""
+        """Forget the fatal event, because the service ends in good order."""
         self._write(_FATAL, b"")
 
     def of(self, name: str, run: int, *, replay: bool = False) -> Mark:
-        """The mark of an ensemble, for its events or for their replay."""
+        """Return the mark of an ensemble, for its events or for their replay."""
         return Mark(self, _key(name, run) + (REPLAY.encode() if replay else b""))
 
     def fatal(self, name: str, run: int) -> str | None:
@@ -119,11 +119,11 @@ class Marks:
         return self._fatal.removeprefix(key).decode(errors="replace")
 
     def begin(self, note: bytes) -> None:
-        """Something is being handled."""
+        """Note the event that is being handled."""
         self._write(_NOW, note)
 
     def end(self, note: bytes) -> None:
-        """It has been handled."""
+        """Remove the note of an event that has been handled."""
         self._map[:_HEAD] = _NOTHING
         if note == self._suspect:
             self._suspect = b""
@@ -150,12 +150,12 @@ class Mark:
         self._note = b""
 
     def begin(self, event: Event) -> None:
-        """An engine begins to handle an event."""
+        """Note that the engine begins to handle an event."""
         self._note = (self._key + describe(event).encode(errors="replace"))[: _SIZE - _HEAD]
         self._marks.begin(self._note)
 
     def end(self) -> None:
-        """It has handled it."""
+        """Note that the engine has handled the event."""
         self._marks.end(self._note)
 
 
@@ -170,7 +170,7 @@ def _mapped(path: Path) -> mmap.mmap:
         if os.fstat(file).st_size != _BYTES:
             os.ftruncate(file, 0)
             os.ftruncate(file, _BYTES)
-        # Where the disk is full, to write to a hole of the mapping would be a SIGBUS.
+        # On a full disk, a write to a hole of the mapping would raise SIGBUS.
         os.posix_fallocate(file, 0, _BYTES)
         return mmap.mmap(file, _BYTES)
     finally:

@@ -1,7 +1,7 @@
-"""The members: how many nodes each one has, told to the ensembles, and what changes that.
+"""The members with the number of their nodes, which ensembles receive, and with their scalers.
 
     [ensemble], or a load request ──► a scaler ────────────────┐
-    queues.elastic.watcher, where the size is fixed, as needed ─────┴──► MemberChanged ──► Ensemble
+    queues.elastic.watcher, if the size is fixed, as needed ───┴──► MemberChanged ──► Ensemble
 
 So far there is one member, the Flux instance of the service.
 """
@@ -33,12 +33,12 @@ class MemberInstance:
     Args:
         name: of the member.
         broker: of the instance.
-        changed: called with the news.
+        changed: called with each report.
         log_error: writes a line to the service's log.
 
     Attributes:
         latest: its latest report, None before the first.
-        scaler: what changes its size, None where it is fixed.
+        scaler: changes its size; None if the size is fixed.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class MemberInstance:
 
     @property
     def elastic(self) -> bool:
-        """Its size can change."""
+        """The size of the member can change."""
         return self.scaler is not None
 
     def configure(self, table: Mapping[str, Any]) -> None:
-        """Take the scaler that the site has configured, if there is one.
+        """Use the scaler that the site has configured, if there is one.
 
         Args:
             table: [ensemble].
@@ -84,7 +84,7 @@ class MemberInstance:
         if self.scaler is not None:
             self.scaler.close()
         self.rest()
-        # What another scaler said of its bounds is not so any more.
+        # The bounds in a report of the previous scaler are not valid any more.
         self.latest = None
         self.scaler, self._settings = scaler, settings
 
@@ -94,14 +94,14 @@ class MemberInstance:
         scaler.watch(looked)
 
     def adopt(self, table: Mapping[str, Any], used: bool) -> None:
-        """Take the scaler that a load request brings.
+        """Use the scaler that a load request brings.
 
         Args:
             table: keys of [ensemble].
-            used: ensembles run that may use the scaler there is.
+            used: ensembles run that may use the current scaler.
 
         Raises:
-            RequestError: EINVAL, or EEXIST where there is another scaler.
+            RequestError: EINVAL, or EEXIST if there is another scaler.
         """
         try:
             settings = read_scaler({"scaler": None, **table})
@@ -123,10 +123,10 @@ class MemberInstance:
         """Begin to change the size.
 
         Args:
-            to: nodes; the bounds may bring it to fewer or more.
+            to: number of nodes, which is limited to the scaler's bounds.
 
         Returns:
-            {"before": the size now, "size": the size that is going to be}.
+            {"before": the current size, "size": the future size}.
 
         Raises:
             RequestError: EINVAL if the size is fixed, EAGAIN if it is not known yet.
@@ -150,24 +150,24 @@ class MemberInstance:
         return {"before": latest.size, "size": size}
 
     def watch(self) -> None:
-        """Look how many nodes there are, also where no scaler does."""
+        """Watch the number of nodes, if no scaler does."""
         if not self.elastic and self._resources is None:
             self._resources = Resources(self._broker, self._counted)
 
     def rest(self) -> None:
-        """Look no more, where no scaler does."""
+        """Stop watching the number of nodes, if no scaler does."""
         if self._resources is not None:
             self._resources.close()
             self._resources = self.latest = None
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Stop, and give up the changes under way."""
         self.rest()
         if self.scaler is not None:
             self.scaler.close()
 
     def report(self) -> dict[str, Any]:
-        """What `ensemble.status` says of it, as JSON."""
+        """Return the member's part of `ensemble.status`, as JSON."""
         scaler = self.scaler
         return {
             "size": None if self.latest is None else self.latest.size,
@@ -189,9 +189,9 @@ class Members:
 
     Args:
         broker: of the Flux instance.
-        ensembles: who is told.
-        ready: whether they can be: they are up to date with their jobs.
-        guard: how many seconds before the allocation expires nothing is started any more.
+        ensembles: receive the reports.
+        ready: returns True once the ensembles are up to date with their jobs.
+        guard: seconds before the allocation expires from which no job is started any more.
         log_error: writes a line to the service's log.
     """
 
@@ -219,11 +219,11 @@ class Members:
 
     @property
     def scaler(self) -> Scaler | None:
-        """What changes the size of the member, None where it is fixed."""
+        """The scaler that changes the size of the member; None if the size is fixed."""
         return self._table[MEMBER].scaler
 
     def configure(self, table: Mapping[str, Any]) -> None:
-        """Take what the site has configured.
+        """Apply the configuration of the site.
 
         Raises:
             ValueError, OSError: the scaler cannot be made.
@@ -231,7 +231,7 @@ class Members:
         self._table[MEMBER].configure(table)
 
     def adopt(self, table: Mapping[str, Any]) -> None:
-        """Take the scaler that a load request brings.
+        """Use the scaler that a load request brings.
 
         Raises:
             RequestError: see `MemberInstance.adopt`.
@@ -243,13 +243,14 @@ class Members:
         return self._table[MEMBER].scale(to)
 
     def begin(self, ensemble: Ensemble, then: Callable[[], None]) -> None:
-        """Tell an ensemble what its members have, and then call back.
+        """Report to an ensemble what its members have, and then call back.
 
-        After some seconds it starts without those that have not reported yet.
+        After some seconds the ensemble starts without members that have not reported yet.
 
         Args:
             ensemble: that is about to start.
-            then: called when all are ready; not if they are not any more: ask again then.
+            then: called when all members have reported; not called if the service has stopped being
+                ready, in which case the call has to be repeated.
         """
         if ensemble in self._waiting:
             return
@@ -260,7 +261,7 @@ class Members:
             self._go_on(ensemble)
 
     def changed(self, ensemble: Ensemble) -> None:
-        """What an ensemble wants to know may have changed."""
+        """Adapt to changed needs of an ensemble."""
         wanted = self._wanted(ensemble)
         for instance in wanted:
             instance.watch()
@@ -277,7 +278,7 @@ class Members:
             self._allocation.rest()
 
     def begin_again(self) -> None:
-        """Ensembles have been brought back: watch the allocation that they are in now."""
+        """Watch the allocation that ensembles are in after they have been restored."""
         if any(ensemble.live for ensemble in self._ensembles):
             self._allocation.watch()
 
@@ -301,10 +302,10 @@ class Members:
         ]
 
     def report(self, nodes: Numbers, queue: Numbers) -> dict[str, dict[str, Any]]:
-        """Return the same by name, as `ensemble.status` had it before it had `instance`.
+        """Return the members by name, as `ensemble.status` had them before it had `instance`.
 
         Args:
-            nodes, queue: of the Flux instance.
+            nodes, queue: numbers of the Flux instance.
         """
         return {
             name: {
@@ -318,7 +319,7 @@ class Members:
         }
 
     def close(self, *, start_queue: bool) -> None:
-        """Give up what is under way; nobody is told any more.
+        """Stop; ensembles receive no more reports.
 
         Args:
             start_queue: as for `Allocation.rest`.
@@ -331,14 +332,14 @@ class Members:
             instance.close()
 
     def _wanted(self, ensemble: Ensemble) -> list[MemberInstance]:
-        """The members whose nodes matter to an ensemble."""
+        """Return the members whose nodes matter to an ensemble."""
         if not ensemble.live:
             return []
         wants = bool(ensemble.engine.wants_nodes)
         return [instance for instance in self._table.values() if instance.elastic or wants]
 
     def _known(self, ensemble: Ensemble) -> bool:
-        """All members that matter to an ensemble have said what they have."""
+        """Return True if all members that matter to an ensemble have reported."""
         if _wants_expiration(ensemble) and not self._allocation.known:
             return False
         return all(instance.latest is not None for instance in self._wanted(ensemble))
@@ -386,5 +387,5 @@ class Members:
 
 
 def _wants_expiration(ensemble: Ensemble) -> bool:
-    """Whether it matters to it when the allocation expires."""
+    """Return True if the end of the allocation matters to an ensemble."""
     return ensemble.live and ensemble.engine.wants_of_member[1]

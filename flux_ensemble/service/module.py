@@ -1,4 +1,4 @@
-"""The broker module: the service inside the broker, as `flux module load` runs it."""
+"""The broker module: the service inside the broker, as run by `flux module load`."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class EnsembleModule(BrokerModule):
     def run(self) -> None:
         """Serve until the broker shuts the module down, or another service has taken over.
 
-        A module that was loaded by hand is not removed by the instance's rc3, and gets
-        SIGTERM when the broker exits. Dying of it would make `flux start` exit 1.
+        A module that was loaded by hand is not removed by the instance's rc3, and receives SIGTERM
+        when the broker exits. If it died of that, `flux start` would exit with 1.
 
         Raises:
-            OSError: EBUSY, another service drives the ensembles. A module that has not begun
-                to run may fail; later on that would be the end of the instance.
+            OSError: EBUSY, another service drives the ensembles. A module may fail before it has
+                begun to run; later, a failure would end the instance.
         """
         if self._service.over is not None:
             self._service.close()

@@ -1,19 +1,19 @@
-"""Has the journal bring the job events that ensembles need, no others, and none while nobody does.
+"""Opens the journal for the job events that ensembles need, and closes it while none needs any.
 
     ensembles ──what they need──► Needs ──► Journal.require
         └────── they have jobs ─────└─────► submissions, held while the journal is closed
 
-The journal brings the events of everybody's jobs, and each costs Flux and the service something. So
-it is closed, it *rests*, while no live ensemble has a job in the queue or on its way there, and
-none has members or a rule with `scope: queue`. Nothing is lost or doubled by that, because no job
-of an ensemble can get into the queue while the journal is closed:
+The journal delivers the events of all users' jobs, and each event costs Flux and the service
+something. So the journal is closed, it *rests*, while no live ensemble has a job in the queue or on
+its way there, and none has members or a rule with `scope: queue`. No event is lost or doubled by
+that, because no job of an ensemble can get into the queue while the journal is closed:
 
-1. It is closed when each job that was sent has been seen to be gone, and each command that sends
-   some has its outcome (`Engine.queued`). Submissions are held from then on.
-2. The first command that sends jobs opens it. Submissions go on when the end of the stream's
-   backlog has been handled; all that is posted after that comes (`queues.flux.journal`).
-3. If it cannot be opened, the service recovers as it does from any loss of the journal, by reading
-   all of it (`recovery`), and submissions go on after that.
+1. It is closed when every job that was sent has been seen to be gone, and every command that sends
+   jobs has its outcome (`Engine.queued`). Submissions are held from then on.
+2. The first command that sends jobs opens it. Submissions continue when the end of the stream's
+   backlog has been handled; every entry posted after that is delivered (`queues.flux.journal`).
+3. If it cannot be opened, the service recovers as from any loss of the journal, by reading all of
+   it (`recovery`), and submissions continue after that.
 
 A job that somebody else submits meanwhile, with the tag of an ensemble's job, is found in the
 backlog if it is still active (`Tracker.meet`).
@@ -37,22 +37,23 @@ from flux_ensemble.service.tracker import Tracker
 if TYPE_CHECKING:
     from flux_ensemble.queues.flux.shutdown import Shutdown
 
-#: Seconds without a job of any ensemble after which the journal is closed; up to twice as many go
-#: by until that is noticed. To open it costs a message for each active job of the instance.
+#: Seconds without a job of any ensemble after which the journal is closed; it can take twice as
+#: long until that is noticed. To open the journal costs a message for each active job of the
+#: instance.
 REST_SECONDS = 2.0
 
 
 class Needs:
-    """What the ensembles need from the journal.
+    """The needs of all ensembles, for which the journal is opened and closed.
 
     Args:
-        ensembles: all there are.
-        journal: brings the events.
-        tracker: hands them to the ensembles.
-        recovery, shutdown: say whether the journal is to be read.
+        ensembles: all ensembles.
+        journal: delivers the events.
+        tracker: distributes the events to the ensembles.
+        recovery, shutdown: know whether the journal is to be read.
         submissions: the jobs that are to be sent.
         loop: for timers.
-        fleets: say whether there are members, whose journal it is, too.
+        fleets: know whether there are members, which need the journal, too.
 
     Attributes:
         queue_wide: the live ensembles that need events of jobs they did not submit.
@@ -78,20 +79,20 @@ class Needs:
         self._loop = loop
         self._fleets = fleets
         self.queue_wide: list[Ensemble] = []
-        #: The ensembles that have jobs in the queue, or on their way.
+        #: The ensembles that have jobs in the queue, or on their way there.
         self._at_work: set[Ensemble] = set()
-        #: How often one has come to have some.
+        #: How many times an ensemble got its first such jobs.
         self._stirs = 0
         self._resting = False
         self._opening = False
         self._looking = False
 
     def watch(self, ensemble: Ensemble, ready: Callable[[], None] = lambda: None) -> None:
-        """Have the journal bring what an ensemble needs.
+        """Make the journal deliver the events that an ensemble needs.
 
         Args:
             ensemble: that is live.
-            ready: called when it does, or as soon as there is something to bring.
+            ready: called when the journal delivers them, or will once there are any.
         """
         names, queue_wide = self._names(ensemble), ensemble.needs[1]
         self._tracker.learning |= queue_wide
@@ -105,7 +106,7 @@ class Needs:
         self._journal.require(names, queue_wide, ready, places=ensemble.needs_places)
 
     def update(self, ensemble: Ensemble) -> None:
-        """An ensemble may need other events; with the last live one the journal is closed."""
+        """Adapt the journal to changed needs; close it after the last live ensemble."""
         if ensemble.live:
             self.watch(ensemble)
         else:
@@ -115,7 +116,7 @@ class Needs:
         self._look_later()
 
     def stirred(self, ensemble: Ensemble) -> None:
-        """An ensemble has come to have jobs in the queue, or on their way, or has none any more."""
+        """Note that an ensemble got its first jobs in the queue or on the way, or has none left."""
         if ensemble.engine.queued:
             self._at_work.add(ensemble)
             self._stirs += 1
@@ -125,11 +126,11 @@ class Needs:
             self._look_later()
 
     def calm(self) -> None:
-        """The last member is gone."""
+        """Check whether the journal can be closed, because the last member is gone."""
         self._look_later()
 
     def ready(self) -> None:
-        """The service has recovered: the journal is open if an ensemble is live."""
+        """Adapt to the end of a recovery; the journal is open if an ensemble is live."""
         self._opening = False
         if self._journal.is_open:
             self._wake()
@@ -137,14 +138,14 @@ class Needs:
             self._rest()
 
     def find_queue_wide(self) -> None:
-        """Bring `queue_wide` up to date."""
+        """Update `queue_wide`."""
         self.queue_wide = [
             ensemble for ensemble in self._ensembles if ensemble.live and ensemble.needs[1]
         ]
 
     @staticmethod
     def _names(ensemble: Ensemble) -> frozenset[str]:
-        """The names of the events that an ensemble needs."""
+        """Return the names of the events that an ensemble needs."""
         more = JOB_EVENTS if ensemble.log.wants_events else ()
         return ensemble.needs[0] | frozenset(more)
 
@@ -169,7 +170,7 @@ class Needs:
         )
 
     def _wake(self) -> None:
-        """The journal is open."""
+        """Continue submissions, because the journal is open."""
         self._opening = False
         if self._resting:
             self._resting = False
@@ -188,7 +189,7 @@ class Needs:
         )
 
     def _look_later(self) -> None:
-        """Where nobody needs the journal now, see a little later whether that is still so."""
+        """If nobody needs the journal, check a little later whether that is still so."""
         if not self._looking and self._needless:
             self._looking = True
             self._loop.timer(REST_SECONDS, partial(self._look, self._stirs))
@@ -202,7 +203,7 @@ class Needs:
             self._look_later()
 
     def _close(self) -> None:
-        """Close the journal; nothing that it brings is anybody's."""
+        """Close the journal, when none of its events matters to an ensemble."""
         self._opening = False
         self._journal.stop()
         self._tracker.rest()
@@ -215,5 +216,5 @@ class Needs:
 
 
 def _always(ensemble: Ensemble) -> bool:
-    """It needs the journal also while it has no job: for others' jobs, or for its members."""
+    """Return True if an ensemble needs the journal without jobs: for others' jobs, or members."""
     return ensemble.needs[1] or ensemble.fleet is not None

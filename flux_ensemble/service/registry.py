@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.runtime.ensemble import Ensemble
 
-#: Ended ensembles that are kept for status.
+#: Number of ended ensembles that are kept for status.
 KEPT_ENDED = 100
 
 
@@ -17,20 +17,20 @@ class Ensembles:
 
     def __init__(self) -> None:
         self._all: dict[str, Ensemble] = {}
-        #: Why ensembles that are stored could not be restored, by name.
+        #: Why stored ensembles could not be restored, by name.
         self.unreadable: dict[str, str] = {}
-        #: Those that are still to be restored, by name, with how far that is.
+        #: Progress of the ensembles that are still to be restored, by name.
         self.coming: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[Ensemble]:
         return iter(list(self._all.values()))
 
     def get(self, name: str) -> Ensemble:
-        """The ensemble of a name.
+        """Return the ensemble of a name.
 
         Raises:
-            RequestError: ENOENT; EIO where it is stored and could not be restored; EAGAIN where it
-                is not restored yet.
+            RequestError: ENOENT; EIO if it is stored and could not be restored; EAGAIN if it is not
+                restored yet.
         """
         if name not in self._all and name in self.unreadable:
             raise RequestError(
@@ -46,12 +46,12 @@ class Ensembles:
         return self._all[name]
 
     def find(self, name: str, run: int) -> Ensemble | None:
-        """The ensemble of a name, if it is that run of it."""
+        """Return the ensemble of a name, if it is that run of it."""
         ensemble = self._all.get(name)
         return ensemble if ensemble is not None and ensemble.run == run else None
 
     def add(self, ensemble: Ensemble) -> None:
-        """Add an ensemble, as the newest."""
+        """Add an ensemble as the newest."""
         self._all.pop(ensemble.name, None)
         self._all[ensemble.name] = ensemble
 
@@ -60,7 +60,7 @@ class Ensembles:
         del self._all[ensemble.name]
 
     def surplus(self) -> list[Ensemble]:
-        """The oldest of the ended ones that are more than are kept."""
+        """Return the oldest of the ended ensembles, beyond the number that is kept."""
         ended = [
             ensemble for ensemble in self._all.values() if ensemble.ended and not ensemble.live
         ]

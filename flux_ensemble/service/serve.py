@@ -1,13 +1,13 @@
 """The service outside the broker: a client that registers it (`flux ensemble serve`).
 
-A client that dies takes no Flux instance with it. The broker module `ensemble-keeper` runs it so
-(`modules/ensemble-keeper.py`), and it is for debugging, and for Flux before 0.84, which has no
-broker modules in Python.
+If a client dies, the Flux instance lives on. The broker module `ensemble-keeper` runs the service
+this way (`modules/ensemble-keeper.py`). It also serves for debugging, and for Flux before 0.84,
+which has no broker modules in Python.
 
-Its requests come by a handle of their own, on the reactor of the other: what Flux has to say about
-jobs, hundreds of messages at once in a burst, is queued at the broker for each handle by itself,
-and the reactor reads from both in turns. A broker module has one handle, so there requests wait
-until what came before them has been read (`queues.flux.inbox`).
+Requests arrive by a handle of their own, on the reactor of the other handle. The messages of Flux
+about jobs, hundreds at once in a burst, are queued in the broker for each handle separately, and
+the reactor reads from both handles in turns. A broker module has one handle, so there a request
+waits until everything that arrived before it has been read (`queues.flux.inbox`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class KeeperLink:
     """The keeper that has started this process, at the other end of a socket.
 
     Args:
-        fd: this end.
+        fd: this end of the socket.
     """
 
     def __init__(self, fd: int) -> None:
@@ -39,15 +39,16 @@ class KeeperLink:
         self.fd = fd
 
     def ready(self) -> None:
-        """The service answers."""
+        """Report that the service answers."""
         self._tell("0 ready")
 
     def refused(self, number: int, why: str) -> None:
-        """The service does not begin, or ends: an errno and a sentence."""
+        """Report that the service does not begin, or ends: an errno and a sentence."""
         self._tell(f"{number} {' '.join(why.split())}")
 
     def _tell(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # it is gone, which the reader finds out
+        # The keeper may be gone, which the reader of the socket finds out.
+        with contextlib.suppress(OSError):
             os.write(self.fd, line.encode("utf-8", "backslashreplace")[:4096] + b"\n")
 
 
@@ -64,11 +65,11 @@ def serve(
         handle: Flux handle.
         name: the service's name.
         log_level: a key of `logger.LEVELS`.
-        keeper: is told when the service answers.
+        keeper: receives the message that the service answers.
 
     Raises:
-        OSError: EEXIST where the service is there already; EBUSY where another service drives the
-            ensembles, or has come to; or the broker went away.
+        OSError: EEXIST if the service exists already; EBUSY if another service drives the
+            ensembles, now or at the beginning; or the broker went away.
         ValueError: no such log level.
     """
     t_begin = time.monotonic()

@@ -4,15 +4,14 @@
     journal ──► Tracker ──► Ensemble                                  │
     KVS, log, replies ◄───────────────────────────────────────────────┘
 
-When it begins it brings back the ensembles that the KVS holds (`recovery`). Until that is
-done, and while the job manager is gone, requests that change something wait
-(`requests.dispatch`). A request's handler is found by its topic: `@request_handler("status")`.
+When the service begins, it restores the ensembles in the KVS (`recovery`). Until that is done, and
+while the job manager is gone, requests that change something wait (`requests.dispatch`). The
+handler of a request is found by its topic: `@request_handler("status")`.
 
-The same class serves as a broker module (`service.module`) and as a client that has
-registered the service (`service.serve`). An exception that escaped a callback would end
-the broker module, and with it the user's whole Flux instance, so every callback that
-Flux is given is wrapped by a guard: what goes wrong inside an ensemble fails that
-ensemble (`runtime.driver.Driver`), what goes wrong elsewhere is logged.
+The same class serves as a broker module (`service.module`) and as a client that has registered the
+service (`service.serve`). An exception that escaped a callback would end the broker module, and
+with it the user's whole Flux instance. So every callback that Flux receives is wrapped by a guard:
+an error inside an ensemble fails that ensemble (`runtime.driver.Driver`), any other is logged.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from typing import Any
 from flux.core.handle import Flux
 from flux.message import Message
 
-# Before there are values: to import River takes 0.2 s.
+# Imported early, before there are values: the import of River takes 0.2 s.
 import flux_ensemble.metrics.univariate  # noqa: F401
 from flux_ensemble import __version__
 from flux_ensemble.faults import ENDINGS
@@ -64,8 +63,8 @@ from flux_ensemble.service.store.errors import StoreError
 from flux_ensemble.service.store.kvs import KvsStores
 from flux_ensemble.service.tracker import Tracker
 
-#: Seconds for which ensembles are restored at once, and then at a time: between that requests are
-#: answered.
+#: Seconds for which ensembles are restored without a break at first, and then at a time; between
+#: these spans requests are handled.
 RESTORE_FIRST_SECONDS = 1.0
 RESTORE_SECONDS = 0.1
 
@@ -77,14 +76,15 @@ class Service:
         handle: Flux handle of the module, or of a client.
         mode: "module", "process" (of a keeper) or "client".
         log: writes a line to Flux's log: syslog level, text.
-        stop: called when another service drives the ensembles: this one is to end.
+        stop: called when another service drives the ensembles, so that this one has to end.
         name: the service's name.
-        requests: the handle that the service is registered by, on the same reactor, where that is
-            another: then requests do not wait behind what Flux has to say about jobs.
-        t_begin: when it began, by the monotonic clock; None for a module.
+        requests: the handle that the service is registered by, on the same reactor, if it is
+            another
+            one: then requests do not wait behind messages of Flux about jobs.
+        t_begin: when the service began, by the monotonic clock; None for a module.
 
     Attributes:
-        over: why it is to end, or None.
+        over: why the service has to end, or None.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Service:
     # -- wiring ---------------------------------------------------------------------
 
     def _wire_flux(self, mode: str, settings: Settings, t_begin: float | None) -> None:
-        """What Flux has: its queue and journal, the KVS, the size of the instance."""
+        """Create the parts that use Flux: queue and journal, the KVS, the size of the instance."""
         handle = self._handle
         self._broker = Broker(handle, self.unexpected)
         self._queue = FluxQueue(self._broker)
@@ -179,7 +179,7 @@ class Service:
         self._shutdown = Shutdown(handle, self._broker.guard, self._broker.inbox, self._suspend)
 
     def _configure(self, table: Any) -> None:
-        """Take the scaler that the site has configured; without it the size is fixed."""
+        """Use the scaler that the site has configured; without it the size is fixed."""
         try:
             if isinstance(table, dict):
                 self._members.configure(table)
@@ -187,7 +187,7 @@ class Service:
             self._error(f"[ensemble] {error}; the size of this instance cannot change")
 
     def _wire_ensembles(self, mode: str) -> None:
-        """How an ensemble is made, what it needs, and what is reported of it."""
+        """Create the parts that make ensembles, follow their needs, and report on them."""
         self._perf = Perf(self._broker.loop, lambda: self._queue.submissions.waiting)
         self._reports = Reports(
             mode,
@@ -233,7 +233,7 @@ class Service:
         )
 
     def _wire_requests(self, *, guests: bool) -> None:
-        """How a request comes to its handler, and how it is answered."""
+        """Create the parts that pass requests to their handlers, and send the responses."""
         self._responder = Responder(self._requests, self._error)
         self._streams = Streams(self._responder)
         self._loading = Loading(
@@ -274,7 +274,7 @@ class Service:
     # -- lifetime -------------------------------------------------------------------
 
     def _claim(self) -> int:
-        """Claim the ensembles for this service, and see what the one before it died of."""
+        """Claim the ensembles for this service, and read at which event the previous one died."""
         epoch = self._claims.take()
         try:
             self._marks.open(Path(self._handle.attr_get("rundir"), f"{self._name}.mark"))
@@ -286,11 +286,11 @@ class Service:
         return epoch
 
     def _begin(self) -> None:
-        """Bring back what the KVS holds; if it does not answer, again a little later."""
+        """Restore the ensembles in the KVS; try again a little later if it does not answer."""
         self._restore(self._recovery.restoring(self._loading.restore), RESTORE_FIRST_SECONDS)
 
     def _restore(self, steps: Iterator[None], seconds: float = RESTORE_SECONDS) -> None:
-        """Go on with that for a moment, and then again when the reactor has had its turn."""
+        """Continue for a moment, and then again when the reactor has had its turn."""
         t_end = time.monotonic() + seconds
         try:
             for _ in steps:
@@ -315,7 +315,7 @@ class Service:
             self._restored()
 
     def _restored(self) -> None:
-        """The ensembles are there, as they stood: see what their jobs have done since."""
+        """Catch up with the events of jobs, now that the ensembles are restored."""
         self._dispatcher.can_begin()
         self._queue.elsewhere[:] = self._claims.elsewhere
         self._log(
@@ -338,7 +338,7 @@ class Service:
             self._recovery.catch_up(self._ready)
 
     def _ready(self) -> None:
-        """The journal is read: start what was loaded, and do what was asked, meanwhile."""
+        """Start the ensembles that were loaded, and handle the requests held, until now."""
         self._log(syslog.LOG_INFO, "ready")
         self._claims.settle()
         self._needs.ready()
@@ -348,15 +348,15 @@ class Service:
             self._lifetimes.changed(ensemble)
 
     def _end(self, reason: str) -> None:
-        """Another service drives the ensembles: take in and perform nothing more, and end."""
+        """Stop, because another service drives the ensembles."""
         self.over = reason
         self._error(reason)
         self._take_down(reason)
-        # What has been asked is answered first.
+        # Requests that were received are answered first.
         self._broker.loop.timer(0.0, lambda: self._broker.inbox.put(self._stop))
 
     def close(self) -> None:
-        """Take everything down: workers end, whoever waits gets an error; jobs go on."""
+        """Stop everything: workers end, pending requests get an error, jobs continue."""
         if self.over is None:
             for ensemble in self._ensembles:
                 self._broker.guard(self._assembly.checkpoint)(ensemble)
@@ -374,17 +374,17 @@ class Service:
         self._loading.close(reason)
         self._fleets.close()
         for ensemble in self._ensembles:
-            # What goes wrong with one is no reason to leave out those after it.
+            # An error with one ensemble must not leave out those after it.
             self._broker.guard(ensemble.close)(errno.ESHUTDOWN, reason)
         self._journal.stop()
-        # Where another service drives the ensembles the queue is its own to start.
+        # If another service drives the ensembles, that one starts the queue.
         self._members.close(start_queue=self.over is None and not self._shutdown.begun)
         self._perf.stop()
         self._shutdown.stop()
         self._responder.close(errno.ESHUTDOWN, reason)
 
     def _suspend(self) -> None:
-        """The instance is shutting down, and cancels its jobs: that is no event of theirs."""
+        """Stop: the instance shuts down and cancels its jobs, which is no event of theirs."""
         self._loading.close("the Flux instance is shutting down")
         self._journal.stop()
         self._fleets.close()
@@ -394,7 +394,7 @@ class Service:
                 ensemble.suspend()
 
     def _gone(self, message: Message) -> None:
-        """A client has disconnected, or ends a stream."""
+        """Handle a client that has disconnected, or ends a stream."""
         self._streams.gone(message)
         self._attachments.gone(message)
 
@@ -404,7 +404,7 @@ class Service:
         self._tracker.event(job, entry, jobspec)
         self._fleets.event(job, entry, jobspec)
 
-    # -- what the parts ask of it -----------------------------------------------------
+    # -- callbacks of the parts -------------------------------------------------------
 
     def _lost_journal(self, reason: str) -> None:
         self._error(reason)
@@ -421,5 +421,5 @@ class Service:
         self._log(syslog.LOG_ERR, text)
 
     def unexpected(self, error: BaseException) -> None:
-        """Log an exception, or a panic, that nobody expected."""
+        """Log an unexpected exception, or a panic."""
         log_exception(error, self._error)

@@ -1,12 +1,12 @@
-"""What a site configures: the table [ensemble] of the broker's TOML, and where state goes.
+"""The site's configuration: the table [ensemble] of the broker's TOML, and the state's directory.
 
-[ensemble]
-allow-guest-status = true    # guests may ask for list and status
-service = "process"          # beside the broker, not as a module of it (`deploy.service_start`)
-walltime-guard = "10s"       # how long before the allocation expires no more jobs are started
-reconnect-limit = "1m"       # how long a member may say nothing until it counts as lost
+    [ensemble]
+    allow-guest-status = true    # guests may request list and status
+    service = "process"          # beside the broker, not as a module of it (`deploy.service_start`)
+    walltime-guard = "10s"       # no job is started so long before the allocation expires
+    reconnect-limit = "1m"       # a member that is silent for so long counts as lost
 
-What the instance grows and shrinks by is there, too: see `queues.elastic.settings`.
+The keys of the instance's scaler are there, too: see `queues.elastic.settings`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.queues.elastic.settings import KEYS as SCALER_KEYS
 from flux_ensemble.renamed import SETTINGS as OLD_KEYS
 
-#: What is read before there is a service.
+#: Keys that are read before there is a service.
 STARTING = ("service",)
 
 
@@ -40,7 +40,7 @@ def _flag(value: Any) -> bool:
     return value
 
 
-#: What reads the value of each key.
+#: Functions that read the value of each key.
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "allow-guest-status": _flag,
     "walltime-guard": lambda value: parse_duration(value, limit=False),
@@ -49,11 +49,11 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def read_settings(configured: Any, log_error: Callable[[str], None]) -> Settings:
-    """What the configuration says; a value that is wrong is as good as none.
+    """Read the configuration; a wrong value is ignored.
 
     Args:
         configured: the table [ensemble], or whatever is there in its place.
-        log_error: called with a sentence for each thing that is wrong with it.
+        log_error: called with a sentence for each error.
     """
     if not isinstance(configured, dict):
         log_error(f"[ensemble]: expected a table, not {configured!r}")
@@ -74,10 +74,10 @@ def read_settings(configured: Any, log_error: Callable[[str], None]) -> Settings
 
 
 def kept_directory(attr_get: Callable[[str], Any]) -> str | None:
-    """The directory in which the KVS of this instance outlives it; None if nothing does.
+    """Return the directory in which the KVS of this instance outlives it, or None.
 
-    Flux 0.88 gives each instance a `statedir`, and removes it at the end unless the user
-    named it; earlier ones have the attribute only where the user named it.
+    Flux 0.88 gives each instance a `statedir`, and removes it at the end unless the user named it;
+    earlier versions have the attribute only if the user named it.
 
     Args:
         attr_get: `flux.Flux.attr_get`, of a handle of rank 0.

@@ -1,10 +1,9 @@
-"""Which ensemble a job event belongs to.
+"""The owner of each job: passes journal entries to the ensembles that they concern.
 
-A job of an ensemble is known by its tag (`attributes.user.ensemble` in the jobspec) at
-its submit event, and by its id from then on until it is clean or refused: the id of a
-refused job may be given again when job-ingest is loaded anew. Events of other jobs go
-to the ensembles whose rules have scope `queue`; the names of those jobs are remembered
-only while somebody may ask for them.
+A job of an ensemble is known by its tag (`attributes.user.ensemble` in the jobspec) at its submit
+event, and by its id from then on until it is clean or refused: the id of a refused job may be given
+again when job-ingest is reloaded. Events of other jobs are passed to the ensembles whose rules have
+scope `queue`; the names of those jobs are kept only while a rule may need them.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ LAST_EVENTS = ("clean", "invalidate")
 
 
 class Tracker:
-    """Hands journal entries to ensembles.
+    """Passes journal entries to ensembles.
 
     Args:
         owner: userid of the instance owner; a tag on anybody else's job is a forgery.
-        find: the ensemble of a name and run, or None.
-        queue_wide: the ensembles that want events of jobs they did not submit.
+        find: returns the ensemble of a name and run, or None.
+        queue_wide: returns the ensembles that want events of jobs they did not submit.
 
     Attributes:
-        events: how many entries have been handled.
-        learning: names of active jobs are remembered.
-        newest: the greatest id of a job that the journal has shown to be accepted.
+        events: number of entries that have been handled.
+        learning: names of active jobs are kept.
+        newest: the greatest id of a job that was accepted, by the journal.
     """
 
     def __init__(self, owner: int, find: Find, queue_wide: Callable[[], list[Ensemble]]) -> None:
@@ -55,15 +54,15 @@ class Tracker:
         self.newest = 0
 
     def learn(self, job: int, jobspec: Mapping[str, Any]) -> None:
-        """A job was active when the journal was opened."""
+        """Note the name of a job that was active when the journal was opened."""
         self._names[job] = job_name(jobspec)
 
     def meet(
         self, job: int, jobspec: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]
     ) -> None:
-        """A job with a tag was active when the journal was opened, which had been closed.
+        """Check a job with a tag that was active when the journal was opened after a rest.
 
-        Where it is none that its ensemble has sent, it was submitted while nobody looked.
+        If its ensemble did not send the job, somebody submitted it while the journal was closed.
         """
         if job in self._jobs or not entries or entries[0]["name"] != "submit":
             return
@@ -76,15 +75,15 @@ class Tracker:
 
     @property
     def any_held(self) -> bool:
-        """Some job is held."""
+        """An active job of an ensemble is held."""
         return bool(self._held)
 
     def is_held(self, job: int) -> bool:
-        """The job is one of an ensemble's, and has urgency 0."""
+        """Return True if the job is one of an ensemble's, and has urgency 0."""
         return job in self._held
 
     def note_urgency(self, job: int, entries: Iterable[Mapping[str, Any]]) -> None:
-        """Note whether a job is held, from those entries of its eventlog (RFC 21) that say so."""
+        """Note whether a job is held, by the entries of its eventlog (RFC 21) with its urgency."""
         for entry in entries:
             urgency = (entry.get("context") or {}).get("urgency")
             if entry["name"] not in ("submit", "urgency") or urgency is None:
@@ -95,7 +94,7 @@ class Tracker:
                 self._held.discard(job)
 
     def event(self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None) -> None:
-        """Hand out one entry of the journal."""
+        """Process one entry of the journal."""
         self.events += 1
         name = entry["name"]
         context = entry.get("context") or {}
@@ -138,12 +137,12 @@ class Tracker:
     def told(
         self, ensemble: Ensemble, ordinal: int, items: Iterable[Sequence[Any]]
     ) -> list[JobEvent | JobEvents | JobsAlike]:
-        """What the service of a member says of the jobs of an ensemble, which it has sorted out.
+        """Return the events that the service of a member has reported about jobs of an ensemble.
 
         Args:
-            ensemble: whose the jobs are.
+            ensemble: that has the jobs.
             ordinal: number of the member.
-            items: as `queues.nested.service_handle` has them.
+            items: as in `queues.nested.service_handle`.
         """
         told: list[JobEvent | JobEvents | JobsAlike] = []
         for item in items:
@@ -164,7 +163,7 @@ class Tracker:
     def _told(
         self, ensemble: Ensemble, ordinal: int, t: float, id: int, what: Any, *rest: Any
     ) -> Iterator[JobEvent | JobEvents]:
-        """What is said of one job, if it is the ensemble's."""
+        """Yield the events of one job, if it is the ensemble's."""
         job, several, jobs = make(ordinal, id), type(what) is list, self._jobs
         events = what if several else [[t, what, *rest[:1]]]
         self.events += len(events)
@@ -183,7 +182,7 @@ class Tracker:
             yield JobEvent(t, job, what, _context(events[0]), tag)
 
     def _follow_alike(self, ensemble: Ensemble, alike: JobsAlike) -> bool:
-        """Take in what jobs did alike; False where they are not all the ensemble's."""
+        """Process the events that jobs had alike; return False if some are not the ensemble's."""
         keys = [make(alike.ordinal, id) for id in accumulate(alike.steps)]
         jobs = self._jobs
         if alike.firing is None:
@@ -204,7 +203,7 @@ class Tracker:
     def _admit(
         self, job: int, context: Mapping[str, Any], jobspec: Mapping[str, Any]
     ) -> Tag | None:
-        """Learn whose a new job is, and its name if that may be asked for."""
+        """Find the ensemble of a new job, and note the job's name if a rule may need it."""
         if self.learning:
             self._names[job] = job_name(jobspec)
         found = self.owner_of(context, jobspec)
@@ -217,7 +216,7 @@ class Tracker:
     def owner_of(
         self, context: Mapping[str, Any], jobspec: Mapping[str, Any]
     ) -> tuple[Ensemble, Tag] | None:
-        """Whose a job is by its jobspec and the context of its submit event, and its tag."""
+        """Return the ensemble that owns a job, by its jobspec and submit event, with the tag."""
         given = _part(jobspec, "attributes", "user", TAG_KEY)
         if not isinstance(given, dict) or context.get("userid") != self._owner:
             return None
@@ -229,22 +228,22 @@ class Tracker:
         return None if ensemble is None else (ensemble, Tag(*tag))
 
     def follow(self, job: int, ensemble: Ensemble) -> None:
-        """An active job is the ensemble's."""
+        """Note that an active job is the ensemble's."""
         self._jobs[job] = ensemble
 
     def follows(self, job: int) -> bool:
-        """The job is an ensemble's, and active."""
+        """Return True if the job is an ensemble's, and active."""
         return job in self._jobs
 
     def begin_again(self) -> None:
-        """The journal begins again: what is active will be seen again."""
+        """Forget all jobs, because the journal begins again and delivers the active ones."""
         self._fences.clear()
         self._jobs.clear()
         self._held.clear()
         self._names.clear()
 
     def jobs_of(self, ensemble: Ensemble) -> tuple[int, ...]:
-        """Ids of the active jobs of an ensemble."""
+        """Return the ids of the active jobs of an ensemble."""
         return tuple(job for job, owner in self._jobs.items() if owner is ensemble)
 
     def forget(self, ensemble: Ensemble) -> None:
@@ -254,11 +253,11 @@ class Tracker:
 
     @property
     def follows_live(self) -> bool:
-        """An active job is that of an ensemble that is live."""
+        """An active job belongs to a live ensemble."""
         return any(ensemble.live for ensemble in self._jobs.values())
 
     def rest(self) -> None:
-        """The journal is closed; what was learned from it grows stale."""
+        """Forget what would become stale while the journal is closed."""
         self.learning = False
         self._names.clear()
         self._fences.clear()
@@ -270,15 +269,15 @@ def _context(event: Sequence[Any]) -> Mapping[str, Any]:
 
 
 def is_fence(jobspec: Mapping[str, Any]) -> bool:
-    """The job is a fence (`queues.flux.fence`): it is refused, and belongs to no ensemble."""
+    """Return True for a fence (`queues.flux.fence`): it is refused, and belongs to no ensemble."""
     tag = _part(jobspec, "attributes", "user", TAG_KEY)
     return isinstance(tag, dict) and "fence" in tag
 
 
 def job_name(jobspec: Mapping[str, Any]) -> str:
-    """The name of a job as `flux jobs` shows it (flux-core job-list, `job_data.c`).
+    """Return the name of a job as `flux jobs` prints it (flux-core job-list, `job_data.c`).
 
-    Where it is longer than any that a rule would name, it has no middle.
+    The middle of a name is left out if the name is longer than any that a rule would name.
     """
     name = _part(jobspec, "attributes", "system", "job", "name")
     if not name:
@@ -287,10 +286,10 @@ def job_name(jobspec: Mapping[str, Any]) -> str:
 
 
 def _part(jobspec: Any, *path: str | int) -> Any:
-    """What is at a path in a jobspec, None where there is nothing.
+    """Return the value at a path in a jobspec, None if there is none.
 
-    Nothing is taken for granted: job-ingest checks jobspecs only as far as its validators do,
-    and the owner of the instance can go without.
+    The form of the jobspec is not taken for granted: job-ingest checks jobspecs only as far as its
+    validators do, and the owner of the instance can go without.
     """
     for step in path:
         try:

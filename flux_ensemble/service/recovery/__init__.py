@@ -1,1 +1,1 @@
-"""How ensembles come back: after a crash, after the job manager was gone, after a shutdown."""
+"""Recovery of ensembles: after a crash, after a loss of the job manager, after a shutdown."""

@@ -1,19 +1,19 @@
-"""What happened to the jobs of ensembles while nobody watched.
+"""The events that jobs of ensembles had while no service watched.
 
     journal in full ──history──► per ensemble: events ──apply──► engines
     fence ───────────────────────────────────────────settle──► what is missing, sent again
 
-The job manager's journal gives every job that it knows, in no order. The events of jobs
-that an engine has as active, or expects because it sent them, go to that engine, but for those
-that it has taken in before. All other jobs of it have come and gone.
+The job manager's journal delivers every job that it knows, in no order. An engine receives the
+events of the jobs that it has as active, and of those that it expects because it sent them, but not
+the events that it has handled before. All other jobs of the engine have ended.
 
-The clock may have been set back at any time. So what the engine has seen of a job is told by
-where its last event is among the job's, which are in order, and not by time; and the events
-of one job stay in that order when those of all are sorted by time.
+The clock may have been set back at any time. So the events of a job that are new to the engine are
+found by the position of the last one that it has handled, and not by time. The events of one job
+stay in order when those of all jobs are sorted by time.
 
-After `apply`, what the journal brings live continues the history. After a fence, whatever
-the dead service sent has shown, so `settle` sends what has not, and gives up active jobs
-that the queue does not know any more.
+After `apply`, live events of the journal continue the history. After a fence, everything that the
+dead service sent is in the journal. So `settle` sends what is not there again, and gives up active
+jobs that the queue does not know any more.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from flux_ensemble.service.tracker import LAST_EVENTS, Tracker, job_name
 
 Entry = Mapping[str, Any]
 
-#: Events, or jobs, in one step of taking in what happened.
+#: Number of events, or of jobs, that are handled in one step.
 SLICE = 100
 
 
 @dataclass(slots=True)
 class _Past:
-    """What happened to the jobs of one ensemble.
+    """The events that the jobs of one ensemble had meanwhile.
 
     Args:
-        events: those of its jobs, and of other jobs if it asks for these, each with the time by
-            which it is sorted: that of the latest event of its job until then.
-        expected: jobs by a tag that its engine expects, with their entries.
+        events: of its jobs, and of other jobs if it needs these. Each has the time by which it is
+            sorted: that of the latest event of its job until then.
+        expected: by tags that its engine expects, jobs with their entries.
         surplus: active jobs whose tag another job had.
         interrupted: jobs that were cancelled because the instance shut down.
     """
@@ -65,16 +65,16 @@ class _Past:
 
 
 class CatchUp:
-    """Takes in the history of the journal, once.
+    """Processes the history of the journal, once.
 
     Args:
-        tracker: knows whose a job is; it learns which are active.
-        ensembles: those that are live.
+        tracker: finds the ensemble of a job; it learns which jobs are active.
+        ensembles: the live ones.
         ordinal: number of the member whose journal it is.
 
     Attributes:
-        doubtful: by the ids of jobs, their first memos, where it may not have said what they have.
-        behind: the ensembles that have not taken in all, by name, with how far that is.
+        doubtful: first memos that the journal may have reported wrongly, by job ids.
+        behind: progress of the ensembles that have not handled all events yet, by name.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class CatchUp:
         tracker.begin_again()
 
     def history(self, job: int, jobspec: Mapping[str, Any], entries: list[Entry]) -> None:
-        """Take in a job: its key, its jobspec, and its entries (RFC 18) in order."""
+        """Process a job: its key, its jobspec, and its entries (RFC 18) in order."""
         if not entries or entries[0]["name"] != "submit":
             return
         self._tracker.newest = max(self._tracker.newest, job)
@@ -121,18 +121,18 @@ class CatchUp:
             past.surplus.append(_event(job, entries[0], tag))
 
     def _doubt(self, known: ActiveJob | None, job: int, entries: list[Entry]) -> None:
-        """Note the first memo of a job if others have followed it, and it has not been seen.
+        """Note the first memo of a job if others followed it, and the engine has not handled it.
 
-        The job manager keeps one object of the first memo and of what all memos come to, so its
-        journal tells of the first what the later ones said (flux-core, `jpath_update` in
-        `src/modules/job-manager/annotate.c`). The eventlog in the KVS has it as it was.
+        The job manager keeps one object for the first memo and for the sum of all memos, so in its
+        journal the first memo has the values of the later ones (flux-core, `jpath_update` in
+        `src/modules/job-manager/annotate.c`). The eventlog in the KVS has the memo as it was.
         """
         memos = [entry for entry in entries if entry["name"] == "memo"]
         if len(memos) > 1 and any(entry is memos[0] for entry in _unseen(known, entries)):
             self.doubtful[job] = memos[0]
 
     def correct(self, job: int, eventlog: list[Entry]) -> None:
-        """Take the first memo of a job from its eventlog; one that was volatile is not there."""
+        """Correct the first memo of a job by its eventlog, which does not have volatile memos."""
         memo = self.doubtful[job]
         for entry in eventlog:
             if entry["name"] == "memo" and entry["timestamp"] == memo["timestamp"]:
@@ -144,11 +144,11 @@ class CatchUp:
         read: Callable[[int], Step],
         warn: Callable[[str], None],
     ) -> Steps:
-        """Read what the journal may not have told right, before `apply`.
+        """Read the memos that the journal may have reported wrongly, before `apply`.
 
         Args:
             read: reads the eventlog of a job from the KVS.
-            warn: gets a sentence about what cannot be read.
+            warn: receives a sentence about what cannot be read.
         """
         for job in list(self.doubtful):
             try:
@@ -180,12 +180,12 @@ class CatchUp:
     def _foreign(
         self, ensemble: Ensemble, job: int, jobspec: Mapping[str, Any], entries: list[Entry]
     ) -> None:
-        """The events of a job of others that the ensemble has not seen."""
+        """Add the events of another's job that the ensemble has not handled."""
         engine = ensemble.engine
         name = job_name(jobspec)
         if not engine.wants_job(name):
             return
-        # Of a job that it does not know, time alone tells what it has not seen.
+        # For a job that the engine does not know, only the time shows which entries are new.
         since = max(ensemble.t_seen, engine.t_foreign)
         unseen = _after_last(engine.observer.job(job), entries)
         if unseen is None:
@@ -204,12 +204,12 @@ class CatchUp:
         )
 
     def apply(self) -> None:
-        """Give the engines what happened; live events may follow."""
+        """Post the events to the engines; live events may follow."""
         for _ in self.applying():
             pass
 
     def applying(self) -> Generator[None, None, None]:
-        """As `apply`, in steps, between which the service does other things."""
+        """Do as `apply`, in steps, between which the service can do other work."""
         for ensemble, past in self._past.items():
             try:
                 yield from self._apply(ensemble, past)
@@ -233,8 +233,8 @@ class CatchUp:
             for job in jobs.keys() - {first}:
                 if jobs[job][-1]["name"] not in LAST_EVENTS:
                     past.surplus.append(_event(job, jobs[job][0], tag))
-        # By time, then by job. Stable: the entries of a job stay in order. One number at a time is
-        # compared in a tenth of the time of both at once.
+        # By time, then by job. Both sorts are stable, so the entries of a job stay in order. Two
+        # sorts by one number each take a tenth of the time of one sort by both.
         past.events.sort(key=lambda timed: timed[1].job)
         past.events.sort(key=itemgetter(0))
         t_shutdown = ensemble.facts.t_shutdown
@@ -250,7 +250,7 @@ class CatchUp:
             ensemble.violation(event)
 
     def settle(self, now: float, newest: int) -> bool:
-        """As `settling`, at once."""
+        """Do as `settling`, at once."""
         steps = self.settling(now, newest)
         while True:
             try:
@@ -260,14 +260,14 @@ class CatchUp:
                 return purged
 
     def settling(self, now: float, newest: int) -> Generator[None, None, bool]:
-        """All that was sent has shown: give up the jobs that are not there any more, in steps.
+        """Give up the jobs that are not in the queue, in steps, after a fence.
 
         Args:
             now: the time.
             newest: the greatest key of a job that the queue has ever had.
-
         Returns:
-            Jobs have been purged that nobody saw end: what has not shown may have been there.
+            True if jobs have been purged that nobody saw end: jobs that are not in the journal may
+            have been among them.
         """
         purged = newest > self._tracker.newest
         for ensemble in self._ensembles:
@@ -290,11 +290,11 @@ class CatchUp:
 
 
 def _after_last(job: ActiveJob | None, entries: list[Entry]) -> list[Entry] | None:
-    """The entries of a job after the last one that an engine has taken in, by its marks.
+    """Return the entries of a job after the last one that an engine has handled, by its marks.
 
     Returns:
-        None if there is none of these: it has no mark, or the queue has forgotten what it showed
-        before a crash.
+        None if none of the entries is the last one: the engine has no mark, or the queue has
+        lost entries that it delivered before a crash.
     """
     if job is not None:
         for place in range(len(entries), 0, -1):
@@ -305,7 +305,7 @@ def _after_last(job: ActiveJob | None, entries: list[Entry]) -> list[Entry] | No
 
 
 def _unseen(job: ActiveJob | None, entries: list[Entry]) -> list[Entry]:
-    """The entries that an engine has not taken in, and others that it ignores by their phase."""
+    """Return the entries that an engine has not handled, and others that it ignores by phase."""
     unseen = _after_last(job, entries)
     if unseen is not None:
         return unseen

@@ -1,17 +1,18 @@
-"""How the service comes back: after a crash, and after the job manager was gone.
+"""Recovery of the service: after a crash, and after a loss of the job manager.
 
     KVS ──restore──► ensembles as they stood ──catch_up──► journal in full ──► fence ──► ready
 
-1. `restore` claims the ensembles, where no other service drives them (`service.claim`), by a
-   synced commit of the number of this epoch. The KVS makes commits in the order in which they
-   were sent, so all that the service before this one had sent is in it then. What the KVS holds
-   of each ensemble is replayed (`runtime.durability.replay`).
-2. `catch_up` reads the journal in full and tells the engines what happened (`catchup`).
-3. A fence makes sure that every job which was ever sent has shown. Then the commands without
-   an outcome are performed again; of submissions only what has not shown.
+1. `restore` claims the ensembles, unless another service drives them (`service.claim`), by a synced
+   commit of the number of this epoch. The KVS applies commits in the order in which they were sent,
+   so it then has everything that the previous service had sent. For each ensemble, the contents
+   of the KVS are replayed (`runtime.durability.replay`).
+2. `catch_up` reads the journal in full and posts the new events to the engines (`catchup`).
+3. A fence makes sure that every job which was ever sent is in the journal. Then the commands
+    without
+   an outcome are performed again; of submissions, only the jobs that are missing.
 
-When the job manager ends its journal, steps 2 and 3 are done again as soon as it is back.
-Nothing here raises: an ensemble that cannot be restored is left in the KVS, and said to be
+When the job manager ends its journal, steps 2 and 3 are repeated once it is back. No exception
+leaves this module: an ensemble that cannot be restored stays in the KVS, and is reported as
 `unreadable`.
 """
 
@@ -40,13 +41,13 @@ from flux_ensemble.service.tracker import Tracker
 RETRY_SECONDS = 0.1
 RETRY_LIMIT = 2.0
 
-#: Makes an ensemble of what it was loaded with, the store of its log, and what reads that; at once,
-#: or in steps.
+#: Makes an ensemble, at once or in steps, from the payload of its load request, the store of its
+#: log, and the reader of the log.
 Make = Callable[[Mapping[str, Any], Any, "Reading"], Ensemble | Generator[None, None, Ensemble]]
 
 
 class Stores(Protocol):
-    """Where the logs are: see `service.store.kvs.KvsStores`."""
+    """The stores of the logs: see `service.store.kvs.KvsStores`."""
 
     def names(self) -> Iterable[str]: ...
 
@@ -54,7 +55,7 @@ class Stores(Protocol):
 
 
 class Queue(Protocol):
-    """What fences are for: see `queues.flux.queue.FluxQueue`."""
+    """The queue, as far as fences need it: see `queues.flux.queue.FluxQueue`."""
 
     def fence(self, done: Callable[[Exception | None], None]) -> None: ...
 
@@ -89,9 +90,9 @@ class Reading:
     """Reads the log of an ensemble, at once or in steps.
 
     Args:
-        recovery: is told how far that is.
+        recovery: receives the progress.
         name: of the ensemble.
-        stored: what the KVS has of it.
+        stored: contents of the KVS for it.
     """
 
     def __init__(self, recovery: Recovery, name: str, stored: Any) -> None:
@@ -100,7 +101,7 @@ class Reading:
         self._stored = stored
 
     def __call__(self, spec: Spec) -> Replayed:
-        """Read it at once."""
+        """Read the log at once."""
         return replay(*self._what(spec))
 
     def _what(self, spec: Spec) -> tuple[Any, ...]:
@@ -109,7 +110,7 @@ class Reading:
         return spec, whose, stored.snapshot, stored.values, stored.lines, mark
 
     def steps(self, spec: Spec) -> Generator[None, None, Replayed]:
-        """Read it in steps."""
+        """Read the log in steps."""
         spec, whose, snapshot, values, lines, mark = self._what(spec)
         lines, after = list(lines), 0 if snapshot is None else snapshot.get("number", 0)
         total, done = count_events(lines, after), 0
@@ -125,25 +126,25 @@ class Reading:
 
 
 class Recovery:
-    """Brings ensembles back.
+    """Restores ensembles.
 
     Args:
-        claim: claims the ensembles for this service, and gives the epoch.
-        mark: makes what notes the events of an ensemble (name, run) while they are replayed.
+        claim: claims the ensembles for this service, and returns the epoch.
+        mark: makes the mark for the events of an ensemble (name, run) while they are replayed.
         stores: the KVS.
         journal: events of jobs.
-        tracker: hands them to ensembles.
-        ensembles: those there are.
+        tracker: distributes the events to ensembles.
+        ensembles: all ensembles.
         queue: makes fences.
         loop: for timers and the time.
         log_error: writes a line to the service's log.
-        fleets: find the members again that ensembles have.
+        fleets: find the members of ensembles again.
 
     Attributes:
-        epoch: how many services have begun in this instance.
-        ready: the journal is being read, and nothing is left to be caught up with.
+        epoch: number of services that have begun in this instance.
+        ready: the journal is being read, and the ensembles have caught up with it.
         unreadable: why an ensemble could not be restored, by name.
-        coming: the ensembles that are still to be restored, by name, with how far that is.
+        coming: progress of the ensembles that are still to be restored, by name.
     """
 
     def __init__(
@@ -180,12 +181,12 @@ class Recovery:
         self._blind = True
 
     def restore(self, make: Make) -> None:
-        """Claim what the KVS holds, and bring it back; `make` raises where it cannot."""
+        """Claim and restore the ensembles in the KVS; `make` raises if one cannot be restored."""
         for _ in self.restoring(make):
             pass
 
     def restoring(self, make: Make) -> Iterator[None]:
-        """As `restore`, in steps, between which the service does other things."""
+        """Do as `restore`, in steps, between which the service can do other work."""
         self.epoch = self._claim()
         restored: list[Ensemble] = []
         names = list(self._stores.names())
@@ -212,7 +213,7 @@ class Recovery:
 
     @property
     def behind(self) -> Mapping[str, str]:
-        """The ensembles that have not taken in yet what their jobs did meanwhile: how far it is."""
+        """Progress of the ensembles that have not handled the new events of their jobs, by name."""
         return {} if self.ready or self._catch_up is None else self._catch_up.behind
 
     def catch_up(self, then: Callable[[], None]) -> None:
@@ -250,7 +251,7 @@ class Recovery:
         self._fleets.history(job, jobspec, entries)
 
     def lost(self) -> None:
-        """The journal has ended: try again, a little later."""
+        """Try again a little later, because the journal has ended."""
         self.ready = False
         self._blind = True
         self._queue.suspend()
@@ -262,12 +263,12 @@ class Recovery:
 
     def _caught_up(self, catch_up: CatchUp) -> None:
         self._blind = False
-        # What comes meanwhile happened later.
+        # Live entries that arrive meanwhile are about later events.
         self._journal.hold()
         run(self._take(catch_up), over=partial(self._overtaken, catch_up))
 
     def _take(self, catch_up: CatchUp) -> Steps:
-        """Take in what the journal has told, and what the KVS tells better."""
+        """Process the history of the journal, and the memos that the KVS has right."""
         yield from catch_up.read_memos(
             lambda job: partial(self._queue.eventlog, job), self._log_error
         )
@@ -278,7 +279,7 @@ class Recovery:
         self._journal.release()
 
     def _in_turns(self, steps: Generator[None, None, Any]) -> Generator[Step, Any, Any]:
-        """Perform steps, between which other things have their turn."""
+        """Perform steps, between which other work has its turn."""
         while True:
             try:
                 next(steps)
@@ -290,7 +291,10 @@ class Recovery:
         self._loop.timer(0.0, partial(resume, None))
 
     def _settle(self, catch_up: CatchUp) -> Steps:
-        """Make sure which jobs were submitted; not if the journal ends: then all begins again."""
+        """Find which jobs were submitted.
+
+        Given up if the journal ends, since all is repeated then.
+        """
         while True:
             try:
                 yield self._queue.fence
@@ -305,7 +309,7 @@ class Recovery:
         self._done(purged)
 
     def _overtaken(self, catch_up: CatchUp) -> bool:
-        """The journal has ended meanwhile, so that all is done again."""
+        """Return True if the journal has ended meanwhile, so that all is repeated."""
         return self._blind or catch_up is not self._catch_up
 
     def _pause(self, resume: Resume) -> None:

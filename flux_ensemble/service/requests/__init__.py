@@ -1,1 +1,1 @@
-"""Requests of clients: which there are, what they may hold, and how they are answered."""
+"""Requests of clients: their topics, payloads, handlers and responses."""

@@ -1,7 +1,7 @@
-"""Takes requests in, and gives each one to its handler or refuses it.
+"""Receives requests, and passes each one to its handler or refuses it.
 
-message ──► who asks? ──► bounds ──► parse ──► held until the service is ready ──► handler
-               └───────────┴──────────┴──► refused with an errno and a sentence ◄──────┘
+message ──► sender? ──► bounds ──► parse ──► held until the service is ready ──► handler
+               └───────────┴──────────┴──► refused with an errno and a sentence ◄───┘
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Payload = Mapping[str, Any]
 
 
 class Dispatcher:
-    """Takes requests in.
+    """Receives requests.
 
     Args:
         responder: admits requests, and sends the responses.
-        recovery: says how far the service has come back.
-        shutdown: says whether the Flux instance is shutting down.
-        handlers: what handles the requests, by topic.
-        guests: guests may ask for the topics that are open to them.
+        recovery: knows how far the service has recovered.
+        shutdown: knows whether the Flux instance is shutting down.
+        handlers: the handlers of the requests, by topic.
+        guests: guests may send the requests that are open to them.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Dispatcher:
         self._held: list[tuple[str, Message, Payload]] = []
 
     def dispatch(self, method: str, message: Message) -> None:
-        """Handle a request; it is answered now or later, and whatever happens.
+        """Handle a request, which is answered in any case, now or later.
 
         Args:
             method: a key of `protocol.TOPICS`.
@@ -76,21 +76,22 @@ class Dispatcher:
         if self._unfit is not None:
             self._responder.refuse(message, errno.EIO, self._unfit)
             return
-        # Nothing can be read before the KVS was, and nothing be changed before the journal.
+        # Nothing can be read before the KVS has been, and nothing be changed before the journal has
+        # been.
         if self._recovery.ready or (self._recovery.epoch and self._is_readable(method, payload)):
             self._handle(method, message, payload)
         else:
             self._held.append((method, message, payload))
 
     def _is_readable(self, method: str, payload: Payload) -> bool:
-        """What a request asks for is there already, or is said to come."""
+        """Return True if the request only reads, and need not wait for ensembles to be restored."""
         if not TOPICS[method].reading:
             return False
-        # Who names an ensemble waits for it.
+        # A request that names an ensemble waits for it.
         return not self._recovery.coming or (method in ("list", "status") and not payload)
 
     def restored(self) -> None:
-        """The ensembles are there: handle the requests that only read them."""
+        """Handle the requests that only read, because the ensembles are restored."""
         held, self._held = self._held, []
         for method, message, payload in held:
             if TOPICS[method].reading:
@@ -99,7 +100,7 @@ class Dispatcher:
                 self._held.append((method, message, payload))
 
     def ready(self) -> None:
-        """The service is ready: handle the requests that waited for that."""
+        """Handle the requests that waited until the service is ready."""
         held, self._held = self._held, []
         for method, message, payload in held:
             self._handle(method, message, payload)
@@ -112,11 +113,11 @@ class Dispatcher:
             self._responder.refuse(message, errno.EIO, self._unfit)
 
     def can_begin(self) -> None:
-        """Take requests again, after `cannot_begin`."""
+        """Accept requests again, after `cannot_begin`."""
         self._unfit = None
 
     def close(self, reason: str) -> None:
-        """Refuse all requests from now on; those that are held are the responder's to refuse."""
+        """Refuse all requests from now on; the responder refuses those that are held."""
         self._closed = reason
         self._held.clear()
 

@@ -13,13 +13,13 @@ from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.texts import shown
 
-#: What Linux takes (linux/limits.h, linux/binfmts.h): bytes of a path, and of a variable as
+#: Limits of Linux (linux/limits.h, linux/binfmts.h) in bytes: of a path, and of a variable as
 #: NAME=VALUE, each with the NUL at its end.
 MAX_PATH = 4096
 MAX_VARIABLE = 128 * 1024
 
-#: Bytes of all variables together. Each job has them in its jobspec, and a quarter of the limit
-#: of the stack is what Linux leaves for them and the arguments.
+#: Bytes of all variables together. Each job has them in its jobspec, and Linux leaves a quarter of
+#: the limit of the stack for them and the arguments.
 MAX_ENVIRONMENT = 1024 * 1024
 
 
@@ -69,7 +69,7 @@ def read_document(payload: Mapping[str, Any], files: dict[str, str], *, elastic:
             raise _invalid(f"environment: {key}: expected a string, not {value!r}")
     directory = document_directory(payload)
     where: dict[str, Any] = {"name": payload.get("name"), "file": file, "directory": directory}
-    # The commands have expanded what other packages make; their code has no place in the service.
+    # The client has expanded algorithms of other packages; their code must not run in the service.
     how: dict[str, Any] = {"elastic": elastic, "files": files, "packages": False}
     try:
         if "text" in payload:
@@ -82,14 +82,14 @@ def read_document(payload: Mapping[str, Any], files: dict[str, str], *, elastic:
 
 
 def document_directory(payload: Mapping[str, Any]) -> str:
-    """The base of relative paths in the document of a load request."""
+    """Return the base of relative paths in the document of a load request."""
     return os.path.join(payload["cwd"], os.path.dirname(payload.get("file") or ""))
 
 
 def open_recorder(
     path: str | None, spec: Spec, document: str | Mapping[str, Any]
 ) -> Recorder | None:
-    """What records an ensemble to the file that its `ensemble.load` request names, if any.
+    """Open the recorder for the file that an `ensemble.load` request names, if it names one.
 
     Raises:
         RequestError: EINVAL; the file cannot be written.

@@ -1,6 +1,6 @@
 """The handlers of requests about the service and its ensembles, each declared by its topic.
 
-Those that load and unload an ensemble are in `service.loading`.
+The handlers that load and unload an ensemble are in `service.load`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Handlers:
 
     Args:
         responder, streams: send the responses.
-        ensembles, members, tracker: what the requests are about.
+        ensembles, members, tracker: the subjects of the requests.
         reports: the responses to `list` and `status`.
-        needs: has the journal bring what followers of a log want.
+        needs: makes the journal deliver the events that followers of a log want.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Handlers:
 
     @request_handler("list")
     def list_ensembles(self, message: Message, payload: Payload) -> None:
-        """Respond with a line on each ensemble."""
+        """Respond with a summary of each ensemble."""
         self._responder.respond(message, self._reports.list(is_owner(message)))
 
     @request_handler("status")
@@ -82,7 +82,7 @@ class Handlers:
 
     @request_handler("why")
     def why(self, message: Message, payload: Payload) -> None:
-        """Respond with why rules of an ensemble fire or do not."""
+        """Respond with the reasons why rules of an ensemble fire or do not."""
         ensemble = self._ensembles.get(payload["name"])
         now = time.time()
         rules = why(ensemble.engine, now, payload.get("rule"))
@@ -93,7 +93,7 @@ class Handlers:
 
     @request_handler("log")
     def read_log(self, message: Message, payload: Payload) -> None:
-        """Respond with the entries of an ensemble's log, one a response."""
+        """Respond with the entries of an ensemble's log, one per response."""
         if not message.pimpl.is_streaming():
             raise RequestError(errno.EPROTO, "ensemble.log: expected a streaming request")
         ensemble = self._ensembles.get(payload["name"])
@@ -118,13 +118,13 @@ class Handlers:
 
     @request_handler("pause", "resume", "terminate")
     def change_state(self, message: Message, payload: Payload) -> None:
-        """Change the state of an ensemble, and respond with the one that it is in then."""
+        """Change the state of an ensemble, and respond with the resulting state."""
         ensemble = self._ensembles.get(payload["name"])
         self._ask(message, payload, lambda result: {**result, "state": ensemble.state})
 
     @request_handler("cancel")
     def cancel(self, message: Message, payload: Payload) -> None:
-        """Cancel an ensemble, or the jobs of a group; also of one whose engine has stopped."""
+        """Cancel an ensemble, or the jobs of a group; also if the ensemble's engine has stopped."""
         ensemble = self._ensembles.get(payload["name"])
         if ensemble.stopped is not None:
             self._cancel_jobs(ensemble, message)
@@ -132,14 +132,14 @@ class Handlers:
             self.change_state(message, payload)
 
     def _cancel_jobs(self, ensemble: Ensemble, message: Message) -> None:
-        """Cancel what a broken ensemble has left in the queue."""
+        """Cancel the jobs that a broken ensemble has left in the queue."""
         command = CancelJobs(0, self._tracker.jobs_of(ensemble), "a request")
         ensemble.member.cancel(
             command, lambda _: self._responder.respond(message, {"state": ensemble.state})
         )
 
     def _ask(self, message: Message, payload: Payload, shape: Callable[[Payload], Payload]) -> None:
-        """Put a request to the engine, and shape its result as the response."""
+        """Pass a request to the engine, and respond with its result, shaped by `shape`."""
         ensemble = self._ensembles.get(payload["name"])
         answer = self._responder.answer_to(message)
         args = {key: value for key, value in payload.items() if key != "name"}
@@ -153,10 +153,10 @@ class Handlers:
 
     @request_handler("scale")
     def scale(self, message: Message, payload: Payload) -> None:
-        """Begin to change the size of the member, and respond with what it is going to be."""
+        """Begin to change the size of the member, and respond with the future size."""
         self._responder.respond(message, self._members.scale(payload["to"]))
 
 
 def _accepted(result: Payload) -> Payload:
-    """What is told of jobs that were submitted."""
+    """Return the response to a submission."""
     return {key: result[key] for key in ("ids", "members", "waiting") if key in result}

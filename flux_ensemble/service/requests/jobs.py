@@ -34,9 +34,9 @@ class JobRequests:
 
     Args:
         responder, streams: send the responses.
-        ensembles: whose jobs they are.
-        loop: takes the steps of a search, and has the time.
-        reports: say what jobs wait for.
+        ensembles: all ensembles.
+        loop: runs the steps of a search, and has the time.
+        reports: know what jobs wait for.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class JobRequests:
 
     @request_handler("jobs")
     def jobs(self, message: Message, payload: Payload) -> None:
-        """Respond with jobs of an ensemble, some in a response, and at last where to go on."""
+        """Respond with jobs of an ensemble, some per response, and at last where to continue."""
         if not message.pimpl.is_streaming():
             raise RequestError(errno.EPROTO, "ensemble.jobs: expected a streaming request")
         ensemble = self._ensembles.get(payload["name"])
@@ -104,7 +104,7 @@ class _Answer:
         self.cause_of: Callable[[ActiveJob], Cause | None] = lambda job: None
 
     def go_on(self, loop: Loop) -> None:
-        """Take a step, and the next one when the service has done what else there is."""
+        """Take a step, and the next one after the other work of the service."""
         if self._stopped:
             return
         try:
@@ -133,7 +133,7 @@ class _Answer:
         self._responder.refuse(self.message, errno.ENODATA, "end of the jobs")
 
     def _say_waits(self, found: list[Found]) -> None:
-        """Say of jobs that have not started what they wait for, where that is known."""
+        """Add what jobs that have not started wait for, if it is known."""
         jobs = self._ensemble.engine.workload.jobs
         for described in found:
             job = jobs.get(described["id"]) if described["state"] == "pending" else None
@@ -148,7 +148,7 @@ class _Answer:
 
 
 def _matches(text: str | None, keys: tuple[str, ...] | None) -> Callable[[Found], bool]:
-    """What a filter says of a job; a guest's sees no more of it than the guest does."""
+    """Compile a filter of jobs; a guest's filter sees no more of a job than the guest does."""
     if text is None:
         return lambda _: True
     try:
@@ -163,7 +163,7 @@ def _cut(jobs: list[Found], keys: tuple[str, ...] | None) -> list[Found]:
 
 
 def _names(ensemble: Ensemble) -> Callable[[int], str]:
-    """Gives the names of its members by their numbers."""
+    """Return a function that maps the numbers of the ensemble's members to their names."""
     members = ensemble.engine.members
     return str if members is None else members.name_of
 

@@ -1,8 +1,8 @@
-"""How much the service takes on: sizes and rates of requests, followers, ensembles.
+"""Limits of the service: sizes and rates of requests, number of followers and ensembles.
 
-Requests within these bounds cannot fill the service's memory, nor keep it from the
-journal. The owner's are wide, and are there for a script that has gone wrong; those of
-guests, who are other people, are narrow. `document.yaml_reader` bounds the documents themselves.
+Requests within these bounds cannot fill the service's memory, nor keep it from the journal. The
+owner's bounds are wide: they protect from a script that has gone wrong. Those of guests, who are
+other people, are narrow. `document.yaml_reader` bounds the documents themselves.
 """
 
 from __future__ import annotations
@@ -13,36 +13,35 @@ from collections.abc import Callable
 
 from flux_ensemble.engine.errors import RequestError
 
-#: Bytes of a request's payload: a document of the largest size as JSON text, and an
-#: environment.
+#: Bytes of a request's payload: a document of the largest size as JSON text, and an environment.
 MAX_PAYLOAD = 16 * 1024 * 1024
 
-#: Bytes of a guest's: they have no more to say than a name.
+#: Bytes of the payload of a guest's request, which holds little more than a name.
 MAX_GUEST_PAYLOAD = 4096
 
 #: Requests that wait for their response.
 MAX_WAITING = 10_000
 
-#: Those who follow logs, of all ensembles together.
+#: Requests that follow logs, of all ensembles together.
 MAX_FOLLOWERS = 1000
 
 #: Ensembles that have not ended.
 MAX_ENSEMBLES = 1000
 
-#: Requests of one guest, and of all guests: how many at once, and then a second.
+#: Requests of one guest, and of all guests: how many at once, and then per second.
 GUEST_BURST, GUEST_RATE = 20, 5.0
 GUESTS_BURST, GUESTS_RATE = 100, 25.0
 
-#: Guests who are told apart; one who has not asked for long is forgotten.
+#: Guests who are counted individually; the guest whose latest request is oldest is forgotten.
 MAX_GUESTS = 1000
 
 
 class Bucket:
-    """A token bucket: so many at once, and then so many a second.
+    """A token bucket: a number of tokens at once, and then a number per second.
 
     Args:
-        burst: tokens that it holds, and begins with.
-        rate: tokens that come in a second.
+        burst: capacity in tokens, which is also the initial number.
+        rate: tokens added per second.
         t: the time, in seconds of any clock.
     """
 
@@ -53,7 +52,7 @@ class Bucket:
         self._t = t
 
     def take(self, t: float) -> bool:
-        """Take a token, if there is one."""
+        """Take a token; return False if there is none."""
         self._tokens = min(self._burst, self._tokens + max(0.0, t - self._t) * self._rate)
         self._t = t
         if self._tokens < 1:
@@ -63,10 +62,10 @@ class Bucket:
 
 
 class Bounds:
-    """Decides whether a request is taken on.
+    """Decides whether a request is accepted.
 
     Args:
-        clock: the time in seconds, which does not go back.
+        clock: returns the time in seconds, which never decreases.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -75,37 +74,38 @@ class Bounds:
         self._guest: OrderedDict[int, Bucket] = OrderedDict()
 
     def owner(self, method: str, size: int, waiting: int) -> None:
-        """Take on a request of the owner.
+        """Accept a request of the owner.
 
         Args:
-            method: what is asked for.
+            method: of the request.
             size: of the payload, in bytes.
-            waiting: how many requests wait for their response.
+            waiting: number of requests that wait for their response.
 
         Raises:
-            RequestError: EINVAL, it is too large; EAGAIN, too many are waiting.
+            RequestError: EINVAL, the payload is too large; EAGAIN, too many are waiting.
         """
         self._check_size(method, size, MAX_PAYLOAD)
         self._check_waiting(waiting)
 
     def guest(self, method: str, size: int, waiting: int, userid: int) -> None:
-        """Take on a request of a guest.
+        """Accept a request of a guest.
 
         Args:
             method, size, waiting: as for `owner`.
             userid: of the guest.
 
         Raises:
-            RequestError: EINVAL, it is too large; EAGAIN, too many are waiting, or they
-                come too fast.
+            RequestError: EINVAL, the payload is too large; EAGAIN, too many requests are waiting,
+                or
+                they arrive too fast.
         """
         now = self._clock()
         bucket = self._guest.pop(userid, None) or Bucket(GUEST_BURST, GUEST_RATE, now)
         self._guest[userid] = bucket
         if len(self._guest) > MAX_GUESTS:
             self._guest.popitem(last=False)
-        # The guest's own first, so that one who asks all the time does not use up what
-        # there is for all.
+        # The guest's own bucket first, so that a guest who sends requests all the time does not use
+        # up the bucket of all guests.
         if not (bucket.take(now) and self._guests.take(now)):
             raise RequestError(
                 errno.EAGAIN,
@@ -133,10 +133,10 @@ class Bounds:
 
 
 def check_followers(followers: int) -> None:
-    """Take on one more who follows a log.
+    """Accept one more follower of a log.
 
     Raises:
-        RequestError: EAGAIN; there are enough.
+        RequestError: EAGAIN; there are too many already.
     """
     if followers >= MAX_FOLLOWERS:
         raise RequestError(
@@ -147,10 +147,10 @@ def check_followers(followers: int) -> None:
 
 
 def check_ensembles(live: int) -> None:
-    """Take on one more ensemble.
+    """Accept one more ensemble.
 
     Raises:
-        RequestError: EAGAIN; there are enough.
+        RequestError: EAGAIN; there are too many already.
     """
     if live >= MAX_ENSEMBLES:
         raise RequestError(

@@ -1,7 +1,7 @@
-"""Flux messages as the service sees them: credentials, responses, streams.
+"""Flux messages as the service handles them: credentials, responses, streams.
 
-Requests come in through message handlers made by `listen`; the same table serves the
-broker module and the client that `flux ensemble serve` runs.
+Requests arrive through message handlers made by `listen`; the same table serves the broker module
+and the client that `flux ensemble serve` runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from flux_ensemble.texts import bounded
 
 
 def is_owner(message: Message) -> bool:
-    """The sender is the owner of the instance."""
+    """Return True if the sender is the owner of the instance."""
     return bool(message.rolemask & lib.FLUX_ROLE_OWNER)
 
 
@@ -41,17 +41,17 @@ def listen(
     request: Callable[[str, Message], None],
     gone: Callable[[Message], None],
 ) -> list[Any]:
-    """Have requests to a service handled.
+    """Register handlers for the requests to a service.
 
-    Flux itself answers requests for other methods (ENOSYS), and guests where `TOPICS`
-    does not let them in (EPERM).
+    Flux itself responds to requests for other methods (ENOSYS), and to guests if `TOPICS` does not
+    admit them (EPERM).
 
     Args:
         handle: Flux handle.
         service: the name that topics begin with.
         guard: wraps the handlers.
-        request: gets the method and message of a request in `TOPICS`.
-        gone: gets the message that a client has disconnected, or cancels a stream.
+        request: receives the method and message of a request in `TOPICS`.
+        gone: receives the message that a client has disconnected, or cancels a stream.
 
     Returns:
         The message handlers; they stop when they are destroyed.
@@ -82,20 +82,20 @@ def listen(
 
 
 class Responder:
-    """Takes requests on and sends responses.
+    """Admits requests and sends responses.
 
-    A requester who cannot be reached is logged and is no error.
+    If a requester cannot be reached, that is logged and is no error.
     """
 
     def __init__(self, handle: Flux, log_error: Callable[[str], None]) -> None:
         self._handle = handle
         self._log_error = log_error
         self._bounds = Bounds(time.monotonic)
-        # Weak, so that a request that nobody holds any more does not count for ever.
+        # Weak, so that a request to which nobody has a reference any more does not count for ever.
         self._waiting: weakref.WeakSet[Message] = weakref.WeakSet()
 
     def admit(self, method: str, message: Message) -> str | None:
-        """Take on a request, if that is within bounds.
+        """Admit a request, if it is within bounds.
 
         Args:
             method: a key of `TOPICS`.
@@ -105,8 +105,8 @@ class Responder:
             Its payload.
 
         Raises:
-            RequestError: it is out of bounds (`service.requests.limits`), or its payload is
-                not text.
+            RequestError: it is out of bounds (`service.requests.limits`), or its payload is not
+                text.
         """
         size, waiting = _payload_size(message), len(self._waiting) - (message in self._waiting)
         if is_owner(message):
@@ -126,7 +126,7 @@ class Responder:
     def respond(self, message: Message, payload: Mapping[str, Any]) -> None:
         """Send a response."""
         self._waiting.discard(message)
-        # As the bindings do, but they cannot encode a lone surrogate.
+        # As in the bindings, which cannot encode a lone surrogate.
         text = json.dumps(payload, ensure_ascii=False).encode(errors="replace")
         try:
             self._handle.respond(message, text)
@@ -142,7 +142,7 @@ class Responder:
             self._log_error(f"cannot respond to {message.topic}: {error}")
 
     def answer_to(self, message: Message) -> Answer:
-        """A function that responds to a request with its result, or refuses it."""
+        """Return a function that responds to a request with its result, or refuses it."""
 
         def answer(result: Mapping[str, Any] | RequestError) -> None:
             if isinstance(result, RequestError):
@@ -159,13 +159,13 @@ class Responder:
         self.refuse(message, errno.EIO, reason)
 
     def close(self, number: int, reason: str) -> None:
-        """Refuse all that wait for their response."""
+        """Refuse all requests that wait for their response."""
         for message in list(self._waiting):
             self.refuse(message, number, reason)
 
 
 def _payload_size(message: Message) -> int:
-    """How many bytes the payload of a message has."""
+    """Return the size of a message's payload in bytes."""
     if not message.pimpl.has_payload():
         return 0
     size = ffi.new("size_t [1]")
@@ -195,12 +195,12 @@ class LogStream:
         self._responder.respond(self.message, entry)
 
     def end(self, number: int = errno.ENODATA, reason: str = "end of the log") -> None:
-        """End the stream with an error, which ENODATA is by convention (RFC 6)."""
+        """End the stream with an error, which is ENODATA by convention (RFC 6)."""
         self._over(self)
         self._responder.refuse(self.message, number, reason)
 
     def stop(self) -> None:
-        """Leave the log; nothing more is sent."""
+        """Stop following the log; nothing more is sent."""
         self._log.leave(self)
         self._over(self)
 
@@ -216,7 +216,7 @@ class Answered(Protocol):
 
 
 class Streams:
-    """The requests that have many responses, and are not answered yet."""
+    """The open requests that have many responses."""
 
     def __init__(self, responder: Responder) -> None:
         self._responder = responder
@@ -226,7 +226,7 @@ class Streams:
         return iter(list(self._open))
 
     def add(self, stream: Answered) -> None:
-        """A request is going to be answered.
+        """Add a request that is going to be answered.
 
         Raises:
             RequestError: EAGAIN; there are too many already.
@@ -235,16 +235,16 @@ class Streams:
         self._open[stream] = None
 
     def over(self, stream: Answered) -> None:
-        """A request has been answered."""
+        """Remove a request that has been answered."""
         self._open.pop(stream, None)
 
     def open(
         self, message: Message, log: Log, *, follow: bool, events: bool, skip: int = 0
     ) -> None:
-        """Send the entries of a log after the first `skip`, and with `follow` those to come.
+        """Send the entries of a log after the first `skip`, and with `follow` future ones, too.
 
         Raises:
-            RequestError: EAGAIN; too many are followed already.
+            RequestError: EAGAIN; too many requests follow logs already.
         """
         stream = LogStream(self._responder, message, log, events, self.over)
         self.add(stream)
@@ -255,7 +255,7 @@ class Streams:
             raise
 
     def gone(self, message: Message) -> None:
-        """A client has disconnected, or cancels a stream: see `listen`."""
+        """Stop the streams of a client that has disconnected, or cancels a stream: see `listen`."""
         if message.topic.endswith(".disconnect"):
             for stream in self:
                 if lib.flux_disconnect_match(message.handle, stream.message.handle):

@@ -1,8 +1,8 @@
-"""The requests of the service: which there are, what they hold, and who may make them.
+"""The requests of the service: their topics, their keys, and who may send them.
 
-`TOPICS` is the whole protocol as a table (docs/rpc.md explains it); `parse` checks a
-payload against it. What a value means, such as whether a group exists, is checked by the
-topic's handler (`requests.registration`).
+`TOPICS` is the whole protocol as a table (docs/rpc.md explains it); `parse` checks a payload
+against it. The meaning of a value, such as whether a group exists, is checked by the topic's
+handler (`requests.registration`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from flux_ensemble.texts import shown
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One key of a request.
+    """A key of a request.
 
     Args:
         kind: its type in Python; bool is no int.
-        expected: what error messages call that.
-        required: it must be there.
+        expected: what error messages call that type.
+        required: the key must be present.
         minimum: of a number.
-        maximum: of a number, and of how many characters a text has.
+        maximum: of a number, or of the number of characters of a text.
     """
 
     kind: type
@@ -39,7 +39,7 @@ class Field:
     maximum: int = MAX_INT
 
     def problem(self, value: Any) -> str | None:
-        """What is wrong with a value; None if it is of this kind."""
+        """Return what is wrong with a value, or None if the value is valid."""
         if type(value) is not self.kind or (isinstance(value, int) and value < self.minimum):
             return f"expected {self.expected}, not {shown(value)}"
         if isinstance(value, int) and value > self.maximum:
@@ -51,7 +51,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One kind of request.
+    """A kind of request.
 
     Args:
         fields: its keys.
@@ -67,7 +67,7 @@ class Topic:
 
 
 def _name(expected: str, required: bool = False) -> Field:
-    # No name or path is longer, and what is asked of an ensemble goes into its log.
+    # No name or path is longer; a bound is needed because requests are noted in the ensemble's log.
     return Field(str, expected, required, maximum=4096)
 
 
@@ -164,8 +164,8 @@ TOPICS: Mapping[str, Topic] = {
     ),
 }
 
-#: Keys that are not looked into here: those of `load` are checked as a document is, with the line
-#: of each problem; what services of members report is much, and our own.
+#: Keys whose values are not checked here. The values of `load` are checked as a document is, with
+#: the line of each problem; reports from services of members are large, and made by this package.
 UNCHECKED = frozenset(("text", "spec", "items"))
 
 
@@ -174,15 +174,15 @@ def parse(method: str, text: str | None) -> dict[str, Any]:
 
     Args:
         method: a key of `TOPICS`.
-        text: the payload, or None where there is none.
+        text: the payload, or None if there is none.
 
     Returns:
-        The payload, without keys that the request leaves out.
+        The payload, with only the keys that the request has.
 
     Raises:
-        RequestError: EINVAL; it is no JSON object, or a key is unknown, missing or of a
-            wrong type, or holds what JSON cannot portably hold: text that is not UTF-8, a NUL,
-            a number that is not finite or too large.
+        RequestError: EINVAL; it is no JSON object, or a key is unknown, missing or of a wrong
+            type, or holds what JSON cannot portably hold: text that is not UTF-8, a NUL, a number
+            that is not finite or too large.
     """
     try:
         payload = json.loads(text) if text is not None else {}

@@ -4,7 +4,8 @@
         @request_handler("list")
         def list_ensembles(self, message, payload): ...
 
-    handlers = collect_handlers(Handlers(...), Loading(...))    # by topic
+The table `protocol.TOPICS` defines the topics. Each topic has exactly one handler. This is checked
+when the handlers are collected, so that a service that lacks one is never made.
 
 What a topic is, is in the table `protocol.TOPICS`. Each one has exactly one handler, which is
 checked when they are collected, so that a service that lacks one is never made.
@@ -19,7 +20,7 @@ from typing import Any, TypeVar
 
 from flux_ensemble.service.requests.protocol import TOPICS
 
-#: Handles a request: gets its message, and its payload as `protocol.parse` returns it.
+#: Handles a request: receives its message, and its payload as `protocol.parse` returns it.
 Handler = Callable[[Any, Mapping[str, Any]], None]
 
 Method = TypeVar("Method", bound=Callable[..., None])

@@ -1,6 +1,6 @@
-"""A load request as the KVS holds it: checked before an ensemble is made of it.
+"""Checks of a load request in the KVS, before an ensemble is made from it.
 
-Whatever is wrong with it makes this ensemble unreadable, with a sentence, and no other.
+An error makes this ensemble unreadable, with a sentence about the error, and no other ensemble.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from flux_ensemble.texts import shown
 
 
 def check_load(name: str, load: Mapping[str, Any]) -> None:
-    """Check the form of what an ensemble was loaded with.
+    """Check the form of a stored load request.
 
     Args:
         name: of the ensemble, by the key.
-        load: a load request, and with it the texts of its files and the number of the run.
+        load: the payload, with the texts of its files and the number of the run added.
 
     Raises:
         StoreError: the form is wrong.

@@ -1,1 +1,1 @@
-"""What the service says when it is asked: ensembles, the instance, its own performance."""
+"""Reports of the service: ensembles, the instance, its own performance."""

@@ -1,9 +1,9 @@
-"""The latest numbers of the instance, for the status: new enough, and mostly at once.
+"""The latest numbers of the instance, for the status: recent, and mostly without waiting.
 
-A busy Flux takes long to answer, and somebody may ask for the status all the time. So an answer
-is used again while it is new, and asked for again before it is old: who asks often does not
-wait, and Flux is never asked twice at once. In a burst Flux takes its time; then the answer before
-is used a little longer, rather than have everybody wait for a number.
+A busy Flux takes long to answer, and clients may request the status all the time. So an answer is
+used again while it is recent, and requested again before it is old: frequent requests do not wait,
+and Flux never has two requests at once. In a burst Flux answers late; then the previous answer is
+used a little longer, so that not every request waits for a number.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from functools import partial
 from flux_ensemble.runtime.ports import Loop, Numbers
 from flux_ensemble.service.status.conditions import Conditions
 
-#: Seconds after which an answer is not used any more, and after which it is asked for again.
+#: Seconds after which an answer is not used any more, and after which it is requested again.
 OLD_SECONDS = 1.0
 RENEW_SECONDS = 0.2
 
-#: Seconds after which it is not used any more even if the next one is on its way.
+#: Seconds after which an answer is not used any more even if the next one has been requested.
 BUSY_SECONDS = 5.0
 
 #: Seconds after which a request counts as lost.
 LOST_SECONDS = 10.0
 
-#: Gets the numbers of nodes and of jobs, and what can keep jobs waiting.
+#: Receives the numbers of nodes and of jobs, and the conditions that can keep jobs waiting.
 Take = Callable[[Numbers, Numbers, Conditions | None], None]
 
 
 class Cache:
-    """The latest answer, as of up to `OLD_SECONDS` ago, or `BUSY_SECONDS` where Flux is slow.
+    """The latest answer, at most `OLD_SECONDS` old, or `BUSY_SECONDS` if Flux is slow.
 
     Args:
-        ask: asks for an answer.
+        ask: requests an answer.
         loop: for the time.
     """
 
@@ -46,7 +46,7 @@ class Cache:
         self._waiting: list[Take] = []
 
     def get(self, done: Take) -> None:
-        """Get it at once, or when it is there."""
+        """Call back with the answer, at once or when it arrives."""
         now = self._loop.now()
         asked = _is_within(LOST_SECONDS, self._t_asked, now)
         old = BUSY_SECONDS if asked else OLD_SECONDS
@@ -61,7 +61,7 @@ class Cache:
                 self._ask(partial(self._answered, now))
             except Exception:
                 self._t_asked = -math.inf
-                # Who waits gets the exception, and no answer besides.
+                # The caller receives the exception, and must not receive an answer besides.
                 if done in self._waiting:
                     self._waiting.remove(done)
                     raise
@@ -73,10 +73,10 @@ class Cache:
         self._t_asked = -math.inf
         waiting, self._waiting = self._waiting, []
         for done in waiting:
-            # In a turn of its own, so that an exception of one is nobody else's.
+            # In a turn of its own, so that an exception of one callback does not affect the others.
             self._loop.timer(0.0, partial(done, nodes, jobs, conditions))
 
 
 def _is_within(seconds: float, t: float, now: float) -> bool:
-    """Time `t` is less than so long ago; after `now` it is not, the clock was set back then."""
+    """Return True if `t` is less than so long ago; False if it is after `now` (clock set back)."""
     return 0 <= now - t < seconds

@@ -1,4 +1,4 @@
-"""What of a Flux instance can keep jobs waiting: queues that are stopped, nodes that are not up."""
+"""Conditions of a Flux instance that can keep jobs waiting: stopped queues, nodes not up."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from flux_ensemble.engine.intervals import ids
 from flux_ensemble.texts import bounded
 
-#: Ranks that a sentence names.
+#: Number of ranks that a sentence names.
 _MOST = 3
 
-#: Why Flux has stopped queues when it has no scheduler (flux-core, `job-manager/queues.c`).
+#: Reason for which Flux stops queues if it has no scheduler (flux-core, `job-manager/queues.c`).
 OFFLINE = "Scheduler is offline"
 
 
@@ -21,15 +21,15 @@ class Conditions:
     """The queues and nodes of an instance.
 
     Args:
-        stopped: the queues that are stopped, and why; "" is the one without a name.
-        disabled: those that take no jobs, and why.
-        default_queue: where jobs go that name none; "" where queues have no names, or none is set.
+        stopped: the queues that are stopped, with reasons; "" is the queue without a name.
+        disabled: the queues that accept no jobs, with reasons.
+        default_queue: receives jobs that name no queue; "" if queues have no names, or none is set.
         has_default: jobs that name no queue can be submitted.
-        nodes: how many nodes there are.
-        nodes_up: how many of them are up and not drained.
-        cores_up: how many cores these have; None where that is not known.
-        missing: what is wrong with the others, in words.
-        drained: whether some of them are drained.
+        nodes: number of nodes.
+        nodes_up: number of nodes that are up and not drained.
+        cores_up: number of cores of these nodes; None if unknown.
+        missing: what is wrong with the other nodes, in words.
+        drained: some of the other nodes are drained.
     """
 
     stopped: Mapping[str, str] = field(default_factory=dict)
@@ -44,14 +44,14 @@ class Conditions:
 
     @property
     def troubled(self) -> bool:
-        """Something may keep jobs waiting."""
+        """A condition may keep jobs waiting."""
         return bool(self.stopped) or self.nodes_up < self.nodes
 
     def start(self, queue: str) -> str:
-        """What has a stopped queue start jobs again.
+        """Return the advice that makes a stopped queue start jobs again.
 
-        After a crash of the broker between the allocation of a job and its record, Flux 0.88 gives
-        its scheduler up over that job, each time anew.
+        If the broker crashes between the allocation of a job and its record, Flux 0.88 gives up its
+        scheduler because of that job, again after each start.
 
         >>> Conditions({"batch": "later"}).start("batch")
         "'flux queue start batch'"
@@ -65,7 +65,7 @@ class Conditions:
 
     @property
     def nodes_text(self) -> str:
-        """How many nodes are up, and what is wrong with the others."""
+        """The number of nodes that are up, and what is wrong with the others."""
         up = "none" if not self.nodes_up else str(self.nodes_up)
         verb = "is" if self.nodes_up < 2 else "are"
         text = f"{up} of {self.nodes} {verb} up"
@@ -73,7 +73,7 @@ class Conditions:
 
     @property
     def advice(self) -> str:
-        """What brings nodes back."""
+        """The advice that brings nodes back; "" if there is none."""
         return "'flux resource undrain RANKS' brings them back" if self.drained else ""
 
 
@@ -82,10 +82,10 @@ def conditions(
     resources: Mapping[str, Any],
     config: Mapping[str, Any],
 ) -> Conditions:
-    """Read what Flux says.
+    """Read the responses of Flux.
 
     Args:
-        queues: the responses to `job-manager.queue-status` by the queues' names, which is "" where
+        queues: the responses to `job-manager.queue-status` by the queues' names; the name is "" if
             queues have none.
         resources: the response to `resource.status`.
         config: the instance's configuration.

@@ -1,7 +1,7 @@
-"""What `ensemble.status` says about the instance: nodes, jobs by state, what keeps these waiting.
+"""The instance's part of `ensemble.status`: nodes, jobs by state, what keeps these waiting.
 
-Requests to Flux, asynchronous and with a limit. Where one is not answered (no
-scheduler, no job-list, or too slow) every value of its object is None.
+Requests to Flux, asynchronous and with a time limit. If a request is not answered (no scheduler, no
+job-list, or too slow) every value of its object is None.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ STATES = ("new", "depend", "priority", "sched", "run", "cleanup", "inactive")
 
 
 def query(broker: Broker, done: Take) -> None:
-    """Ask for nodes and jobs.
+    """Request the numbers of nodes and jobs.
 
     Args:
-        broker: where.
-        done: gets the answer.
+        broker: of the instance.
+        done: receives the answer.
     """
     run(_query(broker, done))
 
@@ -43,7 +43,7 @@ def _query(broker: Broker, done: Take) -> Steps:
 
 
 def _conditions(broker: Broker) -> Generator[Step, Any, Conditions | None]:
-    """What can keep jobs waiting; None where Flux does not say."""
+    """Request the conditions that can keep jobs waiting; None if Flux does not answer."""
     handle = broker.handle
 
     def ask(topic: str, payload: Mapping[str, Any]) -> Step:
@@ -80,7 +80,7 @@ def _numbers(
 
 
 def count_nodes(response: Mapping[str, Any]) -> Numbers:
-    """Counts from the resource sets `all`, `down` and `allocated` (RFC 20)."""
+    """Count nodes and cores in the resource sets `all`, `down` and `allocated` (RFC 20)."""
     up = ResourceSet(response["all"]) - ResourceSet(response["down"])
     free = up - ResourceSet(response["allocated"])
     return {
@@ -92,6 +92,6 @@ def count_nodes(response: Mapping[str, Any]) -> Numbers:
 
 
 def count_jobs(response: Mapping[str, Any]) -> Numbers:
-    """Counts by state; Flux does not count jobs in state new, which lasts an instant."""
+    """Count jobs by state; Flux does not count jobs in state new, which lasts an instant."""
     states = response["job_states"]
     return {state: states.get(state, 0) for state in STATES}

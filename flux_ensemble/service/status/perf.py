@@ -1,4 +1,4 @@
-"""How the service itself is doing: how late its reactor is, how much it has yet to do."""
+"""Performance of the service itself: the delay of its reactor, the number of unsent submissions."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 from flux_ensemble.runtime.ports import Loop
 
-#: Seconds between two looks at the clock, and how many looks are kept: the last minute.
+#: Seconds between two measurements, and how many measurements are kept: the last minute.
 INTERVAL = 0.5
 LOOKS = 120
 
 
 class Perf:
-    """Looks at the clock now and then, and sees how late it was called.
+    """Measures from time to time how late its timer is called.
 
     Args:
-        loop: that is looked at.
-        waiting: how many submissions have not been sent yet.
-        clock: seconds that only grow.
+        loop: that is measured.
+        waiting: returns how many submissions have not been sent yet.
+        clock: returns seconds that only grow.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class Perf:
         self._timer = loop.timer(INTERVAL, self._look, every=INTERVAL)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop measuring."""
         self._timer.cancel()
 
     def report(self) -> dict[str, Any]:
-        """`perf` in the response to `ensemble.status`, as docs/rpc.md has it."""
+        """Return `perf` of the response to `ensemble.status`, as in docs/rpc.md."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         lags = self._lags
         return {

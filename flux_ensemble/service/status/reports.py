@@ -1,4 +1,4 @@
-"""What the service says when it is asked for `list` and `status` (docs/rpc.md)."""
+"""The responses to `list` and `status` (docs/rpc.md)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from flux_ensemble.service.tracker import Tracker
 Payload = Mapping[str, Any]
 Listed = list[Payload]
 
-#: What guests see of an ensemble where a site lets them.
+#: Keys of an ensemble that guests see, if a site lets them.
 GUEST_KEYS = ("name", "state", "t_start", "t_end")
 
 
 class Reports:
-    """Puts the answers together.
+    """Composes the responses.
 
     Args:
         mode: of the service, "module", "process" (of a keeper) or "client".
-        ensembles, tracker, recovery, members, instance, perf: what they are about.
-        state: of the service.
+        ensembles, tracker, recovery, members, instance, perf: the subjects of the responses.
+        state: returns the state of the service.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class Reports:
         self._past = {"commands": 0, "firings": 0}
 
     def forget(self, ensemble: Ensemble) -> None:
-        """An ensemble is dropped; what it has done still counts."""
+        """Drop an ensemble; its commands and firings still count."""
         self._waits.forget(ensemble)
         for key in self._past:
             self._past[key] += getattr(ensemble, key)
 
     def list(self, owner: bool) -> Payload:
-        """The answer to `ensemble.list`; guests see less than the owner."""
+        """Return the response to `ensemble.list`; guests see less than the owner."""
         behind = self._recovery.behind
         listed: Listed = [
             {**summary, "reason": f"recovering: {behind[summary['name']]}"}
@@ -91,12 +91,12 @@ class Reports:
     def status(
         self, name: str | None, owner: bool, done: Callable[[Payload | Exception], None]
     ) -> None:
-        """The answer to `ensemble.status`.
+        """Compose the response to `ensemble.status`.
 
         Args:
-            name: the one ensemble that it is about, or None.
-            owner: guests see less than the owner.
-            done: gets it, or an exception that was raised in putting it together.
+            name: the only ensemble in the response, or None for all.
+            owner: the sender is the owner; guests see less.
+            done: receives the response, or an exception that was raised while it was composed.
 
         Raises:
             RequestError: ENOENT.
@@ -113,7 +113,7 @@ class Reports:
         self._instance.get(answered)
 
     def waits(self, ensemble: Ensemble, done: Callable[[Listed], None]) -> None:
-        """What the jobs of an ensemble wait for, as `status` has it."""
+        """Call back with what the jobs of an ensemble wait for, as in `status`."""
         self._instance.get(
             lambda nodes, queue, conditions: done(self._waits.of(ensemble, conditions))
         )
@@ -121,7 +121,7 @@ class Reports:
     def job_waits(
         self, ensemble: Ensemble, done: Callable[[Callable[[ActiveJob], Cause | None]], None]
     ) -> None:
-        """Have `done` called with what says of a job of an ensemble what it waits for."""
+        """Call back with a function that returns what a job of the ensemble waits for."""
         self._instance.get(
             lambda nodes, queue, conditions: done(
                 lambda job: self._waits.of_job(ensemble, job, conditions)
@@ -171,7 +171,7 @@ class Reports:
 
 
 def _line(name: str, state: str, reason: str) -> Payload:
-    """The line of `list` about an ensemble that is stored, and is not restored."""
+    """Return the line of `list` about an ensemble that is stored, and is not restored."""
     counts = dict.fromkeys(("active", "waiting", "finished"), 0)
     return {
         "name": name, "state": state, "reason": reason, "t_start": None, "t_end": None, **counts
@@ -179,9 +179,9 @@ def _line(name: str, state: str, reason: str) -> Payload:
 
 
 def _status(ensemble: Ensemble, waits: Listed) -> Payload:
-    """The status of an ensemble; of its members also which jobs they are, and where.
+    """Return the status of an ensemble; for its members also their jobs and URIs.
 
-    Nothing is predicted while jobs wait for what nobody can predict.
+    No end is predicted while jobs wait for something that nobody can predict.
     """
     status = ensemble.status()
     status["waits"] = waits

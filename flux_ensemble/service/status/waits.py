@@ -1,11 +1,11 @@
-"""What jobs wait for besides other jobs: the one place where that is found out.
+"""Causes for which jobs wait besides other jobs, all of which are found in this module.
 
     refusals of the queue (`queues.flux.submission`) ──┐
     queues that are stopped, nodes that are not up ─────┼──► Waits ──► status, why, jobs ──► CLI
     jobs that are held (`service.tracker`) ─────────────┘
 
-It says only what is certain. Jobs on members of their own are asked for there; what waits to be
-submitted to such a member is said, too.
+Only certain causes are reported. Jobs on members are not examined here, only those that wait to be
+submitted to a member.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _STARTED = (Phase.RUNNING, Phase.FINISHED, Phase.GONE)
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a job waits.
+    """The cause for which a job waits.
 
     Args:
         kind: one word for programs: `disabled`, `held`, `stopped`, `nodes`, ...
-        reason: what is the matter.
-        advice: what ends it; "" where nothing does but time.
+        reason: the cause in words.
+        advice: what ends it; "" if nothing does but time.
     """
 
     kind: str
@@ -48,14 +48,14 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Why some jobs of an ensemble wait.
+    """The wait of some jobs of an ensemble.
 
     Args:
         group: of the jobs; None for a member's own job.
-        member: whose own job waits, or where the jobs are to go; None for neither.
-        jobs: how many.
+        member: whose own job waits, or that is to run the jobs; None for neither.
+        jobs: number of jobs.
         kind, reason, advice: see `Cause`.
-        t: since when, where that is known.
+        t: since when, if that is known.
         text: all of it in one sentence.
     """
 
@@ -70,21 +70,22 @@ class Wait:
 
 
 class _Needs(NamedTuple):
-    """What of the instance a job needs: the queue that it names, and how many nodes and cores."""
+    """The needs of a job: the queue that it names, and the numbers of nodes and cores."""
 
     queue: str | None
     nodes: int
     cores: int
 
 
-#: A job that waits in the queue, and what it needs.
+#: A job that waits in the queue, with its needs.
 _Waiting = tuple[ActiveJob, _Needs]
 
 
 class Waits:
-    """Finds out what jobs wait for.
+    """Finds what jobs wait for.
 
-    What a job needs does not change while it is in the queue, so it is found out once for each.
+    The needs of a job do not change while it is in the queue, so they are computed once for each
+    job.
 
     Args:
         tracker: knows which jobs have urgency 0.
@@ -92,19 +93,19 @@ class Waits:
 
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
-        #: The jobs that waited when an ensemble was looked at last, by its name and their ids.
+        #: The jobs that waited at the latest request, by ensemble name and job id.
         self._waiting: dict[str, dict[int, _Waiting]] = {}
 
     def forget(self, ensemble: Ensemble) -> None:
-        """An ensemble is dropped."""
+        """Forget an ensemble that is dropped."""
         self._waiting.pop(ensemble.name, None)
 
     def of(self, ensemble: Ensemble, conditions: Conditions | None) -> list[Mapping[str, Any]]:
-        """Why jobs of an ensemble wait, as JSON.
+        """Return why jobs of an ensemble wait, as JSON.
 
         Args:
-            ensemble: whose.
-            conditions: of the instance; None where these are not known.
+            ensemble: that has the jobs.
+            conditions: of the instance; None if unknown.
         """
         return [asdict(wait) for wait in self._of(ensemble, conditions)]
 
@@ -126,7 +127,7 @@ class Waits:
             yield _wait(who, group, None, jobs, cause, None)
 
     def _count(self, ensemble: Ensemble) -> Mapping[tuple[str, bool, _Needs], int]:
-        """How many jobs wait, by their group, whether they are held, and what they need."""
+        """Count the jobs that wait, by their group, whether they are held, and their needs."""
         before, waiting = self._waiting.get(ensemble.name, {}), dict[int, _Waiting]()
         count = Counter[tuple[str, bool, _Needs]]()
         is_held = self._tracker.is_held
@@ -144,7 +145,10 @@ class Waits:
     def of_job(
         self, ensemble: Ensemble, job: ActiveJob, conditions: Conditions | None
     ) -> Cause | None:
-        """Why a job that is in the queue waits; None if it does not, or that is not known."""
+        """Return why a job that is in the queue waits.
+
+        None if it does not, or the cause is unknown.
+        """
         if job.phase in _STARTED or ordinal_of(job.id) != ENCLOSING or job.firing is None:
             return None
         if self._tracker.is_held(job.id):
@@ -164,7 +168,7 @@ def _needs(ensemble: Ensemble, firing: Firing, index: int) -> _Needs:
 
 
 def _cause(needs: _Needs, conditions: Conditions | None) -> Cause | None:
-    """Why a job that needs so much waits; None if the instance is no reason for that."""
+    """Return why a job with these needs waits; None if the instance does not cause that."""
     if conditions is None or not conditions.troubled:
         return None
     name = needs.queue or conditions.default_queue
@@ -183,10 +187,10 @@ def _cause(needs: _Needs, conditions: Conditions | None) -> Cause | None:
 
 
 class SaidWaits:
-    """Has the log of an ensemble say when the queue takes none of its jobs, and when it does again.
+    """Logs when the queue stops accepting jobs of an ensemble, and when it accepts them again.
 
     Args:
-        ensemble: gives the ensemble.
+        ensemble: returns the ensemble.
     """
 
     def __init__(self, ensemble: Callable[[], Ensemble]) -> None:
@@ -194,7 +198,7 @@ class SaidWaits:
         self._said: dict[tuple[str | None, str, str], Wait] = {}
 
     def tell(self) -> None:
-        """Say what is new."""
+        """Log the changes since the latest call."""
         ensemble = self._ensemble()
         waits = {}
         for member, refused in _refused(ensemble) if ensemble.live else ():
@@ -211,12 +215,12 @@ class SaidWaits:
 
 
 def _context(wait: Wait) -> dict[str, Any]:
-    """What the log says of a wait."""
+    """Return the context of a log entry about a wait."""
     return {key: value for key, value in asdict(wait).items() if key != "t"}
 
 
 def _refused(ensemble: Ensemble) -> Iterator[tuple[str | None, Refused]]:
-    """What the queues of an ensemble do not take for now, with the names of its members."""
+    """Yield the refusals of the ensemble's queues, with the names of its members."""
     if isinstance(ensemble.member, Submitter):
         for wait in ensemble.member.waits():
             yield None, wait

@@ -1,1 +1,1 @@
-"""Where the service keeps its ensembles: the KVS of Flux."""
+"""The store of the service's ensembles: the KVS of Flux."""

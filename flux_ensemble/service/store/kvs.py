@@ -1,28 +1,27 @@
-"""Where the service keeps its ensembles: Flux's KVS.
+"""The store of the service's ensembles: Flux's KVS.
 
-    ensemble.NAME.load               what the ensemble was loaded with: JSON
-    ensemble.NAME.snapshot           its state after one of its batches: JSON
-    ensemble.NAME.values.NNNNNNNN    what its streams took in before a snapshot: JSON
+    ensemble.NAME.load               payload of the load request: JSON
+    ensemble.NAME.snapshot           state of the ensemble after one of its batches: JSON
+    ensemble.NAME.values.NNNNNNNN    values that its streams took in before a snapshot: JSON
     ensemble.NAME.log.NNNNNNNN       a segment of its log: RFC 18 entries, a line of JSON each
 
-`flux kvs get --raw KEY` shows each of them. A batch of the log
-(`runtime.durability.batches.Batch`) is one transaction: all of it is there or
-nothing is. The KVS makes transactions one after the other, those of one sender in the order
-they were sent. A job that was sent to job-ingest after a transaction gets into the KVS after
-it, too: all this goes through one broker, first in, first out.
+`flux kvs get --raw KEY` prints each of them. A batch of the log
+(`runtime.durability.batches.Batch`) is one transaction: either all of it is stored or nothing is.
+The KVS applies transactions one after the other, those of one sender in the order in which they
+were sent. A job that was sent to job-ingest after a transaction also gets into the KVS after it,
+because both pass through one broker, first in, first out.
 
-Segments: a batch is appended to the last segment, which is full after `APPENDS` appends
-or `SEGMENT_BYTES` of text. What was appended Flux holds as a list of pieces, and
-it writes the list anew at each append, so a full segment is rewritten as one value in the
-transaction of the batch after it, unless its pieces are so large that this would cost more than it
-saves those who read them. A snapshot ends a segment too, and so does the end of a service, which
-leaves its last one as it is.
+Segments: a batch is appended to the last segment, which is full after `APPENDS` appends or
+`SEGMENT_BYTES` of text. Flux holds appended text as a list of pieces, and writes the list anew at
+each append. So a full segment is rewritten as one value in the transaction of the next batch,
+unless its pieces are so large that this would cost more than it saves its readers. A snapshot ends
+a segment, too, and so does the end of a service, which leaves its last segment as it is.
 
-Pruning: once there is a snapshot, the segments before it are needed by people only. The
-oldest are dropped in the snapshot's transaction, as long as the rest hold `runtime.eventlog.KEPT`
-entries for people (all lines but the headers of batches). Segments after the last snapshot
-are never dropped, nor are values. The whole directory is dropped by `KvsStore.remove`, and
-replaced when another ensemble of the name is created.
+Pruning: once there is a snapshot, the segments before it are needed by people only. The oldest are
+dropped in the snapshot's transaction, as long as the rest hold `runtime.eventlog.KEPT` entries for
+people (all lines but the headers of batches). Segments after the last snapshot are never dropped,
+nor are values. `KvsStore.remove` drops the whole directory, and a new ensemble of the same name
+replaces it.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ from flux_ensemble.service.store.transactions import Change, Done, Kvs, parse, p
 #: Part of a transaction.
 _Step = Callable[[Change], None]
 
-#: When a segment is full.
+#: Limits at which a segment is full.
 APPENDS = 100
 SEGMENT_BYTES = 256 * 1024
 
-#: Pieces that are on average as large stay as they are.
+#: Segments whose pieces have at least this average size are not rewritten.
 PIECE_BYTES = 4096
 
 ROOT = "ensemble"
@@ -60,9 +59,9 @@ class _Segment:
     """The segment that is appended to.
 
     Attributes:
-        entries: how many of its lines are for people.
-        pieces: what was appended.
-        size: of the pieces, in characters, which are bytes but for rare ones.
+        entries: number of its lines that are for people.
+        pieces: the appended texts.
+        size: of the pieces, in characters, which mostly are bytes.
     """
 
     __slots__ = ("entries", "key", "number", "pieces", "size")
@@ -75,7 +74,7 @@ class _Segment:
         self.size = 0
 
     def append(self, batch: Batch) -> None:
-        """It gets a batch."""
+        """Add a batch."""
         self.entries += batch.entries
         self.pieces.append(batch.text)
         self.size += len(batch.text)
@@ -86,17 +85,17 @@ class _Segment:
 
     @property
     def scattered(self) -> bool:
-        """It is worth being one value, and is not yet."""
+        """The segment has many small pieces, so it is worth rewriting as one value."""
         return len(self.pieces) > 1 and self.size < PIECE_BYTES * len(self.pieces)
 
 
 class KvsStore:
     """The durable log of one ensemble: a `runtime.durability.storage.Store`, made by `KvsStores`.
 
-    What a batch changes is decided when it is first given. Given again, because it is not
-    known to be durable yet, it gives the same keys the same values; only its text may be in
-    its segment several times until that is rewritten. When its ensemble has been removed, or
-    replaced by another of its name, a store keeps nothing more.
+    The changes of a batch are decided when it is first given. A batch is given again while it is
+    not known to be durable. It then writes the same values to the same keys; only its text may be
+    in its segment several times until that is rewritten. A store whose ensemble has been removed,
+    or replaced by another of its name, keeps nothing more.
 
     Attributes:
         name: of the ensemble, in the key.
@@ -105,24 +104,24 @@ class KvsStore:
     def __init__(self, stores: KvsStores, name: str, load: str | None = None) -> None:
         self._stores = stores
         self.name = name
-        # It goes with the first batch, so that there is never an ensemble without its
-        # log, or with the log of an earlier one of its name.
+        # Stored with the first batch, so that there is never an ensemble without its log, or with
+        # the log of an earlier ensemble of its name.
         self._load = load
         self._segment = _Segment(name, 0)
-        # The segments before it with their entries, and the last of them while it is still
-        # to be rewritten.
+        # The earlier segments with their entries, and the last of them while it has yet to be
+        # rewritten.
         self._older: list[tuple[int, int]] = []
         self._rewrite: _Segment | None = None
         self._chunks = 0
-        # What the batches change that are not known to be durable, by their numbers.
+        # The changes of the batches that are not known to be durable, by batch number.
         self._plans: dict[int, list[_Step]] = {}
 
     def commit(self, batches: Sequence[Batch], done: Done) -> None:
         """Make batches durable.
 
         Args:
-            batches: all that are not known to be, in order.
-            done: gets a `StoreError` or None.
+            batches: all that are not known to be durable, in order.
+            done: receives a `StoreError` or None.
         """
         if not self._stores.has(self.name, self):
             done(None)
@@ -144,7 +143,7 @@ class KvsStore:
         self._stores.send(self.name, change, answered, sync=sync)
 
     def _plan(self, batch: Batch) -> Iterator[_Step]:
-        """What the next batch changes."""
+        """Yield the changes of the next batch."""
         load, self._load = self._load, None
         if load is not None:
             yield lambda change: change.unlink(_key(self.name))
@@ -179,10 +178,10 @@ class KvsStore:
             yield partial(_unlink, old)
 
     def remove(self, done: Done) -> None:
-        """Drop all of the ensemble, after the commit that is under way; it takes no more.
+        """Drop everything of the ensemble, after the commit under way; nothing more is stored.
 
         Args:
-            done: gets a `StoreError`, and then it can be removed once more, or None.
+            done: receives None, or a `StoreError`, after which the removal can be tried again.
         """
         if not self._stores.has(self.name, self):
             done(None)
@@ -198,19 +197,19 @@ class KvsStore:
         self._stores.send(self.name, change, answered)
 
     def go_on(self, *, segment: int, chunk: int) -> None:
-        """Go on in a segment and with a chunk of values that are not there yet."""
+        """Continue in a segment, and with a chunk of values, that do not exist yet."""
         self._segment = _Segment(self.name, segment)
         self._chunks = chunk
 
     def count(self, segment: int, entries: int) -> None:
-        """A segment of an earlier service has so many entries for people."""
+        """Note how many entries for people a segment of an earlier service has."""
         self._older.append((segment, entries))
 
     def _surplus(self, entries: int) -> int:
-        """How many of the older segments are dropped at a snapshot.
+        """Return how many of the older segments are dropped at a snapshot.
 
         Args:
-            entries: those of the segment that ends at the snapshot.
+            entries: of the segment that ends at the snapshot.
         """
         held = entries + sum(entries for _, entries in self._older)
         for index, (_, entries) in enumerate(self._older):
@@ -222,14 +221,14 @@ class KvsStore:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What the KVS has of an ensemble; values and lines are read as they are asked for.
+    """The contents of the KVS for an ensemble; values and lines are read lazily.
 
     Attributes:
-        load: what it was loaded with.
+        load: payload of its load request.
         snapshot: the last one, or None.
         values: of its streams, a chunk for each snapshot, oldest first.
-        lines: of its log, oldest first. A batch that was committed twice is there twice.
-        store: goes on where the log ends; to be used when `lines` has been read.
+        lines: of its log, oldest first. A batch that was committed twice occurs twice.
+        store: continues where the log ends; to be used when `lines` has been read.
     """
 
     load: dict[str, Any]
@@ -244,17 +243,17 @@ class KvsStores:
 
     Args:
         handle: Flux handle.
-        guard: wraps what is called from the reactor.
+        guard: wraps the callbacks of the reactor.
     """
 
     def __init__(self, handle: Flux, guard: Guard) -> None:
         self._kvs = Kvs(handle, guard)
         self._stores: dict[str, KvsStore] = {}
 
-    # -- when a service begins: these wait for the KVS -----------------------------
+    # -- when a service begins: these methods wait for the KVS ---------------------
 
     def names(self) -> list[str]:
-        """The ensembles there are, sorted.
+        """Return the names of the ensembles, sorted.
 
         Keys that are no directories, or have a name that no document can give, are not ours.
 
@@ -268,13 +267,13 @@ class KvsStores:
         ]
 
     def read(self, name: str) -> Stored:
-        """What there is of an ensemble.
+        """Read the contents of the KVS for an ensemble.
 
         Args:
             name: one of `names`.
 
         Raises:
-            StoreError: something cannot be read, or is damaged; the iterators raise it too.
+            StoreError: something cannot be read, or is damaged; the iterators raise it, too.
         """
         load = parse_object(_key(name, "load"), self._kvs.text(_key(name, "load")))
         snapshot = None
@@ -288,7 +287,7 @@ class KvsStores:
         return Stored(load, snapshot, values, self._lines(name, segments, store), store)
 
     def _numbers(self, name: str, directory: str) -> list[int]:
-        """The numbered keys in a directory of an ensemble, in order."""
+        """Return the numbered keys in a directory of an ensemble, in order."""
         keys = self._kvs.keys(_key(name, directory))
         return sorted(int(key) for key in keys if key.isdecimal())
 
@@ -302,7 +301,7 @@ class KvsStores:
         for segment in segments:
             key = _key(name, "log", segment)
             entries = 0
-            # Not splitlines, which knows more ends of lines than JSON does.
+            # Not splitlines, which splits at more characters than JSON escapes.
             for line in io.StringIO(self._kvs.text(key)):
                 number = _batch_number(key, line)
                 if number is not None:
@@ -313,33 +312,33 @@ class KvsStores:
                 yield line
             store.count(segment, entries)
 
-    # -- while it runs: nothing waits ----------------------------------------------
+    # -- while the service runs: these methods do not wait -------------------------
 
     def create(self, name: str, load: Mapping[str, Any]) -> KvsStore:
-        """A new ensemble, which replaces what there is of its name.
+        """Create the store of a new ensemble, which replaces an ensemble of the same name.
 
-        The transaction of its first batch does that, so what is found under a name is always of
-        one ensemble, and no ensemble is found without its log.
+        The transaction of its first batch replaces the old contents. So everything under a name
+        always belongs to one ensemble, and no ensemble is found without its log.
 
         Args:
             name: as a document can give it (a dot would make directories).
-            load: what it was loaded with, as JSON.
+            load: payload of its load request, as JSON.
         """
         store = KvsStore(self, name, json.dumps(load))
         self._stores[name] = store
         return store
 
     def has(self, name: str, store: KvsStore) -> bool:
-        """The store is that of the ensemble of a name."""
+        """Return True if the store is that of the current ensemble of the name."""
         return self._stores.get(name) is store
 
     def forget(self, name: str, store: KvsStore) -> None:
-        """The ensemble of a store has been removed."""
+        """Forget the store of an ensemble that has been removed."""
         if self.has(name, store):
             del self._stores[name]
 
     def send(self, name: str, change: Change, done: Done, *, sync: bool = False) -> None:
-        """Change something of an ensemble; `done` and `sync` as for `Kvs.send`."""
+        """Send a change of an ensemble; `done` and `sync` as for `Kvs.send`."""
         self._kvs.send(change, _key(name), done, sync=sync)
 
 
@@ -357,7 +356,7 @@ def _next(numbers: list[int]) -> int:
 
 
 def _batch_number(key: str, line: str) -> int | None:
-    """The number of the batch that a line begins, or None."""
+    """Return the number of the batch that a line begins, or None."""
     entry = parse_object(key, line)
     try:
         return int(entry["context"]["number"]) if entry["name"] == BATCH else None

@@ -1,8 +1,8 @@
-"""Reading and writing Flux's KVS: text of keys, in transactions, with errors that help.
+"""Reading and writing Flux's KVS: values as text, in transactions, with errors that help.
 
-`Kvs.send` and `Kvs.watch` are for a service that runs: they wait for nothing. The other methods of
-`Kvs` wait, and are for a service that begins. libkvs is called where `flux.kvs` lacks something:
-appending, time limits, and values as they are (`flux.kvs.get` gives JSON where it can).
+`Kvs.send` and `Kvs.watch` do not wait, and are for a running service. The other methods of `Kvs`
+wait, and are for a service that begins. libkvs is called directly for what `flux.kvs` lacks:
+appending, time limits, and raw values (`flux.kvs.get` parses values as JSON if it can).
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from flux_ensemble.queues.flux.relay import wait
 from flux_ensemble.runtime.ports import Handle
 from flux_ensemble.service.store.errors import StoreError, damaged
 
-#: Seconds to wait for a response: to `Kvs.send`, and to the methods that wait themselves.
+#: Seconds to wait for a response: to `Kvs.send`, and in the methods that wait.
 PATIENCE = 10.0
 PATIENCE_AT_START = 60.0
 
-#: Seconds until a watch that has ended begins again, and until any does: when the module kvs-watch
-#: is reloaded it forgets whom it has to tell, and nobody is told of that (Flux 0.88).
+#: Seconds until a watch that has ended begins again, and until any watch does: when the module
+#: kvs-watch is reloaded it forgets its watchers without notifying them (Flux 0.88).
 AGAIN_SECONDS = 1.0
 RENEW_SECONDS = 60.0
 
 #: A private namespace, which FLUX_KVS_NAMESPACE may name, would not survive a restart.
 _NAMESPACE = b"primary"
 
-#: Called with None when it is done, or with why it is unknown whether it is.
+#: Called with None after success, or with the reason why success is unknown.
 Done = Callable[[Exception | None], None]
 
 
 class Change:
-    """A transaction: all of it is done, in this order, or nothing."""
+    """A transaction: all of its changes are made, in this order, or none is."""
 
     def __init__(self) -> None:
         self._txn = ffi.gc(lib.flux_kvs_txn_create(), lib.flux_kvs_txn_destroy)
 
     def put(self, key: str, text: str, flags: int = 0) -> None:
-        """Give a key a value."""
+        """Set the value of a key."""
         data = text.encode()
         if lib.flux_kvs_txn_put_raw(self._txn, flags, key.encode(), data, len(data)) < 0:
             raise error(ffi.errno)
@@ -58,12 +58,12 @@ class Change:
         self.put(key, text, lib.FLUX_KVS_APPEND)
 
     def unlink(self, key: str) -> None:
-        """Drop a key, or a directory and all in it; there need be none."""
+        """Drop a key, or a directory with its contents; it need not exist."""
         if lib.flux_kvs_txn_unlink(self._txn, 0, key.encode()) < 0:
             raise error(ffi.errno)
 
     def commit(self, handle: Flux, *, sync: bool) -> Any:
-        """Send it.
+        """Send the transaction.
 
         Returns:
             A future: a C pointer.
@@ -79,11 +79,11 @@ class Change:
 
 
 class Kvs:
-    """The KVS.
+    """Access to the KVS.
 
     Args:
         handle: Flux handle.
-        guard: wraps what is called from the reactor.
+        guard: wraps the callbacks of the reactor.
     """
 
     def __init__(self, handle: Flux, guard: Guard) -> None:
@@ -97,9 +97,9 @@ class Kvs:
 
         Args:
             change: the change.
-            key: what it changes, for the error.
+            key: that is changed, for the error.
             done: called once, with a `StoreError` or None.
-            sync: have it on disk, with a checkpoint, before that.
+            sync: the change is on disk, with a checkpoint, before `done` is called.
         """
 
         def answered(future: Any) -> None:
@@ -120,11 +120,11 @@ class Kvs:
             done(_not_written(key, failed))
 
     def watch(self, key: str, changed: Callable[[str | None], None]) -> KeyWatch:
-        """Be told of the value of a key, now and when it changes.
+        """Call back with the value of a key, now and whenever it changes.
 
         Args:
             key: the key.
-            changed: gets the value, or None where there is none.
+            changed: receives the value, or None if there is none.
         """
         return KeyWatch(self._handle, self._loop, self._guard, key, changed)
 
@@ -132,7 +132,7 @@ class Kvs:
         """Make a change, and wait for it; arguments as for `send`.
 
         Raises:
-            StoreError: it is unknown whether it is made.
+            StoreError: it is unknown whether the change is made.
         """
         try:
             future = Future(change.commit(self._handle, sync=sync))
@@ -142,7 +142,7 @@ class Kvs:
             raise _not_written(key, failed) from None
 
     def keys(self, directory: str) -> dict[str, str]:
-        """What is in a directory, sorted: names with their types (RFC 11).
+        """Return the entries of a directory, sorted: names with their types (RFC 11).
 
         Returns:
             Nothing if there is no such directory.
@@ -155,7 +155,7 @@ class Kvs:
         return {name: entries[name]["type"] for name in sorted(entries)}
 
     def find(self, key: str) -> str | None:
-        """The value of a key, or None if there is none.
+        """Return the value of a key, or None if there is none.
 
         Raises:
             StoreError: it cannot be read, or is not text.
@@ -167,10 +167,10 @@ class Kvs:
             raise damaged(key, "expected UTF-8 text") from None
 
     def text(self, key: str) -> str:
-        """The value of a key that has to be there.
+        """Return the value of a key that must exist.
 
         Raises:
-            StoreError: it is not, or cannot be read, or is not text.
+            StoreError: the key does not exist, or cannot be read, or is not text.
         """
         text = self.find(key)
         if text is None:
@@ -193,7 +193,7 @@ class Kvs:
 
 
 class KeyWatch:
-    """Tells of the value of a key, until it is stopped: see `Kvs.watch`."""
+    """A watch of a key that reports its value, until stopped: see `Kvs.watch`."""
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class KeyWatch:
         self._begin()
 
     def stop(self) -> None:
-        """Tell no more."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
         future, self._future = self._future, None
@@ -235,7 +235,7 @@ class KeyWatch:
             text = _raw(future).decode(errors="replace")
             future.reset()
         except OSError as failed:
-            # Where there is no value it ends.
+            # A watch of a key without a value ends.
             self._future = None
             self.stop()
             self._timer = self._loop.timer(AGAIN_SECONDS, self._begin)
@@ -257,7 +257,7 @@ def _treeobj(future: Future) -> bytes:
 
 
 def parse(key: str, text: str) -> Any:
-    """The JSON in a key's value, or in a line of it.
+    """Parse the JSON in a key's value, or in a line of it.
 
     Raises:
         StoreError: it is not JSON.
@@ -269,7 +269,7 @@ def parse(key: str, text: str) -> Any:
 
 
 def parse_object(key: str, text: str) -> dict[str, Any]:
-    """As `parse`, for an object.
+    """Do as `parse`, for an object.
 
     Raises:
         StoreError: it is not a JSON object.
