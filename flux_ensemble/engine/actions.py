@@ -1,4 +1,4 @@
-"""Actions: what happens when a rule fires, and afterwards.
+"""Actions: the effects of firings, and the outcomes of their commands.
 
 A firing is recorded, performed at once (or held while the ensemble is paused), and
 turned into commands. Each command with an id is pending until its outcome comes back.
@@ -41,7 +41,7 @@ from flux_ensemble.engine.trigger_queue import Triggered
 from flux_ensemble.metrics.paths import BEST, SEARCH, parse_label
 from flux_ensemble.scalars import numbers
 
-#: How often `on-error: retry` calls a custom function again, and the first delay in
+#: The most further calls of a custom function by `on-error: retry`, and the first delay in
 #: seconds, which doubles each time.
 RETRIES = 3
 RETRY_DELAY = 1.0
@@ -86,11 +86,12 @@ class Actions:
 
         Args:
             origin: the firing.
-            action: what it does.
+            action: the action.
             title: the rule's title, for the log.
-            event: what made it fire.
-            told: what a custom function gets to see of that; default: `event`.
-            again: this very action may be performed again, and is there as long as the engine.
+            event: the event that made the rule fire.
+            told: the event as a custom function receives it; default: `event`.
+            again: the same object may be performed again, and lives as long as the engine: its
+                JSON form is kept.
         """
         shown, jobs = self._shown.of(action, keep=again)
         self.record_firing(origin, shown, title, event, **jobs)
@@ -104,7 +105,7 @@ class Actions:
         event: Mapping[str, Any],
         **more: Any,
     ) -> None:
-        """Record a firing; the action is as `action_json` has it, and `more` goes into the log."""
+        """Record a firing; `action` is the result of `action_json`; `more` goes into the log."""
         self._core.firings += 1
         self._core.record(
             "fire",
@@ -117,7 +118,7 @@ class Actions:
         )
 
     def resume(self) -> Iterator[Triggered]:
-        """Perform what was held during a pause."""
+        """Perform the actions that were held during a pause, and yield the triggered rules."""
         while self._core.state == "running" and (held := self._table.next_held()) is not None:
             yield from self._perform_held(held)
 
@@ -233,7 +234,7 @@ class Actions:
         core = self._core
         state = core.rules.states.get(origin.rule)
         metrics = core.metrics(core.t)
-        # The function computes with the values of parameters.
+        # Functions calculate with parameters: they receive numbers, not the text of the document.
         metrics.update(numbers({key: metrics[key] for key in (BEST, SEARCH) if key in metrics}))
         command = CallCustom(
             self._table.next_id(),
@@ -249,9 +250,9 @@ class Actions:
         core.send(Pending(origin, command, call=call))
 
     def _returned(self, origin: Origin, items: Iterable[Mapping[str, Any]]) -> Iterator[Triggered]:
-        """Use what a custom function returned: perform actions, add rules.
+        """Perform the actions and add the rules that a custom function returned.
 
-        What an item triggers is evaluated before the next item is looked at.
+        The rules that an item triggers are evaluated before the next item is handled.
         """
         core = self._core
         rules = core.rules.states
@@ -281,14 +282,14 @@ class Actions:
         return self.run(follow, action, title, event)
 
     def call_again(self, key: str) -> Iterable[Triggered] | None:
-        """Call a custom function again if the timer is for that; else None."""
+        """Call a custom function again if the timer `key` is for that; else return None."""
         retry = self._table.take_retry(key)
         return None if retry is None else self._perform_or_hold(Held(*retry))
 
     # -- outcomes -----------------------------------------------------------------
 
     def on_done(self, event: CommandDone) -> Iterable[Triggered]:
-        """A command succeeded."""
+        """Handle the success of a command."""
         core, pending = self._core, self._table.take(event.command)
         if pending is None:
             return self._scaling.on_late(event)
@@ -314,7 +315,7 @@ class Actions:
         return ()
 
     def on_failed(self, event: CommandFailed) -> Iterable[Triggered]:
-        """A command failed."""
+        """Handle the failure of a command."""
         core, pending = self._core, self._table.take(event.command)
         if pending is None:
             return self._scaling.on_late(event)
@@ -322,7 +323,7 @@ class Actions:
         if firing is not None:
             assert isinstance(pending.command, SubmitJobs)
             if self._members is not None and not self._members.takes_jobs(pending.command.ordinal):
-                # Which of them it has is decided when it has ended.
+                # Only the end of the member shows which of the jobs it had.
                 core.workload.confirm(firing)
                 self._submitted.accepted(pending, ())
                 return ()
@@ -347,17 +348,17 @@ class Actions:
         return ()
 
     def _refused(self, pending: Pending, firing: Firing, jobs: int, reason: str) -> None:
-        """The queue will never take some jobs: those of their firing that wait are not sent.
+        """Handle jobs that the queue refused for good: drop the waiting jobs of their firing.
 
         Args:
             pending: the command.
-            firing: whose jobs they are.
-            jobs: how many of the command.
-            reason: what the queue says.
+            firing: the firing of the jobs.
+            jobs: the number of jobs of the command that were refused.
+            reason: the queue's reason.
         """
         core = self._core
         if not core.acting:
-            # They were not sent any more.
+            # The waiting jobs of the firing are dropped already.
             core.record(
                 "outcome",
                 rule=pending.origin.rule,
@@ -378,7 +379,7 @@ class Actions:
     def failed(
         self, origin: Origin, reason: str, detail: str = "", call: Call | None = None
     ) -> None:
-        """An action of a rule failed; do what its `on-error` says."""
+        """Record the failure of a rule's action, and apply the rule's `on-error`."""
         core = self._core
         core.record(
             "custom-error" if call is not None else "outcome",
@@ -408,7 +409,10 @@ class Actions:
 
 
 def _follows(command: Any) -> bool:
-    """Whether no firing asked for a command, or its outcome is not all that was asked for."""
+    """Return whether the outcome of a command is not recorded as the outcome of a firing.
+
+    This holds for commands on members, and for cancellations that follow from another action.
+    """
     if isinstance(command, MEMBER_COMMANDS):
         return True
     return type(command) is CancelJobs and command.reason in (WITHDRAWN, NOT_NEEDED)

@@ -1,4 +1,4 @@
-"""Points of searches are asked for: asks, their answers, and asks that failed."""
+"""The asks of searches: requests for points, their answers, and failures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flux_ensemble.engine.search_state import AGAIN, Searched
 from flux_ensemble.engine.submitter import search_rule
 from flux_ensemble.engine.trials import moved
 
-#: How often they are asked for, and the first delay in seconds, which doubles each time.
+#: The most tries of one ask, and the first delay in seconds, which doubles each time.
 TRIES = 3
 TRY_DELAY = 1.0
 
@@ -21,7 +21,7 @@ class Asking:
     """The asks of one engine.
 
     Args:
-        core: of the engine.
+        core: the engine's core.
         states: the searches, by id.
     """
 
@@ -31,7 +31,7 @@ class Asking:
         self._states = states
 
     def ask(self, state: Searched, count: int) -> None:
-        """Ask for so many points of a search."""
+        """Request `count` points of a search."""
         trials = state.trials
         command = Ask(
             self._table.next_id(), state.search.id, len(trials.all), count, len(trials.ended)
@@ -40,7 +40,7 @@ class Asking:
         self._core.send(Pending(self.origin(state), command))
 
     def answered(self, command: Ask, event: CommandDone) -> None:
-        """Points have been given."""
+        """Add the points of an answer as trials."""
         state = self._states[command.search]
         if state.ask is None or state.ask[0] != command.id:
             return
@@ -50,7 +50,7 @@ class Asking:
         state.chain = ()
         state.tries = 0
         state.asks += 1
-        # The first time, a process had to be started.
+        # The first ask starts a process, so only the seconds that the sampler reports count.
         took = event.t - t_asked if state.asks > 1 else event.result.get("seconds", 0.0)
         state.ask_seconds = moved(state.ask_seconds, max(0.0, took))
         points = event.result.get("points", ())
@@ -68,10 +68,10 @@ class Asking:
         self.changed(state)
 
     def failed(self, command: Ask, reason: str) -> bool:
-        """Points could not be given.
+        """Handle a failed ask: start the timer of the next try.
 
         Returns:
-            Whether that was the last try; else points are asked for once more, or are not wanted
+            True if that was the last try; else points are requested once more, or are not needed
             any more.
         """
         state = self._states[command.search]
@@ -88,7 +88,7 @@ class Asking:
         return True
 
     def on_timer(self, key: str) -> bool:
-        """Points are to be asked for once more; False if the timer is for something else."""
+        """Have points requested once more; return False if the timer is for something else."""
         if not key.startswith(AGAIN):
             return False
         state = self._states.get(key.removeprefix(AGAIN))
@@ -99,9 +99,9 @@ class Asking:
         return True
 
     def forget(self, state: Searched) -> None:
-        """No points are wanted of what was asked for."""
+        """Drop the open ask of a search, and its next try."""
         if state.ask is not None:
-            # Its outcome may still come.
+            # The outcome may still come; it is ignored then.
             self._table.take(state.ask[0])
             state.ask = None
         if state.again:
@@ -110,11 +110,11 @@ class Asking:
                 self._core.emit(StopTimer(state.timer))
 
     def changed(self, state: Searched) -> None:
-        """It is to be looked at when the event has been handled."""
+        """Mark a search to be settled when the event has been handled, and update its metrics."""
         self._core.search_due[state.search.id] = None
         self._core.stats.searches[state.search.id] = state.trials.figures()
 
     def origin(self, state: Searched) -> Origin:
-        """Who asks."""
+        """Return the origin under which points of a search are requested."""
         search = state.search
         return Origin(search_rule(search.id), state.asks, (), None, (search.group,))

@@ -1,9 +1,9 @@
 """The firings with jobs to send: by urgency, then first in first out.
 
-The firings of groups with a `max-active`, or with a time limit, are in queues of their own, so that
-those of a group whose jobs cannot be sent now are passed over at once, however many they are. So
-are those of groups with an `order`, whose jobs change places with each other and with no others,
-and those that are to run on one member, or not on some.
+Each group with a `max-active` or a time limit has queues of its own, so that a group whose jobs
+cannot be sent now is passed over in one step, however many its firings are. The same holds for
+groups with an `order`, whose jobs change places among themselves only, and for firings whose jobs
+are to run on one member, or not on some.
 """
 
 from __future__ import annotations
@@ -17,26 +17,28 @@ from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.longest_first import LongestFirst
 from flux_ensemble.engine.predictions import Predictions
 
-#: In place of the name of a group whose jobs can always be sent.
+#: Stands for the names of all groups that are never passed over.
 _ANY = ""
 
-#: Urgency, name of the group if that can be passed over, and the members that are wanted or not.
+#: Urgency; name of the group if it can be passed over; and members: the one where the jobs are to
+#: run (negative if they are bound to it), then those to avoid.
 _Key = tuple[int, str, tuple[int, ...]]
 
 _ANYWHERE: tuple[int, ...] = ()
 
 
 class Backlog:
-    """The firings with jobs to send.
+    """The queues of firings with jobs to send.
 
     Args:
         groups: the job groups, by name.
-        predictions: of how long their jobs take.
-        apart: the firings of each group are in queues of their own, bounds or not.
+        predictions: predictions of the jobs' durations.
+        apart: keep the firings of each group in queues of their own, with bounds or without.
 
     Attributes:
-        queues: firings that can be sent or not together -> these with their numbers; none is empty.
-        bounds: how many jobs of a group may be active at once, for the groups with a bound.
+        queues: key -> the firings that can be sent or not together, with their numbers; no queue
+            is empty.
+        bounds: group -> the most jobs that may be active at once, for groups with a bound.
         ordered: the groups with an `order`.
     """
 
@@ -49,10 +51,10 @@ class Backlog:
             for name, group in groups.items()
             if any(job_set.order is not None for job_set in group.sets)
         )
-        #: Of groups with an `order`, in which order the jobs of their queues are sent.
+        #: Queue -> the order in which its jobs are sent, for groups with an `order`.
         self._orders: dict[_Key, LongestFirst] = {}
         self._urgency = {
-            # Where the urgency differs from job to job, it is not known before a job is sent.
+            # If the urgency differs from job to job, it is not known before a job is sent.
             name: max((job_set.urgency for job_set in group.sets), default=16)
             for name, group in groups.items()
         }
@@ -70,7 +72,7 @@ class Backlog:
         return bool(self.queues)
 
     def __iter__(self) -> Iterator[Firing]:
-        """The firings in order, as if no group had a bound."""
+        """Yield the firings in order, as if no group had a bound."""
         entries = [
             (-urgency, number, firing)
             for (urgency, _, _), queue in self.queues.items()
@@ -89,12 +91,13 @@ class Backlog:
             self._order(key).append(self._number, firing)
 
     def next(self, room: Callable[[Firing], int]) -> Firing | None:
-        """The firing whose jobs are next; None if there is none.
+        """Return the firing whose jobs are next; None if there is none.
 
         Args:
-            room: how many more jobs may be active of one whose group can be passed over.
+            room: returns how many more jobs of a firing may be active; called for firings whose
+                group can be passed over.
         """
-        # In order, as `room` may log why there is none.
+        # The order matters even for firings without room: `room` may log the reason.
         heads = [
             (-urgency, queue[0][0], group, queue[0][1])
             for (urgency, group, _), queue in self.queues.items()
@@ -107,7 +110,7 @@ class Backlog:
         return None
 
     def head(self, firing: Firing) -> tuple[Firing, int]:
-        """The job that is next of the queue of a firing: its firing, and its index there.
+        """Return the next job of the queue of a firing, as the job's own firing and index.
 
         Args:
             firing: the first of a queue.
@@ -118,14 +121,14 @@ class Backlog:
         return self._order(key).head(self.queues[key])
 
     def longest(self, firing: Firing, room: int) -> tuple[Firing, int, int]:
-        """The jobs that are next where they change places.
+        """Return the next jobs of a group with an `order`.
 
         Args:
-            firing: what `next` returned, of a group with an `order`.
+            firing: the result of `next`, of a group with an `order`.
             room: the most jobs.
 
         Returns:
-            Their firing, the index of the first, and how many there are.
+            The jobs' firing, the index of the first, and their number.
         """
         key = self._key(firing)
         return self._order(key).next(self.queues[key], room)
@@ -141,8 +144,8 @@ class Backlog:
         """Remove a firing.
 
         Args:
-            firing: one that is in it.
-            dropped: its jobs are not sent; else they are now, all that were left.
+            firing: a firing in the backlog.
+            dropped: the jobs that wait are not sent; else they have all been sent now.
         """
         key = self._key(firing)
         queue = self.queues[key]
@@ -174,5 +177,5 @@ class Backlog:
         return urgency, group if own else _ANY, where
 
     def holds(self, group: str) -> bool:
-        """Whether jobs wait of a group that can be passed over."""
+        """Return whether jobs of a group that can be passed over wait."""
         return any(name == group for _, name, _ in self.queues)

@@ -1,19 +1,19 @@
-"""The breaker: a member that fails everything at once gets no more jobs, and is drained.
+"""The breaker: a member on which all jobs fail within seconds gets no more jobs, and is drained.
 
-A member whose jobs all fail within seconds is always the one with the least load, so it would get
-job after job, until all have failed. But jobs that fail may be to blame themselves, and then they
-fail everywhere. So a member is only *in doubt* when many different jobs in a row have failed on it
-at once. Then jobs go to others, and these decide:
+Such a member is always the one with the least load, so it would get job after job, until all have
+failed. But the jobs themselves may be the cause, and then they fail everywhere. So when many
+different jobs in a row have failed at once on a member, it is only *in doubt*. Jobs then go to
+other members, and their outcomes there decide:
 
     in doubt ──a job of the same groups runs well elsewhere──► on trial ──one job fails──► in doubt
        │                                                          │
        │ they fail at once on most others, too                    │ it runs well, or for a while
        └──────────────────► trusted again ◄───────────────────────┘
 
-The member that fails in `ROUNDS` trials is drained. So the jobs are not tried twice, and a part of
-a sweep that is bad does no harm, however long it is: what comes after it runs well on the member,
-and what comes before others have run it is no trial. Where jobs can run nowhere else they go to
-members in doubt, too.
+A member that fails `ROUNDS` trials is drained. So jobs need not run twice to find a bad member. And
+a bad part of a sweep, however long, does no harm: the jobs after it run well on the member, and
+a job of a kind that has not run well elsewhere is no trial. Jobs that can run nowhere else are sent
+to members in doubt, too.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from flux_ensemble.engine.jobs import ActiveJob, Phase
 from flux_ensemble.engine.member import Member
 from flux_ensemble.engine.placement import Placement
 
-#: A member that is in doubt is drained after so many trials.
+#: The number of failed trials after which a member in doubt is drained.
 ROUNDS = 3
 
-#: Begins the key of the timer for the members in doubt, or for one that is to be drained.
+#: The key of the timer for the members in doubt; with a member's number, the key of the timer by
+#: which that member is drained.
 BREAKER_TIMER = "breaker:"
 
 #: A job: rule id, number of the firing, index.
@@ -42,17 +43,17 @@ _Tag = tuple[str, int, int]
 
 
 class Doubt:
-    """What is known of a member on which jobs failed at once.
+    """The record of a member on which jobs failed at once.
 
     Attributes:
-        failed: how many different jobs have, since one ran well.
-        bound: with how many it is in doubt.
-        groups: of these jobs.
-        since: since when it is in doubt, or the latest trial was over; None before.
-        trials: how many trials have failed.
-        open: one job may be placed on it, as a trial.
-        trial: that job.
-        against: other members on which such jobs have failed at once since.
+        failed: the number of different jobs that failed at once, since one ran well.
+        bound: the number of such jobs that puts the member in doubt.
+        groups: the groups of these jobs.
+        since: when the member came into doubt, or its latest trial ended; None before.
+        trials: the number of failed trials.
+        open: True if one job may be placed on the member, as a trial.
+        trial: the job of the trial that is under way, or None.
+        against: other members on which such jobs have failed at once since `since`.
     """
 
     def __init__(self, bound: int) -> None:
@@ -66,7 +67,7 @@ class Doubt:
         self.against: list[int] = []
 
     def dump(self) -> list[Any]:
-        """It as JSON."""
+        """Return the record as JSON."""
         return [
             self.failed,
             self.bound,
@@ -80,7 +81,7 @@ class Doubt:
 
     @classmethod
     def load(cls, value: list[Any]) -> Doubt:
-        """What `dump` returned."""
+        """Return the record that `dump` dumped."""
         failed, bound, groups, since, trials, open, trial, against = value
         doubt = cls(bound)
         doubt.failed, doubt.since, doubt.trials, doubt.open = failed, since, trials, open
@@ -93,9 +94,9 @@ class Breaker:
     """Watches the members of one engine.
 
     Args:
-        core: of the engine.
+        core: the engine's core.
         known: the members, by their numbers.
-        placement: what is open of them.
+        placement: the open members and their room.
 
     Attributes:
         closed: the numbers of members in doubt that are not on trial.
@@ -106,20 +107,20 @@ class Breaker:
         self._known = known
         self._placement = placement
         self._doubts: dict[int, Doubt] = {}
-        #: Those that are in doubt.
+        #: The entries of `_doubts` whose member is in doubt.
         self._doubted: dict[int, Doubt] = {}
         self.closed: set[int] = set()
         self._waking = False
 
-    # -- what jobs do -----------------------------------------------------------------
+    # -- events of jobs ---------------------------------------------------------------
 
     def started(self, job: ActiveJob) -> None:
-        """A job runs: if it still does in a while, it runs well."""
+        """Note the start of a job: if it still runs after `QUICK_SECONDS`, it runs well."""
         if self._doubted and not self._waking and any(self._concerned(job)):
             self._wake(QUICK_SECONDS)
 
     def ended(self, job: ActiveJob) -> None:
-        """A job has ended, and its outcome is known."""
+        """Note the end of a job, whose outcome is known."""
         ordinal = ordinal_of(job.id)
         if _ran_well(job):
             if ordinal in self._doubts:
@@ -136,12 +137,12 @@ class Breaker:
             self._no_trial(self._doubted[ordinal], ordinal, job)
 
     def _failed(self, ordinal: int, job: ActiveJob, bound: int) -> None:
-        """A job failed at once on a member that is up."""
+        """Note that a job failed at once on a member that is up."""
         assert job.firing is not None
         doubt = self._doubts.setdefault(ordinal, Doubt(bound))
         first = not job.firing.attempt and job.firing.work is None
         if doubt.since is None:
-            # Each job counts once.
+            # Each job counts once: neither retries nor copies count.
             if first:
                 doubt.failed += 1
                 if job.firing.group not in doubt.groups:
@@ -159,7 +160,7 @@ class Breaker:
         return None
 
     def _no_trial(self, doubt: Doubt, ordinal: int, job: ActiveJob) -> None:
-        """What became of a job says nothing: if it was a trial, another one is."""
+        """Ignore the end of a job; if the job was a trial, allow another one."""
         if doubt.trial == _tag_of(job):
             doubt.trial, doubt.open = None, True
             self.closed.discard(ordinal)
@@ -179,7 +180,7 @@ class Breaker:
             self._acquit(other)
 
     def _trust(self, ordinal: int, reason: str) -> None:
-        """A member is as good as others."""
+        """Forget the failures on a member; log that if it was in doubt."""
         doubt = self._doubts.pop(ordinal, None)
         if doubt is not None and doubt.since is not None:
             self._close(ordinal)
@@ -192,18 +193,18 @@ class Breaker:
         self.closed.discard(ordinal)
 
     def _acquit(self, ordinal: int) -> None:
-        """Trust a member if most others are no better: then it is the jobs."""
+        """Trust a member if most others are no better: then the jobs are the cause."""
         doubt = self._doubted[ordinal]
         others = self._others(ordinal, doubted=True)
         no_better = sum(other in doubt.against or other in self._doubted for other in others)
         if 2 * no_better > len(others):
             bound = 2 * doubt.bound
             self._trust(ordinal, "such jobs fail on most other members, too")
-            # If they go on to fail, that need not be said again so soon.
+            # If such jobs continue to fail, doubt and trust would be logged again and again.
             self._doubts[ordinal] = Doubt(bound)
 
     def _others(self, ordinal: int, *, doubted: bool = False) -> list[int]:
-        """The other members that are open, those that are in doubt only if asked for."""
+        """Return the other members that are open; those in doubt only if `doubted`."""
         return [
             place.ordinal
             for place in self._placement.places.values()
@@ -212,10 +213,13 @@ class Breaker:
             and (doubted or place.ordinal not in self._doubted)
         ]
 
-    # -- what others say --------------------------------------------------------------------
+    # -- evidence from other members --------------------------------------------------------
 
     def _concerned(self, job: ActiveJob) -> Iterable[tuple[int, Doubt]]:
-        """The members in doubt about which a job on another one says something."""
+        """Yield the members in doubt for which a job on another member is evidence.
+
+        These are the members that the job's group failed on, if the job was submitted later.
+        """
         own = ordinal_of(job.id)
         if own in self._doubted:
             return
@@ -225,7 +229,7 @@ class Breaker:
                 yield ordinal, doubt
 
     def _in_favour(self, job: ActiveJob) -> None:
-        """Such a job runs well elsewhere: the members in doubt get a trial."""
+        """Open a trial on the members in doubt, as a job of the same group ran well elsewhere."""
         for ordinal, doubt in self._concerned(job):
             if doubt.trial is None and doubt.trials < ROUNDS:
                 doubt.open = True
@@ -245,7 +249,7 @@ class Breaker:
         self._core.emit(StartTimer(BREAKER_TIMER, after))
 
     def look(self) -> None:
-        """Some time has passed: see which jobs have run for a while elsewhere."""
+        """Handle the timer: find jobs that have run for `QUICK_SECONDS` on other members."""
         self._waking = False
         if not self._core.acting:
             return
@@ -265,7 +269,7 @@ class Breaker:
             self._wake(min(younger))
 
     def verdict(self, ordinal: int) -> str | None:
-        """Why a member is to be drained; None if it is not."""
+        """Return the reason why a member is to be drained; None if it is not."""
         doubt = self._doubted.get(ordinal)
         if doubt is None or doubt.trials < ROUNDS:
             return None
@@ -274,37 +278,37 @@ class Breaker:
             f"{ROUNDS} more after others had run well elsewhere"
         )
 
-    # -- what is done with members ------------------------------------------------------------
+    # -- placement ----------------------------------------------------------------------------
 
     def on_trial(self, ordinal: int) -> bool:
-        """Whether a member gets one job, and no more."""
+        """Return whether a member may get one job as a trial, and no more."""
         doubt = self._doubted.get(ordinal)
         return doubt is not None and doubt.open
 
     def placed(self, ordinal: int, firing: Firing, index: int) -> None:
-        """A job was placed on a member that is on trial."""
+        """Note that a job was placed on a member as its trial."""
         doubt = self._doubted[ordinal]
         doubt.trial, doubt.open = (firing.rule, firing.number, index), False
         self.closed.add(ordinal)
 
     def forget(self, ordinal: int) -> None:
-        """A member gets no more jobs in any case."""
+        """Forget a member that gets no more jobs in any case."""
         self._doubts.pop(ordinal, None)
         self._close(ordinal)
 
     # -- snapshots ----------------------------------------------------------------------------
 
     def dump(self) -> list[Any]:
-        """It as JSON: whether a timer is set, and the doubts by member."""
+        """Return the breaker as JSON: True if the timer is set, and the doubts by member."""
         return [self._waking, [[ordinal, doubt.dump()] for ordinal, doubt in self._doubts.items()]]
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to dump."""
+        """True if there is nothing to dump."""
         return not self._waking and not self._doubts
 
     def load(self, value: list[Any]) -> None:
-        """Set what `dump` returned."""
+        """Set the state from the result of `dump`."""
         self._waking, doubts = value
         for ordinal, dumped in doubts:
             doubt = self._doubts[ordinal] = Doubt.load(dumped)
@@ -320,7 +324,7 @@ def _tag_of(job: ActiveJob) -> _Tag:
 
 
 def _ran_well(job: ActiveJob) -> bool:
-    """Whether a job that has ended succeeded, or ran for a while."""
+    """Return whether a job that has ended succeeded, or ran for at least `QUICK_SECONDS`."""
     if job.outcome == "success":
         return True
     return (

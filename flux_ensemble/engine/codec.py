@@ -1,6 +1,6 @@
 """Events and commands as JSON objects, for recordings, logs and replay.
 
-An object is the fields of the dataclass plus `"type"`, the name of its class.
+An object holds the fields of the dataclass and `"type"`, the name of its class.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _FIELDS = {
     for cls in (*_EVENTS.values(), *_COMMANDS.values())
 }
 
-#: One for all that is written: to make it takes a fifth of the time of an event.
+#: One encoder for everything: to make one takes a fifth of the time that encoding an event takes.
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
-#: Names of events, groups and rules, and texts that most contexts have, as JSON. They are few.
+#: Text -> its JSON, for names of events, groups and rules, and texts in contexts, which are few.
 _TEXTS: dict[str, str] = {}
 
-#: How many of them are kept, and of how many characters at most.
+#: The most texts that are kept, and the most characters of each.
 _MAX_TEXTS, _MAX_LENGTH = 1000, 100
 
-#: Most keys of a context that is not left to the encoder.
+#: The most keys of a context that is encoded here; the encoder does larger ones.
 _MAX_KEYS = 4
 
 
 def _text(text: str) -> str:
-    """A text as JSON; of one that comes again and again the same."""
+    """Return a text as JSON; short texts are encoded once and kept."""
     known = _TEXTS.get(text)
     if known is None:
         known = _encode(text)
@@ -48,12 +48,12 @@ def _text(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """A number as JSON, which has the same of a float as Python, if it is finite."""
+    """Return a number as JSON; for a finite float this is the same text as in Python."""
     return repr(value) if type(value) is float and isfinite(value) else _encode(value)
 
 
 def _context(context: Mapping[str, Any]) -> str:
-    """The context of an event as JSON; most have a few numbers and texts."""
+    """Return the context of an event as JSON; most contexts have a few numbers and texts."""
     if len(context) > _MAX_KEYS:
         return _encode(context)
     parts = []
@@ -73,7 +73,7 @@ def _context(context: Mapping[str, Any]) -> str:
 
 
 def _tag(tag: Any) -> str:
-    """A tag as JSON."""
+    """Return a tag as JSON."""
     group, rule, firing, index = tag
     if type(group) is str and type(rule) is str and type(firing) is int and type(index) is int:
         return f"[{_text(group)},{_text(rule)},{firing},{index}]"
@@ -81,13 +81,13 @@ def _tag(tag: Any) -> str:
 
 
 def to_json(item: Event | Command) -> dict[str, Any]:
-    """The event or command as a JSON object."""
+    """Return the event or command as a JSON object."""
     cls = type(item)
     value: dict[str, Any] = {"type": cls.__name__}
     for name in _FIELDS[cls]:
         value[name] = getattr(item, name)
     if cls is SubmitJobs and not value["ordinal"]:
-        # Of the first versions, and of documents without members.
+        # Recordings of the first versions, and of documents without members, have no ordinal.
         del value["ordinal"]
     if cls is SubmitJobs and not value["off"]:
         del value["off"]
@@ -97,7 +97,7 @@ def to_json(item: Event | Command) -> dict[str, Any]:
 
 
 def event_from_json(value: Mapping[str, Any]) -> Event:
-    """The event of a JSON object.
+    """Return the event of a JSON object.
 
     Raises:
         ValueError: `type` is unknown, or a field is missing, unknown or of another shape.
@@ -107,7 +107,7 @@ def event_from_json(value: Mapping[str, Any]) -> Event:
 
 
 def command_from_json(value: Mapping[str, Any]) -> Command:
-    """The command of a JSON object.
+    """Return the command of a JSON object.
 
     Raises:
         ValueError: as `event_from_json`.
@@ -133,9 +133,9 @@ def _from_json(value: Mapping[str, Any], classes: Mapping[str, Any]) -> Any:
 
 
 def encode(item: Event | Command) -> str:
-    """One line of canonical JSON: equal items give equal text."""
+    """Return the item as one line of canonical JSON: equal items give equal text."""
     if type(item) is JobEvent and not item.foreign and item.job_name is None:
-        # Nearly all are; to take it as a mapping takes three times as long.
+        # Nearly all items are such events; encoding them as a mapping takes three times as long.
         context = _context(item.context) if item.context else "{}"
         tag = "null" if item.tag is None else _tag(item.tag)
         return (

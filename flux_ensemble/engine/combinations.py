@@ -1,9 +1,9 @@
-"""Combinations of parameter values: which have jobs that are not over, for `idle` with `by`.
+"""The combinations of parameter values with jobs that are not over, for `idle` with `by`.
 
 A combination is known by its name, such as `md{"t":300}`: the group, and the values as JSON. Names
-of groups have no brace, so the name of a combination is not that of a group.
+of groups have no brace, so no combination has the name of a group.
 
-What is counted follows from the firings and active jobs; a snapshot does not hold it.
+The counts follow from the firings and active jobs; a snapshot does not hold them.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.submissions import Submissions
 from flux_ensemble.scalars import packed, unpacked
 
-#: Most combinations of one rule that can have jobs at the same time, or that are remembered for
-#: how often it fired for them.
+#: The most combinations of one rule that can have jobs at the same time, or whose firings are
+#: counted.
 MAX_COMBINATIONS = 250_000
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Combinations:
-    """Counts the jobs of a group that were asked for and are not over, for each combination.
+    """Counts, for each combination, the jobs of a group that were requested and are not over.
 
     Args:
         group: the group.
-        by: names of its parameters.
+        by: names of the parameters that make up a combination.
     """
 
     def __init__(self, group: Group, by: tuple[str, ...]) -> None:
@@ -40,7 +40,7 @@ class Combinations:
         self._submissions = Submissions({group.name: group})
 
     def begin(self, firing: Firing, indices: Collection[int]) -> bool:
-        """Count jobs that are asked for; False if there are too many combinations."""
+        """Count jobs that are requested; return False if there are too many combinations."""
         jobs = self.jobs
         for name, count in self._tally(firing, indices):
             jobs[name] = jobs.get(name, 0) + count
@@ -49,7 +49,7 @@ class Combinations:
         return True
 
     def end(self, firing: Firing, indices: Collection[int]) -> Iterator[str]:
-        """Count jobs that are over; the combinations that have no jobs any more."""
+        """Count jobs as over, and yield the combinations that have no jobs any more."""
         for name, count in self._tally(firing, indices):
             left = self.jobs[name] - count
             if left:
@@ -59,12 +59,12 @@ class Combinations:
                 yield name
 
     def name(self, firing: Firing, index: int) -> str:
-        """The combination of a job."""
+        """Return the name of the combination of a job."""
         _, params = self._submissions.of(firing)[index]
         return name_of(self._group.name, {name: params[name] for name in self.by})
 
     def _tally(self, firing: Firing, indices: Collection[int]) -> Iterable[tuple[str, int]]:
-        """The combinations of jobs, some of them several times, and how many jobs each has."""
+        """Return pairs of a combination and its number of jobs; a combination may occur twice."""
         submission = self._submissions.of(firing)
         if not isinstance(indices, range) or 2 * len(indices) <= len(submission):
             return ((self.name(firing, index), 1) for index in indices)
@@ -73,7 +73,7 @@ class Combinations:
         others = [*range(indices.start), *range(indices.stop, len(submission))]
         if not others:
             return whole
-        # Without those that are left out, which are fewer.
+        # Subtract the jobs that are not in `indices`, which are fewer than those that are.
         counts: Counter[str] = Counter()
         for combination, count in whole:
             counts[combination] += count
@@ -82,12 +82,12 @@ class Combinations:
 
 
 def name_of(group: str, values: dict[str, Any]) -> str:
-    """The name of a combination."""
+    """Return the name of a combination."""
     return group + _encode({name: packed(value) for name, value in values.items()})
 
 
 def parse_name(name: str) -> tuple[str, dict[str, Any]]:
-    """The group and the values in the name of a combination; no values in that of a group."""
+    """Return the group and the values in the name of a combination; a group's has no values."""
     group, brace, rest = name.partition("{")
     values = json.loads(brace + rest) if brace else {}
     return group, {name: unpacked(value) for name, value in values.items()}

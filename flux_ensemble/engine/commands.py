@@ -1,8 +1,8 @@
 """Commands: the imperatives that come out of the engine.
 
-A command with an `id` gets exactly one outcome from whoever performs it, and that
-outcome comes back as `CommandDone` or `CommandFailed` with the same id. The others
-(`StartTimer`, `StopTimer`, `Record`, `Reply`, `Finish`) have none.
+A command with an `id` has exactly one outcome. The driver that performs the command returns the
+outcome as `CommandDone` or `CommandFailed` with the same id. The others (`StartTimer`, `StopTimer`,
+`Record`, `Reply`, `Finish`) have none.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from flux_ensemble.engine.fastclass import fastclass
 class SubmitJobs:
     """Submit jobs `first` to `first + count - 1` of one firing's submission of a group.
 
-    `each`, `params` and `overrides` are what to give to `Group.submission`. Each job carries the
-    tag (group, rule, firing, index). Performed in the order of the commands. `ordinal` is the
-    number of the member that they go to, 0 for the enclosing instance; see `job_keys`. `off` has
-    the ranks there, as idsets (RFC 22), that they are kept off if others can run them: those where
-    they failed, the latest last.
+    `each`, `params` and `overrides` are the arguments of `Group.submission`. Each job carries the
+    tag (group, rule, firing, index). The commands are performed in their order. `ordinal` is the
+    number of the member that receives the jobs, 0 for the enclosing instance; see `job_keys`. `off`
+    holds ranks of the member, as idsets (RFC 22), where the jobs failed, the latest last: the jobs
+    are kept off these if others can run them.
     """
 
     id: int
@@ -71,7 +71,7 @@ class CallCustom:
 class Scale:
     """Change the size of the member by `by` nodes, to `to` nodes; `by` < 0 shrinks it.
 
-    Safe to repeat, because of `to`: after a crash it comes again with the same id.
+    The command is safe to repeat, because of `to`: after a crash it comes again with the same id.
     """
 
     id: int
@@ -84,8 +84,8 @@ class Scale:
 class Ask:
     """Ask for `count` points of a search, as its trials `first`, `first + 1`, ...
 
-    Whoever suggests them sees the points before `first`, and of the trials that have ended the
-    first `ended`. So after a crash the same command comes again with the same meaning.
+    The sampler receives the points before `first` and the outcomes of the first `ended` trials that
+    have ended, no others. So after a crash the same command comes again with the same meaning.
     """
 
     id: int
@@ -97,14 +97,15 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class StartMember:
-    """Ask for a member; the event `MemberUp` says when there is one.
+    """Request a member; the event `MemberUp` reports that it is up.
 
-    Safe to repeat, because of `ordinal`: after a crash it comes again with the same id.
+    The command is safe to repeat, because of `ordinal`: after a crash it comes again with the same
+    id.
 
     Args:
-        member: its name, such as "pool.3".
-        pool: the name of its pool in the document, which says what it is.
-        ordinal: its number, from 1; no other member of the ensemble has it, before or after.
+        member: the member's name, such as "pool.3".
+        pool: the name of the member's pool in the document, which describes it.
+        ordinal: the member's number, from 1; an ensemble never uses a number twice.
     """
 
     id: int
@@ -115,7 +116,7 @@ class StartMember:
 
 @dataclass(frozen=True, slots=True)
 class DrainMember:
-    """The queue of a member is to start no more jobs; those that run go on."""
+    """Stop the queue of a member: it starts no more jobs, and running ones continue."""
 
     id: int
     member: str
@@ -124,7 +125,7 @@ class DrainMember:
 
 @dataclass(frozen=True, slots=True)
 class EndMember:
-    """End a member, or take back that it was asked for; `MemberEnded` says when it has ended."""
+    """End a member, or withdraw its request; `MemberEnded` reports that it has ended."""
 
     id: int
     member: str
@@ -158,7 +159,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer request `request`: with `result`, or with an error where `errno` is given."""
+    """Answer request `request`: with `result`, or with an error if `errno` is given."""
 
     request: int
     result: Mapping[str, Any] = field(default_factory=dict)
@@ -168,7 +169,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The ensemble has ended: `state` is completed, failed or canceled."""
+    """Report the end of the ensemble: `state` is completed, failed or canceled."""
 
     state: str
     reason: str
@@ -187,7 +188,7 @@ Effect = (
     | EndMember
 )
 
-#: Those on members.
+#: The commands on members.
 MEMBER_COMMANDS = (StartMember, DrainMember, EndMember)
 
 Command = Effect | StartTimer | StopTimer | Record | Reply | Finish

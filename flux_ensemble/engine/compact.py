@@ -11,12 +11,12 @@ from flux_ensemble.document.model import Action, Rule
 
 
 def columns(items: Sequence[Any], names: Iterable[str]) -> dict[str, list[Any]]:
-    """Attributes as columns: one list for each."""
+    """Return attributes as columns: one list for each."""
     return {name: list(map(attrgetter(name), items)) for name in names}
 
 
 def unusual(items: Sequence[Any], usual: Mapping[str, Any]) -> list[Any]:
-    """The attributes with unusual values, for the items that have any.
+    """Return the attributes with unusual values, for the items that have any.
 
     Args:
         items: the objects.
@@ -41,7 +41,7 @@ def unusual(items: Sequence[Any], usual: Mapping[str, Any]) -> list[Any]:
 
 
 def not_default(item: Action | Rule) -> dict[str, Any]:
-    """The fields of a dataclass that differ from their defaults."""
+    """Return the fields of a dataclass that differ from their defaults."""
     return {
         field.name: value
         for field in fields(item)

@@ -1,4 +1,4 @@
-"""The core of an engine: the state that its parts share, and what they need of each other.
+"""The core of an engine: the state that its parts share, and the methods that several of them call.
 
     core < scaling < actions < observer, requests, evaluation < engine
 
@@ -60,34 +60,34 @@ _DUMPED = ("state", "reason", "t", "t_start", "t_end", "firings")
 
 
 class Core:
-    """What the parts of one engine share.
+    """The state that the parts of one engine share.
 
     Args:
         spec: the checked document.
 
     Attributes:
         state: one of `lifecycle.TRANSITIONS`; `enter` changes it.
-        reason: why it is in a final state, or will be.
+        reason: the reason for the final state, present or coming.
         t: time of the latest event.
         t_start, t_end: when the ensemble began and ended, or None.
-        firings: how often rules have fired.
-        failed: how many jobs failed or ran out of time, and did not run again.
+        firings: the number of firings of all rules.
+        failed: the number of jobs that failed or ran out of time, and did not run again.
         t_walltime: when the allocation expires, once its end is near and nothing is submitted any
             more; else None.
         stats: counts and streams.
-        rules: the rules, and which of them an event can trigger.
+        rules: the rules, and an index of them by the events that trigger them.
         workload: the ensemble's jobs.
-        copies: those that run a second time beside themselves.
-        records: those of them that are gone.
-        foreign: jobs of others that rules select, by id.
-        pending_table: what waits for an outcome, a resume, or another try.
-        scale_outcomes: what rules on `scale-*` have not been evaluated for yet.
-        function_states: what custom functions keep from call to call, by name.
-        not_started: groups with too long a time limit, as `too_long`, of which that has been said.
-        search_due: the searches that are to be looked at when the event has been handled.
+        copies: the jobs of which a copy runs.
+        records: the records of jobs that are gone.
+        foreign: foreign jobs that rules select, by id.
+        pending_table: commands without an outcome, held actions, and calls to be repeated.
+        scale_outcomes: the outcomes of scaling for which rules have not been evaluated yet.
+        function_states: the states of custom functions, by name.
+        not_started: groups with too long a time limit (see `too_long`) that were logged as such.
+        search_due: the searches to settle after the event has been handled.
         member_names: the names of the members that have not ended, by their numbers.
-        withdrawn: jobs were dropped that were not sent, or not accepted, maybe of trials.
-        refused: how many jobs of each group the queue refused for good.
+        withdrawn: True if jobs, perhaps of trials, were dropped before they were sent or accepted.
+        refused: the number of jobs of each group that the queue refused for good.
         refusal: the first such refusal, in a sentence, or None.
         deferred: rules on `idle` that wait for commands, with the idle group or combination.
     """
@@ -129,20 +129,20 @@ class Core:
 
     @property
     def acting(self) -> bool:
-        """Whether rules can fire; while paused, their actions wait."""
+        """True if rules can fire; while paused, their actions wait."""
         return self.state in ACTING_STATES
 
     @property
     def interrupted(self) -> int:
-        """How many attempts ended by no doing of their jobs, which ran again."""
+        """The number of interrupted attempts, in all groups."""
         return sum(counts[INTERRUPTED] for counts in self.stats.counts.values())
 
     def metrics(self, t: float) -> dict[str, Any]:
-        """All metrics at time `t`, nested as in `Metrics.snapshot`."""
+        """Return all metrics at time `t`, nested as in `Metrics.snapshot`."""
         return self.stats.snapshot(lambda group, gauge: self.workload.ages(group, gauge, t))
 
     def remaining(self) -> float | None:
-        """The predicted seconds until its jobs are over; None if that is not known."""
+        """Return the predicted seconds until the ensemble's jobs are over; None if not known."""
         return remaining(self.workload, self.workload.predictions, self.t)
 
     # -- output ---------------------------------------------------------------------
@@ -156,7 +156,7 @@ class Core:
         self._out.append(Record(self.t, name, context))
 
     def record_job(self, name: str, job: ActiveJob, **more: Any) -> None:
-        """Add an entry that is about a job of the ensemble to the eventlog."""
+        """Add an entry about a job of the ensemble to the eventlog."""
         firing = job.firing
         assert firing is not None
         self.record(
@@ -171,7 +171,7 @@ class Core:
         )
 
     def where(self, key: int) -> dict[str, str]:
-        """What an entry has of the member of a job; nothing on the enclosing instance."""
+        """Return an entry's key for the member of a job; empty on the enclosing instance."""
         name = self.member_names.get(ordinal_of(key)) if self.member_names else None
         return {} if name is None else {"member": name}
 
@@ -195,7 +195,7 @@ class Core:
         return self._at_once(state, {"trigger": "added"}, chain)
 
     def watch(self) -> None:
-        """Watch the combinations and streams that rules are about, and the rates that they read."""
+        """Watch the combinations, streams and rates that the rules need."""
         for group in self.rules.wants_rates:
             self.stats.watch_rate(group)
         self.stats.of_members.want(self.rules.wants_of_members)
@@ -223,10 +223,10 @@ class Core:
             self.record("rule-disabled", rule=state.rule.id, reason=reason)
 
     def make_up_for(self, rule: str) -> None:
-        """What went wrong with a rule is made up for, unless it was disabled for that.
+        """Clear the error of a rule, unless the rule was disabled.
 
         Args:
-            rule: its id; what is no rule's is passed over.
+            rule: the rule's id; an id of no rule is ignored.
         """
         state = self.rules.states.get(rule)
         if state is not None and state.enabled:
@@ -235,7 +235,7 @@ class Core:
     def _at_once(
         self, state: RuleState, event: Mapping[str, Any], chain: tuple[str, ...]
     ) -> Sequence[Triggered]:
-        """The rule itself, if it is to be evaluated as soon as it is added or enabled."""
+        """Return the rule if it is to be evaluated at once when it is added or enabled."""
         trigger = state.rule.trigger
         if trigger == "start" or (trigger == "metric" and state.condition is not None):
             return (Triggered(state, Cause(event, None, chain)),)
@@ -264,7 +264,7 @@ class Core:
             self.emit(StopTimer(f"rule:{state.rule.id}"))
 
     def chain_may_grow(self, chain: tuple[str, ...]) -> bool:
-        """Whether a chain of rules may continue; if not, the ensemble fails."""
+        """Return whether a chain of rules may continue; if not, fail the ensemble."""
         if len(chain) <= CHAIN_LIMIT:
             return True
         names = ", ".join(dict.fromkeys(chain))
@@ -274,14 +274,14 @@ class Core:
     # -- jobs -----------------------------------------------------------------------
 
     def too_long(self) -> Collection[str]:
-        """The groups with a time limit that is longer than the allocation lasts."""
+        """Return the groups with a time limit that is longer than the allocation lasts."""
         if self.stats.t_expires is None:
             return ()
         left = self.stats.lookup(LEFT) - SUBMISSION_SECONDS
         return [name for name, group in self.spec.groups.items() if group.longest > max(left, 0.0)]
 
     def why_not(self, group: str) -> str:
-        """Why jobs of such a group are not started."""
+        """Return the reason why the jobs of a group that is `too_long` are not started."""
         left, limit = self.stats.lookup(LEFT) or 0.0, self.spec.groups[group].longest
         return (
             f"its jobs are not started: they may take {limit:g} seconds, and the allocation lasts "
@@ -293,11 +293,11 @@ class Core:
 
         Args:
             groups: names of groups.
-            reason: of the cancellation, for Flux.
-            origin: the firing that asks; None for a request.
+            reason: the reason, for Flux.
+            origin: the firing that cancels; None for a request.
 
         Returns:
-            How many active jobs are being cancelled.
+            The number of active jobs that are being cancelled.
         """
         groups = frozenset(groups)
         self._give_up_waiting(groups)
@@ -318,7 +318,7 @@ class Core:
                 self.give_up(firing)
 
     def give_up(self, firing: Firing) -> None:
-        """Stop the timer that jobs of a firing wait for; those that were to run again are over."""
+        """Give up the waiting jobs of a firing: stop their timer, and count retries as finished."""
         if firing.delayed:
             self.emit(StopTimer(firing.timer))
         counts = self.stats.counts[firing.group]
@@ -333,22 +333,22 @@ class Core:
         self.send(Pending(origin, CancelJobs(self.pending_table.next_id(), jobs, reason)))
 
     def job_of(self, job: ActiveJob) -> tuple[JobSet, dict[str, Any]]:
-        """The job set and the parameters of a job of the ensemble."""
+        """Return the job set and the parameters of a job of the ensemble."""
         assert job.firing is not None
         return self.job_at(job.firing, job.index)
 
     def job_at(self, firing: Firing, index: int) -> tuple[JobSet, dict[str, Any]]:
-        """The job set and the parameters of a job of a firing."""
+        """Return the job set and the parameters of a job of a firing."""
         of_job: tuple[JobSet, dict[str, Any]] = self._submissions.of(firing)[index]
         return of_job
 
     @property
     def wants_foreign(self) -> bool:
-        """Whether it needs events of foreign jobs."""
+        """True if the engine needs events of foreign jobs."""
         return self.acting and self.rules.wants_foreign
 
     def wants_job(self, name: str | None) -> bool:
-        """Whether it needs events of a foreign job with this name."""
+        """Return whether the engine needs events of a foreign job with this name."""
         return self.acting and self.rules.wants_job(name)
 
     def forget_foreign(self) -> None:
@@ -361,18 +361,20 @@ class Core:
         """Change the state.
 
         Raises:
-            AssertionError: `lifecycle.TRANSITIONS` does not have the transition.
+            AssertionError: the transition is not in `lifecycle.TRANSITIONS`.
         """
         assert state in TRANSITIONS[self.state], f"from {self.state!r} to {state!r}"
         self.state = state
 
     def refuse(self, group: str, jobs: int, reason: str) -> None:
-        """The queue will never take some jobs: what else there is goes on, and then it has failed.
+        """Note that the queue refused jobs for good.
+
+        The other jobs continue; the ensemble fails after them.
 
         Args:
-            group: of the jobs.
-            jobs: how many.
-            reason: what the queue says.
+            group: the group of the jobs.
+            jobs: the number of jobs.
+            reason: the queue's reason.
         """
         self.refused[group] = self.refused.get(group, 0) + jobs
         if self.refusal is None:
@@ -388,7 +390,7 @@ class Core:
         Args:
             state: the final state.
             reason: one sentence or phrase.
-            cancel: cancel its jobs, and end when they are gone.
+            cancel: cancel the ensemble's jobs, and end when they are gone.
         """
         if not self.acting:
             return
@@ -412,7 +414,7 @@ class Core:
             self.finish()
 
     def finish(self) -> None:
-        """Go from "ending" to the final state."""
+        """Enter the final state, from "ending"."""
         assert self._final is not None
         state, self.reason = self._final
         self.enter(state)
@@ -423,7 +425,7 @@ class Core:
     # -- snapshots --------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        """The attributes of the core itself as JSON; the parts that it holds have their own."""
+        """Return the core's own attributes as JSON, without those of the parts that it holds."""
         state = {**{name: getattr(self, name) for name in _DUMPED}, "final": self._final}
         if self.t_walltime is not None:
             state["t_walltime"] = self.t_walltime

@@ -1,4 +1,4 @@
-"""What there is to say of a job, as JSON (docs/rpc.md, `ensemble.jobs`)."""
+"""The description of a job as JSON (docs/rpc.md, `ensemble.jobs`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flux_ensemble.engine.submissions import Submissions
 from flux_ensemble.engine.trials import ACTIVE, CANCELED
 from flux_ensemble.metrics.search_paths import PRUNED
 
-#: The states of flux-jobs(1), as far as an ensemble tells them apart.
+#: The state of flux-jobs(1) for each phase.
 _STATES = {
     Phase.NEW: "pending",
     Phase.PENDING: "pending",
@@ -28,7 +28,7 @@ _STATES = {
     Phase.GONE: "inactive",
 }
 
-#: Firings whose submissions are remembered.
+#: The number of firings whose submissions are cached.
 _REMEMBERED = 100
 
 _STREAMS = ("stdout", "stderr")
@@ -40,12 +40,12 @@ def _nodes(ranks: str) -> int:
 
 
 def _time(t: float | None) -> float | None:
-    """A time as records have it; None where there is none."""
+    """Return a time as records have it; None for None."""
     return None if t is None else _rounded(t)
 
 
 def _rounded(t: float) -> float:
-    """A time to the microsecond, as Flux has it."""
+    """Return a time rounded to the microsecond, the resolution of Flux."""
     return round(t * 1e6) / 1e6
 
 
@@ -53,10 +53,10 @@ class Describer:
     """Describes the jobs of an ensemble.
 
     Args:
-        spec: its document.
-        cwd: the directory that it was loaded from.
-        label: gives the text of a job id in the names of files, `{{id}}`.
-        member: gives the name of a member by its number, for documents that have members.
+        spec: the ensemble's document.
+        cwd: the directory from which the ensemble was loaded.
+        label: returns the text of a job id in the names of files, `{{id}}`.
+        member: returns the name of a member by its number, for documents that have members.
     """
 
     def __init__(
@@ -71,16 +71,16 @@ class Describer:
         self._member = member
         self._searches = {search.id: search for search in spec.searches}
         self._submissions = Submissions(spec.groups, _REMEMBERED)
-        #: Whether the jobs of a job set write to files, by its name and index.
+        #: Name and index of a job set -> True if its jobs write to files.
         self._writes: dict[tuple[str, int], bool] = {}
 
     def describe(self, job: ActiveJob, now: float) -> dict[str, Any]:
-        """A job of the ensemble, as it is at the time `now`."""
+        """Return the description of a job of the ensemble at the time `now`."""
         firing = job.firing
         assert firing is not None
         job_set, params = self._submissions.of(firing)[job.index]
         output, error = self._paths(job, job_set, params)
-        # What is between two times follows from them as they are shown and stored.
+        # Spans are computed from the rounded times, so that they agree with the times shown.
         t_submit, t_start, t_end = _rounded(job.t_submit), _time(job.t_start), _time(job.t_end)
         seconds = runtime(t_start, t_end, now)
         ordinal, id = split(job.id)
@@ -122,7 +122,7 @@ class Describer:
         }
 
     def _trial(self, name: str, job: ActiveJob) -> dict[str, Any]:
-        """The number of a trial of a search, and what its job has made of it."""
+        """Return the number of a trial and its state by the outcome of its job."""
         id, number = parse_trial(name)
         state = ACTIVE if job.outcome is None else judge(self._searches[id], job)[0]
         if state == CANCELED and job.exception_note == note(id, number):
@@ -132,7 +132,7 @@ class Describer:
     def _paths(
         self, job: ActiveJob, job_set: JobSet, params: Mapping[str, Any]
     ) -> tuple[str | None, str | None]:
-        """The files of a job's output and errors; None where they go to the KVS."""
+        """Return the files of a job's output and errors; None for those that go to the KVS."""
         key = job_set.name, job_set.index
         if key not in self._writes:
             self._writes[key] = any(self._files(job_set, {}))

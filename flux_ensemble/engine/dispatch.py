@@ -1,9 +1,9 @@
-"""Placing: the jobs of firings are sent to members; see `placement` for the choice between these.
+"""Placing: the choice of a member for the jobs of a firing, by the firing's wishes.
 
-A firing may want its jobs on one member (`near`), or not on some (`avoid`). Both hold as long as
-there is a feasible member by them, full or not; where there is none, the jobs go where others do.
-Members in doubt (`breaker`) are kept off alike. The jobs of a firing that is `bound` run on that
-member or nowhere, in doubt or not.
+`placement` makes the choice between the members that remain. A firing may prefer one member
+(`near`), or avoid some (`avoid`). Both wishes hold as long as a member that meets them is feasible,
+full or not; if none is, the jobs are sent like others. Members in doubt (`breaker`) are avoided in
+the same way. The jobs of a firing that is `bound` run on that member or nowhere, in doubt or not.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Placing:
     """Places the jobs of one engine.
 
     Args:
-        core: of the engine.
-        members: that there are.
+        core: the engine's core.
+        members: the members.
     """
 
     def __init__(self, core: Core, members: Members) -> None:
@@ -39,7 +39,7 @@ class Placing:
             )
 
     def fits(self, firing: Firing, index: int) -> int:
-        """How many of the jobs of a firing, from `index` on, can be sent now, to one member."""
+        """Return how many jobs of a firing, from `index` on, can be sent to one member now."""
         need = self._needs.of(firing, index)
         place = self._choose(firing, need)
         if place is None:
@@ -55,7 +55,7 @@ class Placing:
         return place.slice(need, self._core.t, firing.waiting, others)
 
     def bars(self, firing: Firing) -> str | None:
-        """Why some of the jobs of a firing that is bound to a member cannot run there, if so."""
+        """Return why a job of a firing cannot run on the member it is bound to; None if all can."""
         name = self._members.name_of(firing.near)
         place = self._placement.places.get(firing.near)
         if place is None or not place.open:
@@ -70,7 +70,7 @@ class Placing:
         return None
 
     def place(self, firing: Firing, first: int, count: int) -> int:
-        """Place jobs of a firing on the member that `fits` has found; returns its number."""
+        """Place jobs of a firing on the member that `fits` found; return the member's number."""
         need = self._needs.of(firing, first)
         place = self._choose(firing, need)
         assert place is not None
@@ -106,7 +106,7 @@ class Placing:
         return place
 
     def _avoided(self, firing: Firing) -> Iterator[Collection[int]]:
-        """Members that a firing's jobs are kept off, as long as others are feasible."""
+        """Yield the sets of members to avoid while others are feasible, the strictest set first."""
         closed = self._breaker.closed
         if firing.avoid:
             yield closed.union(firing.avoid)

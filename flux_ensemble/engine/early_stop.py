@@ -1,10 +1,11 @@
-"""Which trials are stopped early: a function of what their jobs have published, in that order.
+"""The policies that stop trials early: functions of the values that jobs publish, in order.
 
 `asha` is asynchronous successive halving (Li et al., "A System for Massively Parallel
-Hyperparameter Tuning", 2020): at the steps begin, begin * eta, begin * eta ** 2 ... a trial goes on
-if it is one of the best 1 / eta of those that have come so far. `median` is the rule of Vizier
-(Golovin et al., "Google Vizier", 2017): a trial is stopped if the best that it has had is worse
-than the median of what complete trials had at this step. Both decide as Optuna's pruners do.
+Hyperparameter Tuning", 2020): at the steps begin, begin * eta, begin * eta ** 2 ... a trial
+continues if it is one of the best 1 / eta of those that have reached the step so far. `median` is
+the rule of Vizier (Golovin et al., "Google Vizier", 2017): a trial is stopped if its best value so
+far is worse than the median of the complete trials' values at this step. Both decide as Optuna's
+pruners do.
 """
 
 from __future__ import annotations
@@ -16,32 +17,32 @@ from typing import Any, Protocol
 
 from flux_ensemble.document.stop import Stop
 
-#: Of how many complete trials, the latest ones, the median is taken, and of how many steps of each
-#: values are kept.
+#: The number of complete trials, the latest ones, over which the median is taken, and the most
+#: steps of each whose values are kept.
 MEDIAN_OF, STEPS = 500, 1000
 
 
 class Stopping(Protocol):
-    """Decides for the trials of one search. Of values, which are costs, less is better."""
+    """A policy for the trials of one search. Values are costs: less is better."""
 
     def publish(self, number: int, step: float, cost: float) -> bool:
-        """A trial has a value at a step; whether it is to stop."""
+        """Take in the value of a trial at a step; return whether the trial is to stop."""
         ...
 
     def end(self, number: int, complete: bool) -> None:
-        """A trial is over."""
+        """Note the end of a trial."""
         ...
 
     def again(self, number: int) -> None:
-        """A trial that is not over runs once more."""
+        """Note that the job of a trial runs again, from the first step."""
         ...
 
     def dump(self) -> Any:
-        """It as JSON."""
+        """Return the state as JSON."""
         ...
 
     def load(self, value: Any) -> None:
-        """Set what `dump` returned."""
+        """Set the state from the result of `dump`."""
         ...
 
 
@@ -50,13 +51,13 @@ class Asha:
 
     def __init__(self, stop: Stop) -> None:
         self._stop = stop
-        #: Of each rung, the values of the trials that have come there, in order.
+        #: For each rung, the sorted costs of the trials that have reached it.
         self._rungs: list[list[float]] = []
-        #: At how many rungs each trial under way has been.
+        #: Trial under way -> the number of rungs that it has reached.
         self._passed: dict[int, int] = {}
 
     def publish(self, number: int, step: float, cost: float) -> bool:
-        """A trial has a value at a step."""
+        """Compare a trial with the others on each rung that it reaches with this step."""
         stop = self._stop
         rung = self._passed.get(number, 0)
         while step >= stop.begin * stop.eta**rung:
@@ -66,27 +67,27 @@ class Asha:
             insort(costs, cost)
             rung += 1
             self._passed[number] = rung
-            # Of the first ones, the best goes on.
+            # While fewer than eta trials have reached the rung, only the best of them continues.
             if cost > costs[max(len(costs) // stop.eta - 1, 0)]:
                 return True
         return False
 
     def end(self, number: int, complete: bool) -> None:
-        """A trial is over."""
+        """Forget the rungs that a trial has reached."""
         self._passed.pop(number, None)
 
     def again(self, number: int) -> None:
-        """A trial that runs once more is not compared with itself."""
+        """Keep the rungs of a trial that runs again, so that it is not compared with itself."""
 
     def dump(self) -> Any:
-        """It as JSON."""
+        """Return the state as JSON."""
         return {
             "rungs": [list(costs) for costs in self._rungs],
             "passed": [list(item) for item in self._passed.items()],
         }
 
     def load(self, value: Mapping[str, Any]) -> None:
-        """Set what `dump` returned."""
+        """Set the state from the result of `dump`."""
         self._rungs = [list(costs) for costs in value["rungs"]]
         self._passed = dict(value["passed"])
 
@@ -96,16 +97,16 @@ class Median:
 
     def __init__(self, stop: Stop) -> None:
         self._stop = stop
-        #: What trials under way had at each step.
+        #: Trial under way -> its cost at each step.
         self._open: dict[int, dict[float, float]] = {}
-        #: The same of complete trials, and how many of these there were.
+        #: The costs by step of the latest complete trials, and the number of all complete trials.
         self._complete: deque[dict[float, float]] = deque()
         self._count = 0
-        #: At each step the values of complete trials, in order.
+        #: Step -> the sorted costs of the trials in `_complete`.
         self._steps: dict[float, list[float]] = {}
 
     def publish(self, number: int, step: float, cost: float) -> bool:
-        """A trial has a value at a step."""
+        """Compare the least cost of a trial so far with the median at this step."""
         own = self._open.setdefault(number, {})
         if step not in own and len(own) >= STEPS:
             return False
@@ -118,7 +119,7 @@ class Median:
         return min(own.values()) > median
 
     def end(self, number: int, complete: bool) -> None:
-        """A trial is over."""
+        """Add the costs of a complete trial to those that the median is taken of."""
         own = self._open.pop(number, {})
         if not complete:
             return
@@ -132,7 +133,7 @@ class Median:
                     del self._steps[step]
 
     def again(self, number: int) -> None:
-        """A trial that runs once more has had nothing yet."""
+        """Forget the costs of a trial that runs again."""
         self._open.pop(number, None)
 
     def _add(self, own: dict[float, float]) -> None:
@@ -141,7 +142,7 @@ class Median:
             insort(self._steps.setdefault(step, []), cost)
 
     def dump(self) -> Any:
-        """It as JSON."""
+        """Return the state as JSON."""
         return {
             "count": self._count,
             "open": [[number, _pairs(own)] for number, own in self._open.items()],
@@ -149,7 +150,7 @@ class Median:
         }
 
     def load(self, value: Mapping[str, Any]) -> None:
-        """Set what `dump` returned."""
+        """Set the state from the result of `dump`."""
         self._count = value["count"]
         self._open = {number: dict(own) for number, own in value["open"]}
         for own in value["complete"]:
@@ -164,7 +165,7 @@ _POLICIES: Mapping[str, type[Asha] | type[Median]] = {"asha": Asha, "median": Me
 
 
 def stopping(stop: Stop) -> Stopping:
-    """What decides as a document says.
+    """Return the policy for the `stop` of a document's search.
 
     >>> asha = stopping(Stop("asha", "epoch", eta=2))
     >>> [asha.publish(number, 1, cost) for number, cost in enumerate([0.5, 0.7, 0.4, 0.6])]

@@ -7,12 +7,13 @@ time. The same events give the same commands, whoever drives it.
 
 One event is handled in three steps. First it changes the state: the job's phase, the
 counts and streams. Then the rules that it triggers are evaluated in document order, and
-those whose turn it is fire. Last the engine settles: rules for idle groups and for
-outcomes of scaling requests, jobs that may be sent now, and the end of the ensemble.
+those whose turn it is fire. Last the engine settles: it evaluates the rules for idle groups and
+for outcomes of scaling requests, sends the jobs that may be sent now, and ends the ensemble if
+nothing is left to do.
 
-The engine is its core with the parts around it: `scaling` (the member's size), `actions` (what
-firing does), `observer` (what job events do), `requests` (what users ask for), `evaluation`
-(which rules fire). Only `handle` changes it.
+The engine is its core with the parts around it: `scaling` (the member's size), `actions` (the
+effects of firings), `observer` (job events), `requests` (users' requests), `evaluation` (the choice
+of the rules that fire). Only `handle` changes it.
 """
 
 from __future__ import annotations
@@ -69,14 +70,14 @@ from flux_ensemble.metrics.paths import LEFT
 
 
 class Engine(Core):
-    """One ensemble.
+    """The state machine of one ensemble.
 
     Args:
         spec: the checked document.
 
     Attributes:
-        scaling: what is known of the member, and requests to change its size.
-        members: the members of a document that names some; else None.
+        scaling: the member's size as last reported, and the requests to change it.
+        members: the members, if the document has `members`; else None.
         observer: handles job events.
         searching: the searches.
     """
@@ -124,7 +125,7 @@ class Engine(Core):
             self._handlers[MemberEnded] = events.on_ended
             self._handlers[CommandFailed] = self._on_failed
 
-    # -- what drivers use ---------------------------------------------------------
+    # -- the interface for drivers ------------------------------------------------
 
     def handle(self, event: Event) -> list[Command]:
         """Handle one event.
@@ -135,7 +136,7 @@ class Engine(Core):
         out: list[Command] = []
         self._out = out
         if type(event) is JobEvent:
-            # Nearly all of them are.
+            # Nearly all events are single job events.
             self._advance(event.t)
             triggered = self.observer.on_job_event(event)
             if triggered:
@@ -157,9 +158,9 @@ class Engine(Core):
         return out
 
     def knows(self, alike: JobsAlike) -> bool:
-        """Whether these are jobs that have been sent, each once, and all their events are needed.
+        """Return whether the jobs have all been sent, each once, and all their events are needed.
 
-        Others are not to be handled.
+        Only such a batch may be given to `handle`.
         """
         return self._together.knows(alike)
 
@@ -168,7 +169,10 @@ class Engine(Core):
             self.t = self.stats.t = t
 
     def _settle(self) -> None:
-        """Do what an event has brought about besides the rules that it triggers."""
+        """Do the work that an event leaves besides the rules that it triggers.
+
+        This is: send trials, evaluate rules on idle groups and on outcomes of scaling, send jobs.
+        """
         workload = self.workload
         if self.search_due:
             self._search()
@@ -189,37 +193,40 @@ class Engine(Core):
 
     @property
     def ended(self) -> bool:
-        """Whether the ensemble is in a final state."""
+        """True if the ensemble is in a final state."""
         return self.state in FINAL_STATES
 
     @property
     def idle(self) -> bool:
-        """Whether it has no job that is not over, and no pending command."""
+        """True if all jobs of the ensemble are over and no command is pending."""
         return not self.workload.busy and not self.pending_table.busy
 
     @property
     def queued(self) -> bool:
-        """Whether the queue has a job of it, or may get one that was sent."""
+        """True if the queue holds a job of the ensemble, or may receive one that was sent."""
         return self.workload.queued
 
     @property
     def wants_events(self) -> frozenset[str]:
-        """Names of the job events (RFC 21) that it needs; more may be added."""
+        """Names of the job events (RFC 21) that the rules need; rules added later may need more."""
         return self.rules.wants_events
 
     @property
     def reacts(self) -> bool:
-        """Whether a rule or a search may react to what a job does; rules may be added."""
+        """True if a rule or a search may react to a job's events.
+
+        Rules that are added later may make it true.
+        """
         return bool(self.spec.searches) or self.rules.reacts
 
     @property
     def wants_nodes(self) -> frozenset[str]:
-        """Which of the metrics `nodes.*` its rules read; more may be added."""
+        """The metrics `nodes.*` that the rules read; rules added later may read more."""
         return self.rules.wants_nodes
 
     @property
     def wants_of_member(self) -> tuple[frozenset[str], bool, bool]:
-        """`wants_nodes`, whether it matters when the allocation expires, and `reacts`."""
+        """`wants_nodes`; True if the expiration of the allocation matters; and `reacts`."""
         wants_expiration = self.rules.wants_expiration or self.t_walltime is not None
         return self.rules.wants_nodes, wants_expiration, self.reacts
 
@@ -238,22 +245,23 @@ class Engine(Core):
         return [pending.command for pending in self.pending_table.commands.values()]
 
     def expects(self, tag: Tag, job: int | None = None) -> bool:
-        """Whether a job with this tag was sent and has not appeared in the queue.
+        """Return whether a job with this tag was sent and has not appeared in the queue.
 
         Args:
-            tag: of the job.
-            job: its key, if it has one: then it has to be on the member that it was sent to.
+            tag: the job's tag.
+            job: the job's key, if it has one: then the job must be on the member to which it was
+                sent.
         """
         if job is not None and self.members is not None:
             return self.members.expects(job, tag)
         return self.workload.firings.expecting(tag.rule, tag.firing, tag.index) is not None
 
     def named(self, key: int) -> dict[str, Any]:
-        """A job as others know it: `id`, and `member` if it has one."""
+        """Return a job as clients name it: `id`, and `member` if the job is on a member."""
         return {"id": split(key)[1], **self.where(key)}
 
     def scope_of(self, ordinal: int, t: float) -> Lookup:
-        """The metrics of a member at time `t`, as rules with `scope: member` read them."""
+        """Return the metrics of a member at time `t`, as rules with `scope: member` read them."""
         return self.stats.lookup if self._scope is None else self._scope.lookup(ordinal, t)
 
     def check(self) -> None:
@@ -276,7 +284,7 @@ class Engine(Core):
         for group, counts in self.stats.counts.items():
             outcomes = sum(counts[outcome] for outcome in ATTEMPT_OUTCOMES)
             assert counts["attempts"] == outcomes
-            # The others run again, or an ensemble has failed meanwhile.
+            # The other attempts run again, or the ensemble has failed meanwhile.
             assert counts["gave-up"] <= counts["finished"] <= counts["attempts"]
             retries = any(job_set.retries.times for job_set in self.spec.groups[group].sets) or any(
                 search.group == group for search in self.spec.searches
@@ -366,7 +374,7 @@ class Engine(Core):
         return ()
 
     def _on_failed(self, event: CommandFailed) -> Iterable[Triggered]:
-        """A command failed; a member that cannot be asked for has ended."""
+        """Handle a failed command; a member whose start failed has ended."""
         assert self._member_events is not None
         pending = self.pending_table.commands.get(event.command)
         if pending is None or not isinstance(pending.command, StartMember):
@@ -382,11 +390,11 @@ class Engine(Core):
         """Send trials and ask for points; evaluate the rules on searches that are done."""
         while self.search_due and self.state == "running" and self.t_start is not None:
             self._evaluation.run(self.searches.settle())
-            # What these do can make a group idle, and what comes of that can start a search.
+            # A rule on a search can make a group idle, and a rule on idle can start a search.
             self._evaluation.follow_up()
 
     def _rest(self) -> None:
-        """Nothing is active: end the ensemble if no rule can fire any more."""
+        """End the ensemble, of which nothing is active, if no rule can fire any more."""
         if self.state == "ending":
             self.finish()
         elif (

@@ -1,17 +1,17 @@
-"""The error of a request that is refused, by the engine or by what is above it."""
+"""The error of a request that is refused, by the engine or by a layer above it."""
 
 from __future__ import annotations
 
 
 class RequestError(Exception):
-    """A request is refused.
+    """A refused request.
 
     Args:
         number: an errno.
         reason: one sentence.
 
     Attributes:
-        errno: that number.
+        errno: the number.
     """
 
     def __init__(self, number: int, reason: str) -> None:

@@ -1,10 +1,11 @@
-"""Evaluation: which rules fire, and in which order.
+"""Evaluation: the choice of the rules that fire, and their order.
 
     Triggered ──► condition holds, and it is its turn? ──► action ──► further Triggered
 
-Evaluation is depth first: what an action triggers is evaluated at once, before other triggered
-rules, and before the rest of the action, such as further items that a custom function returned.
-It uses a stack of its own instead of recursion, so chains of rules do not use up Python's stack.
+Evaluation is depth first: the rules that an action triggers are evaluated at once, before other
+triggered rules, and before the rest of the action, such as further items that a custom function
+returned. It uses its own stack instead of recursion, so chains of rules do not use up Python's
+stack.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Evaluation:
         """Evaluate rules, and the rules that these trigger.
 
         Args:
-            triggered: the next is requested when those before it are done.
+            triggered: the rules; each is taken from the iterable only when all work of those before
+                it is done.
         """
         stack = [iter(triggered)]
         while stack:
@@ -103,7 +105,7 @@ class Evaluation:
     # -- heartbeats -----------------------------------------------------------------
 
     def heartbeat(self, t: float) -> Iterator[Triggered]:
-        """The rules that a heartbeat at time `t` triggers."""
+        """Yield the rules that a heartbeat at time `t` triggers."""
         core, lookup = self._core, self._heartbeat_lookup(t)
         cause = Cause({"trigger": HEARTBEAT, "timestamp": core.t})
         for state in core.rules.plain("metric", HEARTBEAT):
@@ -112,16 +114,16 @@ class Evaluation:
                 yield Triggered(state, cause, lookup)
 
     def _heartbeat_lookup(self, t: float) -> Lookup:
-        """The metrics at a time: where the clock was set back that is not the latest of all."""
+        """Return the metrics at time `t`, which is before `core.t` if the clock was set back."""
         workload = self._core.workload
         return self._core.stats.at(lambda group, gauge: workload.ages(group, gauge, t)).lookup
 
-    # -- jobs that run ----------------------------------------------------------------
+    # -- running jobs -----------------------------------------------------------------
 
     def look(self, state: RuleState, t: float) -> Iterator[Triggered]:
-        """A rule on `job-running` looks at the jobs that run at time `t`.
+        """Yield a rule on `job-running` for each job that runs at time `t`.
 
-        It fires once for each of them.
+        A job for which the rule has fired before is left out.
         """
         core, id = self._core, state.rule.id
         active = core.workload.active
@@ -141,7 +143,7 @@ class Evaluation:
     def follow_up(self) -> None:
         """Evaluate the rules for idle groups, and for outcomes of requests to change the size.
 
-        Rules that fire can cause more of both, so everything that happens here is one chain.
+        Rules that fire can cause more of both, so all firings of one call are one chain.
         """
         core, outcomes, drained = self._core, self._core.scale_outcomes, self._core.workload.drained
         deferred = core.deferred
@@ -157,14 +159,15 @@ class Evaluation:
                         self.run([Triggered(state, Cause(outcome.event, asked, chain))])
                         if core.firings > firings:
                             depth = (*chain, state.rule.id)
-                            # What was denied is dealt with.
+                            # A rule reacted to the denial, so it is no error of `asked` any more.
                             core.make_up_for(asked)
             waiting = dict(deferred)
             for idle in drained:
                 waiting.update(dict.fromkeys((state, idle) for state in core.rules.idle(idle)))
             drained.clear()
             deferred.clear()
-            # Of many combinations that are idle at once, none has led to another.
+            # Combinations of one rule that are idle at once did not cause each other, so they
+            # lengthen the chain by one only.
             each: dict[str, None] = {}
             for state, idle in sorted(waiting, key=lambda item: item[0].position):
                 if not (state.armed and core.acting) or core.workload.busy_of(idle):
@@ -182,7 +185,7 @@ class Evaluation:
                 return
 
     def can_fire(self) -> bool:
-        """Whether some rule can still fire although nothing is active."""
+        """Return whether some rule can still fire although nothing is active."""
         core = self._core
         if core.search_due:
             return True
@@ -209,9 +212,9 @@ class Evaluation:
         )
 
     def _awaits_member(self, state: RuleState) -> bool:
-        """Whether a rule on `member-up` fires, and does something, when a member that starts is up.
+        """Return whether a rule on `member-up` waits for a member that starts, and could act.
 
-        A member whose job is refused or ends is not starting any more.
+        A member whose own job was refused or has ended is not starting any more.
         """
         if not state.armed or self._members is None:
             return False
@@ -219,14 +222,17 @@ class Evaluation:
         return bool(starting) and any(map(self._could_do, state.rule.actions))
 
     def _lookups(self, state: RuleState, lookup: Lookup) -> Iterable[Lookup]:
-        """The metrics that a rule can be evaluated with at a heartbeat: of a member, or these."""
+        """Return the lookups with which a rule can be evaluated at a heartbeat.
+
+        A rule with `scope: member` has one for each member that is up; another rule has `lookup`.
+        """
         if not state.of_member or self._scope is None:
             return (lookup,)
         members = [member for member in self._scope.up() if state.may_run_for(member.name)]
         return [self._scope.lookup(member.ordinal, self._core.t) for member in members]
 
     def _could_do(self, action: Action) -> bool:
-        """Whether an action would have an effect: scaling has none at the member's bounds."""
+        """Return whether an action would have an effect; scaling has none at the bounds of size."""
         if action.name not in SCALE_ACTIONS:
             return True
         if action.label is not None and self._members is not None:
@@ -235,7 +241,7 @@ class Evaluation:
 
 
 def _idle(state: RuleState, idle: str | None, t: float, chain: tuple[str, ...]) -> Triggered:
-    """A rule that is triggered because a group, a combination, or the ensemble is idle."""
+    """Return a rule as triggered because a group, a combination, or the ensemble is idle."""
     event: dict[str, Any] = {"trigger": "idle", "group": state.rule.group, "timestamp": t}
     if not state.rule.by or idle is None:
         return Triggered(state, Cause(event, None, chain))
@@ -246,7 +252,7 @@ def _idle(state: RuleState, idle: str | None, t: float, chain: tuple[str, ...]) 
 
 
 def _too_many(state: RuleState) -> str:
-    """Why the ensemble fails when a rule with `by` has fired for too many combinations."""
+    """Return the reason of the failure when a rule with `by` fired for too many combinations."""
     return (
         f"rule {state.rule.id!r} fired for more than {MAX_COMBINATIONS} combinations of values; "
         "with 'repetitions: unlimited' it need not remember them, or give it fewer parameters in "

@@ -1,4 +1,4 @@
-"""Events of jobs that come at once: several of one job, and the same of many."""
+"""Batches of job events that come at once: several of one job, and the same of many jobs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from flux_ensemble.engine.quick_path import Plain
 
 
 class Together:
-    """Handles them for one engine.
+    """Handles batches of job events for one engine.
 
     Args:
-        core: of the engine.
-        members: that there are, if there are some.
+        core: the engine's core.
+        members: the members, if the document has any.
         observer: handles single events of jobs.
-        evaluation: evaluates the rules that these trigger.
-        settle: does what an event has brought about besides.
+        evaluation: evaluates the rules that the events trigger.
+        settle: does the work that an event leaves besides, and ends the ensemble if it is idle.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Together:
         self._evaluation = evaluation
         self._settle = settle
         self._plain = self._lives = None
-        #: What is to be handled next, with its columns.
+        #: The batch that `knows` has decoded, with its columns; `alike` uses these.
         self._known: tuple[JobsAlike, Columns] | None = None
         if members is not None:
             self._plain = Plain(core, members)
@@ -46,7 +46,7 @@ class Together:
     def several(self, several: JobEvents) -> None:
         """Handle events of a job, one after the other, as `Engine.handle` does.
 
-        Nothing is sent between plain events, as there is no more room than before.
+        No jobs are sent between plain events (see `quick_path`): they make no room.
         """
         core, plain = self._core, self._plain
         if plain is not None and not plain.are(several):
@@ -83,7 +83,7 @@ class Together:
             first += 1
 
     def knows(self, alike: JobsAlike) -> bool:
-        """Whether these are jobs that have been sent, each once, and all events are needed."""
+        """Return whether the jobs have all been sent, each once, and all events are needed."""
         wants = self._core.rules.wants_events
         if self._lives is None or not all(name in wants for name in alike.names):
             return False

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 from flux_ensemble.engine.fastclass import fastclass
 from flux_ensemble.engine.job_keys import make
 
-#: The events of a job that succeeds, and of which nothing is to be said besides.
+#: The events of a job that succeeds, without any others.
 LIFE = ("submit", "validate", "start", "finish", "clean")
 
-#: Parts of a second in which all times since 2004 are whole numbers: a float has no finer ones.
+#: Ticks in a second. Every time since 2004 is a whole number of ticks, as a float has no finer
+#: resolution there.
 TICKS = 1 << 22
 
 
@@ -34,19 +35,19 @@ class Tag(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The member is ready and the ensemble begins."""
+    """The start of the ensemble: the member is ready."""
 
     t: float
 
 
 @fastclass
 class JobEvent:
-    """A job posted an event (RFC 21).
+    """An event of a job (RFC 21).
 
     Args:
-        job: the key of the job: its id, an integer, where there are no members (`job_keys`).
+        job: the key of the job: the job's id, an integer, if there are no members (`job_keys`).
         name: the event's name, such as "start".
-        context: the event's context, {} where it has none.
+        context: the event's context, {} if it has none.
         tag: for a job of this ensemble, on its "submit" event at least; None otherwise.
         foreign: the job was not submitted by this ensemble.
         job_name: for a foreign job, its name in the queue if known.
@@ -63,13 +64,13 @@ class JobEvent:
 
 @fastclass
 class JobEvents:
-    """A job of the ensemble posted several events, which came at once; they are handled in order.
+    """Several events of one job of the ensemble, which came at once and are handled in order.
 
     Args:
-        t: the latest of their times.
+        t: the latest of the events' times.
         job: the key of the job.
-        events: [t, name] or [t, name, context] of each, in order, as JSON has them.
-        tag: of the job, if "submit" is among them.
+        events: [t, name] or [t, name, context] of each event, in order, as JSON.
+        tag: the tag of the job, if "submit" is among the events.
     """
 
     t: float
@@ -78,7 +79,7 @@ class JobEvents:
     tag: Tag | None = None
 
     def each(self) -> Iterator[JobEvent]:
-        """They as single events, of which the first has the tag."""
+        """Yield the events one by one; only the first carries the tag."""
         tag = self.tag
         for t, name, *context in self.events:
             yield JobEvent(t, self.job, name, context[0] if context else {}, tag)
@@ -86,14 +87,14 @@ class JobEvents:
 
 
 class Columns(NamedTuple):
-    """What `JobsAlike` has, without differences: an entry for each job in each column.
+    """The decoded columns of `JobsAlike`: an entry for each job in each column.
 
     Args:
-        ids: of the jobs.
-        indices: of the jobs; empty where there is no tag.
+        ids: the ids of the jobs.
+        indices: the indices of the jobs; empty if there is no tag.
         times: a column for each event, in 1/TICKS of a second.
-        allocs: when they were given their resources, as `times`; empty where that is not said.
-        ranks: of these resources.
+        allocs: when the jobs were given their resources, as `times`; empty if not reported.
+        ranks: the ranks of these resources.
     """
 
     ids: list[int]
@@ -105,24 +106,25 @@ class Columns(NamedTuple):
 
 @fastclass
 class JobsAlike:
-    """Jobs of a member went through the same events, which came at once.
+    """The same events of several jobs of a member, which came at once.
 
-    They are handled one job after the other, each as by `JobEvents`. The events are those of a job
-    that succeeds, or some of them that follow each other. All is in columns, which are short: of
-    running numbers there is the difference to the one before, and times are in 1/TICKS of a second.
+    The jobs are handled one after the other, each as by `JobEvents`. The events are those of a job
+    that succeeds, or some of them that follow each other. All data is in columns. To keep these
+    short, running numbers are stored as differences, and times are in 1/TICKS of a second.
 
     Args:
-        t: the latest of their times.
+        t: the latest of the events' times.
         ordinal: the number of the member.
-        names: of the events of each job.
-        steps: ids of the jobs, each after the one before.
-        times: a column for each event: the times of the first one after that of the job before,
-            those of each other one after the event before.
+        names: the names of the events of each job.
+        steps: ids of the jobs, each as the difference from the job before.
+        times: a column for each event. Times of the first event are differences from the job
+            before; times of each other event are differences from the event before.
         firing: [group, rule, firing], if "submit" is among the events.
-        indices: of the jobs, each after the one before, then.
+        indices: indices of the jobs, each as the difference from the job before, if "submit" is
+            among the events.
         submit: the context of each "submit".
-        places: what the context of each "start" has, if it has something: a column of `t_alloc`,
-            before the time of the event, and `ranks`: one for all, or a column.
+        places: the resources in the contexts of "start", if there are any: a column of `t_alloc`,
+            as the ticks before the time of the event, and `ranks`: one for all jobs, or a column.
     """
 
     t: float
@@ -136,7 +138,7 @@ class JobsAlike:
     places: Sequence[Any] | None = None
 
     def columns(self) -> Columns:
-        """The columns, without differences."""
+        """Return the columns with the differences added up."""
         times = [list(accumulate(self.times[0]))]
         for column in self.times[1:]:
             times.append(list(map(add, times[-1], column)))
@@ -152,7 +154,7 @@ class JobsAlike:
         )
 
     def job(self, columns: Columns, number: int) -> JobEvents:
-        """What one of the jobs did; `columns` are its own."""
+        """Return the events of the job in row `number` of `columns`, which `columns()` returned."""
         events: list[list[Any]] = []
         for name, column in zip(self.names, columns.times, strict=True):
             event: list[Any] = [column[number] / TICKS, name]
@@ -172,14 +174,14 @@ class JobsAlike:
         return JobEvents(t, make(self.ordinal, columns.ids[number]), events, tag)
 
     def each(self) -> Iterator[JobEvents]:
-        """What each job did."""
+        """Return an iterator over the events of each job."""
         columns = self.columns()
         return (self.job(columns, number) for number in range(len(columns.ids)))
 
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """A timer that a `StartTimer` command set has expired."""
+    """The expiry of a timer that a `StartTimer` command set."""
 
     t: float
     key: str
@@ -187,15 +189,15 @@ class TimerFired:
 
 @fastclass
 class CommandDone:
-    """A command succeeded.
+    """The success of a command.
 
     Args:
         command: the command's id.
         result: `{"ids": [int]}` for SubmitJobs; `{"returned": [{"kind": "action" |
-            "rule", "value": {...}}], "state": {...}}` for CallCustom, where `state` is what the
-            function keeps, if that has changed; `{"nodes": size after, "by": granted}` for
+            "rule", "value": {...}}], "state": {...}}` for CallCustom, where `state` is the
+            function's state, if that has changed; `{"nodes": size after, "by": granted}` for
             Scale; `{"points": [{"params": {...}, "attributes": {...}?}], "seconds": x}` for Ask,
-            where `attributes` is what the sampler needs to go on; {} otherwise.
+            where `attributes` holds the data that the sampler needs to continue; {} otherwise.
     """
 
     t: float
@@ -205,13 +207,13 @@ class CommandDone:
 
 @dataclass(frozen=True, slots=True)
 class CommandFailed:
-    """A command failed.
+    """The failure of a command.
 
     Args:
         command: the command's id.
         errno: an errno name such as "EINVAL".
         reason: one sentence.
-        detail: a traceback or other text that status shows.
+        detail: a traceback or other text for the status.
         ids: for SubmitJobs, the ids of the jobs that were accepted all the same.
     """
 
@@ -225,7 +227,7 @@ class CommandFailed:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A user asks for something; the engine answers with one `Reply`.
+    """A user's request; the engine answers with one `Reply`.
 
     Args:
         request: a number that the reply repeats.
@@ -243,10 +245,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """What jobs ran on ends in order, and ends them: the instance, the allocation or a local run.
+    """The orderly end of the instance, the allocation or the local run, which ends its jobs.
 
-    Comes before the events by which the jobs end. The end of such a job is no doing of its own: see
-    `engine.retries`.
+    It comes before the events by which the jobs end. The end of such a job is not the job's own
+    doing: see `engine.retries`.
 
     Args:
         jobs: ids; those that are not active jobs of the ensemble are ignored.
@@ -258,14 +260,14 @@ class Interrupted:
 
 @dataclass(frozen=True, slots=True)
 class MemberChanged:
-    """A member reports its nodes, when they change; the first time before `Started`.
+    """A member's report of its nodes, sent when they change; the first time before `Started`.
 
     Args:
-        member: its name.
-        size: nodes that it has, up or not.
+        member: the member's name.
+        size: nodes of the member, up or not.
         up: nodes that are up.
-        free: nodes that are up and that no job has.
-        low, high: its bounds; where both are its size, it has a fixed size.
+        free: nodes that are up and allocated to no job.
+        low, high: bounds of the size; if both equal the size, the size is fixed.
     """
 
     t: float
@@ -279,10 +281,10 @@ class MemberChanged:
 
 @dataclass(frozen=True, slots=True)
 class AllocationChanged:
-    """The member says until when its allocation lasts.
+    """A member's report of the end of its allocation.
 
     Args:
-        t_expires: when it expires; None where it has no limit.
+        t_expires: when the allocation expires; None if it has no limit.
     """
 
     t: float
@@ -291,11 +293,11 @@ class AllocationChanged:
 
 @dataclass(frozen=True, slots=True)
 class AllocationEnding:
-    """The allocation of the member is about to expire: its queue starts no more jobs.
+    """The member's allocation is about to expire: its queue starts no more jobs.
 
-    From now on nothing is submitted, until an `AllocationChanged` says that there is another time
-    limit. A job that the end of the allocation hits is interrupted: see `Interrupted`. It runs
-    again when there is time again, whether its group has retries or not.
+    From now on nothing is submitted, until an `AllocationChanged` brings another time limit. A job
+    that the end of the allocation ends is interrupted: see `Interrupted`. It runs again when the
+    allocation is extended, whether its group has retries or not.
 
     Args:
         t_expires: when the allocation expires.
@@ -307,12 +309,12 @@ class AllocationEnding:
 
 @dataclass(frozen=True, slots=True)
 class MemberUp:
-    """A member is up; jobs can be submitted to it.
+    """A member came up: jobs can be submitted to it.
 
     Args:
         member, ordinal: as in `StartMember`.
-        nodes, cores, gpus: what it has in all.
-        t_expires: when its time is up; None where it has no limit.
+        nodes, cores, gpus: the member's totals.
+        t_expires: when the member's time is up; None if it has no limit.
     """
 
     t: float
@@ -326,7 +328,7 @@ class MemberUp:
 
 @dataclass(frozen=True, slots=True)
 class MemberExpires:
-    """The time limit of a member that is up was changed: `t_expires` is as in `MemberUp`."""
+    """A change of the time limit of a member that is up; `t_expires` is as in `MemberUp`."""
 
     t: float
     member: str
@@ -336,10 +338,10 @@ class MemberExpires:
 
 @dataclass(frozen=True, slots=True)
 class MemberDraining:
-    """A member is to get no more jobs.
+    """The drain of a member, which gets no more jobs.
 
     Args:
-        ends: its instance has begun to end; where nobody asked for that, it is lost.
+        ends: the member's instance has begun to end; if nobody requested that, the member is lost.
     """
 
     t: float
@@ -351,7 +353,7 @@ class MemberDraining:
 
 @dataclass(frozen=True, slots=True)
 class MemberLost:
-    """A member does not answer any more, and will not. Its jobs may still run."""
+    """The loss of a member: it will never answer again, but its jobs may still run."""
 
     t: float
     member: str
@@ -361,13 +363,13 @@ class MemberLost:
 
 @dataclass(frozen=True, slots=True)
 class MemberEnded:
-    """Nothing of a member runs any more, and all that is known of its jobs has been told.
+    """The end of a member: nothing of it runs any more, and all known events were reported.
 
-    What this comes after is the *kill-fence*: the enclosing instance says that the member's nodes
-    are clean. It is decided now what becomes of the jobs whose end was not told.
+    The event follows the *kill-fence*: the enclosing instance reports the member's nodes as clean.
+    The engine now decides about the member's jobs whose end was not reported.
 
     Args:
-        outage: it ended with the enclosing instance, or while no service was there.
+        outage: the member ended with the enclosing instance, or while no service ran.
     """
 
     t: float

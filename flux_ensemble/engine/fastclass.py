@@ -1,8 +1,8 @@
 """Frozen dataclasses that are fast to create.
 
 A frozen dataclass sets each field through `object.__setattr__`, so it takes three times as long to
-create, and there are millions of events and commands. Here only the type checker sees them as
-frozen.
+create, and there are millions of events and commands. The dataclasses here are frozen for the type
+checker only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Firings: each run of a rule's action that submits jobs, while it is open.
+"""Open firings: each run of a rule's action that submits jobs, until its jobs are over.
 
-A firing has the key (rule id, number), and each of its jobs an index; together they are the
-job's tag. A firing is open until each of its jobs has come and gone, and is then forgotten.
-Numbers are not reused, so the tag of a firing that is not open was seen before.
+A firing has the key (rule id, number), and each of its jobs has an index; together they are the
+job's tag. A firing is open until each of its jobs has appeared in the queue and gone, and is then
+forgotten. Numbers are not reused, so the tag of a firing that is not open was seen before.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from flux_ensemble.engine.compact import columns, unusual
 from flux_ensemble.engine.intervals import IntervalSet
 
-#: Prefix of the timers until delayed jobs may be sent; the number of their firing follows.
+#: Prefix of the timers for which delayed jobs wait; the number of their firing follows.
 DELAY = "again:"
 
 #: Attributes with a column in a snapshot, and those that rarely differ from the usual value.
@@ -42,7 +42,7 @@ _UNUSUAL = {
 
 @dataclass(slots=True, eq=False)
 class Firing:
-    """One open firing that submits jobs of a group: `first` to `stop - 1` of a submission."""
+    """A firing that submits the jobs `first` to `stop - 1` of a submission of a group."""
 
     #: The rule's id, and the number of its firing.
     rule: str
@@ -52,54 +52,54 @@ class Firing:
     first: int
     #: The end of the jobs, exclusive; a cancel lowers it to `next`.
     stop: int
-    #: What the action overrides of the group, as in `Group.submission`.
+    #: The action's arguments of `Group.submission`; `overrides` below is the third.
     each: int | None = None
     params: Mapping[str, Any] | None = None
-    #: Which retry of a failed job this is; 0 for a first submission.
+    #: The number of the retry of a failed job; 0 for a first submission.
     attempt: int = 0
-    #: How often its job was lost before while it may have run.
+    #: The number of losses of the job so far, in attempts that may have run.
     losses: int = field(default=0, kw_only=True)
     #: The request that is answered with the job ids, or None; see `submission_results`.
     request: int | None = None
     overrides: Mapping[str, Any] | None = None
-    #: The trial of a search that its job is, or None.
+    #: The name of the trial, if the firing's job is a trial of a search; else None.
     trial: str | None = None
-    #: Of a copy: the firing of the job that it is a copy of; see `copies`.
+    #: For a copy, the firing of the job that is copied; see `copies`.
     work: str | None = None
-    #: The number of the member that its jobs are to run on, 0 for any, and those of the members
-    #: that they are to be kept off; see `dispatch`.
+    #: The number of the member on which the jobs are to run, 0 for any, and the numbers of the
+    #: members to avoid; see `dispatch`.
     near: int = 0
     avoid: tuple[int, ...] = ()
-    #: Its jobs run on `near` or nowhere.
+    #: True if the jobs run on `near` or nowhere.
     bound: bool = False
-    #: Where its job failed before, the latest last, and of a copy where the job runs that it is a
-    #: copy of: it is kept off all of these. The number of the member, 0 for the enclosing
-    #: instance, and the ranks (RFC 22).
+    #: The places to keep the job off: where it failed before, the latest last, and for a copy,
+    #: where the copied job runs. Each is the number of the member, 0 for the enclosing instance,
+    #: and the ranks (RFC 22).
     failed_on: tuple[tuple[int, str], ...] = field(default=(), kw_only=True)
     #: The first job that has not been sent to the member.
     next: int = field(init=False)
     #: Indices of the jobs that have appeared in the queue.
     seen: IntervalSet = field(init=False, default_factory=IntervalSet)
-    #: Indices of the jobs that have been sent, where these are not those before `next`, which says
-    #: how many they are then.
+    #: Indices of the jobs that have been sent, if they are not sent in the order of the indices;
+    #: `next` is then only a count. None if they are those before `next`.
     sent: IntervalSet | None = field(init=False, default=None)
-    #: Jobs that were sent and have not appeared.
+    #: The number of jobs that were sent and have not appeared.
     unseen: int = field(init=False, default=0)
-    #: Jobs that were sent and that the queue probably does not have.
+    #: The number of jobs that were sent and that the queue probably does not have.
     lost: int = field(init=False, default=0)
-    #: Active jobs.
+    #: The number of active jobs.
     live: int = field(init=False, default=0)
-    #: Commands without an outcome.
+    #: The number of commands without an outcome.
     outstanding: int = field(init=False, default=0)
-    #: Those of them that the reply to the request waits for.
+    #: The number of commands for which the reply to the request waits.
     unanswered: int = field(init=False, default=0)
-    #: Jobs that appear from now on are to be cancelled.
+    #: True if jobs that appear from now on are to be cancelled.
     cancel_unseen: bool = field(init=False, default=False)
-    #: Its jobs wait for a timer before they may be sent.
+    #: True if the jobs wait for a timer before they may be sent.
     delayed: bool = field(init=False, default=False)
-    #: What is sent from now on does not belong to the reply to the request.
+    #: True if jobs sent from now on do not belong to the reply to the request.
     answered: bool = field(init=False, default=False)
-    #: Keys of the jobs that the reply will have, or None.
+    #: Keys of the jobs for the reply, or None.
     accepted: list[int] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -107,34 +107,34 @@ class Firing:
 
     @property
     def waiting(self) -> int:
-        """Jobs that have not been sent."""
+        """The number of jobs that have not been sent."""
         return self.stop - self.next
 
     def was_sent(self, index: int) -> bool:
-        """Whether a job has been sent."""
+        """Return whether a job has been sent."""
         if self.sent is not None:
             return index in self.sent
         return self.first <= index < self.next
 
     def send(self, first: int, count: int) -> None:
-        """So many jobs are sent, which wait until now."""
+        """Mark waiting jobs as sent."""
         if self.sent is not None:
             for index in range(first, first + count):
                 self.sent.add(index)
         self.next += count
         if self.next == self.stop:
-            # All of them, in whatever order.
+            # All jobs are sent, so the order does not matter any more.
             self.sent = None
 
     def to_send(self) -> Collection[int]:
-        """The jobs that have not been sent."""
+        """Return the indices of the jobs that have not been sent."""
         if self.sent is None:
             return range(self.next, self.stop)
         gaps = self.sent.gaps(self.first, self.stop) if self.waiting else ()
         return [index for gap in gaps for index in gap]
 
     def not_seen(self) -> list[int]:
-        """The jobs that were sent and have not appeared."""
+        """Return the indices of the jobs that were sent and have not appeared."""
         sent = [(self.first, self.next)] if self.sent is None else self.sent.intervals
         return [
             index for first, stop in sent for index in range(first, stop) if index not in self.seen
@@ -142,11 +142,11 @@ class Firing:
 
     @property
     def timer(self) -> str:
-        """Key of the timer that it waits for, if it is delayed."""
+        """Key of the timer for which a delayed firing waits."""
         return f"{DELAY}{self.number}"
 
     def over(self) -> bool:
-        """Whether each of its jobs has come and gone."""
+        """Return whether all jobs have appeared and gone, and no command is without outcome."""
         return not (
             self.live or self.outstanding or self.unseen or self.lost or self.next < self.stop
         )
@@ -162,29 +162,29 @@ class Firings:
         return iter(self._open.values())
 
     def open(self, firing: Firing) -> None:
-        """Add a firing with all jobs still to be sent."""
+        """Add a firing, of which no job has been sent."""
         key = firing.rule, firing.number
         assert key not in self._open
         self._open[key] = firing
 
     def get(self, rule: str, number: int) -> Firing | None:
-        """An open firing; None if it is not open."""
+        """Return an open firing; None if it is not open."""
         return self._open.get((rule, number))
 
     def expecting(self, rule: str, number: int, index: int) -> Firing | None:
-        """The firing that sent job `index` and has not seen it; None if there is none."""
+        """Return the firing that sent job `index` and has not seen it; None if there is none."""
         firing = self._open.get((rule, number))
         if firing is None or not firing.was_sent(index) or index in firing.seen:
             return None
         return firing
 
     def close_if_over(self, firing: Firing) -> None:
-        """Forget the firing if each of its jobs has come and gone."""
+        """Forget the firing if it is over."""
         if firing.over():
             self._open.pop((firing.rule, firing.number), None)
 
     def delay_over(self, rule: str, number: int) -> Firing | None:
-        """The jobs of a firing need not wait any longer; the firing, if there still is one."""
+        """End the delay of a firing, and return the firing; None if it is not open or delayed."""
         firing = self._open.get((rule, number))
         if firing is None or not firing.delayed:
             return None
@@ -194,11 +194,11 @@ class Firings:
     # -- snapshots --------------------------------------------------------------------
 
     def positions(self) -> dict[Firing, int]:
-        """The place of each open firing, by which snapshots refer to it."""
+        """Return the position of each open firing, by which snapshots refer to it."""
         return {firing: position for position, firing in enumerate(self)}
 
     def dump(self) -> dict[str, Any]:
-        """The open firings as JSON, in columns."""
+        """Return the open firings as JSON, in columns."""
         firings = list(self)
         dumped = {
             **columns(firings, _COLUMNS),
@@ -215,9 +215,9 @@ class Firings:
         return {"firings": dumped}
 
     def load(self, value: Mapping[str, Any]) -> list[Firing]:
-        """Set what `dump` returned; returns the firings in the order of their positions.
+        """Set the state from the result of `dump`; return the firings in order of position.
 
-        Their active jobs and pending commands are counted when those are loaded.
+        The active jobs and pending commands of the firings are counted when those are loaded.
         """
         columns = value["firings"]
         firings = []

@@ -10,7 +10,7 @@ class IntervalSet:
     """A set of integers kept as half-open intervals.
 
     Args:
-        intervals: what `intervals` of another set gave, which JSON makes lists of.
+        intervals: the `intervals` of another set, as tuples or, from JSON, as lists.
 
     >>> seen = IntervalSet()
     >>> for number in (0, 2, 1):
@@ -35,7 +35,7 @@ class IntervalSet:
 
     def __contains__(self, number: int) -> bool:
         stops = self._stops
-        # Numbers mostly come in order.
+        # Numbers mostly come in order, so most are beyond the last interval.
         if not stops or number >= stops[-1]:
             return False
         at = bisect_right(self._starts, number) - 1
@@ -45,7 +45,7 @@ class IntervalSet:
         return sum(self._stops) - sum(self._starts)
 
     def overlaps(self, start: int, stop: int) -> bool:
-        """Whether one of the numbers from `start` to `stop - 1` is in the set.
+        """Return whether one of the numbers from `start` to `stop - 1` is in the set.
 
         >>> seen = IntervalSet([(0, 3), (5, 6)])
         >>> seen.overlaps(2, 4), seen.overlaps(3, 5), seen.overlaps(6, 9)
@@ -55,7 +55,7 @@ class IntervalSet:
         return at > 0 and self._stops[at - 1] > start
 
     def gaps(self, start: int, stop: int) -> Iterator[range]:
-        """The numbers from `start` to `stop - 1` that are not in the set, in order.
+        """Yield the ranges of numbers from `start` to `stop - 1` that are not in the set, in order.
 
         >>> list(IntervalSet([(0, 3), (5, 6)]).gaps(0, 9))
         [range(3, 5), range(6, 9)]
@@ -93,7 +93,7 @@ class IntervalSet:
 
 
 def joined(numbers: Iterable[int]) -> str:
-    """Numbers as an idset (RFC 22).
+    """Return numbers as an idset (RFC 22).
 
     >>> joined([3, 0, 1, 1, 5])
     '0-1,3,5'
@@ -108,7 +108,7 @@ def joined(numbers: Iterable[int]) -> str:
 
 
 def ids(text: str) -> Iterator[int]:
-    """The numbers of an idset (RFC 22).
+    """Yield the numbers of an idset (RFC 22).
 
     >>> list(ids("0-1,3,5"))
     [0, 1, 3, 5]
@@ -119,7 +119,7 @@ def ids(text: str) -> Iterator[int]:
 
 
 def union(*idsets: str) -> str:
-    """What is in any of some idsets, as one: Flux takes none that is out of order.
+    """Return the union of idsets as one, in order: Flux accepts no idset that is out of order.
 
     >>> union("3", "0-1,5", "", "2")
     '0-3,5'

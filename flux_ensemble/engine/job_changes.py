@@ -1,4 +1,4 @@
-"""What an event of an ensemble's own job changes, and the rules that this triggers."""
+"""The changes by an event of an ensemble's own job, and the rules that these trigger."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ TRIGGER_OF = {outcome: trigger for trigger, outcome in OUTCOME_TRIGGERS.items()}
 #: best job ("best", name) or search ("search", id); of the member: ("queue", "pending-nodes").
 Change = tuple[str, str]
 
-#: The change by which a job is known that was to run again and has been tried often enough.
+#: The change of a job that has used up its retries.
 GAVE_UP: Change = (COUNT, "gave-up")
 
-#: Begins the change by which a rule is known whose detector was triggered: (DETECTED, rule id).
+#: The first part of the change when the detector of a rule was triggered: (DETECTED, rule id).
 DETECTED = "detected"
 
-#: The effect of an event of the ensemble's own job: the outcome that it gives the job, if rules are
-#: to see it, and the metrics of the group that changed. (When a job is submitted or starts, the
-#: number of nodes that jobs wait for changes too; the index knows that from the event.)
+#: The effect of an event of the ensemble's own job: the outcome that the event gives the job, if
+#: rules are to see it, and the metrics of the group that changed. (When a job is submitted or
+#: starts, the number of pending nodes changes too; `RulesByNews` derives that from the event.)
 News = tuple[str | None, tuple[Change, ...]]
 
 
@@ -43,11 +43,13 @@ class _Latest:
 
 
 class RulesByNews:
-    """The rules that an event triggers, found by what it changes.
+    """An index of rules by the changes that trigger them.
 
     Args:
-        own: (trigger, group or None) -> rules on jobs of the ensemble, by position; added to later.
-        metric: a metric, of streams without the statistic -> rules, by position; added to later.
+        own: (trigger, group or None) -> rules on jobs of the ensemble, by position.
+        metric: a metric (of a stream, without the statistic) -> rules, by position.
+
+    The caller adds to both later, and then calls `changed`.
     """
 
     def __init__(
@@ -57,18 +59,18 @@ class RulesByNews:
     ) -> None:
         self._own = own
         self._metric = metric
-        #: Arguments of `triggered` -> the tables with the rules for them.
+        #: Arguments of `triggered` -> the tables of the triggered rules.
         self._tables_of: dict[Hashable, tuple[dict[int, RuleState], ...]] = {}
-        #: The latest of these by group and event: mostly the next event has the same effect.
+        #: Group and event -> the latest effect: the next event mostly has the same.
         self._latest: dict[str, dict[str, _Latest]] = {}
 
     def changed(self) -> None:
-        """There are new tables, or tables with their first rule."""
+        """Drop what is cached: there are new tables, or tables with their first rule."""
         self._tables_of.clear()
         self._latest.clear()
 
     def triggered(self, group: str, event: str, news: News) -> Sequence[RuleState]:
-        """Rules that an event of the ensemble's own job triggers, in order.
+        """Return the rules that an event of the ensemble's own job triggers, in order.
 
         Args:
             group: the job's group.
@@ -95,13 +97,13 @@ class RulesByNews:
     def _tables_for(
         self, group: str, event: str, outcome: str | None, changed: tuple[Change, ...]
     ) -> tuple[dict[int, RuleState], ...]:
-        """The tables for `triggered`, which are kept if there are others like this event."""
+        """Return the tables for `triggered`, and cache them if further such events are likely."""
         key = group, event, outcome, changed
         tables = self._tables_of.get(key)
         if tables is None:
             tables = self._own_tables(group, event, outcome, changed)
-            # Memos can change ever new metrics, and detections are rare; other events change the
-            # same ones again.
+            # A cache of memos could grow without bound, since each memo can change other metrics,
+            # and detections are rare. Other events change the same metrics again and again.
             if event == "memo" or any(kind == DETECTED for kind, _ in changed):
                 return tables
             self._tables_of[key] = tables
@@ -111,7 +113,7 @@ class RulesByNews:
     def _own_tables(
         self, group: str, event: str, outcome: str | None, changed: Collection[Change]
     ) -> tuple[dict[int, RuleState], ...]:
-        """The tables with rules for `triggered`; empty ones are left out."""
+        """Return the tables with rules for `triggered`, without empty ones."""
         triggers = [f"job-{event}"]
         if outcome is not None:
             triggers.append(TRIGGER_OF[outcome])

@@ -1,8 +1,8 @@
-"""Keys of jobs: one integer for a member and the id that a job has there.
+"""Keys of jobs: one integer for a member and the id of a job on that member.
 
-Ids of jobs are not unique over several Flux instances. The key of a job is its id on the enclosing
-instance, so without members nothing changes; on another member that member's number, which is not
-used twice in an ensemble, is in the bits above the 64 of an id.
+Ids of jobs are not unique over several Flux instances. On the enclosing instance the key of a job
+is its id, so documents without members need no keys. On another member, the bits above the 64 of
+the id hold the member's number, which is not used twice in an ensemble.
 
     pool.3 (ordinal 4), id 17 ──make──► 4 << 64 | 17 ──split──► (4, 17)
 """
@@ -21,11 +21,11 @@ ENCLOSING = 0
 
 
 def make(ordinal: int, id: int) -> int:
-    """The key of a job.
+    """Return the key of a job.
 
     Args:
         ordinal: the number of the member, `ENCLOSING` for the enclosing instance.
-        id: of the job, 0 to 2**64 - 1.
+        id: the id of the job, 0 to 2**64 - 1.
 
     >>> make(ENCLOSING, 17), make(2, 17) == make(3, 17)
     (17, False)
@@ -34,7 +34,7 @@ def make(ordinal: int, id: int) -> int:
 
 
 def split(key: int) -> tuple[int, int]:
-    """The number of the member, and the id.
+    """Return the number of the member, and the id.
 
     >>> split(make(4, 17))
     (4, 17)
@@ -43,7 +43,7 @@ def split(key: int) -> tuple[int, int]:
 
 
 def ordinal_of(key: int) -> int:
-    """The number of the member.
+    """Return the number of the member.
 
     >>> ordinal_of(make(4, 17))
     4
@@ -52,7 +52,7 @@ def ordinal_of(key: int) -> int:
 
 
 def members_of(key: int) -> tuple[int, ...]:
-    """The number of the member, and nothing on the enclosing instance.
+    """Return the number of the member as a tuple, which is empty on the enclosing instance.
 
     >>> members_of(make(4, 17)), members_of(17)
     ((4,), ())
@@ -62,12 +62,12 @@ def members_of(key: int) -> tuple[int, ...]:
 
 
 def shown(id: int, context: Mapping[str, Any], jobid: Callable[[int], str]) -> str:
-    """A job as people see it: its id, after its member if it has one.
+    """Return a job's name for people: the id, after the member's name if there is a member.
 
     Args:
-        id: of the job on its member, or its key.
-        context: what is said of it, with the name of its member.
-        jobid: gives the text of an id.
+        id: the job's id on its member, or its key.
+        context: a mapping with the name of the member, if there is one, as `member`.
+        jobid: returns the text of an id.
 
     >>> shown(17, {"member": "pool.3"}, str), shown(17, {}, str)
     ('pool.3:17', '17')
@@ -78,11 +78,11 @@ def shown(id: int, context: Mapping[str, Any], jobid: Callable[[int], str]) -> s
 
 
 def named(members: Mapping[int, str], key: int) -> str:
-    """A job as expressions see it: its member, and its id there.
+    """Return a job's name in expressions: the member, and the id on it.
 
     Args:
         members: the names of members, by their numbers.
-        key: of a job that is not on the enclosing instance.
+        key: the key of a job that is not on the enclosing instance.
 
     >>> named({4: "pool.3"}, make(4, 17))
     'pool.3:17'

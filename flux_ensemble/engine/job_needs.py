@@ -1,4 +1,4 @@
-"""What jobs need of a member, by their groups; see `placement`."""
+"""The needs of jobs, by their groups: nodes, cores, GPUs and time; see `placement`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from flux_ensemble.engine.placement import Need
 
 
 class JobNeeds:
-    """What the jobs of one engine need."""
+    """Computes the needs of one engine's jobs."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        #: None for groups whose jobs differ.
+        #: Group -> the needs of its jobs; None if they differ.
         self._of_group: dict[str, Need | None] = {}
 
     def differ(self, firing: Firing) -> bool:
-        """Whether the jobs of a firing may need different things."""
+        """Return whether the jobs of a firing may have different needs."""
         return firing.overrides is not None or self._group(firing.group) is None
 
     def of(self, firing: Firing, index: int) -> Need:
-        """What a job needs; where the jobs of its group are alike, the most that one does."""
+        """Return the needs of a job; if the group's jobs are alike, the maximum of its job sets."""
         need = self._group(firing.group)
         if need is not None and firing.overrides is None:
             return need

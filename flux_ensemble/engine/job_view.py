@@ -1,4 +1,4 @@
-"""The triggering job, as conditions and actions see it."""
+"""The triggering job, as conditions and actions see it: views of its fields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flux_ensemble.scalars import numbers
 
 
 def caused_by(core: Core, job: ActiveJob, name: str, t: float, context: Mapping[str, Any]) -> Cause:
-    """Why rules on `job-NAME` are evaluated: what is told of the job, and what it is seen as."""
+    """Return the cause for rules on `job-NAME`: the event for the log, and a view of the job."""
     seen: dict[str, Any] = {"trigger": f"job-{name}", "job": job.id}
     if core.member_names:
         seen.update(core.where(job.id))
@@ -30,13 +30,13 @@ def caused_by(core: Core, job: ActiveJob, name: str, t: float, context: Mapping[
 
 
 class JobView:
-    """Gives the fields of a job as they are at one event.
+    """A view of a job's fields at one event.
 
     Args:
-        core: of the engine.
-        job: the job; one that the ensemble did not submit has no parameters and no shape.
+        core: the engine's core.
+        job: the job; a foreign job has no parameters and no shape.
         t: the time of the event.
-        event: its name.
+        event: the name of the event.
     """
 
     __slots__ = ("_core", "_event", "_job", "_t")
@@ -48,7 +48,7 @@ class JobView:
         self._t = t
 
     def __call__(self, field: JobField) -> Any:
-        """The value of a field; None if it has none, or none yet."""
+        """Return the value of a field; None if it has none, or none yet."""
         if field.name == PARAMS:
             return self.params.get(field.key or "")
         if field.name == MEMO:
@@ -83,11 +83,11 @@ class JobView:
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """Its parameters."""
+        """The job's parameters; empty for a foreign job."""
         return {} if self._job.firing is None else self._core.job_of(self._job)[1]
 
     def told(self) -> dict[str, Any]:
-        """What a custom function is told of it, besides the event."""
+        """Return the fields that a custom function receives besides those of the event."""
         job = self._job
         told: dict[str, Any] = {
             "name": self._event,
@@ -110,10 +110,10 @@ class JobView:
 
 
 class CombinationView:
-    """Gives the parameters that the jobs of a combination have in common.
+    """A view of the parameters that the jobs of a combination have in common.
 
     Args:
-        params: these, by name.
+        params: the parameters, by name.
     """
 
     __slots__ = ("params",)
@@ -122,20 +122,20 @@ class CombinationView:
         self.params = params
 
     def __call__(self, field: JobField) -> Any:
-        """The value of a parameter."""
+        """Return the value of a parameter."""
         return self.params.get(field.key or "")
 
     def told(self) -> dict[str, Any]:
-        """What a custom function is told of it, besides the event."""
+        """Return the fields that a custom function receives besides those of the event."""
         return {"params": numbers(self.params)}
 
 
 def pending(t_submit: float, t_start: float | None) -> float | None:
-    """Seconds that a job waited until it started; None if it has not."""
+    """Return the seconds that a job waited until it started; None if it has not started."""
     return None if t_start is None else max(0.0, t_start - t_submit)
 
 
-#: Fields that are attributes of a job, and of a job set.
+#: Field -> the attribute of a job, and of a job set, that holds it.
 _OF_JOB: Final[dict[str, str]] = {
     "id": "id",
     "returncode": "returncode",
@@ -154,7 +154,7 @@ _OF_SET: Final[dict[str, str]] = {
 
 
 def of_set(job_set: JobSet, field: str) -> Any:
-    """A field of the shape of the jobs of a set."""
+    """Return a field of the shape of a job set's jobs, such as `ncores`."""
     if field == "ncores":
         return job_set.tasks * job_set.cores
     if field == "ngpus":

@@ -1,8 +1,8 @@
-"""Jobs that are active: the phases a job goes through, as a literal table.
+"""Active jobs: the phases a job goes through, as a literal table.
 
 A job enters at its `submit` event and is forgotten at `clean` (or `invalidate`). An event that
-the table does not allow in the job's phase is a duplicate or late, and is ignored. One that may
-come at any time is a duplicate if it has the time of the last one of its name.
+the table does not allow in the job's phase is a duplicate or late, and is ignored. An event that
+may come at any time is a duplicate if it has the time of the last event of its name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TRANSITIONS: Final[dict[str, dict[Phase, Phase]]] = {
     "clean": dict.fromkeys((Phase.NEW, Phase.PENDING, Phase.RUNNING, Phase.FINISHED), Phase.GONE),
 }
 
-#: Phase of a foreign job before the first event that is seen of it. After `finish`, its outcome
+#: Phase of a foreign job before the first event of it that is seen. After `finish`, the outcome
 #: stays unknown.
 FIRST_SEEN = {
     **dict.fromkeys(("submit", "validate", "invalidate"), Phase.NEW),
@@ -52,15 +52,15 @@ FIRST_SEEN = {
 #: Types of exceptions that are outcomes of their own.
 _EXCEPTION_OUTCOMES = {"timeout": "timeout", "cancel": "canceled"}
 
-#: The type of the exception of a job that its queue does not know any more, and of one whose member
-#: was lost.
+#: The type of the exception of a job that its queue does not know any more, and that of a job whose
+#: member was lost.
 LOST, MEMBER_LOST = "lost", "member-lost"
 
 #: Types of fatal exceptions that are no doing of the job. Flux raises the last one when a scheduler
 #: that was loaded anew cannot give a running job its resources back.
 _INTERRUPTING = frozenset((LOST, MEMBER_LOST, "scheduler-restart"))
 
-#: How the note of an exception begins of a job that ran when its instance was killed.
+#: The beginning of the exception's note of a job that ran when its instance was killed.
 RESTARTED = "failed to create guest ns"
 
 #: Beginnings of the notes of fatal exceptions of the type `exec` that are no doing of the job: its
@@ -96,14 +96,14 @@ _UNUSUAL: Mapping[str, Any] = {
     "told": (),
 }
 
-#: Attributes that are not as JSON has them, with what converts them.
+#: Attributes whose type JSON does not have, with the type to convert them to.
 _KINDS: Mapping[str, Callable[[Any], Any]] = {"_exceptions": set, "_last": dict, "told": tuple}
 
-#: Most characters that are kept of a job's memo, as JSON, and of the note of its exception.
+#: The most characters that are kept of a job's memo, as JSON, and of the note of its exception.
 MAX_MEMO = 4096
 MAX_NOTE = 512
 
-#: What a float has at most, with what separates it from its key and from the next one.
+#: The most characters of a float, with the separators before and after it.
 _FLOAT_SIZE = 30
 
 _NO_MEMO: Final[Mapping[str, Any]] = {}
@@ -115,9 +115,10 @@ _GONE: Final = Phase.GONE
 
 
 class ActiveJob:
-    """One active job.
+    """An active job.
 
-    Not a dataclass: one is made for each job, and a compiled dataclass takes ten times as long.
+    This is not a dataclass: to make a compiled dataclass takes ten times as long, and one is made
+    for each job.
     """
 
     def __init__(
@@ -133,30 +134,31 @@ class ActiveJob:
         #: None until it is known, then one of `ATTEMPT_OUTCOMES`.
         self.outcome: str | None = None
         self.t_submit = t_submit
-        #: When it was given its resources, and the ranks of these, such as "0-3"; None where the
-        #: queue did not say.
+        #: When the job was given its resources, and their ranks, such as "0-3"; None if the queue
+        #: did not report them.
         self.t_alloc: float | None = None
         self.ranks: str | None = None
         self.t_start: float | None = None
-        #: When it finished, or was gone without having run.
+        #: When the job finished, or was gone without having run.
         self.t_end: float | None = None
-        #: The wait status (wait(2)) of its `finish`.
+        #: The wait status (wait(2)) in the `finish` event.
         self.status: int | None = None
-        #: Of its first exception that was fatal.
+        #: The type and note of the job's first fatal exception.
         self.exception_type: str | None = None
         self.exception_note: str | None = None
-        #: What its memos have said, of at most MAX_MEMO characters; never changed in place.
+        #: The job's memos merged, at most MAX_MEMO characters; never changed in place.
         self.memo = _NO_MEMO
-        #: How many values of its memos were left out, since there were too many.
+        #: The number of memo values that were left out, since there were too many.
         self.memo_left_out = 0
-        #: Nodes that it waits for; 0 after it has started, and for a foreign job.
+        #: Nodes that the job waits for; 0 after it has started, and for a foreign job.
         self.nodes = 0
-        #: The ensemble cancels it.
+        #: True if the ensemble is cancelling the job.
         self.canceling = False
-        #: Its instance, member or allocation ends in order, or it is to run on another member: a
-        #: fatal exception from now on is of that.
+        #: True if the job's instance, member or allocation ends in order, or the job is to run on
+        #: another member: this is then the cause of any later fatal exception.
         self.evicted = False
-        #: Its end is, or will be, no doing of the job. Known from its first fatal exception on.
+        #: True if the job's end is, or will be, no doing of the job. Known from the first fatal
+        #: exception on.
         self.interrupted = False
         #: The rules on `job-running` that have fired for it.
         self.told: tuple[str, ...] = ()
@@ -199,11 +201,11 @@ class ActiveJob:
         return True
 
     def succeeded(self, t_start: float, context: Mapping[str, Any] | None, t_end: float) -> None:
-        """It ran well, and is clean.
+        """Mark the job as succeeded and gone.
 
         Args:
-            t_start, context: of its event `start`.
-            t_end: when it finished.
+            t_start, context: of the `start` event.
+            t_end: the time of the `finish` event.
         """
         self.t_start, self.t_end, self.status = t_start, t_end, 0
         if context:
@@ -212,9 +214,9 @@ class ActiveJob:
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code, or the negative number of the signal that ended it.
+        """The job's exit code, or the negative number of the signal that ended it.
 
-        None where nothing of it has ended: it goes on, or it never ran.
+        None if the job has not finished, or never ran.
         """
         status = self.status
         if status is None:
@@ -224,36 +226,36 @@ class ActiveJob:
 
     @property
     def signal(self) -> int | None:
-        """The number of the signal that ended it; None where none did."""
+        """The number of the signal that ended the job; None if no signal did."""
         return None if self.status is None else signal_of(self.status)
 
     @property
     def may_have_run(self) -> bool:
-        """Whether its interrupted attempt ran, as far as is known."""
+        """True if the job's interrupted attempt ran, or may have run unseen."""
         return self.t_start is not None or not self.evicted
 
     def evict(self) -> None:
-        """What it runs on ends in order, or has begun to: see `evicted`."""
+        """Mark the job as evicted: its instance, member or allocation ends in order."""
         self.evicted = True
         if self.exception_type in _EXCEPTION_OUTCOMES and self.outcome is None:
             self.interrupted = not self.canceling
 
     @property
     def may_be_canceled(self) -> bool:
-        """Whether it goes on, and nobody cancels it yet."""
+        """True if the job has not finished and the ensemble is not cancelling it yet."""
         return not self.canceling and self.phase < Phase.FINISHED
 
     def mark(self, event: JobEvent) -> None:
-        """Remember that the event was handled."""
+        """Remember the time of a handled event."""
         if self._last is None:
             self._last = {}
         self._last[event.name] = event.t
 
     def t_last(self, name: str) -> float | None:
-        """The time of the last event of a name, where that was marked.
+        """Return the time of the last marked event of a name; None if none was marked.
 
-        Events that may come at any time are, and all those of jobs of others. Those before it
-        were taken in too; their times may be later, since the clock can be set back.
+        Events that may come at any time are marked, and all events of foreign jobs. Events before
+        the last one were handled too; their times may be later, since the clock can be set back.
         """
         return None if self._last is None else self._last.get(name)
 
@@ -270,7 +272,7 @@ class ActiveJob:
                 self.interrupted = self.evicted or interrupts(kind, self.exception_note)
 
     def _place(self, context: Mapping[str, Any]) -> None:
-        """Take in what members add to `start`: when and where the job was given its resources."""
+        """Store the time and the ranks of the job's resources, which members add to `start`."""
         t_alloc, ranks = context.get("t_alloc"), context.get("ranks")
         if type(t_alloc) in (int, float):
             self.t_alloc = t_alloc
@@ -278,7 +280,7 @@ class ActiveJob:
             self.ranks = ranks
 
     def _remember(self, context: Mapping[str, Any]) -> None:
-        """Take in a memo: keys replace those of before, and null removes one (RFC 21)."""
+        """Merge a memo into `memo`: a key replaces an earlier one, and null removes it (RFC 21)."""
         memo: dict[str, Any] = {}
         left = MAX_MEMO
         for key, value in {**self.memo, **context}.items():
@@ -293,14 +295,14 @@ class ActiveJob:
         self.memo = memo
 
     def _judge(self, status: int | None) -> str:
-        """The outcome (docs/document.md, "Outcomes"); `status` None means it never ran."""
+        """Return the outcome (docs/document.md, "Outcomes"); `status` None: the job never ran."""
         if status == 0:
             self.interrupted = False
             return "success"
         if self.interrupted:
             if not self.canceling:
                 return INTERRUPTED
-            # Whoever cancels a job gets what was wanted.
+            # A cancelled job counts as canceled, not as interrupted: so it does not run again.
             self.interrupted = False
             return "canceled"
         for kind, outcome in _EXCEPTION_OUTCOMES.items():
@@ -310,11 +312,11 @@ class ActiveJob:
 
 
 def interrupts(kind: str, note: str) -> bool:
-    """Whether a fatal exception is no doing of the job that it ends.
+    """Return whether a fatal exception is no doing of the job that it ends.
 
     Args:
-        kind: its type.
-        note: its note.
+        kind: the type of the exception.
+        note: the note of the exception.
 
     >>> interrupts("lost", ""), interrupts("exec", "node failure on n3 (rank 3)")
     (True, True)
@@ -325,12 +327,12 @@ def interrupts(kind: str, note: str) -> bool:
 
 
 def runtime(t_start: float | None, t_end: float | None, now: float) -> float | None:
-    """Seconds that a job ran, or has run until now; None if it has not started."""
+    """Return the seconds that a job ran, or has run until now; None if it has not started."""
     return None if t_start is None else max(0.0, (now if t_end is None else t_end) - t_start)
 
 
 def _size(value: Any) -> int:
-    """Characters of a value as JSON, about; too many where it is none, such as NaN."""
+    """Return the characters of a value as JSON, about; too many if it has no JSON, such as NaN."""
     if type(value) is float:
         return _FLOAT_SIZE if math.isfinite(value) else MAX_MEMO + 1
     try:
@@ -340,7 +342,7 @@ def _size(value: Any) -> int:
 
 
 def ages_of(jobs: Iterable[ActiveJob], gauge: str, t: float) -> Iterator[float]:
-    """Ages in seconds at time `t` of those jobs that are "waiting" or "running"."""
+    """Yield the ages in seconds at time `t` of the jobs that are "waiting" or "running"."""
     for job in jobs:
         if gauge == "running":
             if job.phase is Phase.RUNNING and job.t_start is not None:
@@ -350,7 +352,7 @@ def ages_of(jobs: Iterable[ActiveJob], gauge: str, t: float) -> Iterator[float]:
 
 
 def dump_jobs(jobs: Sequence[ActiveJob]) -> dict[str, Any]:
-    """Jobs as JSON, in columns; without what their owners know: group, firing and index."""
+    """Return jobs as JSON, in columns; without group, firing and index, which firings hold."""
     more = unusual(jobs, _UNUSUAL)
     for _, attributes in more:
         if "_exceptions" in attributes:
@@ -363,7 +365,7 @@ def dump_jobs(jobs: Sequence[ActiveJob]) -> dict[str, Any]:
 def load_jobs(
     value: Mapping[str, Any], owners: Iterable[tuple[str | None, Firing | None, int]]
 ) -> list[ActiveJob]:
-    """The jobs that `dump_jobs` returned; `owners` are group, firing and index of each."""
+    """Return the jobs of a dump by `dump_jobs`; `owners` are group, firing and index of each."""
     jobs = []
     rows = zip(*(value[name] for name in _COLUMNS), strict=True)
     for (group, firing, index), (id, phase, t_submit, t_start) in zip(owners, rows, strict=True):

@@ -1,10 +1,10 @@
-"""Jobs that did the same, in the way of most: submitted, started, run well and clean.
+"""Batches of jobs with the usual life: submitted, started, succeeded, cleaned up.
 
-    take ──► a step for each job ──► what all of them bring to statistics, counters and placement
+    take ──► a step for each job ──► one update of statistics, counters and placement for all
 
-Where nothing looks at single jobs, no rule, search or metric, nobody sees what is between their
-events, and there is no need to handle these one by one. Afterwards the engine is to the last bit as
-if they had been.
+If no rule, search or metric depends on single jobs, the states between their events are never seen,
+so the events need not be handled one by one. The state of the engine afterwards is the same to the
+last bit as if they had been.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _PHASES = dict(zip(LIFE, (None, *Phase), strict=False))
 _BEGUN = ("submitted",)
 _ENDED = ("attempts", "success", "finished")
 
-#: The events after which nothing can be sent that could not before, and that which makes room.
+#: The events with which a batch may end: "validate" and "start" leave no more room for other jobs
+#: than there was, and "clean" makes room.
 _LAST = ("validate", "start", "clean")
 
 #: Globals, because looking up a member of an enumeration is slow.
@@ -35,16 +36,16 @@ _PENDING, _RUNNING, _FINISHED, _GONE = Phase.PENDING, Phase.RUNNING, Phase.FINIS
 
 
 class Lives:
-    """Takes in jobs that did the same for one engine.
+    """Handles batches of jobs for one engine.
 
     Args:
-        core: of the engine.
-        members: on which the jobs are.
+        core: the engine's core.
+        members: the members on which the jobs are.
         observer: handles the events of other jobs.
-        plain: says when only room decides which jobs are sent.
+        plain: decides whether only room limits which jobs are sent.
 
     Attributes:
-        more: something may come of the last job that was taken in.
+        more: True if the last job that was handled may have further effects.
     """
 
     def __init__(self, core: Core, members: Members, observer: Observer, plain: Plain) -> None:
@@ -53,17 +54,17 @@ class Lives:
         self._observer = observer
         self._plain = plain
         self.more = False
-        #: How long jobs waited, and how long they ran.
+        #: Of the jobs since `_end`: the seconds that they waited and ran.
         self._waited: list[Number] = []
         self._ran: list[Number] = []
-        #: How many were accepted.
+        #: The number of jobs accepted since `_end`.
         self._accepted = 0
-        #: By group and pool, whether no rule is about such jobs; as of a version of the rules.
+        #: Group and pool -> True if no rule is about such jobs; valid for a version of the rules.
         self._ignored: dict[tuple[str, str], bool] = {}
         self._version = -1
 
     def expected(self, alike: JobsAlike, columns: Columns) -> bool:
-        """Whether a member was sent these jobs, which begin, and none of them has shown."""
+        """Return whether the jobs of a batch with "submit" were sent, and none has appeared."""
         member = self._members.known.get(alike.ordinal)
         if member is None or alike.firing is None:
             return False
@@ -76,15 +77,15 @@ class Lives:
         )
 
     def take(self, alike: JobsAlike, columns: Columns, first: int) -> int:
-        """Take in jobs, until something may come of one, or something looks at one.
+        """Handle jobs up to one that may have further effects, or that must be handled singly.
 
         Args:
-            alike: what they did.
-            columns: of that.
-            first: the position of the first of them.
+            alike: the batch.
+            columns: the batch's columns.
+            first: the position of the first job to handle.
 
         Returns:
-            The position of the first that was not taken in.
+            The position of the first job that was not handled.
         """
         self.more = False
         core, names = self._core, alike.names
@@ -106,7 +107,7 @@ class Lives:
         return stop
 
     def _pass(self, columns: Columns, first: int, member: Member, firing: Firing) -> int:
-        """Take in whole lives: the jobs take no place in between."""
+        """Handle jobs with all five events; they occupy no room on the member in between."""
         core, observer = self._core, self._observer
         ids, indices = columns.ids, columns.indices
         submits, _, starts, finishes, _ = columns.times
@@ -134,7 +135,7 @@ class Lives:
         return stop
 
     def _begin(self, columns: Columns, first: int, member: Member, firing: Firing) -> int:
-        """Take in jobs that show, and go on."""
+        """Handle jobs that appear and stay active."""
         core, names = self._core, len(columns.times)
         ids, indices, times = columns.ids, columns.indices, columns.times
         for position in range(first, len(ids)):
@@ -154,7 +155,7 @@ class Lives:
         return len(ids)
 
     def _go_on(self, alike: JobsAlike, columns: Columns, first: int, member: Member) -> int:
-        """Take in what jobs do that have shown before."""
+        """Handle events of jobs that appeared before."""
         core, names, jobs = self._core, alike.names, self._core.workload.jobs
         ids, phase = columns.ids, _PHASES[names[0]]
         group, stop = "", first
@@ -191,7 +192,7 @@ class Lives:
         return stop
 
     def _start(self, job: ActiveJob, t: float, columns: Columns, position: int) -> None:
-        """A job that has shown before has started."""
+        """Handle the start of a job that is active."""
         stats = self._core.stats
         self._waited.append(max(0.0, t - job.t_submit))
         stats.pending_nodes -= job.nodes
@@ -207,13 +208,13 @@ class Lives:
         job.phase, job.t_end, job.status, job.outcome = _FINISHED, t, 0, "success"
 
     def _advance(self, columns: Columns, position: int) -> None:
-        """It is as late as a job has got."""
+        """Advance the engine's time to the latest event of a job."""
         t = max([column[position] for column in columns.times]) / TICKS
         if t > self._core.t:
             self._core.t = self._core.stats.t = t
 
     def _end(self, group: str, member: Member) -> None:
-        """Have what is looked at from now on take in what jobs of a group brought."""
+        """Add the collected times and counts of a group's jobs to the statistics and counters."""
         stats, pool = self._core.stats, member.pool.name
         ended = len(self._ran)
         if self._waited:
@@ -233,14 +234,14 @@ class Lives:
 
     @property
     def _possible(self) -> bool:
-        """Whether nothing looks at single jobs, of whatever group."""
+        """True if no metric or prediction depends on single jobs of any group."""
         core, stats = self._core, self._core.stats
         of_values = stats.by or stats.rates or stats.watches or self._observer.values.ended
         predicts = bool(core.workload.predictions.models)
         return core.t_walltime is None and not (of_values or stats.of_members.active or predicts)
 
     def _is_expected(self, firing: Firing, member: Member, key: int, index: int) -> bool:
-        """Whether a job was sent and has not shown, and nothing is done about it when it does."""
+        """Return whether a job was sent, has not appeared, and needs no action when it does."""
         sent = firing.rule, firing.number, index
         return (
             sent in member.flying
@@ -251,16 +252,16 @@ class Lives:
         )
 
     def _is_plain(self, firing: Firing, member: Member) -> bool:
-        """Whether nothing looks at the jobs of a firing that succeed on a member."""
+        """Return whether no search or rule depends on jobs of a firing that succeed on a member."""
         return firing.trial is None and self._is_ignored(firing.group, member.pool.name)
 
     def _is_untouched(self, job: ActiveJob) -> bool:
-        """Whether nothing was done to a job that has shown, and it has not failed."""
+        """Return whether a job has not failed, and is not cancelled, evicted or interrupted."""
         touched = job.canceling or job.evicted or job.interrupted
         return not touched and job.outcome in (None, "success")
 
     def _is_ignored(self, group: str, pool: str) -> bool:
-        """Whether no rule is about jobs of a group that succeed on a pool."""
+        """Return whether no rule is triggered by jobs of a group that succeed on a pool."""
         rules = self._core.rules
         if self._version != rules.version:
             self._version = rules.version

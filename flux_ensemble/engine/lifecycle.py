@@ -11,7 +11,7 @@ from collections.abc import Mapping
 TRANSITIONS: Mapping[str, tuple[str, ...]] = {
     "running": ("paused", "ending"),
     "paused": ("running", "ending"),
-    # No rule fires any more; its jobs are being cancelled.
+    # No rule fires any more; the ensemble's jobs are being cancelled.
     "ending": ("completed", "failed", "canceled"),
     "completed": (),
     "failed": (),

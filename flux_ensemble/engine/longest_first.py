@@ -1,7 +1,7 @@
-"""Which jobs of a group with `order: longest-first` are next: those that take longest.
+"""The order of jobs in a group with `order: longest-first`, by predicted duration.
 
-What is next follows from the jobs that wait and from their ranks alone, and not from how that came
-about. So a restored engine, which makes the heap anew, sends the same jobs as the one before.
+The next job depends only on the jobs that wait and on their ranks, and not on the history. So a
+restored engine, which builds the heap anew, sends the same jobs as the one before.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from math import inf
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.intervals import IntervalSet
 
-#: So many jobs of a group, those that wait longest, are compared.
+#: The number of jobs of a group, those that wait longest, that are compared.
 WINDOW = 10_000
 
 
 class LongestFirst:
-    """The jobs of one queue of the backlog that wait, the longest first.
+    """The waiting jobs of one queue of the backlog, the longest first.
 
-    Jobs of which nothing is predicted come first, as they were asked for.
+    Jobs without a prediction come first, in the order of submission.
 
     Args:
-        rank: predicts the seconds of job `index` of a firing; None where it cannot.
-        version: what the ranks depend on besides the job; they are the same while it is.
+        rank: predicts the seconds of job `index` of a firing; None if it cannot.
+        version: returns the version of the ranks; these are the same while it is.
     """
 
     def __init__(
@@ -34,17 +34,17 @@ class LongestFirst:
         self._rank = rank
         self._version = version
         self._made = -1
-        #: (-seconds, number of the firing, index of the job).
+        #: Entries are (-seconds, number of the firing, index of the job).
         self._heap: list[tuple[float, int, int]] = []
         self._firings: dict[int, Firing] = {}
-        #: The firings with jobs that are not in the heap, and the first of these.
+        #: The firings with jobs that are not in the heap yet: number, firing, first such index.
         self._later: deque[tuple[int, Firing, int]] = deque()
 
     def append(self, number: int, firing: Firing) -> None:
         """Add a firing behind the others.
 
         Args:
-            number: its number in the backlog.
+            number: the number of the firing in the backlog.
             firing: the firing.
         """
         if firing.sent is None:
@@ -53,15 +53,15 @@ class LongestFirst:
         self._later.append((number, firing, firing.first))
 
     def forget(self, number: int) -> None:
-        """All jobs of a firing have been sent."""
+        """Forget a firing of which all jobs have been sent."""
         del self._firings[number]
 
     def drop(self) -> None:
-        """Jobs do not wait any more that were not sent."""
+        """Have the heap built anew, since waiting jobs were dropped."""
         self._made = -1
 
     def _renew(self, queue: Iterable[tuple[int, Firing]]) -> None:
-        """Begin with the firings that there are."""
+        """Start anew with the firings of the queue."""
         self._made = self._version()
         self._heap.clear()
         self._later.clear()
@@ -70,26 +70,26 @@ class LongestFirst:
             self.append(number, firing)
 
     def _prepare(self, queue: Iterable[tuple[int, Firing]]) -> None:
-        """Have the jobs that are next in the heap."""
+        """Bring the heap up to date: start anew if the ranks changed, and fill it."""
         if self._made != self._version():
             self._renew(queue)
         self._fill()
 
     def head(self, queue: Iterable[tuple[int, Firing]]) -> tuple[Firing, int]:
-        """The job that is next: its firing, and its index there; for `queue` see `next`."""
+        """Return firing and index of the next job; `queue` is as for `next`."""
         self._prepare(queue)
         _, number, index = self._heap[0]
         return self._firings[number], index
 
     def next(self, queue: Iterable[tuple[int, Firing]], room: int) -> tuple[Firing, int, int]:
-        """Take the jobs that are next: one, or several in a row.
+        """Take the next jobs from the heap: one, or several with consecutive indices.
 
         Args:
             queue: all firings of the queue, with their numbers; not empty.
             room: the most jobs.
 
         Returns:
-            Their firing, the index of the first, and how many there are.
+            The jobs' firing, the index of the first, and their number.
         """
         self._prepare(queue)
         heap = self._heap
@@ -104,7 +104,7 @@ class LongestFirst:
         return self._firings[number], first, count
 
     def _fill(self) -> None:
-        """Have as many jobs in the heap as are compared."""
+        """Fill the heap up to `WINDOW` jobs."""
         heap, later = self._heap, self._later
         while later and len(heap) < WINDOW:
             number, firing, index = later.popleft()
@@ -124,6 +124,7 @@ class LongestFirst:
                 later.appendleft((number, firing, index))
 
     def _key(self, firing: Firing, index: int) -> float:
-        # Jobs that a request waits for are sent at once, by one command.
+        # Jobs of a request come first, in order: they are sent by one command, since the reply
+        # waits for their ids.
         seconds = None if firing.request is not None else self._rank(firing, index)
         return -inf if seconds is None else -seconds

@@ -1,4 +1,4 @@
-"""One member: what it is, how far it is, and which jobs it has."""
+"""One member: its state, its resources, and its jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flux_ensemble.document.members import Pool
 from flux_ensemble.engine.events import MemberUp
 from flux_ensemble.engine.placement import Place
 
-#: What a member goes through: state -> the states that can follow. One that has ended is forgotten.
+#: State of a member -> the states that can follow. A member that has ended is forgotten.
 TRANSITIONS: Mapping[str, frozenset[str]] = {
     "starting": frozenset({"up", "draining", "lost", "ended"}),
     "up": frozenset({"draining", "lost", "ended"}),
@@ -17,35 +17,36 @@ TRANSITIONS: Mapping[str, frozenset[str]] = {
     "ended": frozenset(),
 }
 
-#: States of members that jobs may be placed on, now or soon.
+#: States of members on which jobs may be placed, now or soon.
 LIVE = ("starting", "up")
 
-#: States of members that say how they are.
+#: States of members that report.
 CONNECTED = ("up", "draining")
 
-#: What the rule ids of what the engine does by itself begin with; no id in a document has a colon.
+#: Prefix of the rule ids of commands on members that the engine sends by itself. No id in a
+#: document has a colon.
 MEMBER_RULE = "member:"
 
-#: How many seconds before an allocation expires its end is taken for that.
+#: The seconds before the expiration of an allocation from which on an end counts as expiration.
 EXPIRY_SECONDS = 1.0
 
-#: Why a job is cancelled that is to run elsewhere.
+#: The reason for the cancellation of a job that is to run elsewhere.
 MOVED = "its member is draining"
 
 
 class Member:
-    """One member.
+    """A member of one engine.
 
     Attributes:
         name, ordinal, pool: as in `StartMember`.
         state: one of `TRANSITIONS`; `enter` changes it.
-        reason: why it is draining or lost.
-        place: what placement knows of it; None before it is up.
-        up: what it said when it was up, but for `t_expires`, which is the latest.
-        flying: jobs that were sent to it and have not shown, with their cores.
-        unwanted: those of them that are cancelled when they show.
-        jobs: the cores of its active jobs, by key.
-        ending: it was told to end.
+        reason: the reason why the member is draining, lost or in doubt.
+        place: the member's data for placement; None before it is up.
+        up: the member's report when it came up, with the latest `t_expires`.
+        flying: jobs that were sent to the member and have not appeared -> their cores.
+        unwanted: the jobs in `flying` that are to be cancelled when they appear.
+        jobs: key of an active job -> its cores.
+        ending: True if the member was requested to end.
     """
 
     def __init__(self, name: str, ordinal: int, pool: Pool) -> None:
@@ -62,7 +63,7 @@ class Member:
         self.ending = False
 
     def is_over(self, t: float) -> bool:
-        """Whether its time is up at time `t`."""
+        """Return whether the member's time is up at time `t`."""
         t_expires = None if self.up is None else self.up.t_expires
         return t_expires is not None and t >= t_expires - EXPIRY_SECONDS
 
@@ -70,30 +71,30 @@ class Member:
         """Change the state.
 
         Raises:
-            AssertionError: `TRANSITIONS` does not have the transition.
+            AssertionError: the transition is not in `TRANSITIONS`.
         """
         assert state in TRANSITIONS[self.state], f"{self.name}: from {self.state!r} to {state!r}"
         self.state = state
 
     def withdrew(self, tag: tuple[str, int, int]) -> bool:
-        """Whether a job that has shown now is to be cancelled."""
+        """Return whether a job that appears now is to be cancelled, and forget that."""
         withdrawn = tag in self.unwanted
         self.unwanted.discard(tag)
         return withdrawn
 
     def passed(self, tag: tuple[str, int, int], t: float) -> None:
-        """A job that was sent has come, and has gone by time `t`."""
+        """Note that a job that was sent has appeared, and was gone by time `t`."""
         cores = self.flying.pop(tag)
         if self.place is not None:
             self.place.ended(cores, t)
 
     def left(self, key: int, t: float) -> None:
-        """An active job has gone by time `t`."""
+        """Note that an active job was gone by time `t`."""
         cores = self.jobs.pop(key)
         if self.place is not None:
             self.place.ended(cores, t)
 
     @property
     def busy(self) -> int:
-        """How many jobs it has, or gets."""
+        """The number of jobs that are on the member, or were sent to it."""
         return len(self.jobs) + len(self.flying)

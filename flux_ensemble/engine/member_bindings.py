@@ -1,4 +1,4 @@
-"""Jobs that are bound to a member: they run there or nowhere, so they go when it takes no more."""
+"""Jobs bound to a member: they run there or nowhere, so they are dropped when it drains or ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flux_ensemble.engine.member import Member
 
 
 def drop_bound(core: Core, ordinal: int, groups: Collection[str]) -> int:
-    """Drop the waiting jobs of groups that are bound to a member; returns how many they were."""
+    """Drop the waiting jobs of groups that are bound to a member; return their number."""
     firings = [each for each in core.workload.firings if each.bound and each.near == ordinal]
     dropped = 0
     for firing in firings:
@@ -20,7 +20,7 @@ def drop_bound(core: Core, ordinal: int, groups: Collection[str]) -> int:
 
 
 def release(core: Core, member: Member) -> None:
-    """A member takes no more jobs: drop those that are bound to it, and say so."""
+    """Drop the jobs that are bound to a member that takes no more jobs, and log that."""
     if not core.rules.any_of_member:
         return
     for group in core.spec.groups:

@@ -1,9 +1,9 @@
-"""What members say of themselves, and what becomes of their jobs.
+"""The handling of members' events, and of the jobs of members that end.
 
-Nothing is decided about the jobs of a member that is lost before it has ended (`MemberEnded`).
-Then the jobs whose end was told have left already. Each other one is taken to its end here, by the
-events that its member would have posted, so that it is counted, recorded and tried again as any
-job is. Either is an interruption; what comes of that is decided in `retries`.
+Nothing is decided about the jobs of a lost member before it has ended (`MemberEnded`). Jobs whose
+end was reported have left by then. The others are ended here, by the events that the member would
+have posted, so that they are counted, recorded and retried as any job is. Such an end is an
+interruption, whether the member was lost or not; `retries` decides whether the job runs again.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.submission_results import Submitted
 from flux_ensemble.engine.trigger_queue import Cause, Triggered
 
-#: The id of a job that was sent to a member and never shown by it; no queue gives it.
+#: The id for a job that was sent to a member and never appeared there; no queue assigns it.
 _NO_ID = 0
 
 _UP, _DRAINING, _LOST = MEMBER_TRIGGERS
 
 
 class MemberEvents:
-    """Takes in the events of members for one engine."""
+    """Handles the events of members for one engine."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class MemberEvents:
         self._submitted = submitted
 
     def on_up(self, event: MemberUp) -> Iterable[Triggered]:
-        """A member is up."""
+        """Open a member that has come up."""
         member = self._members.known.get(event.ordinal)
         if member is None or member.state != "starting":
             return ()
@@ -73,7 +73,7 @@ class MemberEvents:
         return self._triggered(_UP, member)
 
     def on_expires(self, event: MemberExpires) -> Iterable[Triggered]:
-        """The time limit of a member was changed."""
+        """Change the time limit of a member."""
         member = self._members.known.get(event.ordinal)
         if member is None or member.state not in CONNECTED or member.up is None:
             return ()
@@ -83,7 +83,7 @@ class MemberEvents:
         return ()
 
     def on_timer(self, key: str) -> Iterable[Triggered] | None:
-        """Do what a timer is for, if it is one for members; else None."""
+        """Handle a timer of the breaker or of a drain; return None for any other timer."""
         if key.startswith(BREAKER_TIMER):
             return self._judge(key.removeprefix(BREAKER_TIMER))
         if not key.startswith(DRAIN_TIMER):
@@ -92,7 +92,7 @@ class MemberEvents:
         return () if member is None else self._drain(member, "its time is nearly up")
 
     def _judge(self, ordinal: str) -> Iterable[Triggered]:
-        """The breaker looks at jobs, or has found a member that is to be drained."""
+        """Have the breaker check running jobs or, if there is an ordinal, drain that member."""
         breaker = self._members.breaker
         if not ordinal:
             breaker.look()
@@ -101,7 +101,7 @@ class MemberEvents:
         return () if member is None or reason is None else self._drain(member, reason)
 
     def on_draining(self, event: MemberDraining) -> Iterable[Triggered]:
-        """A member is to get no more jobs; one that ends unasked is lost from then on."""
+        """Drain a member; if it ends by itself before its time is up, it is lost from now on."""
         member = self._members.known.get(event.ordinal)
         if member is None:
             return ()
@@ -110,7 +110,10 @@ class MemberEvents:
         return self._drain(member, event.reason)
 
     def _is_needed(self, member: Member) -> bool:
-        """Whether nobody wants a member to end: neither its pool, nor an ensemble that is over."""
+        """Return whether the end of a member would be a loss.
+
+        It is none if the member drains already, or if the ensemble is over.
+        """
         return member.state in LIVE and self._core.state not in FINAL_STATES
 
     def _drain(self, member: Member, reason: str) -> Iterable[Triggered]:
@@ -120,7 +123,7 @@ class MemberEvents:
         return self._triggered(_DRAINING, member)
 
     def on_lost(self, event: MemberLost) -> Iterable[Triggered]:
-        """A member does not answer any more; of one that was told to end, this is no loss."""
+        """Mark a member that does not answer any more as lost, unless it was requested to end."""
         member = self._members.known.get(event.ordinal)
         if member is None or member.state == "lost" or member.ending:
             return ()
@@ -135,7 +138,7 @@ class MemberEvents:
         self._core.record("member-lost", member=member.name, reason=reason, active=member.busy)
 
     def on_ended(self, event: MemberEnded) -> Iterator[Triggered]:
-        """A member has ended: decide what becomes of its jobs that had not."""
+        """End the jobs that were still on a member when it ended, and forget the member."""
         member = self._members.known.get(event.ordinal)
         if member is None:
             return
@@ -155,7 +158,7 @@ class MemberEvents:
             unseen=len(flying),
         )
         for job in jobs:
-            # What a rule does about the job before can end this one.
+            # The action of a rule on the job before can end this one.
             if core.workload.jobs.get(job.id) is job:
                 yield from self._conclude(member, job, event, lost)
         for rule, number, index in flying:
@@ -167,7 +170,7 @@ class MemberEvents:
                 job = core.workload.jobs[key]
                 yield from self._conclude(member, job, event, lost)
         for id in self._members.forget(member):
-            # Nobody will say what became of it.
+            # The member will not report the outcome of this command any more.
             pending = core.pending_table.take(id)
             assert pending is not None
             if pending.firing is not None:
@@ -176,14 +179,14 @@ class MemberEvents:
         if unsaid:
             yield from self._triggered(_LOST, member)
         if event.outage:
-            # Rules on its loss have had their turn, so none of them replaces it once more.
+            # The rules on the loss were evaluated before, and may have started another member.
             self._members.refill(member.pool)
         self._scope.forget(member.name)
 
     def _conclude(
         self, member: Member, job: ActiveJob, event: MemberEnded, lost: bool
     ) -> Iterator[Triggered]:
-        """Take a job to its end whose member has ended."""
+        """Post the events that end a job whose member has ended."""
         end: list[tuple[str, dict[str, Any]]] = [("clean", {})]
         if job.phase < Phase.FINISHED:
             if not lost:
@@ -200,7 +203,7 @@ class MemberEvents:
         return self._observer.on_job_event(event)
 
     def _triggered(self, trigger: str, member: Member) -> list[Triggered]:
-        """The rules on what became of a member."""
+        """Return the rules on a trigger such as `member-up` that are about the member's pool."""
         core = self._core
         seen = {
             "trigger": trigger,

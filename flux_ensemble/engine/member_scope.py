@@ -1,7 +1,7 @@
-"""Rules with `scope: member`: for which members they are evaluated, what they read and do there.
+"""Rules with `scope: member`: their evaluation for each member, their metrics and their jobs.
 
-Such a rule is one rule with one number of its firings, so tags stay unique. Its turns are counted
-for each member by its name (`RuleState.turns`), and names of members are not used twice.
+Such a rule numbers its firings over all members, so tags stay unique. Its turns are counted for
+each member by the member's name (`RuleState.turns`); names of members are not used twice.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from flux_ensemble.metrics.paths import BEST, COUNT, ELAPSED, LEFT, SEARCH, Metr
 
 
 class MemberScope:
-    """What rules with `scope: member` need of the members of one engine."""
+    """The members of one engine, for the rules with `scope: member`."""
 
     def __init__(self, core: Core, members: Members) -> None:
         self._core = core
         self._members = members
 
     def up(self) -> list[Member]:
-        """The members that are up, in the order of their numbers."""
+        """Return the members that are up, in the order of their numbers."""
         return [member for member in self._members.known.values() if member.state == "up"]
 
     def each(self, triggered: Triggered) -> list[Triggered]:
-        """What there is to evaluate of a rule: of one member, or of each that is up."""
+        """Return a triggered rule once for each member it is about: one, or all that are up."""
         ordinal, job = triggered.member, triggered.cause.event.get("job")
         if not ordinal and job is not None:
             ordinal = ordinal_of(job)
         ordinals = [ordinal] if ordinal else [member.ordinal for member in self.up()]
-        # Only heartbeats come with metrics of their own, which have the ages of active jobs.
+        # Only heartbeats have their own lookup, with the ages of active jobs.
         t = None if triggered.lookup is None else self._core.t
         return [
             Triggered(
@@ -54,11 +54,11 @@ class MemberScope:
         ]
 
     def lookup(self, ordinal: int, t: float | None = None) -> Lookup:
-        """The metrics of a member; best jobs and searches are those of the ensemble.
+        """Return the lookup of a member's metrics; best jobs and searches are the ensemble's.
 
         Args:
-            ordinal: its number.
-            t: the time of a heartbeat, for the ages of its active jobs.
+            ordinal: the number of the member.
+            t: the time of a heartbeat, to include the ages of the member's active jobs.
         """
         core, member = self._core, self._members.known.get(ordinal)
         name = self._members.name_of(ordinal)
@@ -82,7 +82,7 @@ class MemberScope:
         return value_of
 
     def jobs(self, ordinal: int, groups: Collection[str]) -> Iterator[ActiveJob]:
-        """The active jobs of groups on a member."""
+        """Yield the active jobs of groups on a member."""
         member = self._members.known.get(ordinal)
         for key in () if member is None else member.jobs:
             job = self._core.workload.jobs[key]
@@ -90,9 +90,9 @@ class MemberScope:
                 yield job
 
     def withdraw(self, ordinal: int, groups: Collection[str]) -> tuple[int, ...]:
-        """Drop what waits for a member; returns the keys of the jobs there to be cancelled.
+        """Drop the waiting jobs of groups on a member, and return the keys of jobs to cancel.
 
-        Those that were sent and have not shown are cancelled when they show.
+        Jobs that were sent and have not appeared are cancelled when they appear.
         """
         member, workload = self._members.known.get(ordinal), self._core.workload
         if member is None:
@@ -108,7 +108,7 @@ class MemberScope:
         return tuple(jobs)
 
     def forget(self, name: str) -> None:
-        """A member has ended: nothing is kept of it."""
+        """Forget the turns and metrics of a member that has ended."""
         for state in self._core.rules.states.values():
             if state.of_member:
                 state.turns.pop(name, None)

@@ -1,4 +1,4 @@
-"""When the time of a member is up, and the timer by which it is drained before that."""
+"""The time limits of members, and the timers by which they are drained before these."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.member import Member
 from flux_ensemble.engine.placement import Placement
 
-#: Begins the key of the timer.
+#: Prefix of the timer's key; the member's number follows.
 DRAIN_TIMER = "drain:"
 
 
 def time_drain(core: Core, member: Member) -> None:
-    """Set the timer of a member that is up, in place of the one that it has."""
+    """Set the drain timer of a member that is up; it replaces an earlier one."""
     assert member.up is not None
     if member.up.t_expires is not None:
         after = max(0.0, member.up.t_expires - member.pool.drain - core.t)
@@ -23,13 +23,13 @@ def time_drain(core: Core, member: Member) -> None:
 
 
 def stop_timer(core: Core, member: Member) -> None:
-    """Stop the timer of a member, if it has one."""
+    """Stop the drain timer of a member, if it has one."""
     if member.up is not None and member.up.t_expires is not None:
         core.emit(StopTimer(f"{DRAIN_TIMER}{member.ordinal}"))
 
 
 def change_limit(core: Core, placement: Placement, member: Member, t_expires: float | None) -> None:
-    """The time of a member that has been up is up at another time than before."""
+    """Change the time limit of a member that is or was up; `t_expires` None is no limit."""
     assert member.up is not None
     assert member.place is not None
     if member.state == "up":

@@ -1,11 +1,11 @@
-"""Members: the instances that jobs are placed on, and which of them has which job.
+"""Members: the instances on which jobs are placed, and the jobs on each.
 
     StartMember ──► starting ──MemberUp──► up ──► draining ──MemberEnded──► (gone)
                                             └──MemberLost──► lost ──┘
 
-The engine numbers its members, and decides where a job goes when it sends it (`dispatch`): that is
-in the command, so a replay decides nothing again. It starts and drains members by the document and
-by `grow` and `shrink`; what becomes of their jobs is in `member_events`.
+The engine numbers its members. It chooses the member of a job when it sends the job (`dispatch`),
+and the command carries the choice. It starts and drains members by the document and by `grow` and
+`shrink`. `member_events` handles the jobs of members that end.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Members:
     """The members of one engine.
 
     Attributes:
-        known: those that are not gone, by their numbers, in the order of these.
-        gone: how many have ended, of each pool.
-        lost: how many of them were lost.
-        placement: chooses between those that are up.
-        breaker: finds those that fail everything.
+        known: the members that are not gone, by their numbers, in ascending order.
+        gone: pool -> the number of members that have ended.
+        lost: pool -> the number of members that were lost.
+        placement: chooses between the members that are up.
+        breaker: finds the members on which everything fails.
     """
 
     def __init__(self, core: Core) -> None:
@@ -56,33 +56,34 @@ class Members:
         self.breaker = Breaker(core, self.known, self.placement)
         self._last_ordinal = 0
         self._numbers = dict.fromkeys(self._pools, 0)
-        #: Names of pools, each with how many members of it were started one after the other.
+        #: The pools of the members in the order of the start, run-length encoded: names of pools,
+        #: each with the number of members that were started in a row.
         self._started: list[tuple[str, int]] = []
-        #: How many members of each pool are in a state of LIVE.
+        #: Pool -> the number of its members in a state of LIVE.
         self._live = dict.fromkeys(self._pools, 0)
         self._firings = 0
-        #: Groups of which it was said that there is no member for their jobs.
+        #: Groups for which the entry `not-placed` was logged.
         self._not_placed: list[str] = []
 
     def _origin(self, member: str) -> Origin:
-        """The origin of what the engine does by itself about a member."""
+        """Return a new origin for a command on a member that the engine sends by itself."""
         self._firings += 1
         return Origin(f"{MEMBER_RULE}{member}", self._firings)
 
     def pool_of(self, key: int) -> str:
-        """The name of the pool that an active job is on."""
+        """Return the name of the pool of an active job's member."""
         return self.known[ordinal_of(key)].pool.name
 
     def on_lost(self, key: int) -> str:
-        """What becomes of an active job that is interrupted, by the pool that it is on."""
+        """Return the `on-lost` of the pool of an active job's member."""
         return self.known[ordinal_of(key)].pool.on_lost
 
     def name_of_job(self, key: int) -> str:
-        """The name of the member that an active job is on."""
+        """Return the name of an active job's member."""
         return self.known[ordinal_of(key)].name
 
     def name_of(self, ordinal: int) -> str:
-        """The name of a member, also of one that has ended."""
+        """Return the name of a member, also of one that has ended."""
         if ordinal in self.known:
             return self.known[ordinal].name
         before = dict.fromkeys(self._pools, 0)
@@ -96,29 +97,29 @@ class Members:
     # -- starting and ending members ------------------------------------------------
 
     def begin(self) -> None:
-        """The ensemble begins: start the members that there are to be at first."""
+        """Start the least number of members of each pool, at the start of the ensemble."""
         for pool in self._pools.values():
             for _ in range(pool.low):
                 self._start(pool)
 
     def refill(self, pool: Pool) -> None:
-        """A member of a pool ended by no doing of its own: start another if too few are left.
+        """Start another member of a pool if an outage has left too few.
 
-        An instance that somebody else has started is connected to again, if that is of any use.
+        An instance that was started by others (`uri`) is not started anew.
         """
         if pool.uri is None and self._core.acting and self._live[pool.name] < pool.low:
             self._start(pool)
 
     def of(self, pool: str) -> list[Member]:
-        """The members of a pool that have not ended."""
+        """Return the members of a pool that have not ended."""
         return [member for member in self.known.values() if member.pool.name == pool]
 
     def live(self, pool: str) -> list[Member]:
-        """The members of a pool that jobs may be placed on, now or soon."""
+        """Return the members of a pool on which jobs may be placed, now or soon."""
         return [member for member in self.of(pool) if member.state in LIVE]
 
     def starting(self, pool: str | None) -> list[Member]:
-        """The members of a pool, or of all, that were asked for and are not up yet."""
+        """Return the members of a pool, or of all, that were requested and are not up yet."""
         return [
             member
             for member in self.known.values()
@@ -126,7 +127,7 @@ class Members:
         ]
 
     def objection(self, action: Action) -> str | None:
-        """Why a `grow` or `shrink` of a pool would change nothing; None if it would."""
+        """Return why a `grow` or `shrink` of a pool would change nothing; None if it would."""
         pool = self._pools[action.label or ""]
         number = len(self.live(pool.name))
         if action.name == "grow" and number >= pool.high:
@@ -147,7 +148,8 @@ class Members:
             names = [self._start(pool).name for _ in range(number)]
         else:
             number = min(action.value, len(live) - pool.low)
-            # That of the rule, then those with the fewest jobs, and of equal ones the last.
+            # First the member of the firing's rule, then those with the fewest jobs, and among
+            # equal ones the latest.
             own = origin.member
             idlest = sorted(live, key=lambda each: (each.ordinal != own, each.busy, -each.ordinal))
             del idlest[number:]
@@ -188,7 +190,7 @@ class Members:
         member.enter(state)
 
     def opened(self, member: Member, event: MemberUp) -> None:
-        """A member is up: jobs may be placed on it."""
+        """Open a member that has come up for jobs, and set its drain timer."""
         self._enter(member, "up")
         self._open(member, event)
         time_drain(self._core, member)
@@ -208,7 +210,7 @@ class Members:
         self.placement.add(member.place)
 
     def drain(self, member: Member, reason: str) -> None:
-        """No more jobs go to a member; those that have not started move to others."""
+        """Drain a member: it gets no more jobs, and those that have not started move to others."""
         core, up = self._core, member.state == "up"
         self._enter(member, "draining")
         member.reason = reason
@@ -249,19 +251,19 @@ class Members:
             self._end(member)
 
     def lose(self, member: Member, reason: str) -> None:
-        """A member does not answer any more."""
+        """Mark a member as lost."""
         self._enter(member, "lost")
         member.reason = reason
         self._close(member)
         self.lost[member.pool.name] += 1
 
     def end(self, member: Member) -> None:
-        """A member has ended; its jobs are still to be dealt with."""
+        """Mark a member as ended; the caller ends its jobs, and then calls `forget`."""
         self._enter(member, "ended")
         self._close(member)
 
     def forget(self, member: Member) -> list[int]:
-        """A member has ended, and its jobs are dealt with; returns the ids of open commands."""
+        """Forget a member that has ended with its jobs; return the ids of its open commands."""
         if member.place is not None:
             self.placement.remove(member.place)
         self.gone[member.pool.name] += 1
@@ -272,10 +274,10 @@ class Members:
             if getattr(pending.command, "ordinal", 0) == member.ordinal
         ]
 
-    # -- which member has which job ---------------------------------------------------
+    # -- the jobs of each member ------------------------------------------------------
 
     def none_for(self, group: str, pools: tuple[str, ...], need: Need) -> None:
-        """No member has room for a job of a group: log once if none could have."""
+        """Log, once for a group, that no member could ever have room for a job of the group."""
         if group in self._not_placed:
             return
         live = sum(self._live[pool] for pool in pools)
@@ -289,17 +291,17 @@ class Members:
         self._core.record("not-placed", group=group, reason=reason)
 
     def takes_jobs(self, ordinal: int) -> bool:
-        """Whether a member is up; if not, what it refuses is no fault of the jobs."""
+        """Return whether a member is up; if it is not, its refusals are no fault of the jobs."""
         member = self.known.get(ordinal)
         return member is not None and member.state == "up"
 
     def expects(self, key: int, tag: Tag) -> bool:
-        """Whether a job was sent to the member on which it has shown."""
+        """Return whether a job was sent to the member on which it appeared."""
         member = self.known.get(ordinal_of(key))
         return member is not None and (tag.rule, tag.firing, tag.index) in member.flying
 
     def admitted(self, job: ActiveJob) -> Member:
-        """A job has shown on its member."""
+        """Note that a job has appeared on its member; return the member."""
         member = self.known[ordinal_of(job.id)]
         assert job.firing is not None
         cores = member.flying.pop((job.firing.rule, job.firing.number, job.index))
@@ -307,12 +309,12 @@ class Members:
         return member
 
     def t_expires(self, key: int) -> float | None:
-        """When the time of an active job's member is up; None where that has no limit."""
+        """Return when the time of an active job's member is up; None if it has no limit."""
         up = self.known[ordinal_of(key)].up
         return None if up is None else up.t_expires
 
     def left(self, job: ActiveJob) -> None:
-        """A job has left its member."""
+        """Note that a job is gone from its member, and end the member if it is drained."""
         member = self.known[ordinal_of(job.id)]
         cores = member.jobs.pop(job.id)
         if member.place is not None:
@@ -325,7 +327,7 @@ class Members:
         """Check the invariants.
 
         Raises:
-            AssertionError: one is broken.
+            AssertionError: an invariant is broken.
         """
         workload = self._core.workload
         assert all(number == len(self.live(pool)) for pool, number in self._live.items())
@@ -347,7 +349,7 @@ class Members:
     # -- snapshots --------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        """The members as JSON; those of the active jobs follow from their keys."""
+        """Return the members as JSON; the members of active jobs follow from the jobs' keys."""
         more: dict[str, Any] = {} if self.breaker.idle else {"breaker": self.breaker.dump()}
         unwanted = [
             [member.ordinal, *tag]
@@ -383,7 +385,7 @@ class Members:
         }
 
     def load(self, value: Mapping[str, Any]) -> None:
-        """Set what `dump` returned; the active jobs are loaded already."""
+        """Set the state from the result of `dump`; the active jobs must be loaded before."""
         self._last_ordinal, self._firings = value["last"], value["firings"]
         self._numbers = dict(value["numbers"])
         self._started = [(pool, number) for pool, number in value["started"]]

@@ -1,4 +1,4 @@
-"""Job events: how they change phases, counts and streams, and which rules they trigger."""
+"""The handling of job events: changes of phases, counts and streams, and the triggered rules."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ _NO_NEWS: Final[News] = (None, ())
 _VALIDATED: Final[News] = (None, ((COUNT, "submitted"),))
 _STARTED: Final[News] = (None, (("", "pending"),))
 
-#: What changes when a job ends that never started, when one finishes, and when it succeeds.
+#: The changes when a job ends that never started, when a job finishes, and when it succeeds.
 _UNWANTED: Final[tuple[Change, ...]] = ((PENDING_NODES.statistic, PENDING_NODES.variable),)
 _RAN: Final[tuple[Change, ...]] = (("", DURATION_OF_FINISHED),)
 _SUCCEEDED: Final[tuple[Change, ...]] = (("", "duration"), *_RAN)
 
-#: What changes when the outcome of an attempt is known, and when the job does not run again.
+#: The changes when the outcome of an attempt is known: with the rate of outcomes, and without it
+#: (an interrupted attempt is none of the rate). Then the change when the job does not run again.
 _CONCLUDED: Final[dict[str, tuple[Change, ...]]] = {
     outcome: ((COUNT, "attempts"), (COUNT, outcome), (RATE, "")) for outcome in OUTCOMES
 }
@@ -46,10 +47,11 @@ _COUNTED: Final[dict[str, tuple[Change, ...]]] = {
 }
 _FINISHED: Final[tuple[Change, ...]] = ((COUNT, "finished"),)
 
-#: The outcomes of jobs that have failed.
+#: The outcomes that count as failures.
 _BAD: Final = ("failed", "timeout")
 
-#: What changes with nearly all jobs that succeed; always the same object, by which it is known.
+#: The changes of nearly all jobs that succeed. Always the same object, so that the lookup of rules
+#: compares identities.
 _DONE: Final[tuple[Change, ...]] = _SUCCEEDED + _CONCLUDED["success"] + _FINISHED
 
 #: A global, because looking up a member of an enumeration is slow.
@@ -57,10 +59,10 @@ _GONE: Final = Phase.GONE
 
 
 class Observer:
-    """Takes in job events for one engine.
+    """Handles job events for one engine.
 
     Attributes:
-        values: what jobs publish, and how long they ran, on its way to the streams.
+        values: passes memo values and durations of jobs to the streams.
     """
 
     def __init__(
@@ -68,17 +70,17 @@ class Observer:
     ) -> None:
         self._core = core
         self._members = members
-        #: What has a copy.
+        #: The pieces of work that have a copy.
         self._works = core.copies.works
         self._pool_counts = PoolCounts(core.stats, members) if members is not None else None
         self._searching = searching
         self._sending = sending
         self._retrying = Retrying(core, sending, members)
-        #: None where nothing is predicted.
+        #: None if nothing is predicted.
         predictions = core.workload.predictions
         self._predictions = predictions if predictions.models else None
         self.values = Values(core)
-        #: The nodes of each group's jobs, 0 where they differ.
+        #: The nodes of each group's jobs, 0 if they differ.
         self._nodes: dict[str, int] = {}
         for name, group in core.spec.groups.items():
             sizes = {0 if job_set.variable else job_set.nodes for job_set in group.sets}
@@ -102,7 +104,7 @@ class Observer:
         self._core.stats.pending_nodes += job.nodes
 
     def on_job_event(self, event: JobEvent) -> Sequence[Triggered]:
-        """A job posted an event."""
+        """Handle an event of a job, and return the rules that it triggers."""
         if event.foreign:
             return self._on_foreign(event)
         core, name = self._core, event.name
@@ -132,17 +134,17 @@ class Observer:
         if not core.rules.reacts:
             return ()
         if job.interrupted and self._is_nothing(job):
-            # As if it had not run; but there are counters of that.
+            # Rules on outcomes do not see the attempt; rules on its counters do.
             name = INTERRUPTED
         states = core.rules.by_news.triggered(group, name, news)
         return self._triggered(job, event, states) if states and core.acting else ()
 
     def _is_nothing(self, job: ActiveJob) -> bool:
-        """Whether the end of a job that was interrupted is none that rules on jobs are about."""
+        """Return whether rules on jobs ignore the end of an interrupted job."""
         return (job.outcome or self._retrying.fate(job).outcome) != "failed"
 
     def _admit(self, event: JobEvent) -> ActiveJob | None:
-        """The job of the ensemble that appears in the queue with this event, or None."""
+        """Return the job of the ensemble that appears in the queue with this event, or None."""
         if event.name != "submit" or event.tag is None:
             return None
         members = self._members
@@ -163,7 +165,7 @@ class Observer:
         return job
 
     def on_interrupted(self, event: Interrupted) -> Sequence[Triggered]:
-        """The instance shut down while jobs of the ensemble were active."""
+        """Mark active jobs of an instance that ends as evicted."""
         for id in event.jobs:
             job = self._core.workload.jobs.get(id)
             # A job that the ensemble cancels itself ends as intended.
@@ -172,10 +174,11 @@ class Observer:
         return ()
 
     def _expire(self, job: ActiveJob, event: JobEvent) -> None:
-        """Tell the end of the allocation from a job's own: its time limit, or its failure.
+        """Mark a job as interrupted if the end of the allocation ended it.
 
-        What ends an allocation that Flux did not make sends signals to processes, and how a program
-        exits then is up to it.
+        The job's own time limit and its own failure are told apart by the time: when a resource
+        manager other than Flux ends an allocation it sends signals to processes, and each program
+        chooses its exit code then.
         """
         t_walltime = self._core.t_walltime
         if self._members is not None and t_walltime is None:
@@ -189,7 +192,7 @@ class Observer:
             self.on_interrupted(Interrupted(event.t, (job.id,)))
 
     def job(self, id: int) -> ActiveJob | None:
-        """An active job, as far as it has been seen: of the ensemble, or of others."""
+        """Return an active job that has been seen, of the ensemble or foreign; else None."""
         return self._core.workload.jobs.get(id) or self._core.foreign.get(id)
 
     def _on_foreign(self, event: JobEvent) -> Sequence[Triggered]:
@@ -199,7 +202,7 @@ class Observer:
         job = core.foreign.get(event.job)
         if job is None:
             job = core.foreign[event.job] = ActiveJob(event.job, event.job_name, None, 0, event.t)
-            # A job from before: its earlier events are not known.
+            # The job is older than the ensemble: its earlier events are not known.
             job.phase = FIRST_SEEN.get(event.name, Phase.PENDING)
         elif event.name == "submit":
             return ()
@@ -250,7 +253,7 @@ class Observer:
         if self._predictions is not None:
             self._predictions.ended(job)
         if job.interrupted:
-            # That is how long its node lasted.
+            # The duration tells how long the node lasted, not how long the job takes.
             return self._conclude(job, group, event, ())
         stats = self._core.stats
         variables = stats.durations(job.outcome)
@@ -282,7 +285,7 @@ class Observer:
         self._core.workload.leave(job)
         if self._members is not None:
             self._members.left(job)
-        # One without an outcome was never accepted.
+        # A job without an outcome was never accepted.
         if job.outcome is None:
             self._searching.not_accepted(job.firing)
         else:
@@ -302,7 +305,10 @@ class Observer:
     def _conclude(
         self, job: ActiveJob, group: str, event: JobEvent, changed: tuple[Change, ...]
     ) -> News:
-        """Count the outcome of a job, for its pool too, and have it run again if it is to."""
+        """Count the outcome of a job, for its pool too, and submit it again if it is to run again.
+
+        The return value is as for `_count`.
+        """
         pool_counts = self._pool_counts
         if pool_counts is None:
             return self._count(job, group, event, changed)
@@ -315,7 +321,17 @@ class Observer:
     def _count(
         self, job: ActiveJob, group: str, event: JobEvent, changed: tuple[Change, ...]
     ) -> News:
-        """Count the outcome of a job, and have it run again if its group says so."""
+        """Count the outcome of a job, and submit it again if its group has retries for it.
+
+        Args:
+            job: the job, whose outcome is known.
+            group: the job's group.
+            event: the event that gave the outcome.
+            changed: the changes by the event so far.
+
+        Returns:
+            The outcome, if rules are to see it, and all changes.
+        """
         core, firing, outcome = self._core, job.firing, job.outcome
         assert firing is not None
         assert outcome is not None
@@ -345,7 +361,7 @@ class Observer:
                 return outcome, changed + _FINISHED
             return outcome, self._finish(job, counts, event, changed, Further.OVER)
         if work is not None and work.left:
-            # Another one that does the same goes on.
+            # Another job of the same work continues.
             return outcome, changed
         further = self._retrying.ended(job, event.t, event.name)
         return outcome, self._finish(job, counts, event, changed, further)
@@ -353,7 +369,7 @@ class Observer:
     def _count_interrupted(
         self, job: ActiveJob, counts: dict[str, int], event: JobEvent, changed: tuple[Change, ...]
     ) -> News:
-        """Count the attempt of a job that was interrupted, and have it run again if it is to."""
+        """Count the attempt of an interrupted job, and submit it again if it is to run again."""
         core, firing = self._core, job.firing
         assert firing is not None
         fate = self._retrying.fate(job)
@@ -377,16 +393,16 @@ class Observer:
         changed: tuple[Change, ...],
         further: Further,
     ) -> tuple[Change, ...]:
-        """An attempt is over: count that its job is, too, if it does not run again.
+        """Count the job of an attempt that is over as finished, if it does not run again.
 
         Args:
             job, event: as for `_count`.
-            counts: of its group.
-            changed: by what was counted.
-            further: what becomes of the job, if it is not a trial which runs again in any case.
+            counts: the counters of the job's group.
+            changed: the changes so far.
+            further: whether the job runs again; the search may run a trial again in any case.
 
         Returns:
-            All that has changed.
+            All changes.
         """
         assert job.firing is not None
         trial = job.firing.trial
@@ -405,7 +421,10 @@ class Observer:
         return changed
 
     def news_of_success(self, pool: str) -> tuple[News, ...]:
-        """What the events of a job change that succeeds on a pool, at once and by itself."""
+        """Return the effects of the five events of a job that succeeds on a pool at once.
+
+        The job is no trial and has no copy; the order is that of `events.LIFE`.
+        """
         concluded = (*_SUCCEEDED, *_CONCLUDED["success"], *_FINISHED)
         return (
             _NO_NEWS,
@@ -420,7 +439,7 @@ class Observer:
     def _triggered(
         self, job: ActiveJob, event: JobEvent, states: Sequence[RuleState]
     ) -> Sequence[Triggered]:
-        """The rules that a job event triggers."""
+        """Return the rules that a job event triggers, with their cause."""
         if not states:
             return ()
         cause = caused_by(self._core, job, event.name, event.t, event.context)
@@ -429,17 +448,17 @@ class Observer:
 
 
 def _withdrew(member: Member, job: ActiveJob) -> bool:
-    """Whether a job was withdrawn from its member before it showed."""
+    """Return whether a job was withdrawn from its member before it appeared."""
     firing = job.firing
     return firing is not None and member.withdrew((firing.rule, firing.number, job.index))
 
 
 def _with_pool(changed: tuple[Change, ...], pool: str) -> tuple[Change, ...]:
-    """Also what changes of the pool that a job is on."""
+    """Return the changes, and those of the same counters of the pool on which the job is."""
     of_pool = [(kind, f"{name}@{pool}") for kind, name in changed if kind == COUNT]
     return (*changed, *of_pool)
 
 
 def _of_trial(trial: str) -> tuple[Change, ...]:
-    """What changes when a trial has ended: what is known of its search."""
+    """Return the change when a trial has ended: the metrics of its search."""
     return ((SEARCH, trial.partition(":")[0]),)

@@ -1,4 +1,4 @@
-"""What is pending: commands without an outcome, held actions, and calls to be repeated."""
+"""The table of pending work: commands without an outcome, held actions, calls to be repeated."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ SCALE_TIMER = "scale:"
 
 @fastclass
 class Origin:
-    """The firing that a command belongs to.
+    """The firing to which a command belongs.
 
     Args:
         rule: rule id, or one of the reserved ids.
         number: the firing's number.
         chain: rules that led here with no job or time between, the rule included.
         request: the request to answer, or None.
-        groups: the groups that its rule is about, and that of the job that triggered it.
-        member: the number of the member that it is about, of a rule with `scope: member`; else 0.
+        groups: the groups that the rule is about, and that of the triggering job.
+        member: the number of the firing's member, for a rule with `scope: member`; else 0.
     """
 
     rule: str
@@ -39,13 +39,13 @@ class Origin:
     member: int = 0
 
     def dump(self) -> list[Any]:
-        """The origin as JSON."""
+        """Return the origin as JSON."""
         more = [self.groups, self.member] if self.member else [self.groups] if self.groups else []
         return [self.rule, self.number, self.chain, self.request, *more]
 
     @classmethod
     def load(cls, value: Any) -> Origin:
-        """The origin that `dump` returned, maybe of a version that had no groups."""
+        """Return the origin of a dump, perhaps by a version that had no groups."""
         rule, number, chain, request, *more = value
         groups = tuple(more[0]) if more else ()
         return cls(rule, number, tuple(chain), request, groups, *more[1:])
@@ -53,7 +53,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An action to perform and the event that asked for it.
+    """An action to perform and the event that triggered it.
 
     `attempt` counts the calls of a custom function from 0.
     """
@@ -63,7 +63,7 @@ class Call:
     attempt: int = 0
 
     def dump(self) -> dict[str, Any]:
-        """The call as JSON."""
+        """Return the call as JSON."""
         return {
             "action": not_default(self.action),
             "event": self.event,
@@ -72,19 +72,19 @@ class Call:
 
     @classmethod
     def load(cls, value: Any) -> Call:
-        """The call that `dump` returned."""
+        """Return the call of a dump."""
         return cls(Action(**value["action"]), value["event"], value["attempt"])
 
 
 @fastclass
 class Pending:
-    """A command whose outcome has not come back.
+    """A command without an outcome.
 
     Args:
-        origin: the firing that it belongs to.
+        origin: the firing to which the command belongs.
         command: the command.
-        firing: of a submission, the firing whose jobs it submits.
-        call: of a call of a custom function, the action.
+        firing: for a submission, the firing whose jobs it submits.
+        call: for a call of a custom function, the action.
     """
 
     origin: Origin
@@ -95,7 +95,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An action, or what a custom function returned, that waits for a resume."""
+    """An action, or a custom function's list of results, that waits for a resume."""
 
     origin: Origin
     what: Call | Sequence[Mapping[str, Any]]
@@ -107,8 +107,8 @@ class ScaleOutcome:
 
     Args:
         trigger: one of `SCALE_TRIGGERS`.
-        origin: the firing that asked.
-        event: what the log and custom functions get to see.
+        origin: the firing that made the request.
+        event: the event for the log and for custom functions.
     """
 
     trigger: str
@@ -117,23 +117,23 @@ class ScaleOutcome:
 
 
 class PendingTable:
-    """What is pending in one ensemble.
+    """The pending work of one ensemble.
 
     Attributes:
         commands: the commands without an outcome, by id.
-        scales: by member, the outstanding request to change its size, and its time.
-        late_scales: by member, the latest request that was given up.
+        scales: member -> time and command of the outstanding request to change its size.
+        late_scales: member -> the latest request that was given up.
     """
 
     def __init__(self) -> None:
         self.commands: dict[int, Pending] = {}
-        #: What waits for a resume, in order.
+        #: The items that wait for a resume, in order.
         self._held: deque[Held] = deque()
-        #: Custom functions to call again, by the key of the timer that says when.
+        #: Key of a timer -> the custom function to call again when it fires.
         self._retries: dict[str, tuple[Origin, Call]] = {}
-        #: Searches to be asked again, by the key of the timer that says when.
+        #: Key of a timer -> the origin of the ask to repeat when it fires.
         self._asks: dict[str, Origin] = {}
-        #: group -> how many calls and held actions it has brought about.
+        #: Group -> the number of open asks, calls and held actions whose origin names the group.
         self._of_group: defaultdict[str, int] = defaultdict(int)
         self.scales: dict[str, tuple[float, Pending]] = {}
         self.late_scales: dict[str, Pending] = {}
@@ -143,33 +143,33 @@ class PendingTable:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is pending, held, or to be repeated."""
+        """True if anything is pending, held, or to be repeated."""
         return bool(self.commands or self._held or self._retries or self._asks)
 
     @property
     def calling(self) -> bool:
-        """Whether a call of a custom function is open, held, or to be repeated."""
+        """True if a call of a custom function is open or to be repeated, or anything is held."""
         calls = any(pending.call is not None for pending in self.commands.values())
         return calls or bool(self._held or self._retries)
 
     def busy_of(self, group: str | None) -> bool:
-        """Whether something of the ensemble is pending, or a call or held action of the group."""
+        """Return whether a group has an open ask, call or held action; None: `busy`."""
         return self.busy if group is None else group in self._of_group
 
     def next_id(self) -> int:
-        """The id of a new command."""
+        """Return the id for a new command."""
         self._last_id += 1
         return self._last_id
 
     def next_number(self, rule: str) -> int:
-        """The number of a new firing of a reserved rule id."""
+        """Return the number for a new firing of a reserved rule id."""
         number = self._numbers[rule]
         self._numbers[rule] = number + 1
         return number
 
     @property
     def jobs_again(self) -> int:
-        """How many jobs have been submitted again."""
+        """The number of jobs that have been submitted again."""
         return self._numbers[RETRY_RULE]
 
     # -- commands -------------------------------------------------------------------
@@ -183,7 +183,7 @@ class PendingTable:
             self._open(pending.origin)
 
     def take(self, id: int) -> Pending | None:
-        """Remove a command that has its outcome; None if it is not pending."""
+        """Remove and return a command that has its outcome; None if it is not pending."""
         pending = self.commands.pop(id, None)
         if pending is None:
             return None
@@ -194,12 +194,12 @@ class PendingTable:
         return pending
 
     def hold(self, held: Held) -> None:
-        """Keep something for the resume."""
+        """Keep an item for the resume."""
         self._held.append(held)
         self._open(held.origin)
 
     def next_held(self) -> Held | None:
-        """Remove what was held first; None if there is nothing."""
+        """Remove and return the item that was held first; None if there is none."""
         if not self._held:
             return None
         held = self._held.popleft()
@@ -207,24 +207,24 @@ class PendingTable:
         return held
 
     def repeat(self, key: str, origin: Origin, call: Call) -> None:
-        """Keep a call that is made again when the timer `key` fires."""
+        """Keep a call to repeat when the timer `key` fires."""
         self._retries[key] = origin, call
         self._open(origin)
 
     def take_retry(self, key: str) -> tuple[Origin, Call] | None:
-        """Remove a call that is to be made again; None if the timer is not for one."""
+        """Remove and return the call to repeat; None if the timer is not for a call."""
         retry = self._retries.pop(key, None)
         if retry is not None:
             self._close(retry[0])
         return retry
 
     def ask_again(self, key: str, origin: Origin) -> None:
-        """Points of a search are asked for again when the timer `key` fires."""
+        """Note that an ask is repeated when the timer `key` fires."""
         self._asks[key] = origin
         self._open(origin)
 
     def asked_again(self, key: str) -> bool:
-        """The timer has fired, or is to be stopped; whether it was still wanted."""
+        """Forget the repeated ask of a timer; return whether there was one."""
         origin = self._asks.pop(key, None)
         if origin is not None:
             self._close(origin)
@@ -269,19 +269,19 @@ class PendingTable:
         self.scales[member] = t, pending
 
     def close_scale(self, member: str) -> Pending:
-        """Remove the outstanding request, which has its outcome."""
+        """Remove and return the outstanding request of a member."""
         _, pending = self.scales.pop(member)
         return pending
 
     def give_up_scale(self, member: str) -> Pending:
-        """Give up the outstanding request; its outcome may still come."""
+        """Give up the outstanding request of a member, and return it; an outcome may still come."""
         pending = self.close_scale(member)
         self.late_scales[member] = pending
         del self.commands[pending.command.id]
         return pending
 
     def take_late_scale(self, id: int) -> tuple[str, Pending] | None:
-        """Remove a given-up request that has its outcome; its member too, or None."""
+        """Remove a given-up request that has its outcome; return member and request, or None."""
         for member, pending in self.late_scales.items():
             if pending.command.id == id:
                 return member, self.late_scales.pop(member)
@@ -290,10 +290,10 @@ class PendingTable:
     # -- snapshots ------------------------------------------------------------------
 
     def dump(self, positions: Mapping[Firing, int]) -> dict[str, Any]:
-        """The table as JSON, without the requests to change a member's size.
+        """Return the table as JSON, without the requests to change a member's size.
 
         Args:
-            positions: of the open firings; a snapshot refers to firings by them.
+            positions: the positions of the open firings, by which a snapshot refers to firings.
         """
         return {
             "last_id": self._last_id,
@@ -320,7 +320,7 @@ class PendingTable:
         }
 
     def load(self, value: Any, firings: Sequence[Firing]) -> None:
-        """Set what `dump` returned; `firings` are the open ones in order of position."""
+        """Set the table from the result of `dump`; `firings` are the open ones by position."""
         self._last_id = value["last_id"]
         self._numbers = dict(value["numbers"])
         for origin, command, position, call in value["pending"]:
@@ -336,14 +336,14 @@ class PendingTable:
                 )
             )
         for origin, what in value["held"]:
-            # A list is what a custom function returned.
+            # A list holds the results of a custom function.
             held = what if isinstance(what, list) else Call.load(what)
             self.hold(Held(Origin.load(origin), held))
         for key, origin, call in value["retries"]:
             self.repeat(key, Origin.load(origin), Call.load(call))
 
     def dump_scales(self) -> dict[str, Any]:
-        """The requests to change a member's size as JSON."""
+        """Return the requests to change a member's size as JSON."""
         return {
             "outstanding": {
                 member: [t, pending.command.id] for member, (t, pending) in self.scales.items()
@@ -355,7 +355,7 @@ class PendingTable:
         }
 
     def load_scales(self, value: Any) -> None:
-        """Set what `dump_scales` returned; the commands are loaded already."""
+        """Set the requests from the result of `dump_scales`; commands must be loaded before."""
         for member, (t, id) in value["outstanding"].items():
             self.scales[member] = t, self.commands[id]
         for member, (origin, command) in value["late"].items():
@@ -363,7 +363,7 @@ class PendingTable:
 
 
 def scale_timer(pending: Pending) -> str:
-    """Key of the timer after which a request to change a member's size is given up."""
+    """Return the key of the timer after which a request to change a size is given up."""
     return f"{SCALE_TIMER}{pending.command.id}"
 
 

@@ -1,17 +1,20 @@
-"""Placement: on which member a job is sent to, from what is known and nothing else.
+"""Placement: the choice of the member for a job, from the members' reported state alone.
 
 A member is *feasible* for a job if it is open, is large enough, and its time left is at least
-`TIME_MARGIN` times the job's time limit. Of the feasible ones with room the job gets the one with
-the least load, the share of its cores that jobs on it take; of equal ones the first. Binding is
-late: a member has room for no more than its window; the rest waits in the service. The window is
-its cores and what it ran in a second, up to twice its cores, or what it ran in a second if that is
-more. So a job waits on a member for about a second, and not for hours while another one is idle. A
-member with a service of its own tells of its jobs once a second only: its window is twice its
-cores, or what it ran in some seconds.
+`TIME_MARGIN` times the job's time limit. Among the feasible members with room, the job is sent to
+the one with the least load; among equal ones, to the first. The load is the share of the member's
+cores that its jobs take.
 
-The least is found in a heap for each pool and each need. An entry that is not so any more is
-dropped when it comes to the top, so a choice costs the logarithm of the number of members. It
-depends on the loads alone and not on how they came about, so a restored engine chooses alike.
+Binding is late: a member has room for its window only, and other jobs wait in the service. The
+window is a number of cores: the member's own plus those of the jobs that ended there in a second,
+up to twice its own; or those that ended in a second, if they are more. So a job waits on a member
+for about a second, and not for hours while another member is idle. A member with its own service
+reports its jobs only once a second. Its window is twice its cores, or the cores of the jobs that
+ended in `BULK_SECONDS`, if they are more.
+
+A heap for each pool and need holds the loads. An outdated entry is dropped when it comes to the
+top, so a choice costs the logarithm of the number of members. It depends only on the loads and not
+on their history, so a restored engine makes the same choices.
 """
 
 from __future__ import annotations
@@ -23,24 +26,24 @@ from typing import NamedTuple
 
 from flux_ensemble.document.members import TIME_MARGIN
 
-#: A window is so many times the cores of a member where it runs that much in a second.
+#: The window's bound, in multiples of the member's cores, unless more ended in a second.
 WINDOW = 2
 
-#: How many heaps are kept: one for each need, and pool.
+#: The most heaps that are kept; there is one for each pool and need.
 KEPT = 64
 
-#: A member with a service of its own gets jobs when one in so many of its window is free, which is
-#: what it ran in so many seconds: it tells of its jobs once a second.
+#: A member with its own service gets jobs when at least 1 / BULK of its window is free. The window
+#: is at least what ended in BULK_SECONDS, since the member reports its jobs once a second.
 BULK = 4
 BULK_SECONDS = 4
 
 
 class Need(NamedTuple):
-    """What a job needs of a member.
+    """The needs of a job.
 
     Args:
-        nodes, cores, gpus: in all; `exclusive` jobs take whole nodes.
-        seconds: its time limit, 0 for none.
+        nodes, cores, gpus: the job's totals; `exclusive` jobs take whole nodes.
+        seconds: the job's time limit, 0 for none.
     """
 
     nodes: int = 1
@@ -50,7 +53,7 @@ class Need(NamedTuple):
     exclusive: bool = False
 
     def __str__(self) -> str:
-        """The size, in words.
+        """Return the size in words.
 
         >>> str(Need(nodes=1, cores=64, gpus=2))
         '1 node, 64 cores, 2 GPUs'
@@ -60,19 +63,19 @@ class Need(NamedTuple):
 
 
 class Place:
-    """A member, as far as placement needs to know it.
+    """A member's data for placement.
 
     Args:
-        ordinal: its number.
+        ordinal: the number of the member.
         pool: the name of its pool.
-        nodes, cores, gpus: what it has in all.
-        t_expires: when its time is up; infinity where it has no limit.
-        bulk: it gets jobs in bulk: what is asked of a service there costs as much for one as for
-            many.
+        nodes, cores, gpus: the totals of the member.
+        t_expires: when the member's time is up; infinity if it has no limit.
+        bulk: the member gets jobs in bulk: a request to its own service costs as much for one job
+            as for many.
 
     Attributes:
-        open: jobs may be placed on it.
-        taken: the cores that the jobs on it take, or will take when they start.
+        open: True if jobs may be placed on the member.
+        taken: the cores that the jobs on the member take, or will take when they start.
     """
 
     def __init__(
@@ -94,16 +97,17 @@ class Place:
         self.bulk = bulk
         self.open = True
         self.taken = 0
-        #: Cores of the jobs that ended in the latest second, in the one before it, and which it is.
+        #: Cores of the jobs that ended in the latest second and in the second before it, and the
+        #: number of the latest second.
         self.rate = [0, 0, 0]
 
     @property
     def load(self) -> float:
-        """The share of its cores that is taken; above 1 where jobs wait for them."""
+        """The share of the cores that is taken; above 1 if jobs wait for cores."""
         return self.taken / self.cores
 
     def weight(self, need: Need) -> int:
-        """The cores that a job takes, or that its share of the nodes or GPUs amounts to."""
+        """Return the cores that a job takes, or the equivalent of its share of nodes or GPUs."""
         cores = need.cores
         if need.exclusive:
             cores = max(cores, self.cores * need.nodes // self.nodes)
@@ -112,15 +116,15 @@ class Place:
         return cores
 
     def feasible(self, need: Need, t: float) -> bool:
-        """Whether a job can run on it, if not at once."""
+        """Return whether a job can run on the member, now or later."""
         return self.open and self.holds(need) and t + TIME_MARGIN * need.seconds <= self.t_expires
 
     def holds(self, need: Need) -> bool:
-        """Whether it is large enough for a job."""
+        """Return whether the member is large enough for a job."""
         return need.nodes <= self.nodes and need.cores <= self.cores and need.gpus <= self.gpus
 
     def room(self, need: Need, t: float) -> int:
-        """How many more jobs it gets now."""
+        """Return how many more jobs with this need the window of the member has room for."""
         now, before, latest = self.rate
         ran = max(now, before) if t < latest + 2 else 0
         window = WINDOW * self.cores
@@ -133,13 +137,16 @@ class Place:
         return max(0, (window - self.taken) // self.weight(need))
 
     def slice(self, need: Need, t: float, waiting: int, members: int) -> int:
-        """How many of the jobs that wait it gets at once: its share, and first to fill its cores.
+        """Return how many of the jobs that wait to send to the member at once.
+
+        The number is the member's share of the jobs and at most its room. While cores are free, it
+        is also at most what fills them.
 
         Args:
-            need: of each.
+            need: the need of each job.
             t: the time.
-            waiting: how many wait.
-            members: over how many members they are shared out.
+            waiting: the number of jobs that wait.
+            members: the number of members that share the jobs.
         """
         room = self.room(need, t)
         if self.taken < self.cores:
@@ -147,7 +154,7 @@ class Place:
         return max(0, min(room, -(-waiting // max(1, members))))
 
     def ended(self, cores: int, t: float) -> None:
-        """A job on it that took some cores has ended at time `t`."""
+        """Note that a job on the member, which took some cores, has ended at time `t`."""
         self.taken -= cores
         second = int(t)
         now, _, latest = self.rate
@@ -170,52 +177,52 @@ class Placement:
 
     def __init__(self) -> None:
         self.places: dict[int, Place] = {}
-        #: pool -> how many of its members are open.
+        #: Pool -> the number of its open members.
         self.open: dict[str, int] = {}
-        #: (pool, need) -> (load, ordinal), the least first; some are not so any more.
+        #: (pool, need) -> a heap of (load, ordinal); some entries are outdated.
         self._heaps: dict[tuple[str, Need], list[tuple[float, int]]] = {}
-        #: (pools, need) -> whether an open member is large enough, until there are others.
+        #: (pools, need) -> True if an open member is large enough; dropped when members change.
         self._held: dict[tuple[tuple[str, ...], Need], bool] = {}
 
     def add(self, place: Place) -> None:
-        """A member is up."""
+        """Add a member that is up."""
         self.places[place.ordinal] = place
         self.open[place.pool] = self.open.get(place.pool, 0) + 1
         self._held.clear()
         self.changed(place)
 
     def number(self, pools: Iterable[str]) -> int:
-        """How many members of some pools are open."""
+        """Return the number of open members of some pools."""
         return sum(self.open.get(pool, 0) for pool in pools)
 
     def limit(self, place: Place, t_expires: float) -> None:
-        """The time of a member is up at another time than before."""
+        """Change the time limit of a member."""
         place.t_expires = t_expires
-        # It can be feasible again for what it was not.
+        # The member can be feasible again for jobs for which it was not.
         self.changed(place)
 
     def close(self, place: Place) -> None:
-        """No more jobs go to a member; one that is closed already is no error."""
+        """Close a member, so that it gets no more jobs; a closed one is no error."""
         if place.open:
             place.open = False
             self.open[place.pool] -= 1
             self._held.clear()
 
     def remove(self, place: Place) -> None:
-        """A member is gone."""
+        """Remove a member that is gone."""
         self.close(place)
         del self.places[place.ordinal]
 
     def choose(
         self, pools: Iterable[str], need: Need, t: float, avoid: Collection[int] = ()
     ) -> Place | None:
-        """The member that the next job goes to; None if none has room.
+        """Return the member for the next job; None if none has room.
 
         Args:
-            pools: the names of those that it may run on.
-            need: of the job.
+            pools: the names of the pools on which the job may run.
+            need: the need of the job.
             t: the time.
-            avoid: numbers of members that it is not to run on.
+            avoid: numbers of members on which the job is not to run.
         """
         best: tuple[float, int] | None = None
         for pool in pools:
@@ -227,14 +234,14 @@ class Placement:
     def feasible(
         self, pools: Collection[str], need: Need, t: float, avoid: Collection[int]
     ) -> bool:
-        """Whether a job can run on a member, with room or not; for the arguments see `choose`."""
+        """Return whether any member is feasible, with room or not; arguments as for `choose`."""
         return any(
             place.pool in pools and place.ordinal not in avoid and place.feasible(need, t)
             for place in self.places.values()
         )
 
     def holds(self, pools: tuple[str, ...], need: Need) -> bool:
-        """Whether a member that is open is large enough for a job, with time for it or not."""
+        """Return whether an open member is large enough for a job, with time for it or not."""
         held = self._held.get((pools, need))
         if held is None:
             if len(self._held) >= KEPT:
@@ -246,17 +253,17 @@ class Placement:
         return held
 
     def take(self, place: Place, cores: int) -> None:
-        """Jobs go to a member."""
+        """Note that jobs with so many cores in all are sent to a member."""
         place.taken += cores
         self.changed(place)
 
     def give(self, place: Place, cores: int, t: float) -> None:
-        """A job on a member has ended."""
+        """Note that a job on a member has ended."""
         place.ended(cores, t)
         self.changed(place)
 
     def changed(self, place: Place) -> None:
-        """The load of a member has changed, or what it is feasible for."""
+        """Add an entry to the heaps for a member whose load or feasibility has changed."""
         if not place.open:
             return
         entry = place.load, place.ordinal
@@ -273,7 +280,8 @@ class Placement:
         while heap:
             load, ordinal = heap[0]
             place = self.places.get(ordinal)
-            # What is not feasible now comes back with another time limit, what has no room with it.
+            # Dropping is safe: `changed` adds a member again when its time limit changes or when it
+            # has room again.
             if (
                 place is not None
                 and place.load == load

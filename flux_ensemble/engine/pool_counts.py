@@ -1,6 +1,6 @@
-"""The counters of a group by the pool of the members that its jobs are on: `success@pool`.
+"""The counters of a group by the pool on which the jobs are: `success@pool`.
 
-And by the member, where rules with `scope: member` name them.
+If rules with `scope: member` read counters, the jobs are counted by the member, too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from flux_ensemble.metrics.streams import Metrics
 
 
 class PoolCounts:
-    """Counts for the pools of one engine."""
+    """Counts jobs for the pools and members of one engine."""
 
     def __init__(self, stats: Metrics, members: Members) -> None:
         self._counts = stats.counts
@@ -29,7 +29,7 @@ class PoolCounts:
                 counts.update({f"{counter}@{pool}": 0 for counter in COUNTERS})
 
     def validated(self, job: ActiveJob, group: str) -> tuple[Change, ...]:
-        """A job was counted as submitted."""
+        """Count a submitted job for its pool; return the change."""
         counter = f"submitted@{self._members.pool_of(job.id)}"
         self._counts[group][counter] += 1
         if self._of_members.active:
@@ -37,12 +37,16 @@ class PoolCounts:
         return ((COUNT, counter),)
 
     def before(self, group: str) -> list[int]:
-        """The counters of a group, before a job is counted."""
+        """Return the counters of a group, for `concluded`, before a job is counted."""
         counts = self._counts[group]
         return [counts[counter] for counter in COUNTERS]
 
     def concluded(self, job: ActiveJob, group: str, before: list[int]) -> tuple[Change, ...]:
-        """A job was counted: count it for its pool; what changed by that."""
+        """Count for the pool what was counted for a job's group since `before`.
+
+        Returns:
+            The changes of the pool's counters.
+        """
         counts, pool = self._counts[group], self._members.pool_of(job.id)
         changed: list[Change] = []
         for (counter, of_pool), number in zip(self._names[pool], before, strict=True):

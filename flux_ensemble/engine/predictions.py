@@ -1,6 +1,6 @@
-"""Predictions of how long jobs take, of the groups that have `predict`.
+"""Predictions of the durations of jobs, for the groups that have `predict`.
 
-A job is learned from when it is gone, so the rules on its end see what was predicted without it.
+A job enters the model when it is gone, so the rules on its end see the prediction made without it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from flux_ensemble.engine.submissions import Submissions
 from flux_ensemble.metrics.durations import Durations
 from flux_ensemble.scalars import number
 
-#: The value that says which entry of its group a job is of, where several have `predict`; no
-#: parameter has this name.
+#: The variable of the model for the entry of `jobs` that a job belongs to, if several entries of
+#: its group have `predict`. No parameter has this name.
 _ENTRY = "#"
 
 
@@ -27,9 +27,9 @@ class Predictions:
         groups: the job groups, by name.
 
     Attributes:
-        models: of the groups that have `predict`.
-        cores: how many cores the running jobs of the ensemble have.
-        most_cores: the most that they have had at once.
+        models: group -> model, for the groups that have `predict`.
+        cores: the number of cores of the ensemble's running jobs.
+        most_cores: the largest number of such cores so far.
     """
 
     def __init__(self, groups: Mapping[str, Group]) -> None:
@@ -44,32 +44,32 @@ class Predictions:
         }
 
     def predicted(self, firing: Firing, index: int) -> float | None:
-        """How long a job takes, in seconds; None if that is not known."""
+        """Return the predicted seconds of a job; None if not known."""
         model = self.models.get(firing.group)
         values = None if model is None else self._values(firing, index)
         return None if model is None or values is None else model.predict(values)
 
     def rank(self, firing: Firing, index: int) -> float | None:
-        """The same as it was when `Durations.rank` was last brought up to date."""
+        """Return the predicted seconds by the model's state at its latest `version`."""
         values = self._values(firing, index)
         return None if values is None else self.models[firing.group].rank(values)
 
     def job(self, firing: Firing, index: int) -> tuple[float | None, int]:
-        """How long a job takes, and how many cores it has."""
+        """Return the predicted seconds of a job, or None, and the number of its cores."""
         job_set, _ = self._job(firing, index)
         return self.predicted(firing, index), job_set.tasks * job_set.cores
 
     def started(self, job: ActiveJob) -> None:
-        """A job of the ensemble runs from now on."""
+        """Count the cores of a job that starts."""
         self.cores += self._cores(job)
         self.most_cores = max(self.most_cores, self.cores)
 
     def ended(self, job: ActiveJob) -> None:
-        """A job of the ensemble that ran does not any more."""
+        """Count off the cores of a job that ran."""
         self.cores -= self._cores(job)
 
     def shrunk(self) -> None:
-        """There may be fewer cores than there were."""
+        """Reset `most_cores`, since there may be fewer cores than there were."""
         self.most_cores = self.cores
 
     def learn(self, job: ActiveJob) -> None:
@@ -88,7 +88,7 @@ class Predictions:
             running: the jobs that run.
 
         Raises:
-            AssertionError: one is broken.
+            AssertionError: an invariant is broken.
         """
         if self.models:
             assert self.cores == sum(map(self._cores, running)) <= self.most_cores
@@ -103,7 +103,7 @@ class Predictions:
         return job_set.tasks * job_set.cores
 
     def _values(self, firing: Firing, index: int) -> dict[str, Any] | None:
-        """What the model of its group is told of a job; None if that does not predict it."""
+        """Return a job's variables for its group's model; None if its entry has no `predict`."""
         job_set, params = self._job(firing, index)
         if job_set.predict is None:
             return None
@@ -115,17 +115,17 @@ class Predictions:
     # -- snapshots --------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        """What was learned, as JSON; empty before the first job has run."""
+        """Return the models as JSON; empty before the first job has run."""
         models = {name: model.dump() for name, model in self.models.items() if model.count}
         if not models and not self.most_cores:
             return {}
         return {"models": models, "most_cores": self.most_cores}
 
     def load(self, value: Mapping[str, Any], running: Iterable[ActiveJob]) -> None:
-        """Set what `dump` returned.
+        """Set the state from the result of `dump`.
 
         Args:
-            value: that.
+            value: the result.
             running: the jobs that run.
         """
         for name, dumped in value.get("models", {}).items():

@@ -1,4 +1,4 @@
-"""Trials that are stopped early: what their jobs publish is looked at while they run."""
+"""Pruning: the values that jobs of trials publish decide whether the trials are stopped early."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Pruning:
     """Stops the trials of one engine.
 
     Args:
-        core: of the engine.
-        states: the searches, by name.
+        core: the engine's core.
+        states: the searches, by id.
     """
 
     def __init__(self, core: Core, states: Mapping[str, Searched]) -> None:
@@ -26,7 +26,7 @@ class Pruning:
         self._states = states
 
     def published(self, job: ActiveJob, memo: Mapping[str, Any]) -> None:
-        """The job of a trial has published something."""
+        """Stop a trial if the values in a memo of its job are too bad."""
         firing = job.firing
         assert firing is not None
         assert firing.trial is not None
@@ -56,7 +56,7 @@ class Pruning:
 
 
 def note(id: str, number: int) -> str:
-    """Why the job of a trial is cancelled that is stopped early.
+    """Return the reason for the cancellation of a trial's job that is stopped early.
 
     >>> note("hpo", 3)
     "trial 3 of search 'hpo' is stopped early"

@@ -1,7 +1,7 @@
-"""Which events of a job, of several at once, leave no more room for other jobs than there was.
+"""The job events that make no room for other jobs.
 
-Most jobs are submitted, start, succeed and are clean. Only when such a job is clean can another one
-be sent that could not before. So that is not tried after each of its events.
+Most jobs are submitted, start, succeed and are clean. Only the event `clean` of such a job can make
+room for a job that waits. So the engine does not try to send jobs after the other events.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from flux_ensemble.engine.placement import Need
 
 _PLAIN = frozenset(("submit", "validate", "start", "finish"))
 
-#: No job needs less.
+#: The least that a job can need.
 _LEAST = Need()
 
 
 class Plain:
-    """Looks at events for one engine.
+    """Decides for one engine whether events can make room for other jobs.
 
     Args:
-        core: of the engine.
+        core: the engine's core.
         members: the members.
     """
 
@@ -32,7 +32,7 @@ class Plain:
         self._longest = max((group.longest for group in core.spec.groups.values()), default=0.0)
 
     def are(self, several: JobEvents) -> bool:
-        """Whether no other job can be sent because of these events, but for a last "clean"."""
+        """Return whether none of the events makes room for a job, except a last "clean"."""
         success = False
         for event in several.events[:-1]:
             if event[1] not in _PLAIN:
@@ -47,29 +47,29 @@ class Plain:
         return self.now(max(self._core.t, several.t))
 
     def now(self, t: float) -> bool:
-        """Whether until time `t` only room decides which jobs are sent."""
+        """Return whether until time `t` only room limits which jobs are sent."""
         core = self._core
         if core.copies.works or not self._members.breaker.idle:
             return False
         t_expires = core.stats.t_expires
-        # No group is too long for the time that is left.
+        # The allocation must last long enough for the longest group.
         return t_expires is None or self._longest <= t_expires - t - SUBMISSION_SECONDS
 
     @property
     def more(self) -> bool:
-        """Something comes of an event besides rules that it triggers, and jobs that can be sent."""
+        """True if an event left work besides rules to evaluate and jobs to send."""
         core, workload = self._core, self._core.workload
         drained = workload.drained or not workload.busy
         return bool(drained or core.scale_outcomes or core.deferred or core.search_due)
 
     def makes_room(self, key: int) -> bool:
-        """Whether a job that has left may have made room for others."""
+        """Return whether a job that is gone may have made room for others."""
         workload = self._core.workload
         if not workload.backlog.queues:
             return False
         member = self._members.known.get(ordinal_of(key))
         if member is None or member.place is None:
             return True
-        # Where it is the limits that were in the way, others may go to any member.
+        # If a limit of active jobs was in the way, the next job may go to any member.
         limited = workload.room <= 1 or bool(workload.backlog.bounds)
         return limited or member.place.room(_LEAST, self._core.t) > 0

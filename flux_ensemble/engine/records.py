@@ -2,16 +2,16 @@
 
     Job is gone ──add──► Records ──take──► encode ──► JSON beside a snapshot ──decode──► Job
 
-A job stays as it was when it was gone. Those since the last snapshot are in memory, and come back
-by replay; those before it are kept by whoever took them, as the values of streams are
-(`metrics.streams`). What follows from the document is not stored: the parameters of a job follow
-from its firing and its index.
+A record does not change any more. Records since the last snapshot are in memory, and a replay
+restores them. The caller of `take` keeps those before it, as it keeps the values of streams
+(`metrics.streams`). Data that follows from the document is not stored: the parameters of a job
+follow from its firing and its index.
 
-In JSON, jobs are in columns, and what few have is in `more`: see `engine.compact`. The `lives` of
-jobs are four columns: when each was submitted, after the job before, and how much later it was
-given its resources, started and ended, in microseconds, as Flux has them. Ids and indices are
-differences to the one before. Where all have the same firing or ranks there is that instead of a
-column.
+In JSON, jobs are in columns, and rare attributes are in `more`: see `engine.compact`. The `lives`
+of jobs are four columns, in microseconds, the resolution of Flux: the time of submission as the
+difference from the job before; and the times of allocation, start and end as the differences from
+the submission. Ids and indices are differences from the job before. If all jobs have the same
+firing or ranks, that value stands instead of the column.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ _UNUSUAL: Mapping[str, Any] = {
     "memo_left_out": 0,
 }
 
-#: Times are in these units of a second.
+#: Units of a time in a second.
 _MICRO = 1_000_000
 
 
 class Records:
-    """The jobs that are gone and that nobody has taken yet.
+    """The jobs that are gone and have not been taken yet.
 
     Args:
-        limit: how many jobs are recorded in all; 0 where there is no record.
+        limit: the most jobs that are recorded in all; 0 if there is no record.
 
     Attributes:
-        total: how many were.
-        dropped: how many were not, because of the limit.
+        total: the number of jobs that were recorded.
+        dropped: the number of jobs that were not recorded, because of the limit.
     """
 
     def __init__(self, limit: int) -> None:
@@ -67,7 +67,7 @@ class Records:
 
     @property
     def kept(self) -> bool:
-        """There is a record."""
+        """True if jobs are recorded."""
         return self._limit > 0
 
     def keep(self) -> None:
@@ -76,7 +76,7 @@ class Records:
             self._jobs = []
 
     def add(self, job: ActiveJob) -> bool:
-        """Add a job that is gone; False if it is the first for which there is no room."""
+        """Add a job that is gone; return False if it is the first one beyond the limit."""
         if self.total >= self._limit:
             self.dropped += bool(self._limit)
             return self.dropped != 1
@@ -96,11 +96,11 @@ class Records:
         return jobs
 
     def dump(self) -> list[int]:
-        """The counts as JSON."""
+        """Return the counts as JSON."""
         return [self.total, self.dropped]
 
     def load(self, value: Sequence[int]) -> None:
-        """Set what `dump` returned."""
+        """Set the counts from the result of `dump`."""
         self.total, self.dropped = value
 
 
@@ -108,7 +108,7 @@ class Records:
 
 
 def encode(jobs: Sequence[ActiveJob]) -> dict[str, Any]:
-    """Jobs that are gone, of which there is at least one, as JSON."""
+    """Return one or more jobs that are gone as JSON."""
     positions: dict[Firing, int] = {}
     firings: list[int] = []
     steps: list[int] = []
@@ -159,15 +159,15 @@ def encode(jobs: Sequence[ActiveJob]) -> dict[str, Any]:
 
 
 def _micros(t: float) -> int:
-    """Microseconds, of two that are as near the even one, as where a time is shown."""
+    """Return a time in microseconds; a half is rounded to even, as in `describe`."""
     return round(t * _MICRO)
 
 
 def decode(value: Mapping[str, Any]) -> list[ActiveJob]:
-    """The jobs that `encode` was given.
+    """Return the jobs from which `encode` made the value.
 
     Raises:
-        ArithmeticError, LookupError, TypeError, ValueError: it is not what `encode` returned.
+        ArithmeticError, LookupError, TypeError, ValueError: the value is no result of `encode`.
     """
     firings = []
     table = value["firings"]
@@ -178,7 +178,7 @@ def decode(value: Mapping[str, Any]) -> list[ActiveJob]:
     id = submitted = 0
     count = len(value["id"])
     if "times" in value:
-        # As versions before this one wrote it: a list for each job.
+        # Earlier versions wrote a list of times for each job.
         lives, indices = list(zip(*value["times"], strict=True)), value["index"]
     else:
         lives, indices = value["lives"], accumulate(value["indices"])
@@ -207,7 +207,7 @@ def decode(value: Mapping[str, Any]) -> list[ActiveJob]:
 
 
 def _each(column: Any, count: int) -> Sequence[Any]:
-    """A column, of which there is one value where all have the same."""
+    """Return a column; a single value stands for a column of equal values."""
     return column if type(column) is list else [column] * count
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.model import Action, Rule
 
-#: Fields of an action but for its name, what gets all of them, and their defaults.
+#: Fields of an action except its name, a getter of all of them, and their defaults.
 _FIELDS = tuple(field.name for field in fields(Action)[1:])
 _VALUES = attrgetter(*_FIELDS)
 _DEFAULTS = tuple(field.default for field in fields(Action)[1:])
@@ -20,28 +20,28 @@ _DEFAULTS = tuple(field.default for field in fields(Action)[1:])
 _NESTED = ("overrides", "expressions")
 
 
-#: An action, and the entry `jobs` of one that submits some.
+#: An action as JSON, and the entry `jobs` of an action that submits jobs.
 Shown = tuple[dict[str, Any], dict[str, Any]]
 
 
 class ShownActions:
-    """Actions as the log shows them when a rule fires.
+    """Actions as JSON for the log entries of firings.
 
     Args:
-        groups: of the ensemble, by name.
+        groups: the ensemble's job groups, by name.
     """
 
     def __init__(self, groups: Mapping[str, Group]) -> None:
         self._groups = groups
-        #: Those that are kept, by the identity of the action.
+        #: The identity of an action -> its JSON, for actions that are kept.
         self._kept: dict[int, Shown] = {}
 
     def of(self, action: Action, *, keep: bool) -> Shown:
-        """How an action is shown.
+        """Return the JSON of an action, and the `jobs` of its log entry.
 
         Args:
             action: the action.
-            keep: it may come again, and is there as long as the engine is.
+            keep: the same object may come again, and lives as long as the engine.
         """
         shown = self._kept.get(id(action)) if keep else None
         if shown is None:
@@ -55,7 +55,7 @@ class ShownActions:
 
 
 def describe(group: Group, action: Action) -> list[dict[str, Any]]:
-    """The jobs of a submit action: one object for each job set."""
+    """Return the jobs of a submit action: one object for each job set."""
     submission = group.submission(action.count, action.params, action.overrides)
     return [
         {
@@ -69,7 +69,7 @@ def describe(group: Group, action: Action) -> list[dict[str, Any]]:
 
 
 def action_json(action: Action) -> dict[str, Any]:
-    """The action as in a document, without default values."""
+    """Return the action as in a document, without default values."""
     value: dict[str, Any] = {"name": action.name}
     for name, field, default in zip(_FIELDS, _VALUES(action), _DEFAULTS, strict=True):
         if field is not default and field != default:
@@ -80,7 +80,7 @@ def action_json(action: Action) -> dict[str, Any]:
 
 
 def rule_json(rule: Rule) -> dict[str, Any]:
-    """The rule as in a document, without absent keys."""
+    """Return the rule as in a document, without absent keys."""
     value = {
         "id": rule.id,
         "trigger": _alone(rule.triggers),
@@ -98,5 +98,5 @@ def rule_json(rule: Rule) -> dict[str, Any]:
 
 
 def _alone(items: tuple[str, ...]) -> Any:
-    """The only item, None where there is none, or the list of all."""
+    """Return the only item, None if there is none, or the list of all."""
     return list(items) if len(items) > 1 else items[0] if items else None

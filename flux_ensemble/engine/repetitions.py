@@ -1,4 +1,4 @@
-"""How often a rule may run: repetitions, backoff and cooldown."""
+"""Limits on the runs of a rule: repetitions, backoff and cooldown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from flux_ensemble.document.model import Action
 
 @dataclass(slots=True, eq=False)
 class Turns:
-    """How often a rule ran, of one with `by` for one combination, and when it may run again."""
+    """The runs of a rule so far, and the limits on the next one.
+
+    A rule with `by` has one such object for each combination, and a rule with `scope: member` one
+    for each member.
+    """
 
     #: Runs that are left; None is unlimited.
     left: int | None = field(init=False, default=None)
@@ -19,11 +23,11 @@ class Turns:
     skip: int = field(init=False, default=0)
     #: No run before this time (cooldown).
     t_next: float = field(init=False, default=0.0)
-    #: How often the action ran.
+    #: The number of runs of the action.
     fired: int = field(init=False, default=0)
 
     def take(self, action: Action, t: float) -> bool:
-        """Count a matching evaluation at time `t`; True if the action is to run."""
+        """Count a matching evaluation at time `t`; return True if the action is to run."""
         if self.skip > 0:
             self.skip -= 1
             return False
@@ -38,12 +42,12 @@ class Turns:
 
 
 def dump_turns(turns: Mapping[str, Turns]) -> dict[str, Any]:
-    """The turns of each combination as JSON; `left` follows from `fired`."""
+    """Return the turns of each combination as JSON; `left` follows from `fired`."""
     return {name: [each.fired, each.skip, each.t_next] for name, each in turns.items()}
 
 
 def load_turns(value: Mapping[str, Any], repetitions: int | None) -> dict[str, Turns]:
-    """What `dump_turns` returned."""
+    """Return the turns from the result of `dump_turns`."""
     turns = {}
     for name, (fired, skip, t_next) in value.items():
         turns[name] = each = Turns()

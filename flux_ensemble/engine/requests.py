@@ -1,4 +1,4 @@
-"""Requests: what users ask a running ensemble for, each answered with one `Reply`."""
+"""Users' requests to a running ensemble, each answered with one `Reply`."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Requests:
         }
 
     def on_request(self, request: Request) -> Iterator[Triggered]:
-        """A user asks for something."""
+        """Perform a request, or reply with the error."""
         operation = self._operations.get(request.op)
         try:
             if operation is None:
                 raise RequestError(errno.EINVAL, f"no request named {request.op!r}")
             yield from operation(request)
         except RequestError as refusal:
-            # By its name, so that an eventlog means the same on every system.
+            # The name of the errno means the same on every system; its number does not.
             name = errno.errorcode[refusal.errno]
             self._core.emit(Reply(request.request, errno=name, reason=str(refusal)))
 
@@ -75,7 +75,7 @@ class Requests:
             raise RequestError(errno.EAGAIN, f"ensemble {core.spec.name!r} is starting; try again")
 
     def _check_group(self, group: Any) -> str:
-        """The name of an existing group."""
+        """Return the name of an existing group, or raise `RequestError`."""
         groups = self._core.spec.groups
         if group not in groups:
             names = ", ".join(sorted(groups))
@@ -83,7 +83,7 @@ class Requests:
         return str(group)
 
     def _check_room(self, action: Action) -> None:
-        """Refuse a submission that would exceed a limit."""
+        """Raise `RequestError` if a submission would exceed a limit."""
         spec, workload = self._core.spec, self._core.workload
         try:
             group = spec.groups[action.label or ""]
@@ -132,7 +132,7 @@ class Requests:
             overrides=overrides,
         )
         self._check_room(action)
-        # The reply comes with the ids of the jobs.
+        # The reply follows when the ids of the jobs are known.
         return self._run(self._origin(request), action)
 
     def _action(self, request: Request) -> Iterator[Triggered]:
