@@ -2,5 +2,5 @@
 
 `flux` and `virtual` are queues; `elastic` changes the size of a Flux instance; `local` runs jobs as
 processes on a virtual cluster, `simulation` in virtual time. A member performs commands and
-reports what became of them; when to submit what is the engine's decision.
+reports their outcomes; the engine decides when jobs are submitted.
 """

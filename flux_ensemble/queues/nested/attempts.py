@@ -1,8 +1,8 @@
-"""What was sent to a member, and what is known of it when the member is gone.
+"""Attempts that were sent to a member, and the state of each when the member is gone.
 
 An *intent* is a job that an ensemble wants once: its tag. An *attempt* is one sending of it to one
-member. What a member told of an attempt before it was lost counts; all other attempts are lost,
-once nothing of the member can run any more.
+member. The outcome of an attempt counts if the member reported it before it was lost; all other
+attempts are lost, once nothing of the member can run any more.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from flux_ensemble.document.job_sets import TAG_KEY
 from flux_ensemble.engine.events import Tag
 
-#: The key in a job's tag that has the number of its attempt.
+#: The key for the number of the attempt, in a job's tag.
 ATTEMPT = "attempt"
 
-#: The first event of a job by which its outcome is known.
+#: The events of which the first one makes the outcome of a job known.
 OUTCOMES = frozenset(("finish", "clean", "invalidate"))
 
 
@@ -35,11 +35,11 @@ class Attempt(NamedTuple):
 
 @dataclass(slots=True)
 class _Sent:
-    """What is known of an attempt.
+    """The state of an attempt.
 
     Attributes:
         job: its id in the member; None before the member's journal has shown it.
-        started: it had resources.
+        started: the job has had resources.
     """
 
     job: int | None = None
@@ -50,8 +50,8 @@ class Lost(NamedTuple):
     """An attempt without an outcome, of a member that is gone.
 
     Args:
-        attempt: which.
-        job: its id in the member, None where it never showed.
+        attempt: the attempt.
+        job: its id in the member; None if the member's journal never showed it.
         started: it may have run, in part or as a whole.
     """
 
@@ -61,7 +61,7 @@ class Lost(NamedTuple):
 
 
 class Attempts:
-    """The attempts of one member whose outcome is not known."""
+    """The attempts of one member whose outcome is unknown."""
 
     def __init__(self) -> None:
         self._open: dict[Attempt, _Sent] = {}
@@ -71,11 +71,11 @@ class Attempts:
         return len(self._open)
 
     def sent(self, attempt: Attempt) -> None:
-        """An attempt is about to be sent."""
+        """Note that an attempt is about to be sent."""
         self._open.setdefault(attempt, _Sent())
 
     def withdrawn(self, attempt: Attempt) -> None:
-        """An attempt was not sent after all, or was refused."""
+        """Note that an attempt was not sent after all, or was refused."""
         sent = self._open.get(attempt)
         if sent is not None and sent.job is None:
             del self._open[attempt]
@@ -91,7 +91,7 @@ class Attempts:
             jobspec: with `submit`, else None.
 
         Returns:
-            The attempt that the job is; None where it is none that is open, or another job is.
+            The attempt to which the job belongs; None if it is not open, or has another job.
         """
         if jobspec is not None:
             attempt = attempt_of(jobspec)
@@ -106,17 +106,17 @@ class Attempts:
         if name == "start":
             self._open[attempt].started = True
         elif name in OUTCOMES:
-            # What follows `finish` tells nothing more.
+            # The events after `finish` add nothing.
             del self._open[attempt], self._jobs[job]
         return attempt
 
     def lost(self) -> list[Lost]:
-        """The attempts without an outcome, in the order in which they were sent."""
+        """Return the attempts without an outcome, in the order in which they were sent."""
         return [Lost(attempt, sent.job, sent.started) for attempt, sent in self._open.items()]
 
 
 def attempt_of(jobspec: Any) -> Attempt | None:
-    """The attempt that a jobspec is of; None where it is no job of an ensemble."""
+    """Return the attempt of a jobspec; None if it is no job of an ensemble."""
     try:
         given = jobspec["attributes"]["user"][TAG_KEY]
         return Attempt(Tag(*(given[field] for field in Tag._fields)), given.get(ATTEMPT, 0))

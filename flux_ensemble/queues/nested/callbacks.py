@@ -1,4 +1,4 @@
-"""What whoever has members is told of them, as callbacks and what these get."""
+"""Callbacks for news of members, and the values that these receive."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Gone:
     """The end of a member.
 
     Args:
-        reason: why, for people.
-        asked: it was to end.
+        reason: the reason, for people.
+        asked: the service asked it to end.
         fenced: nothing of it can run any more, as far as the enclosing instance knows.
         lost: the attempts whose outcome will never be known.
-        outage: it ended as the enclosing instance did.
+        outage: it ended because the enclosing instance restarted.
     """
 
     reason: str
@@ -33,22 +33,25 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Who is told what of members.
+    """Callbacks for news of members.
 
     Args:
-        up: gets a member that can be sent jobs, also once more after its connection was lost.
-        draining: gets one that is to be sent no more, with the reason, and whether it has begun to
-            end.
-        expires: gets when the time of one is up, now and then, and when that was changed.
-        event: gets a job event of one: its id there, the entry, the jobspec with `submit`, and
-            whether the member's end is all that this and what follows of the job says.
-        past: gets a job that was there when a member was attached, with its entries.
-        caught_up: gets a member of which `past` got all jobs; `event` gets what comes later.
-        refused: gets one that cannot be a member, with the reason; `gone` follows.
-        lost: gets one that ends and was not asked to, of whose jobs not all may be known, with the
-            reason; `gone` follows.
-        gone: gets one that is no more, and what is left of it.
-        events: gets job events of one with a service of its own instead: see `attached`.
+        up: receives a member that can be sent jobs, also again after its connection was lost.
+        draining: receives one that is to be sent no more jobs, with the reason, and whether it
+            has begun to end.
+        expires: receives the time when the allocation of one expires, repeatedly, and when that
+            has changed.
+        event: receives a job event of one: its id there, the entry, the jobspec with `submit`,
+            and whether this event and the later ones of the job result from the member's end alone.
+        past: receives a job that was there when a member was attached, with its entries.
+        caught_up: receives a member for which `past` has received all jobs; `event` receives
+            what comes later.
+        refused: receives one that cannot be a member, with the reason; `gone` follows.
+        lost: receives one that ends without being asked to, so that not all may be known of its
+            jobs, with the reason; `gone` follows.
+        gone: receives one that has ended, with a description of its end.
+        events: receives, instead of `event`, the job events of one with a service of its own:
+            see `service_handle`.
     """
 
     up: Callable[[MemberTag, Followed, Facts], None]

@@ -1,19 +1,19 @@
-"""What waits until it is durable that it was asked for."""
+"""Work that waits until the commands for it are durable."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 
-#: Calls back when all that an ensemble's log was given is durable; dropped with the log.
+#: Calls back when all that an ensemble's log has received is durable; dropped with the log.
 Durable = Callable[[Callable[[], None]], None]
 
 
 class Commits:
-    """Waits for commits, once for all that comes meanwhile.
+    """Work that waits for commits: all that is added meanwhile waits for one commit.
 
     Args:
-        durable: waits for one, `WriteAheadLog.barrier`.
+        durable: waits for a commit, `WriteAheadLog.barrier`.
     """
 
     def __init__(self, durable: Durable) -> None:
@@ -22,12 +22,12 @@ class Commits:
         self._asked = False
 
     def then(self, work: Callable[[], None]) -> None:
-        """Do something when all that was given until now is durable."""
+        """Do work when all that the log has received so far is durable."""
         self._waiting.append(work)
         self._ask()
 
     def step(self, resume: Callable[[None], None]) -> None:
-        """Wait for that, as a step of a sequence (`queues.flux.steps`)."""
+        """Wait for a commit, as a step of a sequence (`queues.flux.steps`)."""
         self.then(partial(resume, None))
 
     def _ask(self) -> None:

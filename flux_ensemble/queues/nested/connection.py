@@ -1,8 +1,8 @@
 """Opening a handle of an instance on this machine, without waiting for its broker.
 
-Flux connects to the socket of a broker and then reads one byte, by which the broker lets it in
-(flux-core `src/common/librouter/usock.c`). A broker that is stopped never sends it. So the
-connection is made here, the byte is waited for by the loop, and then the socket is given to Flux.
+Flux connects to the socket of a broker and then reads one byte, by which the broker accepts it
+(flux-core `src/common/librouter/usock.c`). A broker that is stopped never sends it. So this module
+makes the connection, has the loop wait for the byte, and then gives the socket to Flux.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def connect(
     Args:
         uri: `local://PATH`.
         loop: of the service.
-        done: gets the handle, or why there is none; not from within this call.
-        seconds: how long the broker may take.
+        done: receives the handle, or the error; not called from within this call.
+        seconds: that the broker may take.
     """
     Connection(uri, loop, done, seconds)
 
 
 class Connection:
-    """A connection that is being made: see `connect`."""
+    """A connection in progress: see `connect`."""
 
     def __init__(
         self, uri: str, loop: Loop, done: Callable[[Flux | OSError], None], seconds: float
@@ -58,10 +58,10 @@ class Connection:
     def _answered(self) -> None:
         self._reader.cancel()
         try:
-            # The byte stays where it is for Flux to read.
+            # The byte is left in the socket for Flux.
             if not self._socket.recv(1, socket.MSG_PEEK):
                 raise OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
-            # What Flux reads first it reads with a socket that waits, and then there is something.
+            # Flux's first read needs a blocking socket; it does not block, since the byte is there.
             self._socket.setblocking(True)
             handle = Flux(f"fd://{self._socket.fileno()}")
             self._socket.detach()
@@ -83,13 +83,13 @@ class Connection:
 
 
 def _path(uri: str) -> str:
-    """The path of a `local:` URI.
+    """Return the path of a `local:` URI.
 
     >>> _path("local:///run/flux/local-0")
     '/run/flux/local-0'
 
     Raises:
-        ValueError: it is another URI.
+        ValueError: the URI is another one.
     """
     parts = urlparse(uri)
     if parts.scheme != "local" or parts.netloc or not parts.path:

@@ -1,10 +1,10 @@
-"""What the service does in a member: its own handle, queue and journal.
+"""The service's access to a member: its own handle, queue and journal.
 
     connect ──► attach ──► journal in full ──► fence ──► up
                   └── refused: another owner, another Flux
 
-Nothing here waits for the member: requests have a limit of time, and go on when their response
-comes. That it says nothing does not mean that it is lost; see `site`.
+Nothing here blocks on the member: requests have a time limit, and work goes on when their response
+comes. A silent member is not necessarily lost; see `site`.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ AGAIN_SECONDS = 1.0
 #: The events of jobs that are always followed.
 EVENTS = frozenset(("submit", "validate", "invalidate", "start", "exception", "finish", "clean"))
 
-#: The attribute of its first broker by which an instance is told from all others.
+#: The attribute of an instance's first broker that identifies the instance.
 IDENTITY = "broker.uuid"
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What an instance says of itself.
+    """The properties that an instance reports of itself.
 
     Args:
-        nodes, cores, gpus: that it has.
-        t_expires: when its allocation expires, in epoch seconds; None where it has no limit.
+        nodes, cores, gpus: numbers of its resources.
+        t_expires: when its allocation expires, in epoch seconds; None without a limit.
     """
 
     nodes: int
@@ -58,30 +58,31 @@ class Facts:
     t_expires: float | None
 
 
-#: Gets an event of a job of a member: its id there, the entry, the jobspec with `submit`, and
-#: whether the member's end is all that this and what follows of the job says.
+#: Receives an event of a job of a member: its id there, the entry, the jobspec with `submit`, and
+#: whether this event and the later ones of the job result from the member's end alone.
 JobEvent = Callable[[int, Mapping[str, Any], Mapping[str, Any] | None, bool], None]
 
-#: Gets events of jobs that came at once, as `queues.nested.service_handle` has them.
+#: Receives events of jobs that came together, in the form of `queues.nested.service_handle`.
 JobEvents = Callable[[list[list[Any]]], None]
 
-#: Gets a job that was there when the journal was opened, its jobspec, and its entries in order.
+#: Receives a job that was there when the journal was opened, its jobspec, and its entries in order.
 Past = Callable[[int, Mapping[str, Any], list[Mapping[str, Any]]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """Who is told what of an instance.
+    """Callbacks for news of an instance.
 
     Args:
-        event: gets the events of its jobs.
-        past: gets jobs that were there before.
-        caught_up: called when it has got all of them.
+        event: receives the events of its jobs.
+        past: receives jobs that were there before.
+        caught_up: called when `past` has received all of them.
         ending: called once, when it begins to shut down.
-        lost: called once, when the connection is lost; nothing comes after that.
-        objection: says why an instance cannot be a member, by its IDENTITY; None if it can.
-        events: gets the events of its jobs instead, where a service of its own has sorted out which
-            are the ensemble's.
+        lost: called once, when the connection is lost; no other call follows.
+        objection: takes an instance's IDENTITY; returns the reason why it cannot be a member,
+            or None.
+        events: receives, instead of `event`, the events of its jobs, if a service of its own has
+            selected those of the ensemble.
     """
 
     event: JobEvent
@@ -94,22 +95,22 @@ class Heard:
 
 
 class Instance:
-    """A Flux instance that the service is connected to.
+    """A Flux instance to which the service is connected.
 
     Args:
-        handle: of it, from `connection.connect`; nobody else uses it.
+        handle: of it, from `connection.connect`; used by this object alone.
         main: the service's own handle, whose reactor has the timers.
-        heard: is told what happens.
-        attempts: what was sent to it, also by earlier connections.
-        report: gets unexpected exceptions.
+        heard: the callbacks.
+        attempts: those sent to it, also by earlier connections.
+        report: receives unexpected exceptions.
         log_error: writes a line to the service's log.
 
     Attributes:
         broker, queue: of it, for `queues.flux.member.FluxMember`.
-        ends: what is known of its end.
-        facts: what it says of itself, None before it has.
-        newest: the greatest id of a job that it has had when it was attached.
-        closed: nothing more is sent to it, and nothing taken in.
+        ends: the state of its end.
+        facts: its properties; None until it has reported them.
+        newest: the greatest id of a job that it had had when it was attached.
+        closed: nothing more is sent to it, or taken in from it.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class Instance:
         self.ends = Interruptions()
         self.facts: Facts | None = None
         self.newest = 0
-        # The pump needs a loop before there is a broker, and the broker a pump.
+        # The pump needs a loop and the broker needs a pump, so the broker looks its pump up late.
         self.broker = Broker(handle, report, main=main, more=lambda: self.pump.more())
         self.pump = Pump(handle, self.broker.loop, self._lost, report)
         self.queue = NestedQueue(self.broker, self.pump)
@@ -154,14 +155,14 @@ class Instance:
         names: frozenset[str] = frozenset(),
         places: bool = False,
     ) -> None:
-        """Begin.
+        """Begin to use the instance.
 
         Args:
             version: of the service's own Flux.
-            done: gets None when it can be sent jobs and `facts` is known, or why not, which is a
-                `RefusedError` where it never can.
+            done: receives None when it can be sent jobs and `facts` is known, or the error: a
+                `RefusedError` if it can never be a member.
             names: of job events that are followed besides EVENTS.
-            places: `start` says when and where a job got its resources.
+            places: `start` has the time and place of a job's allocation.
         """
         self._names, self._places = EVENTS | names, places
         run(self._attach(version), done)
@@ -175,14 +176,14 @@ class Instance:
             raise RefusedError(objection)
         handle = self.broker.handle
         yield self.broker.response(handle.rpc("state-machine.wait"), seconds=START_SECONDS)
-        # It runs: whatever state follows is one of its end. The exceptions of its jobs come before
-        # the name of that state, if they have waited here together.
+        # It runs, so any state that follows belongs to its end. If exceptions of its jobs and the
+        # name of that state have waited here together, the exceptions come first.
         self._shutdown = Shutdown(
             handle, self.broker.guard, self.broker.inbox, self._ending, self._moves_on
         )
         yield from self.look()
         yield self._catch_up
-        # What an earlier connection sent has shown when this is back.
+        # When this is back, the journal has shown what an earlier connection sent.
         yield self.queue.fence
         self.newest = yield self.queue.newest
 
@@ -191,7 +192,7 @@ class Instance:
         return str(response["value"])
 
     def look(self) -> Steps:
-        """Ask what it has, and when its allocation expires."""
+        """Find out its resources, and when its allocation expires."""
         future = self.broker.handle.rpc("resource.status", {}, nodeid=0)
         response = yield self.broker.response(future)
         self.facts = facts(response["R"])
@@ -217,7 +218,7 @@ class Instance:
         resume(None)
 
     def finish(self, then: Callable[[], None]) -> None:
-        """Read what a broker that is gone has sent, and call back when that was handled."""
+        """Read what a dead broker has sent, and call back when that was handled."""
         self.pump.finish()
         self.broker.inbox.put(then)
 
@@ -242,12 +243,12 @@ class Instance:
             self._interrupted.add(job)
         interrupted = job in self._interrupted
         if not interrupted:
-            # Its outcome is none, and its attempt is lost with the member.
+            # An interrupted job has no outcome, and its attempt is lost with the member.
             self._attempts.event(job, entry, jobspec)
         self._heard.event(job, entry, jobspec, interrupted)
 
     def _lost_journal(self, reason: str) -> None:
-        """Its job manager is loaded anew, or it ends."""
+        """Open the journal again, unless the instance ends: its job manager was reloaded."""
         self.queue.suspend()
         if self.closed or self.pump.over or self.ends.begun:
             return
@@ -267,17 +268,17 @@ class Instance:
 
     def _lost(self) -> None:
         if not self.closed:
-            # What waits in the inbox was told before.
+            # After the messages that wait in the inbox: they came before.
             self.broker.inbox.put(self._heard.lost)
 
     # -- what is done in it ---------------------------------------------------------------
 
     def stop_queue(self, reason: str, done: Report) -> None:
-        """Start no more jobs: when an allocation expires, Flux would start and end all that wait.
+        """Stop the queue: when an allocation expires, Flux would start and end all waiting jobs.
 
         Args:
             reason: for `flux queue status`.
-            done: gets the outcome.
+            done: receives the outcome.
         """
         attempt(partial(self.broker.start_queues, False, reason), done)
 
@@ -289,7 +290,7 @@ class Instance:
             done(error)
 
     def publish(self, topic: str, done: Report) -> None:
-        """Send an event to whoever waits for it there."""
+        """Publish an event in the instance."""
         attempt(partial(self._publish, topic), done)
 
     def _publish(self, topic: str, report: Report) -> None:
@@ -298,7 +299,7 @@ class Instance:
 
 
 def attempt(call: Callable[[Report], None], report: Report) -> None:
-    """Make a call; that its request cannot be sent is what is reported of it."""
+    """Make a call; if its request cannot be sent, report the error."""
     try:
         call(report)
     except OSError as error:
@@ -306,11 +307,11 @@ def attempt(call: Callable[[Report], None], report: Report) -> None:
 
 
 def _nothing(_: Any) -> None:
-    """Nobody waits any more."""
+    """Ignore a result that is awaited no more."""
 
 
 def facts(resources: Mapping[str, Any]) -> Facts:
-    """What R (RFC 20) says.
+    """Read R (RFC 20).
 
     >>> facts({"execution": {"expiration": 0.0, "R_lite": [
     ...     {"rank": "0-1", "children": {"core": "0-3", "gpu": "0"}},

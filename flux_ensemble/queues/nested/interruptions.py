@@ -1,8 +1,8 @@
-"""Which exceptions of a member's jobs are no doing of theirs.
+"""Exceptions of jobs that are caused by the end of their member, and not by the jobs.
 
-When a member ends, its broker cancels what runs. When its allocation expires, Flux starts what
-waits, and ends all of it by a time limit, some milliseconds before the broker says that it ends
-(flux-core `src/modules/job-exec/job-exec.c`). Neither tells anything of the job.
+When a member ends, its broker cancels what runs. When its allocation expires, Flux starts the
+waiting jobs and ends all jobs by a time limit, some milliseconds before the broker announces its
+end (flux-core `src/modules/job-exec/job-exec.c`). Neither is an outcome of the job.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any
 #: The note of the exception by which a job ends with the allocation.
 EXPIRED = "resource allocation expired"
 
-#: Seconds before the end of an allocation from which a time limit may be its own.
+#: Seconds before the end of an allocation from which a time limit may be that of the allocation.
 MARGIN_SECONDS = 1.0
 
 
 class Interruptions:
-    """When a member ends.
+    """The end of a member.
 
     Attributes:
         begun: its broker has begun to shut down.
-        t_expires: when its allocation expires; None where it has no limit.
+        t_expires: when its allocation expires; None without a limit.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Interruptions:
         self.t_expires: float | None = None
 
     def interrupts(self, entry: Mapping[str, Any]) -> bool:
-        """An event of a job says that the member ends, and nothing of the job.
+        """Return whether an event of a job is caused by the end of the member.
 
         >>> ends = Interruptions()
         >>> ends.t_expires = 100.0

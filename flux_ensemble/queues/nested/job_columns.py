@@ -1,6 +1,6 @@
-"""Jobs that did the same, told as one item: the service of a member puts these together.
+"""Jobs with the same events, reported as one item by the service of a member.
 
-Nearly all jobs go through the same few events, with the same contexts. So what differs is in
+Nearly all jobs have the same few events, with the same contexts. So only what differs is kept, in
 columns (`engine.events.JobsAlike`), which take a tenth of the text.
 """
 
@@ -11,13 +11,13 @@ from typing import Any
 
 from flux_ensemble.engine.events import LIFE, TICKS
 
-#: What begins such an item.
+#: First element of such an item.
 ALIKE = "alike"
 
-#: The last events of the parts of a life that are told so: those after which nothing comes at once.
+#: The last events of the parts of a life that can be reported so: no event follows them at once.
 _LAST = ("validate", "start", "clean")
 
-#: The parts of a life, by their names.
+#: The parts of a life, as tuples of event names.
 _PARTS = frozenset(
     LIFE[first : last + 1]
     for last, name in enumerate(LIFE)
@@ -25,13 +25,13 @@ _PARTS = frozenset(
     if name in _LAST
 )
 
-#: The contexts that events have, as texts: equal dictionaries can have values of other types.
+#: Contexts of events, as texts: equal dictionaries can have values of different types.
 _CONTEXTS = {"validate": "None", "finish": repr({"status": 0}), "clean": "None"}
 _PLACE = {"t_alloc", "ranks"}
 
 
 def kind(events: Sequence[Sequence[Any]], tag: Sequence[Any] | None) -> Any:
-    """What has to be equal of jobs that did the same; None where a job did something else.
+    """Return what has to be equal for jobs to share an item; None for an unusual job.
 
     Args:
         events: [t, name, context] of each event, without an empty context.
@@ -64,10 +64,10 @@ def _is_place(context: dict[str, Any]) -> bool:
 
 
 class Alike:
-    """Jobs that did the same.
+    """Jobs with the same events.
 
     Args:
-        events, tag: of the first of them, which is added by `add`, too.
+        events, tag: of the first of them, which has to be added by `add`, too.
     """
 
     def __init__(self, events: Sequence[Sequence[Any]], tag: Sequence[Any] | None) -> None:
@@ -103,7 +103,7 @@ class Alike:
                 self._ranks.append(context[0]["ranks"])
 
     def item(self) -> list[Any]:
-        """The item: see `queues.nested.service_handle`."""
+        """Return the item: see `queues.nested.service_handle`."""
         places = None
         if self._ranks:
             same = len(set(self._ranks)) == 1

@@ -1,7 +1,7 @@
-"""The job that a member is: a Flux instance that lasts until it is told to end.
+"""The job of a member: a Flux instance that lasts until it is told to end.
 
-Its tag, `attributes.user.ensemble-member`, says whose it is and which, so that a service that
-begins anew finds the members of the one before it in the queue.
+Its tag, `attributes.user.ensemble-member`, identifies the ensemble and the member, so that a new
+service finds the members of the previous one in the queue.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from flux.job import JobspecV1
 
 from flux_ensemble.texts import clip
 
-#: Where the tag is, in `attributes.user`.
+#: Key of the tag, in `attributes.user`.
 MEMBER_KEY = "ensemble-member"
 
-#: The event, in the member, at which it ends.
+#: The event that ends a member, published within it.
 END_TOPIC = "ensemble-member.end"
 
-#: What runs in it. It ends with its broker, so that nothing of it holds up the end of the job.
+#: The initial program of a member. It ends with its broker, so that it does not delay the job's
+#: end.
 SCRIPT = f"#!/bin/sh\nexec flux event sub --count=1 {END_TOPIC}\n"
 
 
-#: What runs in one with a service of its own, which is started again if it dies, as long as the
-#: broker is there.
+#: The initial program of a member with a service of its own. The service is started again if it
+#: dies, as long as the broker runs.
 SERVED = """#!/bin/sh
 trap 'kill $service 2>/dev/null; exit 1' HUP INT TERM
 while :
@@ -40,7 +41,7 @@ do
 done
 """
 
-#: What an instance needs of its environment that begins with FLUX_.
+#: Variables beginning with FLUX_ that an instance needs from its environment.
 _PATHS = (
     "FLUX_EXEC_PATH", "FLUX_EXEC_PATH_PREPEND", "FLUX_CONNECTOR_PATH", "FLUX_MODULE_PATH",
     "FLUX_PMI_LIBRARY_PATH", "FLUX_MODPROBE_PATH", "FLUX_MODPROBE_PATH_APPEND",
@@ -49,7 +50,7 @@ _PATHS = (
 
 @dataclass(frozen=True, slots=True)
 class MemberTag:
-    """Which member a job is.
+    """The identity of a member's job.
 
     Args:
         name, run: of the ensemble.
@@ -65,18 +66,18 @@ class MemberTag:
     epoch: int
 
     def dump(self) -> dict[str, Any]:
-        """The tag as JSON."""
+        """Return the tag as JSON."""
         return {key: getattr(self, key) for key in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a member is made of.
+    """The resources of a member.
 
     Args:
-        nodes: nodes, None for any number that has the cores.
-        cores: cores of each node, or of the member where `nodes` is None; None for whole nodes.
-        gpus: GPUs of each node, or of the member where `nodes` is None.
+        nodes: number of nodes; None for any number that has the cores.
+        cores: cores of each node, or of the member if `nodes` is None; None for whole nodes.
+        gpus: GPUs of each node, or of the member if `nodes` is None.
         duration: seconds; 0 for no limit.
     """
 
@@ -98,19 +99,19 @@ def member_jobspec(
     prefix: str = "",
     calls: bool = False,
 ) -> str:
-    """The jobspec of a member, encoded.
+    """Make the encoded jobspec of a member.
 
     Args:
-        tag: which it is.
-        size: of it.
+        tag: of the member.
+        size: of the member.
         environment, cwd: of its brokers, and of nothing else: jobs have their own.
         labels, drain: of its entry; they are kept in the tag, for a service that finds it again.
         queue: of the enclosing instance.
         prefix: of the name of the job.
-        calls: it has a service of its own, which calls.
+        calls: it has a service of its own, which calls this one.
 
     Raises:
-        ValueError: there is no such job.
+        ValueError: there cannot be such a job.
     """
     jobspec = JobspecV1.from_batch_command(
         SERVED % shlex.quote(json.dumps(tag.dump())) if calls else SCRIPT,
@@ -123,7 +124,7 @@ def member_jobspec(
     )
     jobspec.duration = size.duration
     jobspec.cwd = cwd
-    # Its broker is a child of the instance that it runs in, and of no other.
+    # Its broker is a child of the instance in which it runs, and of no other.
     jobspec.environment = {
         key: value for key, value in environment.items() if not key.startswith("FLUX_")
     } | {key: environment[key] for key in _PATHS if key in environment}
@@ -135,7 +136,7 @@ def member_jobspec(
 
 
 def member_tag(jobspec: Any) -> MemberTag | None:
-    """The tag in a jobspec; None where it is no member, or the tag is none of ours.
+    """Return the tag in a jobspec; None if it is no member's, or the tag has another form.
 
     >>> member_tag({"attributes": {"user": {"ensemble-member": {
     ...     "name": "a", "run": 1, "member": "pool.2", "ordinal": 3, "epoch": 1, "labels": []}}}})
@@ -152,11 +153,11 @@ def member_tag(jobspec: Any) -> MemberTag | None:
 
 
 def member_drain(jobspec: Mapping[str, Any]) -> float:
-    """The seconds before its walltime from which a member is sent no more, from its jobspec."""
+    """Return, from its jobspec, how many seconds before its walltime a member is drained."""
     drain = jobspec["attributes"]["user"][MEMBER_KEY].get("drain")
     return float(drain) if isinstance(drain, (int, float)) else 0.0
 
 
 def member_calls(jobspec: Mapping[str, Any]) -> bool:
-    """Whether a member has a service of its own, which calls, from its jobspec."""
+    """Return, from its jobspec, whether a member has a service of its own, which calls."""
     return jobspec["attributes"]["user"][MEMBER_KEY].get("calls") is True

@@ -10,33 +10,33 @@ from __future__ import annotations
 
 from enum import Enum
 
-#: Why a member is cancelled that was to end.
+#: Reason for cancelling a member that was to end.
 UNNEEDED = "it is not needed any more"
 
-#: Why one is given up whose service does not call.
+#: Reason for giving up a member whose service does not call.
 SILENT = "its service does not call; 'flux job attach' of its job shows what that prints"
 
 
 class Phase(Enum):
-    """How far a member is."""
+    """A phase in the life of a member."""
 
     #: Its job was sent.
     ASKED = "asked"
     #: Its job is in the queue of the enclosing instance.
     QUEUED = "queued"
-    #: It is being connected to, for the first time or once more.
+    #: A connection is being made, for the first time or again.
     CONNECTING = "connecting"
     #: Jobs can be sent to it.
     UP = "up"
     #: It was told to end.
     ENDING = "ending"
-    #: Its job was cancelled, and is waited for to be clean.
+    #: Its job was cancelled, and has to become clean.
     FENCING = "fencing"
     #: Nothing of it can run any more, as far as the enclosing instance knows.
     GONE = "gone"
 
 
-#: What may follow on what.
+#: The phases that may follow each phase.
 NEXT: dict[Phase, frozenset[Phase]] = {
     Phase.ASKED: frozenset((Phase.QUEUED, Phase.CONNECTING, Phase.FENCING, Phase.GONE)),
     Phase.QUEUED: frozenset((Phase.CONNECTING, Phase.FENCING, Phase.GONE)),

@@ -1,13 +1,14 @@
-"""What two services say to each other, over a way that may lose, repeat or reorder messages.
+"""Messages between two services, over a way that may lose, repeat or reorder them.
 
-    put ──► waiting ──next──► one message under way ──► take ──► items, each once, in order
+    put ──► waiting ──next──► one message sent ──► take ──► items, each once, in order
                                    └── again, until it is acknowledged
 
-Each end has a `Link`. A message has a number and the number of the latest that was taken in, which
-acknowledges it. One message at a time is under way in each direction; what is put meanwhile goes
-with the next one, so messages grow where there is much to say. A link knows no clock and no way:
-whoever has it sends what `next` and `again` return. It lasts as long as both ends do; after a crash
-of either there is another one, and what was said is found out from what is durable.
+Each end has a `Link`. A message has a number, and the number of the latest message that its sender
+has taken in, which acknowledges it. In each direction one message at a time waits for its
+acknowledgement; items that are put meanwhile go with the next message, so messages grow with the
+traffic. A link has no clock and sends nothing: its owner sends what `next` and `again` return. It
+lasts as long as both ends do. After a crash of either end there is a new link, and the durable
+record replaces what was in transit.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-#: Most items of one message: what is taken in at once keeps others waiting for so long.
+#: Most items of one message: taking a message in delays all other work.
 MAX_ITEMS = 250
 
 
 class LinkError(Exception):
-    """What came is no message of the other end."""
+    """The message received does not fit the state of the link."""
 
 
 class Link:
-    """One end.
+    """One end of the connection.
 
     >>> here, there = Link(), Link()
     >>> here.put("a"), here.put("b")
@@ -46,29 +47,29 @@ class Link:
 
     @property
     def unanswered(self) -> bool:
-        """A message is under way that was not acknowledged."""
+        """True while a message has been sent and not acknowledged."""
         return self._sent is not None
 
     @property
     def waiting(self) -> int:
-        """How many items the next messages have."""
+        """Number of items for the next messages."""
         return len(self._waiting)
 
     @property
     def silent(self) -> bool:
-        """There is nothing to be sent, and nothing under way."""
+        """True if there is nothing to send, and no message waits for an acknowledgement."""
         return self._sent is None and not self._waiting and not self._owes
 
     def put(self, item: Any) -> None:
-        """Say something, which JSON can hold."""
+        """Add an item, which has to be JSON."""
         self._waiting.append(item)
 
     def next(self) -> dict[str, Any] | None:
-        """The message that is to be sent now: the next items, or an acknowledgement alone.
+        """Return the message to send now: the next items, or an acknowledgement alone.
 
         Returns:
-            {"number": of the message, 0 for an acknowledgement alone; "taken": the latest that was
-            taken in; "items": [...]}, or None.
+            {"number": of the message, 0 for an acknowledgement alone; "taken": number of the latest
+            message that was taken in; "items": [...]}, or None.
         """
         items: list[Any] = []
         if self._sent is None and self._waiting:
@@ -80,11 +81,11 @@ class Link:
         return self.acknowledgement() if self._owes else None
 
     def acknowledgement(self) -> dict[str, Any]:
-        """A message that says nothing but which was taken in latest."""
+        """Return a message without items, which only acknowledges."""
         return self._dated({"number": 0, "items": []})
 
     def again(self) -> dict[str, Any] | None:
-        """The message that is under way, to be sent once more; None if there is none."""
+        """Return the unacknowledged message, to be sent again; None if there is none."""
         return None if self._sent is None else self._dated(self._sent)
 
     def take(self, message: Mapping[str, Any]) -> list[Any]:
@@ -94,7 +95,7 @@ class Link:
             Its items; none if it was taken in before.
 
         Raises:
-            LinkError: it comes after one that is missing, or acknowledges what was not sent.
+            LinkError: a message before it is missing, or it acknowledges what was not sent.
         """
         number, taken = message["number"], message["taken"]
         if taken > self._number or number > self._taken + 1:
@@ -103,7 +104,7 @@ class Link:
             self._sent = None
         if not number:
             return []
-        # One that was taken in before comes again because the acknowledgement was lost.
+        # A repeated message means that its acknowledgement was lost: acknowledge it again.
         self._owes = True
         if number <= self._taken:
             return []

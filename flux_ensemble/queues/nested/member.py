@@ -1,4 +1,4 @@
-"""One ensemble's jobs in a member that is an instance of its own."""
+"""The jobs of one ensemble in a member that is an instance of its own."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from flux_ensemble.runtime.ports import Done, Outcome
 
 
 class NestedMember(FluxMember):
-    """One ensemble's jobs in a member: a `runtime.ports.Queue`.
+    """The jobs of one ensemble in a member: a `runtime.ports.Queue`.
 
-    In the service's own instance a commit and the jobs that it asks for go to one broker, which
-    takes them in the order in which they were sent. The jobs of another instance go elsewhere, so
-    the commit is waited for.
+    In the service's own instance a commit and the jobs of its commands go to one broker, which
+    handles them in the order in which they were sent. The jobs of another instance go to another
+    broker, so the commit has to be waited for.
 
     Args:
         instance: the member.
-        attempts: what was sent to it.
+        attempts: those sent to it.
         spec, run, environment, cwd, warn, news: as for `FluxMember`.
         durable: waits for the commits, `WriteAheadLog.barrier`.
-        number: gives the number of the attempt that is to be sent of an intent, where several
-            attempts have one tag.
+        number: returns the number of the next attempt at an intent, since several attempts share
+            one tag.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class NestedMember(FluxMember):
         self._number = number
 
     def submit(self, command: SubmitJobs, done: Done) -> None:
-        """Submit jobs when it is durable that they were asked for.
+        """Submit jobs when the command is durable.
 
-        A member that is lost has no outcome of its commands: `Site.lost` says what became of them.
+        The commands of a lost member have no outcome: see `queues.nested.callbacks.Told.gone`.
         """
         indices = range(command.first, command.first + command.count)
         tags = [Tag(command.group, command.rule, command.firing, index) for index in indices]

@@ -1,14 +1,14 @@
-"""One member, from its start until nothing of it can run any more.
+"""The life of a member, from its start until nothing of it can run any more.
 
     journal of the enclosing instance ──► submitted, uri, clean ──┐
     its own broker ──► attached, ending, connection lost ─────────┴──► phase ──► Heard
 
-What becomes of its jobs is decided once, when its own job is `clean`: until then they may run. That
-is the kill-fence: where a member is given up, its job is cancelled first, and its `clean` is waited
-for. One that is reached by a URI alone is no job, and cannot be fenced.
+The outcome of its jobs is settled once, when its own job is `clean`: until then they may run. That
+is the kill-fence: if a member is given up, its job is cancelled first, and its `clean` is waited
+for. A member that is reached by a URI alone is no job, and cannot be fenced.
 
-A member with a service of its own is not connected to: that service calls (`attached`). It is
-waited for where another one would be connected to, as long.
+A member with a service of its own is not connected to: that service calls (`attached`). The time
+limit for its call is that for a connection to another member.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from flux_ensemble.queues.nested.timers import Timers
 from flux_ensemble.queues.nested.walltime import Walltime
 from flux_ensemble.texts import bounded
 
-#: Seconds until a connection is tried again: the first time, and at most.
+#: Seconds until a connection is tried again: the first pause, and the longest.
 RETRY_SECONDS = 0.1
 RETRY_LIMIT = 5.0
 
-#: Seconds that a member may take to end before it is cancelled, and between two requests to.
+#: Seconds that a member may take to end before it is cancelled, and between two requests to end.
 END_SECONDS = 30.0
 END_SPACING_SECONDS = 1.0
 
-#: Errors by which a socket of this machine says that nobody is behind it.
+#: Errors of a socket of this machine that has no listener.
 _NOBODY = frozenset((errno.ECONNREFUSED, errno.ENOENT))
 
 
@@ -57,25 +57,27 @@ class MemberJob:
     """A member.
 
     Args:
-        tag: which.
+        tag: of the member.
         parent: the broker of the enclosing instance.
         version: of its Flux.
-        told: is told what happens.
-        drain: seconds before its walltime from which it is sent no more.
-        calls: a service of its own calls.
-        reconnect: seconds after which one that cannot be reached is given up.
-        follows: gives names of job events that are followed too, and whether jobs' places are.
-        report, log_error: get unexpected exceptions, and lines for the service's log.
-        objection: says why an instance cannot be this member, by its IDENTITY; None if it can.
+        told: the callbacks.
+        drain: seconds before its walltime from which it is sent no more jobs.
+        calls: it has a service of its own, which calls.
+        reconnect: seconds after which a member that cannot be reached is given up.
+        follows: returns the names of further job events to follow, and whether the places of
+            jobs are needed.
+        report, log_error: receive unexpected exceptions, and lines for the service's log.
+        objection: takes an instance's IDENTITY; returns the reason why it cannot be this member,
+            or None.
 
     Attributes:
-        job: its id in the enclosing instance; None before that is known, and where it is none.
-        waiting: why its job is not in the queue yet, if the queue takes none for now.
-        uri: where it is, None before that is known.
-        phase: how far it is.
-        draining: why it is sent no more, or None.
-        instance: the connection, None while there is none.
-        attempts: what was sent to it.
+        job: its id in the enclosing instance; None if it is not known yet, or if there is no job.
+        waiting: the reason why its job is not in the queue yet, if the queue takes none for now.
+        uri: its URI; None until it is known.
+        phase: its phase.
+        draining: the reason why it is sent no more jobs, or None.
+        instance: the connection; None while there is none.
+        attempts: those sent to it.
     """
 
     def __init__(
@@ -128,11 +130,11 @@ class MemberJob:
 
     @property
     def unwanted(self) -> bool:
-        """It is asked to end before its job is in the queue."""
+        """True if it is asked to end before its job is in the queue."""
         return self._asked and self.phase is Phase.ASKED
 
     def waits(self, error: Exception) -> None:
-        """Its job is not in the queue, which takes none for now."""
+        """Note that the queue does not take its job for now."""
         if self.waiting is None:
             self.waiting = SubmissionWait(
                 self.tag.member, refusal(error).name, sentence(error), refusal(error).advice,
@@ -140,7 +142,7 @@ class MemberJob:
             )  # fmt: skip
 
     def submitted(self, job: int) -> None:
-        """Its job is in the queue."""
+        """Note that its job is in the queue."""
         self.waiting = None
         if self.phase is Phase.ASKED:
             self.job = job
@@ -149,13 +151,13 @@ class MemberJob:
                 self.give_up(UNNEEDED)
 
     def refused(self, reason: str) -> None:
-        """Its job was refused: there will be none."""
+        """Note that its job was refused for good."""
         if self.phase is Phase.ASKED:
             self._told.refused(self.tag, reason)
             self.give_up(reason)
 
     def parent_event(self, entry: Mapping[str, Any]) -> None:
-        """Take in an event of its job."""
+        """Take in an event of its job from the journal of the enclosing instance."""
         name, context = entry["name"], entry.get("context") or {}
         if name == "memo" and "uri" in context and self.phase is Phase.QUEUED:
             self.connect(str(context["uri"]))
@@ -173,7 +175,7 @@ class MemberJob:
             self._clean()
 
     def connect(self, uri: str) -> None:
-        """Connect to it."""
+        """Connect to the member at a URI."""
         self.uri = uri
         self._enter(Phase.CONNECTING)
         self._t_lost = time.monotonic()
@@ -202,11 +204,14 @@ class MemberJob:
         )
 
     def attached(self, channel: Channel, load: Mapping[str, Any]) -> bool:
-        """Its own service has called, in place of any before; False where none is waited for.
+        """Accept the call of its own service, in place of any before.
 
         Args:
-            channel: the way to it.
-            load: what it has to know of the ensemble.
+            channel: the connection to that service.
+            load: what that service needs to know of the ensemble.
+
+            Returns:
+            False if no call is expected.
         """
         if self._calls and self.phase is Phase.UP and self.instance is not None:
             self._lost(self.instance)
@@ -221,13 +226,13 @@ class MemberJob:
         return True
 
     def unfit(self, reason: str) -> None:
-        """A service of its own has called, and cannot be one; another may call in time."""
+        """Note that the service that called is unsuitable; another may call in time."""
         if reason != self._silent:
             self._silent = reason
             self._log_error(f"{self.tag.name}: member {self.tag.member} is not up: {reason}")
 
     def _begin(self, make: Callable[[Heard], Followed]) -> None:
-        """There is a way to it: catch up, and then go on."""
+        """Begin to use the connection: catch up, and then follow."""
         instance: Followed
         heard = Heard(
             event=partial(self._told.event, self.tag),
@@ -256,20 +261,20 @@ class MemberJob:
             self._was_up = True
             self._enter(Phase.UP)
             if self.draining is not None:
-                # It was to be drained while there was no connection.
+                # It was drained while there was no connection.
                 self._stop_queue(instance, self.draining)
             self._walltime.watch(instance)
             self._told.up(self.tag, instance, instance.facts)
 
     def _failed(self, error: Exception) -> None:
-        """It could not be connected to: try again for a while, where that is of use."""
+        """Try to connect again for a while, unless that is useless."""
         if self.phase is not Phase.CONNECTING or self._closed:
             return
         if isinstance(error, RefusedError):
             self._told.refused(self.tag, str(error))
             return self.give_up(str(error))
         if self._calls:
-            return self._find_way()  # it ends, begins anew, and calls again
+            return self._find_way()  # its service ends, begins again, and calls
         assert self._t_lost is not None
         nobody = self._was_up and getattr(error, "errno", 0) in _NOBODY and self._route.direct
         if nobody or time.monotonic() - self._t_lost >= self._reconnect:
@@ -293,7 +298,7 @@ class MemberJob:
             self._t_lost = time.monotonic()
             self._find_way()
         elif self.phase is Phase.CONNECTING and not (ending or self._route.direct):
-            # A proxy that has ended says nothing of the member.
+            # The end of a proxy is not that of the member.
             self._failed(OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
         elif self.phase in (Phase.UP, Phase.CONNECTING):
             self.give_up(self._ends)
@@ -307,10 +312,10 @@ class MemberJob:
     # -- its end ---------------------------------------------------------------------------------
 
     def drain(self, reason: str, ends: bool = False) -> None:
-        """Send it no more: what waits there does not start any more, and can be moved.
+        """Send it no more jobs: those that wait there do not start any more, and can be moved.
 
         Args:
-            reason: why.
+            reason: the reason.
             ends: it has begun to end.
         """
         if self.draining is not None or self.phase in (Phase.FENCING, Phase.GONE):
@@ -321,7 +326,7 @@ class MemberJob:
         self._told.draining(self.tag, reason, ends)
 
     def _stop_queue(self, instance: Followed, reason: str) -> None:
-        # In one that was there already the jobs of others wait too.
+        # In an instance that this service did not start, the jobs of others would wait too.
         if self.job is not None:
             instance.stop_queue(reason, self._stopped)
 
@@ -330,18 +335,18 @@ class MemberJob:
             self._log_error(f"cannot stop the queue of a member: {sentence(error)}")
 
     def end(self) -> None:
-        """End it; what runs there is interrupted."""
+        """End it; the jobs that run there are interrupted."""
         self._asked = True
         if self.phase is Phase.UP and self.job is not None:
             self._enter(Phase.ENDING)
             self._timers.later("end", END_SECONDS, lambda: self.give_up("it does not end"))
             self._ask_to_end()
         elif self.phase not in (Phase.ASKED, Phase.ENDING):
-            # One that was sent a moment ago is cancelled when it has shown.
+            # A job that was sent a moment ago is cancelled when it is in the queue.
             self.give_up(UNNEEDED)
 
     def _ask_to_end(self) -> None:
-        # Who waits for it may not wait yet.
+        # The initial program may not listen yet, so the event is published repeatedly.
         if self.phase is Phase.ENDING and self.instance is not None:
             self.instance.publish(END_TOPIC, lambda error: None)
             self._timers.later("ask", END_SPACING_SECONDS, self._ask_to_end)
@@ -353,7 +358,7 @@ class MemberJob:
                 self.drain(self._ends, ends=True)
 
     def _expires(self, t_expires: float | None) -> None:
-        """Its walltime was changed."""
+        """Note that its walltime was changed."""
         if self.instance is not None and self.phase is Phase.UP:
             self.instance.ends.t_expires = t_expires
             self._walltime.watch(self.instance)
@@ -364,12 +369,12 @@ class MemberJob:
             return
         self._why = reason
         lost = self._is_lost
-        # Who is told may end it.
+        # First, since the callbacks below may end the member.
         self._enter(Phase.FENCING)
         if lost:
             self._told.lost(self.tag, reason)
         if self.job is None:
-            # No job of ours, or one that never came to be.
+            # It is no job of this service, or its job was never in the queue.
             self._conclude(fenced=self.uri is None)
             return
         if not self._asked:
@@ -378,7 +383,10 @@ class MemberJob:
 
     @property
     def _is_lost(self) -> bool:
-        """It ends without being asked to; if it said so itself, what it told is all there is."""
+        """True if it ends without being asked to, and did not announce its end.
+
+        After such an announcement its reports are complete.
+        """
         return not (self._asked or self._orderly or self.phase is Phase.FENCING)
 
     def _fence(self, job: int) -> None:
@@ -396,7 +404,7 @@ class MemberJob:
             self._timers.later("fence", RETRY_LIMIT, lambda: self._fence(job))
 
     def _clean(self) -> None:
-        """Its job is over: what it has told until then counts."""
+        """Conclude when its job is over: all that it has sent until then is handled first."""
         instance = self.instance
         self._timers.stop_all()
         if instance is None:
@@ -417,7 +425,7 @@ class MemberJob:
         )
 
     def close(self) -> None:
-        """Do nothing more; it goes on."""
+        """Stop following the member; it goes on."""
         self._closed = True
         self._disconnect()
         self._route.close()

@@ -1,8 +1,8 @@
-"""A member's queue that never waits for its broker.
+"""A member's queue that never blocks on its broker.
 
-Flux sends at once, and waits where the socket is full (flux-core `src/common/librouter/usock.c`):
-for ever, if the broker behind it is stopped. So submissions wait here until there is room. A fence
-waits with them, since it has to be behind all that was sent before it.
+Flux sends at once, and blocks if the socket is full (flux-core `src/common/librouter/usock.c`): for
+ever, if the broker behind it is stopped. So submissions wait here until there is room. A fence
+waits with them, since it has to follow all that was sent before it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.flux.queue import FluxQueue
 from flux_ensemble.queues.nested.pump import Pump
 
-#: Seconds that a fence may take. A member that says nothing is no member lost: whoever decides
-#: that it is, closes it.
+#: Seconds that a fence may take: without limit. A silent member is not necessarily lost, and if it
+#: is, it is closed.
 PATIENCE = 10.0 * 365 * 86400
 
 
@@ -31,7 +31,7 @@ class NestedQueue(FluxQueue):
         pump: of its handle.
 
     Attributes:
-        waiting: how much waits for room.
+        waiting: number of requests that wait for room.
     """
 
     def __init__(self, broker: Broker, pump: Pump) -> None:
@@ -45,11 +45,11 @@ class NestedQueue(FluxQueue):
         return len(self._waiting)
 
     def send(self, text: str, urgency: int, answer: Answer, *, validate: bool) -> None:
-        """Submit a job as soon as there is room: see `FluxQueue.send`."""
+        """Submit a job when there is room: see `FluxQueue.send`."""
         self._put(partial(self._send, text, urgency, answer, validate))
 
     def close(self) -> None:
-        """Send nothing more: what has no outcome gets none."""
+        """Send nothing more; requests without an outcome get none."""
         self._waiting.clear()
         self._closed = True
 

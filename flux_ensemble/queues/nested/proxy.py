@@ -1,8 +1,8 @@
-"""The way to an instance on another machine: a `flux proxy` of our own.
+"""The connection to an instance on another machine: a `flux proxy` of the service's own.
 
-It makes a socket on this machine that leads to the instance, by ssh where the URI says so, and says
-where. It lasts as long as its standard input is open, so it ends with the service, however that
-ends.
+The proxy makes a socket on this machine that leads to the instance, by ssh if the URI requires it,
+and prints its path. It lasts as long as its standard input is open, so it ends with the service,
+even if the service is killed.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from flux.uri import JobURI
 from flux_ensemble.queues.nested.refusals import no_way
 from flux_ensemble.runtime.ports import Loop
 
-#: Seconds that it may take to get there.
+#: Seconds that the connection may take.
 WAY_SECONDS = 30.0
 
-#: Seconds after which one that was told to end is killed.
+#: Seconds after which a proxy that was told to end is killed.
 REAP_SECONDS = 2.0
 
-#: Says where the socket is, and waits for the end of its input.
+#: Prints the URI of the socket, and waits for the end of its input.
 _SCRIPT = 'echo "$FLUX_URI"; exec cat'
 
 
 class Proxy:
-    """A way to an instance.
+    """A proxy process for an instance.
 
     Args:
         uri: of the instance.
         loop: of the service.
-        done: gets the `local:` URI, or why there is none (`refusals.no_way`); not from within this
-            call.
-        seconds: how long it may take.
+        done: receives the `local:` URI, or the error (`refusals.no_way`); not called from within
+            this call.
+        seconds: that the connection may take.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Proxy:
         self._loop = loop
         self._done = done
         self._told = b""
-        # ssh must not ask anybody anything.
+        # ssh must not prompt.
         environment = {**os.environ, "FLUX_SSH": os.environ.get("FLUX_SSH", "ssh -o BatchMode=yes")}
         self._process = subprocess.Popen(
             ["flux", "proxy", uri, _SCRIPT],
@@ -67,11 +67,11 @@ class Proxy:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Process id of the proxy."""
         return self._process.pid
 
     def close(self) -> None:
-        """End it."""
+        """End the proxy."""
         self._limit.cancel()
         self._reader.cancel()
         for stream in (self._process.stdin, self._process.stdout):
@@ -106,7 +106,7 @@ class Proxy:
 
 
 def here(uri: str) -> str | None:
-    """The URI of an instance on this machine, None where it is on another.
+    """Return the URI of an instance on this machine; None if it is on another.
 
     >>> here("local:///run/flux/local-0"), here("ssh://elsewhere.example/run/flux/local-0")
     ('local:///run/flux/local-0', None)

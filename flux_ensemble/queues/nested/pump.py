@@ -2,19 +2,19 @@
 
     descriptor of the handle ──► turns, without waiting ──► none had a message ──► wait
                                      │        └── up to TURNS, or busy ──► more, by a timer of 0 s
-                                     └── FLUX_POLLERR ──► what is left is read ──► lost
+                                     └── FLUX_POLLERR ──► the rest is read ──► lost
 
 A handle cannot share the service's reactor: when the member's broker dies, Flux stops the reactor
 of the handle (flux-core `src/common/libflux/msg_handler.c`), and a broker module whose reactor
 stops takes its instance with it. So each handle keeps the one that Flux gives it, and the service's
 reactor only watches the descriptor.
 
-The descriptor tells of a message once, as it comes (flux-core `src/common/libflux/handle.c`), and
-whoever asks a handle for its events uses that up. So a turn ends only after two in which no message
-was received: what waits for a future goes on one turn after its response came. And who asks whether
-there is something to be read (`Pump.more`) has the pump run if there is.
+The descriptor signals a message once, when it comes (flux-core `src/common/libflux/handle.c`), and
+any query of a handle's events consumes that signal. So the pump only stops after two turns in which
+no message was received: code that waits for a future goes on one turn after its response came. And
+a query whether there is something to be read (`Pump.more`) has the pump run if there is.
 
-Timers of such a handle would stand still while nothing comes. There are none: they are on the
+Timers of such a handle would stand still while no message comes. There are none: they are on the
 service's reactor (`queues.flux.broker`).
 """
 
@@ -39,25 +39,25 @@ from flux_ensemble.runtime.ports import Handle, Loop
 #: Turns after which the service's own reactor has its turn.
 TURNS = 256
 
-#: How often `finish` runs the turns of one time.
+#: Number of times that `finish` runs the pump.
 FINISHING = 4096
 
-#: Turns without a message after which nothing is left to be done.
+#: Turns without a message after which there is nothing left to do.
 EMPTY_TURNS = 2
 
 
 class Pump:
-    """Runs the reactor of a handle.
+    """Runner of a handle's reactor.
 
     Args:
-        handle: of a member; nobody else runs its reactor.
+        handle: of a member; its reactor is run by this object alone.
         loop: of the service.
-        lost: called once, when the broker is gone and all that it sent has been handed out.
-        report: gets what is raised on the handle's reactor.
+        lost: called once, when the broker is gone and all that it sent has been passed on.
+        report: receives exceptions from the handle's reactor.
 
     Attributes:
         over: the connection is lost, or was closed.
-        turns: how many have been run.
+        turns: number of turns that have been run.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class Pump:
         self.ask()
 
     def ask(self) -> None:
-        """Run as soon as the loop gets to it."""
+        """Run the reactor in the loop's next turn."""
         if self._asked is None and not self.over:
             self._asked = self._loop.timer(0.0, self._answer)
 
     def more(self) -> bool:
-        """There are messages to be read; they will be."""
+        """Return whether there are messages to be read; if so, they will be."""
         if self.over:
             return False
         more = bool(lib.flux_pollevents(self._handle.handle) & FLUX_POLLIN)
@@ -95,10 +95,10 @@ class Pump:
         return more
 
     def has_room(self, later: Callable[[], None]) -> bool:
-        """The broker takes in what is sent, so that sending does not wait.
+        """Return whether a message can be sent without blocking.
 
         Args:
-            later: called once when it does, if it does not now; it replaces the one before.
+            later: called once when there is room, if there is none now; it replaces an earlier one.
         """
         if self.over:
             return False
@@ -111,7 +111,7 @@ class Pump:
         return False
 
     def finish(self) -> None:
-        """Read all that a broker that is gone has sent, or what there is of one that is not."""
+        """Read all that a dead broker has sent, or all that there is of a living one."""
         for _ in range(FINISHING):
             self.run()
             if self.over or self._asked is None:
@@ -120,7 +120,7 @@ class Pump:
             self._asked = None
 
     def close(self) -> None:
-        """Run no more; its streams end without a word."""
+        """Run no more; the streams of the handle end without notice."""
         if not self.over:
             self._end()
         forget(self._handle)
@@ -130,7 +130,7 @@ class Pump:
         self.run()
 
     def run(self) -> None:
-        """Read what there is to be read, as far as a turn of the loop goes."""
+        """Read what there is to be read, within the limits of one turn of the loop."""
         empty, busy = 0, False
         for _ in range(TURNS):
             if self.over:
@@ -152,11 +152,11 @@ class Pump:
             self.ask()
 
     def _turn(self) -> bool:
-        """Run the reactor once; True if a message was received."""
+        """Run the reactor once; return True if a message was received."""
         self.turns += 1
         before = self._received()
         if lib.flux_reactor_run(self._reactor, lib.FLUX_REACTOR_NOWAIT) < 0:
-            # The bindings keep what a callback has raised, for whoever runs the reactor.
+            # The bindings keep an exception of a callback for the code that runs the reactor.
             error = Flux.set_exception(None)
             if error is not None:
                 self._report(error)
@@ -170,7 +170,7 @@ class Pump:
         )
 
     def _lose(self) -> None:
-        """The broker is gone: hand out what it sent before, which its reactor does not."""
+        """Pass on the messages that a dead broker has sent: its reactor does not."""
         self._end()
         match: Any = {"typemask": FLUX_MSGTYPE_ANY, "matchtag": 0, "topic_glob": ffi.NULL}
         every = ffi.new("struct flux_match *", match)

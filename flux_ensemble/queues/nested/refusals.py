@@ -1,7 +1,8 @@
-"""Why an instance cannot be a member: it belongs to another user, or runs another Flux.
+"""Reasons why an instance cannot be a member: another user owns it, or it runs another Flux.
 
-It says so itself once there is a connection. But there may be none: by default a broker lets nobody
-in but its owner, and `flux proxy` refuses another Flux. Then what that prints is all that is known.
+The instance reports both once there is a connection. But there may be none: by default a broker
+accepts its owner alone, and `flux proxy` refuses another Flux. Then its output is all that is
+known.
 """
 
 from __future__ import annotations
@@ -12,28 +13,28 @@ import re
 
 from flux_ensemble.texts import bounded
 
-#: What Flux prints where a broker lets in only its owner, or the directory of its socket does; with
-#: the name of the host before it where it is reached by ssh.
+#: Output of Flux if a broker, or the directory of its socket, accepts its owner alone; preceded by
+#: the name of the host if it is reached by ssh.
 _CLOSED = re.compile(r"local://.*: (?:Operation not permitted|Permission denied)$")
 
-#: What it prints of an instance of another version.
+#: Its output for an instance of another version.
 _OTHER_FLUX = re.compile(r"proxy version (\S+) may not interoperate with broker version (\S+)")
 
 
 class RefusedError(OSError):
-    """The instance cannot be a member, and trying again is no use."""
+    """The instance cannot be a member, and trying again is useless."""
 
 
 def refuse_others(owner: int, user: int, theirs: str, ours: str) -> None:
     """Refuse an instance of another user, or of another Flux.
 
     Args:
-        owner: its owner.
-        user: the service's.
+        owner: userid of its owner.
+        user: userid of the service.
         theirs, ours: versions of Flux.
 
     Raises:
-        RefusedError: it is one.
+        RefusedError: the instance is such a one.
 
     >>> refuse_others(1000, 1000, "0.88.1", "0.88.0-59-g4a5e79f56")
     >>> refuse_others(1001, 1000, "0.88.0", "0.88.0")
@@ -55,14 +56,14 @@ Flux 0.88.0: a member has to have the same minor version
 
 
 def no_way(uri: str, said: str) -> OSError:
-    """Why a `flux proxy` has not got to an instance.
+    """Make the error for a `flux proxy` that has not reached an instance.
 
     Args:
         uri: of the instance.
         said: the last line that it printed.
 
     Returns:
-        A `RefusedError` where no other will get there either.
+        A `RefusedError` if no other attempt can succeed either.
 
     >>> print(no_way("local:///a", "flux-proxy: local:///a: No such file or directory").strerror)
     flux proxy local:///a: flux-proxy: local:///a: No such file or directory

@@ -1,4 +1,4 @@
-"""How a member is reached by its URI: by a socket, or by a proxy where that is elsewhere."""
+"""The connection to a member by its URI: by a socket, or by a proxy to another machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flux_ensemble.queues.nested.connection import connect
 from flux_ensemble.queues.nested.proxy import Proxy, here
 from flux_ensemble.runtime.ports import Loop
 
-#: Gets a handle, or why there is none.
+#: Receives a handle, or the error.
 Opened = Callable[[Flux | OSError], None]
 
 
@@ -28,7 +28,7 @@ class Route:
 
     @property
     def direct(self) -> bool:
-        """The latest one has no proxy: that nobody is behind a socket is said of the member."""
+        """True if the latest way has no proxy: a socket without a listener is then the member's."""
         return self._proxy is None
 
     def find(self, uri: str, started: bool, opened: Opened) -> None:
@@ -36,8 +36,8 @@ class Route:
 
         Args:
             uri: of the member.
-            started: it is a job of the enclosing instance.
-            opened: gets the outcome, not from within this call.
+            started: the member is a job of the enclosing instance.
+            opened: receives the outcome; not called from within this call.
         """
         local = here(uri)
         if local is not None and started:
@@ -53,7 +53,7 @@ class Route:
             connect(result, self._loop, opened)
 
     def close(self) -> None:
-        """End what is on the way."""
+        """End the proxy, if there is one."""
         proxy, self._proxy = self._proxy, None
         if proxy is not None:
             proxy.close()

@@ -1,11 +1,11 @@
-"""What the service of a member has to say and holds back for a while, to say more at once.
+"""Reports of a member's service that are held back for a while, to be sent together.
 
     events, one by one ──add──► Held ──take──► one item for each job ──► Link
 
-To tell, write down and handle several events of a job at once costs little more than one does, and
-a report with many jobs as much as one with a few. Those of each job stay in their order, and jobs
-are told in the order of their latest events; jobs that did the same are one item, in that of the
-last of them (`queues.nested.job_columns`).
+Sending, writing down and handling several events of a job at once costs little more than one of
+them, and a report with many jobs as much as one with a few. The events of each job stay in their
+order, and jobs are reported in the order of their latest events. Jobs with the same events are one
+item, at the place of the last of them (`queues.nested.job_columns`).
 """
 
 from __future__ import annotations
@@ -16,48 +16,48 @@ from typing import Any
 
 from flux_ensemble.queues.nested.job_columns import Alike, kind
 
-#: Seconds between two reports at least, unless there is enough to say for a whole one: each costs
-#: the service of the ensemble as much as some ten jobs do. What comes after a while of silence is
-#: told at once.
+#: Least seconds between two reports, unless there is enough for a whole message: each report costs
+#: the service of the ensemble as much as some ten jobs. A report after a silence is sent at once.
 PACE_SECONDS = 0.02
 
-#: Seconds after which it is told at the latest that what it asked for has come, or was done.
+#: Seconds after which the outcome of a command is reported at the latest.
 OWED_SECONDS = 0.25
 
-#: Events may wait for so long where something reacts to what single jobs do.
+#: Seconds that events may wait if something reacts to the events of single jobs.
 QUICK_SECONDS = 0.1
 
-#: Where nothing does they may wait for so long, at least and at most: as long as keeps the reports
-#: of all members at so many a second. What comes after a silence waits for a share of that.
+#: Seconds that events may wait otherwise, at least and at most: chosen such that all members
+#: together send this many reports a second. The first event after a silence waits for a share of
+#: that time.
 HOLD_SECONDS, HOLD_LIMIT = 1.0, 4.0
 REPORTS = 200
 COMPANY = 0.25
 
-#: Nothing waits for more when one in so many of the jobs has ended, since the member needs others.
+#: When one in this many jobs has ended nothing waits for more: the member needs further jobs.
 SHARE = 4
 
 
 def hold_seconds(members: int, reacts: bool) -> float:
-    """For how long events of jobs may wait for others.
+    """Return how many seconds events of jobs may wait for others.
 
     Args:
-        members: how many there are.
-        reacts: something reacts to what single jobs do.
+        members: number of members.
+        reacts: something reacts to the events of single jobs.
 
     >>> [hold_seconds(members, False) for members in (1, 200, 201, 1000, 5000)]
     [1.0, 1.0, 2.0, 4.0, 4.0]
     """
     if reacts:
         return QUICK_SECONDS
-    # In steps, since each change is told to all.
+    # In steps, since all members are informed of each change.
     return min(max(HOLD_SECONDS, math.ceil(members / REPORTS) * HOLD_SECONDS), HOLD_LIMIT)
 
 
 class Held:
-    """What is held back.
+    """Reports that are held back.
 
     Attributes:
-        seconds: for how long events may wait for others.
+        seconds: that events may wait for others.
 
     >>> held = Held()
     >>> held.add(7, 1.0, "submit", {"userid": 1}, ["g", "r", 1, 0])
@@ -79,7 +79,7 @@ class Held:
         self._ended = 0
 
     def __len__(self) -> int:
-        """How many items there are."""
+        """Return the number of items."""
         return len(self._events) + len(self._outcomes)
 
     def add(
@@ -93,18 +93,18 @@ class Held:
             self._tags[job] = tag
 
     def ended(self) -> None:
-        """A job has come to its last event."""
+        """Note that a job has had its last event."""
         self._ended += 1
 
     def add_outcome(self, item: list[Any]) -> None:
-        """Add an item that may come before the events that are held back."""
+        """Add an item that may be sent before the events that are held back."""
         self._outcomes.append(item)
 
     def patience(self, active: int) -> float:
-        """Seconds that may be between the latest report and one with what there is now.
+        """Return the seconds from the latest report after which the present items are sent.
 
         Args:
-            active: how many jobs have not ended.
+            active: number of jobs that have not ended.
         """
         if self._ended and SHARE * self._ended >= self._ended + active:
             return PACE_SECONDS
@@ -112,11 +112,11 @@ class Held:
 
     @property
     def share(self) -> float:
-        """The share of its patience that the first event after a silence waits for others."""
+        """Share of its patience for which the first event after a silence waits for others."""
         return 0.0 if self.seconds <= QUICK_SECONDS else COMPANY
 
     def take(self) -> list[list[Any]]:
-        """The items for all, which are held no more: see `queues.nested.service_handle`."""
+        """Return the items for all, and forget them: see `queues.nested.service_handle`."""
         found: dict[Any, list[Any] | Alike] = {}
         for job, events in self._events.items():
             tag = self._tags.get(job)
@@ -124,7 +124,7 @@ class Held:
             if key is None:
                 found[job] = _item(job, events, tag)
                 continue
-            # It is told when the last of them is.
+            # The item moves to the place of the last of its jobs.
             alike = found.pop(key, None) or Alike(events, tag)
             assert isinstance(alike, Alike)
             alike.add(job, events, tag)

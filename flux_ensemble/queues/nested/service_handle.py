@@ -1,21 +1,21 @@
-"""A member whose service has called: what `instance` and `member` are where there is a handle.
+"""A member whose service calls: the counterparts of `instance` and `member` without a handle.
 
     FleetMember ──► AttachedMember ──ask──► AttachedInstance ──► Channel ──► service in the member
     MemberJob ◄──Heard── AttachedInstance ◄──items────────────────┘
 
-That service follows the jobs there and submits them (`service.child`); what it says is what an
+That service follows the jobs there and submits them (`service.child`). It reports what an
 `Instance` finds out by itself, so the two are used alike. The items, in each direction, are lists
-of a kind and what belongs to it:
+of a kind and its values:
 
     down: load, follow, hold, submit, cancel, update, revoke, stop, look, eventlog, end
     up: facts, past, caught-up, up, refused, outcome, ending, dead, warn
 
-Nearly all that is said up is events of jobs, so these are shorter: [t, id, name, context, tag],
-without what is empty at the end. `tag` comes with the first event of a job, as a list. Several
-events of a job that are told at once are [t, id, [[t, name, context], ...], tag], the first `t`
-being the latest. What jobs did alike is ["alike", ...], with the fields of `JobsAlike` but for the
-number of the member. Events that are none of the job's own, but come of the end of the member, are
-not told.
+Nearly all items up are events of jobs, so these are shorter: [t, id, name, context, tag], without
+empty values at the end. `tag` comes with the first event of a job, as a list. Several events of a
+job that are reported at once are [t, id, [[t, name, context], ...], tag], with the latest `t`
+first. Jobs with the same events are ["alike", ...], with the fields of `JobsAlike` except the
+number of the member. Events that are caused by the end of the member, and not by the job, are not
+reported.
 """
 
 from __future__ import annotations
@@ -43,37 +43,37 @@ from flux_ensemble.runtime.ports import Done
 
 
 class Channel(Protocol):
-    """The way to a service that has called, for as long as both live."""
+    """The connection to a service that has called, for as long as both live."""
 
     def open(self, taken: Callable[[list[Any]], None], lost: Callable[[], None]) -> None:
-        """Begin.
+        """Open the connection.
 
         Args:
-            taken: gets what the service says, in order, each item once.
-            lost: called once when the way is no more; not after `close`.
+            taken: receives the items of the service, in order, each once.
+            lost: called once when the connection is lost; not after `close`.
         """
         ...
 
     def put(self, item: list[Any]) -> None:
-        """Say something to it."""
+        """Send an item."""
         ...
 
     def close(self) -> None:
-        """Say and take in nothing more."""
+        """Send and take in nothing more."""
         ...
 
 
 class AttachedInstance:
-    """A Flux instance whose own service follows it.
+    """A Flux instance that its own service follows.
 
     Args:
-        channel: the way to that service.
-        load: what that has to know of the ensemble: see `service.child`.
-        heard: is told what happens.
-        warn: gets sentences about what is wrong there.
+        channel: the connection to that service.
+        load: what that service needs to know of the ensemble: see `service.child`.
+        heard: the callbacks.
+        warn: receives sentences about problems there.
 
     Attributes:
-        ends, facts, newest, closed: as of `Instance`.
+        ends, facts, newest, closed: as for `Instance`.
         dead: its broker is gone.
     """
 
@@ -120,7 +120,7 @@ class AttachedInstance:
         names: frozenset[str] = frozenset(),
         places: bool = False,
     ) -> None:
-        """Begin: see `Instance.attach`. That its Flux is of this version it finds out itself."""
+        """Begin: see `Instance.attach`. The service there checks the version itself."""
         self._done, self._wanted = done, (names, places)
         self._channel.open(self._take, self._lost)
         self._put("load", self._load, sorted(names), places)
@@ -132,17 +132,17 @@ class AttachedInstance:
             self._put("follow", sorted(names), places)
 
     def hold(self, seconds: float) -> None:
-        """Have events of jobs wait for so long at most, to be told together."""
+        """Have events of jobs wait for this long at most, to be reported together."""
         if seconds != self._hold:
             self._hold = seconds
             self._put("hold", seconds)
 
     def stop_queue(self, reason: str, done: Report) -> None:
-        """Start no more jobs: see `Instance.stop_queue`."""
+        """Stop its queue: see `Instance.stop_queue`."""
         self.ask("stop", partial(_answer, done), reason)
 
     def look(self) -> Steps:
-        """Ask what it has, and when its allocation expires; what it says comes later."""
+        """Request its resources and the expiration of its allocation; these arrive later."""
         self._put("look")
         yield from ()
 
@@ -151,18 +151,18 @@ class AttachedInstance:
         self.ask("eventlog", partial(_answer, done), job)
 
     def publish(self, topic: str, done: Report) -> None:
-        """Have it end."""
+        """Have the instance end."""
         self._put("end")
         done(None)
 
     def ask(self, kind: str, answered: Callable[[Mapping[str, Any]], None], *args: Any) -> None:
-        """Ask something of it that has an outcome; it has none if the way is lost."""
+        """Send a request that has an outcome; there is none if the connection is lost."""
         number = next(self._numbers)
         self._asked[number] = answered
         self._put(kind, number, *args)
 
     def tell(self, kind: str) -> None:
-        """Have it do something that has no outcome."""
+        """Send a request that has no outcome."""
         self._put(kind)
 
     def _put(self, *item: Any) -> None:
@@ -170,7 +170,7 @@ class AttachedInstance:
             self._channel.put(list(item))
 
     def finish(self, then: Callable[[], None]) -> None:
-        """Call back when what it has said before was handled, which is at once."""
+        """Call back at once: there are never unhandled items."""
         then()
 
     def close(self) -> None:
@@ -230,29 +230,29 @@ class AttachedInstance:
 
 
 def _answer(done: Callable[[Any], None], outcome: Mapping[str, Any]) -> None:
-    """Give who has asked what came of it: entries, nothing, or an error."""
+    """Pass an outcome on: entries, None, or an error."""
     reason = outcome.get("reason")
     done(outcome.get("entries") if reason is None else OSError(errno.EIO, reason))
 
 
 def brief(command: SubmitJobs, outcome: CommandDone) -> CommandDone:
-    """The outcome of a submission, with ids where somebody is answered with them."""
+    """Return the outcome of a submission, with ids only if a request is answered with them."""
     if command.rule == REQUEST_RULE:
         return outcome
     return CommandDone(outcome.t, outcome.command, {"ids": []})
 
 
 def _jobspec(tag: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What is looked at of a jobspec."""
+    """Return a jobspec with the part that is used: the tag."""
     return {"attributes": {"user": {} if tag is None else {TAG_KEY: tag}}}
 
 
 class AttachedMember:
-    """One ensemble's jobs in a member whose service submits them: a `runtime.ports.Queue`.
+    """The jobs of one ensemble in a member whose service submits them: a `runtime.ports.Queue`.
 
     Args:
         instance: the member.
-        durable: waits for commits, as of `NestedMember`.
+        durable: waits for commits, as for `NestedMember`.
     """
 
     elastic = False
@@ -263,7 +263,7 @@ class AttachedMember:
         self.known: dict[Tag, int] = {}
 
     def submit(self, command: SubmitJobs, done: Done) -> None:
-        """Have jobs submitted when it is durable that they were asked for."""
+        """Have jobs submitted when the command is durable."""
         known = [[*tag, job] for tag, job in self.known.items()]
         self.known.clear()
         self._commits.then(lambda: self._ask("submit", command, done, known))
@@ -273,7 +273,7 @@ class AttachedMember:
         self._ask("cancel", command, done)
 
     def update(self, command: UpdateJobs, done: Done) -> None:
-        """Have urgency or duration of jobs changed."""
+        """Have the urgency or the duration of jobs changed."""
         self._ask("update", command, done)
 
     def _ask(
@@ -287,22 +287,22 @@ class AttachedMember:
         self._instance.ask(kind, answered, to_json(command), *more)
 
     def scale(self, command: Scale, done: Done) -> None:
-        """Refuse: see `Fleet.scale`, which asks no member."""
+        """Raise: `Fleet.scale` never passes this on to a member."""
         raise AssertionError(command)
 
     def seen(self, tag: Tag, job: int) -> None:
-        """The service there has seen it first."""
+        """Do nothing: the service there takes note of it."""
 
     def refused(self, job: int) -> None:
-        """The service there has seen it first."""
+        """Do nothing: the service there takes note of it."""
 
     def revoke(self) -> None:
-        """Send no more jobs of the submissions under way."""
+        """Send no more jobs of submissions in progress."""
         self._instance.tell("revoke")
 
 
-#: A member that is followed, by whichever way.
+#: A member that is followed, in either way.
 Followed = Instance | AttachedInstance
 
-#: One ensemble's jobs in a member.
+#: The jobs of one ensemble in a member.
 Submitting = NestedMember | AttachedMember

@@ -3,8 +3,8 @@
     start, connect, drain, end ──► Site ──► a MemberJob each ──► Told
     journal of the enclosing instance ──┘
 
-A service that begins anew gives `past` what it reads in the journal: the members of the service
-before it are in the queue, known by their tags, and are attached once more.
+A new service passes to `past` what it reads in the journal: the members of the previous service are
+in the queue, are known by their tags, and are attached again.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from flux_ensemble.queues.nested.member_job import MemberJob
 from flux_ensemble.queues.nested.service_handle import Channel
 from flux_ensemble.texts import bounded
 
-#: Seconds after which a member that cannot be connected to is given up, where nothing else is said.
+#: Default of the seconds after which a member that cannot be connected to is given up.
 RECONNECT_SECONDS = 60.0
 
-#: Who a member is, whichever service started it.
+#: Identity of a member, whichever service started it.
 Key = tuple[str, int, int]
 
 
@@ -49,17 +49,17 @@ class Site:
 
     Args:
         queue: of the enclosing instance.
-        owner: userid of the instance owner: a tag on anybody else's job is a forgery.
+        owner: userid of the instance owner: a tag on another user's job is a forgery.
         version: of the enclosing instance's Flux.
-        told: is told what happens.
-        report: gets unexpected exceptions.
+        told: the callbacks.
+        report: receives unexpected exceptions.
         log_error: writes a line to the service's log.
-        follows: gives the names of job events of members that are followed besides the usual
-            ones, and whether it is followed where jobs are.
+        follows: returns the names of job events of members that are followed besides the usual
+            ones, and whether the places of jobs are needed.
         reconnect: seconds after which a member that cannot be connected to is given up.
 
     Attributes:
-        settled: all jobs that earlier services sent have shown.
+        settled: the journal has shown all jobs that earlier services sent.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Site:
         follows: Callable[[], tuple[frozenset[str], bool]] = lambda: (frozenset(), False),
         reconnect: float = RECONNECT_SECONDS,
     ) -> None:
-        # A broker that has died is not to be waited for (flux-core `libflux/connector_local.c`).
+        # Do not wait for a broker that has died (flux-core `libflux/connector_local.c`).
         os.environ.setdefault("FLUX_LOCAL_CONNECTOR_RETRY_COUNT", "0")
         self._queue = queue
         self._owner = owner
@@ -88,7 +88,7 @@ class Site:
         self._members: dict[Key, MemberJob] = {}
         self._past: dict[int, tuple[MemberTag, float, bool, Sequence[Mapping[str, Any]]]] = {}
         self._jobs: dict[int, MemberJob] = {}
-        #: Which member an instance was last, by its IDENTITY.
+        #: The latest member that each instance was, by the instance's IDENTITY.
         self._instances: dict[str, Key] = {}
         future = queue.broker.handle.rpc("attr.get", {"name": IDENTITY}, 0)
         self._enclosing = future.get()["value"]
@@ -114,15 +114,15 @@ class Site:
         prefix: str = "",
         calls: bool = False,
     ) -> None:
-        """Start a member; one that is there already is left as it is.
+        """Start a member; a member that exists is left as it is.
 
         Args:
-            tag: which.
+            tag: of the member.
             size, environment, cwd, labels, queue, prefix, calls: see `member_jobspec`.
-            drain: seconds before its walltime from which it is sent no more.
+            drain: seconds before its walltime from which it is sent no more jobs.
 
         Raises:
-            ValueError: there is no such job.
+            ValueError: there cannot be such a job.
         """
         if tag in self:
             return
@@ -166,26 +166,26 @@ class Site:
         self._submitted(member, job)
 
     def connect(self, tag: MemberTag, uri: str) -> None:
-        """Make a member of an instance that is there already.
+        """Make an existing instance a member.
 
         Args:
-            tag: which.
+            tag: of the member.
             uri: of the instance.
         """
         if tag not in self:
             self._new(tag, 0.0, False).connect(uri)
 
     def attached(self, tag: MemberTag, channel: Channel, load: Mapping[str, Any]) -> bool:
-        """The service of a member has called: see `MemberJob.attached`."""
+        """Accept a call of a member's service: see `MemberJob.attached`."""
         return self[tag].attached(channel, load)
 
     def drain(self, tag: MemberTag, reason: str) -> None:
-        """Send a member no more: see `MemberJob.drain`."""
+        """Send a member no more jobs: see `MemberJob.drain`."""
         if tag in self:
             self[tag].drain(reason)
 
     def end(self, tag: MemberTag) -> None:
-        """End a member; one that is reached by a URI is let go of."""
+        """End a member; a member that is reached by a URI is only released."""
         if tag in self:
             self[tag].end()
 
@@ -199,7 +199,7 @@ class Site:
         return iter([member.tag for member in self._members.values()])
 
     def close(self) -> None:
-        """Let go of all of them: they go on, and so do their jobs."""
+        """Release all members: they go on, and so do their jobs."""
         for member in self._members.values():
             member.close()
 
@@ -222,16 +222,16 @@ class Site:
     ) -> None:
         """Take in a job that was there when the journal was opened, with its entries in order.
 
-        They come in any order; `caught_up` follows on the last one.
+        Jobs come in any order; `caught_up` follows the last one.
         """
         tag = self._owned(entries[0], jobspec) if entries else None
         if tag is not None:
             self._past[job] = tag, member_drain(jobspec), member_calls(jobspec), entries
 
     def caught_up(self) -> None:
-        """All jobs that were there have been told: find members of earlier services again.
+        """Find the members of earlier services again, once `past` has received all jobs.
 
-        Of several jobs with one tag the first is the member, also where it has ended.
+        Of several jobs with one tag the first is the member, even if it has ended.
         """
         past, self._past = self._past, {}
         firsts: dict[Key, int] = {}
@@ -247,12 +247,12 @@ class Site:
                     self.event(job, entry, None)
 
     def _show(self, tag: MemberTag, job: int, drain: float, calls: bool) -> None:
-        """A job shows that is a member, or has the tag of another one that is."""
+        """Attach the member of a job; cancel the job if its tag belongs to another one."""
         if tag not in self and self.settled:
             self._cancel_copy(tag, job)
             return
         if tag not in self:
-            # The service before this one sent it, and then it died.
+            # The previous service sent this job and died before it knew the id.
             self._new(tag, drain, calls)
         member = self[tag]
         if member.job not in (None, job):
@@ -261,7 +261,7 @@ class Site:
             self._submitted(member, job)
 
     def _cancel_copy(self, tag: MemberTag, job: int) -> None:
-        """A job has the tag of a member that is another job."""
+        """Cancel a job that has the tag of a member which is another job."""
         reason = f"its tag is that of member {bounded(tag.member)}, which is another job"
         self._log_error(f"{bounded(tag.name)}: job {JobID(job).f58} is cancelled: {reason}")
         self.cancel(job, reason)
@@ -305,11 +305,11 @@ class Site:
         return member
 
     def _objection(self, key: Key, identity: str) -> str | None:
-        """Why an instance cannot be a member: its jobs would be those of two."""
+        """Return why an instance cannot be a member, or None: its jobs must not be those of two."""
         if identity == self._enclosing:
             return "it is the instance that the service is in, which is no member of its own"
         other = self._instances.setdefault(identity, key)
-        # One that has ended in the meantime has left its place.
+        # A member that has been forgotten meanwhile does not count.
         if other != key and other in self._members and other[:2] == key[:2]:
             return f"it is member {self._members[other].tag.member} already"
         self._instances[identity] = key

@@ -1,4 +1,4 @@
-"""Timers that are known by their names, one of each at a time."""
+"""Timers with names; of each name one is set at a time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from flux_ensemble.runtime.ports import Handle, Loop
 
 
 class Timers:
-    """Timers.
+    """A set of named timers.
 
     Args:
-        loop: has them.
+        loop: that runs them.
     """
 
     def __init__(self, loop: Loop) -> None:
@@ -19,17 +19,17 @@ class Timers:
         self._set: dict[str, Handle] = {}
 
     def later(self, name: str, seconds: float, callback: Callable[[], None]) -> None:
-        """Call back after some seconds, in place of the timer of that name, if there is one."""
+        """Call back after some seconds; this replaces the timer of that name, if there is one."""
         self.stop(name)
         self._set[name] = self._loop.timer(seconds, callback)
 
     def stop(self, name: str) -> None:
-        """Do not call back, if there is such a timer."""
+        """Cancel the timer of that name, if there is one."""
         timer = self._set.pop(name, None)
         if timer is not None:
             timer.cancel()
 
     def stop_all(self) -> None:
-        """Do not call back at all."""
+        """Cancel all timers."""
         for name in list(self._set):
             self.stop(name)

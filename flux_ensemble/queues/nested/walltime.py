@@ -1,4 +1,4 @@
-"""When the allocation of a member ends, which can be changed while it runs."""
+"""The end of a member's allocation, which can change while the member runs."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from flux_ensemble.queues.flux.steps import Resume, Steps, run
 from flux_ensemble.queues.nested.service_handle import Followed
 from flux_ensemble.queues.nested.timers import Timers
 
-#: Seconds before its walltime at which a member's queue is stopped, at least.
+#: Least seconds before its walltime at which a member's queue is stopped.
 STOP_SECONDS = 5.0
 
-#: Seconds between two looks at when its allocation expires.
+#: Seconds between two requests for the expiration of its allocation.
 LOOK_SECONDS = 30.0
 
 
 class Walltime:
-    """Has a member drained some time before its allocation ends.
+    """A timer that drains a member some time before its allocation ends.
 
     Args:
         timers: of the member.
-        drain: seconds before that, STOP_SECONDS at least.
-        drained: called then, with the reason.
-        told: gets when the allocation expires, also where that is no news.
+        drain: seconds before the end, STOP_SECONDS at least.
+        drained: called at that time, with the reason.
+        told: receives the expiration of the allocation, even if that has not changed.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Walltime:
         self._told = told
 
     def watch(self, instance: Followed) -> None:
-        """Watch it from now on, until the connection is closed."""
+        """Watch a member from now on, until the connection is closed."""
         run(self._watch(instance), over=lambda: instance.closed)
 
     def _watch(self, instance: Followed) -> Steps:
@@ -50,14 +50,14 @@ class Walltime:
             self._told(t_expires)
             left = LOOK_SECONDS if t_expires is None else t_expires - self._drain - time.time()
             if left <= 0.0:
-                # What runs there goes on until then, which can still be changed.
+                # The jobs there go on until the end, which can still be changed.
                 left = LOOK_SECONDS
                 self._drained("its walltime is about to end")
             if instance.closed:
                 return
             yield partial(self._pause, min(left, LOOK_SECONDS))
             with suppress(Exception):
-                # What it does not say, it may say the next time.
+                # A request that fails is repeated the next time.
                 yield from instance.look()
 
     def _pause(self, seconds: float, resume: Resume) -> None:
