@@ -1,10 +1,10 @@
-"""The operator as a process: watches, looks, and gives way to another one.
+"""The operator as a process: watches the cluster, reconciles Ensembles, and yields to another one.
 
-    Seen (all that is of Ensembles) ──► queue ──► threads: reconcile ──► cluster
+    Seen (objects of Ensembles) ──► queue ──► threads: reconcile ──► cluster
     every few minutes: all Ensembles ──┘
 
-Watches only read, so a restart of the operator writes nothing. All Ensembles are looked at
-regularly, whatever the watches say: that asks the cluster nothing.
+Watches only read, so a restart of the operator writes nothing. All Ensembles are reconciled
+regularly, whatever the watches report: that sends no request to the cluster.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from flux_ensemble.operator.watches import Seen
 
 log = logging.getLogger(__name__)
 
-#: How long it takes to list all that is watched, at most, before looks begin, in seconds.
+#: Longest time in seconds in which everything watched is listed before reconciling begins.
 _LISTED_SECONDS = 60.0
 
-#: An API server that has not answered a watch for so long, in seconds, is not there, or this is
-#: not: it ends a watch after five minutes.
+#: Seconds of silence of a watch after which the API server, or the connection to it, is considered
+#: lost: the API server ends a watch after five minutes.
 _SILENCE = 900.0
 
-#: How long changes are gathered before an Ensemble is looked at, in seconds.
+#: Seconds for which changes are gathered before an Ensemble is reconciled.
 _GATHERED = 0.05
 
-#: A look that lasts longer hangs.
+#: Seconds after which a call of the reconciler is considered hung.
 _LONGEST_LOOK = 600.0
 
 LEASE = "flux-ensemble-operator"
@@ -50,16 +50,16 @@ LEASE = "flux-ensemble-operator"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How an operator runs.
+    """The options of an operator.
 
     Args:
-        namespaces: that it looks after; none are all.
-        settings: what it adds to each Ensemble.
-        health_port: for probes and metrics; None is none, 0 a free one.
-        lease_namespace: where its Lease is; default: that of its pod, or of KUBECONFIG.
-        lease_seconds: how long others wait for one that does not renew its Lease.
-        resync_seconds: how often all Ensembles are looked at.
-        workers: how many are looked at at once.
+        namespaces: that it serves; none means all.
+        settings: applied to each Ensemble.
+        health_port: for probes and metrics; None for none, 0 for a free one.
+        lease_namespace: of its Lease; default: that of its pod, or of KUBECONFIG.
+        lease_seconds: seconds after which others take over a Lease that is not renewed.
+        resync_seconds: seconds between two times at which all Ensembles are reconciled.
+        workers: number of Ensembles that are reconciled at once.
     """
 
     namespaces: Sequence[str] = ()
@@ -100,7 +100,8 @@ def run(options: Options) -> None:
         if not lease.wait(stopped.is_set):
             return
         stack.callback(lease.release)
-        # A call that is under way could write after another operator has begun.
+        # A call under way could write after another operator has begun, so the process exits at
+        # once.
         lease.keep(lambda: os._exit(1))
         metrics.leader.set(1)
         log.info("begin")
@@ -115,7 +116,7 @@ def run(options: Options) -> None:
 
 @contextlib.contextmanager
 def _signals(stopped: threading.Event) -> Iterator[None]:
-    """Sets an event at the signals that end the operator."""
+    """Set an event at the signals that end the operator."""
     chosen = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, lambda *_: stopped.set()) for number in chosen}
     try:
@@ -126,7 +127,7 @@ def _signals(stopped: threading.Event) -> Iterator[None]:
 
 
 class _Looks:
-    """Looks at Ensembles that have changed, and at all of them regularly.
+    """Reconciles Ensembles that have changed, and all of them regularly.
 
     Args:
         options: of the operator.
@@ -140,7 +141,7 @@ class _Looks:
         self._thread: threading.Thread | None = None
 
     def add(self, namespace: str, name: str) -> None:
-        """Look at an Ensemble, soon."""
+        """Reconcile an Ensemble soon."""
         if self._queue is not None:
             self._queue.add((namespace, name), _GATHERED)
 
@@ -150,7 +151,7 @@ class _Looks:
         Args:
             seen: the cluster, which calls `add`.
             metrics: counts.
-            stopped: ends the wait for what is watched.
+            stopped: ends the wait for the first lists of the watches.
         """
 
         def told(seconds: float, good: bool) -> None:
@@ -165,7 +166,7 @@ class _Looks:
         self._thread.start()
 
     def trouble(self) -> str | None:
-        """What keeps the operator from its work; None before it has begun."""
+        """Return what keeps the operator from its work; None before it has begun."""
         if self._seen is None or self._queue is None:
             return None
         age, kind = self._seen.silence()
@@ -175,7 +176,7 @@ class _Looks:
         return f"a look has lasted for {age:.0f} s" if age > _LONGEST_LOOK else None
 
     def close(self) -> None:
-        """End."""
+        """Stop, and wait for the threads."""
         self._stopped.set()
         if self._seen is not None:
             self._seen.close()

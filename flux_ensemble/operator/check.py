@@ -1,4 +1,4 @@
-"""What the API server cannot check of an Ensemble: its documents, and what would be overwritten.
+"""Checks of an Ensemble that the API server cannot make: its documents, and fields of the operator.
 
     check(ensemble, documents) -> problems
 
@@ -16,25 +16,25 @@ from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.operator import names
 from flux_ensemble.operator.minicluster import runner
 
-#: The volumes that are added to a container.
+#: The volumes that the operator adds to a container.
 _VOLUMES = ("flux-ensemble-document", "flux-ensemble-tls", "flux-ensemble-state")
 
-#: How many documents are known, each of 128 KiB at most: they are looked at again and again.
+#: Number of documents, each of 128 KiB at most, whose problems are cached.
 _KNOWN = 256
 
-#: The longest name that a document of a member may have; it is that of its file by default.
+#: Name of a member's document without a name of its own, by its file; no default is longer.
 _DEFAULT_NAME = "ensemble"
 
 
 def check(ensemble: Mapping[str, Any], documents: Mapping[str, str | Missing]) -> list[str]:
-    """The problems of an Ensemble that its schema allows.
+    """Return the problems of an Ensemble that its schema allows.
 
     Args:
         ensemble: as the API server has it.
         documents: the text of each member's document, or why there is none.
 
     Returns:
-        Sentences; none if it can run.
+        Sentences; none if the Ensemble can run.
     """
     problems: list[str] = []
     for member in ensemble["spec"]["members"]:
@@ -49,10 +49,10 @@ def check(ensemble: Mapping[str, Any], documents: Mapping[str, str | Missing]) -
 
 
 class Missing:
-    """A document that is not there.
+    """A missing document.
 
     Args:
-        reason: why, in words.
+        reason: why it is missing, in words.
     """
 
     def __init__(self, reason: str) -> None:
@@ -61,10 +61,11 @@ class Missing:
 
 @functools.lru_cache(maxsize=_KNOWN)
 def of_document(text: str) -> tuple[str, ...]:
-    """The problems of a document, each with its line.
+    """Return the problems of a document, each with its line.
 
-    It is another user's, and runs in a pod: the files that it names are there. Here they would be
-    the operator's, whose contents end in a sentence about them.
+    The document is another user's, and runs in a pod that has the files it names. Files are not
+    read here: they would be the operator's, and their contents could end up in a message to that
+    user.
     """
     try:
         load_text(text, name=_DEFAULT_NAME, elastic=True, packages=False, here=False)

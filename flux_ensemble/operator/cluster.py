@@ -1,6 +1,7 @@
-"""The Kubernetes API as the operator needs it: objects as plain mappings, each request once.
+"""The Kubernetes API as the operator needs it: objects as plain mappings, each request sent once.
 
-What fails is a `ClusterFailure` with the HTTP status; whoever asks decides whether to try again.
+A failed request raises a `ClusterFailure` with the HTTP status; the caller decides whether to try
+again.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class ClusterFailure(Exception):
     """A request failed; the text is one sentence.
 
     Args:
-        sentence: what the API server said.
+        sentence: the message of the API server.
         code: the HTTP status; None if there was no answer.
     """
 
@@ -60,7 +61,7 @@ class ClusterFailure(Exception):
 
 @functools.cache
 def resource_class(api_version: str, kind: str) -> Any:
-    """lightkube's class of a kind, without its types: they would drop what they do not know."""
+    """Return lightkube's class of a kind, untyped: types would drop fields unknown to them."""
     group, _, version = api_version.rpartition("/")
     plural = PLURALS[api_version, kind]
     info = ApiInfo(resource=ResourceDef(group, version, kind), plural=plural, verbs=_VERBS)
@@ -76,7 +77,7 @@ def resource_class(api_version: str, kind: str) -> Any:
 
 
 class KubernetesCluster:
-    """A cluster.
+    """Access to a cluster.
 
     Args:
         client: of its API.
@@ -86,7 +87,7 @@ class KubernetesCluster:
         self.client = sturdy(client)
 
     def get(self, api_version: str, kind: str, namespace: str, name: str) -> Resource | None:
-        """An object, or None."""
+        """Read an object; return None if there is none."""
         try:
             found = self._ask(
                 self.client.get, resource_class(api_version, kind), name, namespace=namespace
@@ -98,7 +99,7 @@ class KubernetesCluster:
         return {"apiVersion": api_version, "kind": kind, **dict(found)}
 
     def known(self, api_version: str, kind: str, namespace: str, name: str) -> Resource | None:
-        """An object as it was when it was last heard of, or None."""
+        """Return an object as it was last received, or None."""
         return self.get(api_version, kind, namespace, name)
 
     def list(
@@ -110,7 +111,7 @@ class KubernetesCluster:
         labels: str = "",
         fields: str = "",
     ) -> list[Resource]:
-        """The objects of a kind that the selectors choose."""
+        """List the objects of a kind that the selectors choose."""
         chosen: Any = {
             key: dict(part.split("=", 1) for part in text.split(","))
             for key, text in (("labels", labels), ("fields", fields))
@@ -126,7 +127,7 @@ class KubernetesCluster:
         return listed
 
     def create(self, manifest: Mapping[str, Any]) -> Resource:
-        """Make an object; one of the same name is 409."""
+        """Create an object; if one of the same name exists, that is a 409."""
         return self._noted(
             self._ask(
                 self.client.create,
@@ -137,7 +138,7 @@ class KubernetesCluster:
         )
 
     def try_out(self, manifest: Mapping[str, Any]) -> None:
-        """Have the API server check an object as if it were made, unknown fields included."""
+        """Make the API server check an object as if it were created, unknown fields included."""
         # lightkube's `create` does not know this parameter.
         self._ask(
             self.client._client.request,
@@ -152,7 +153,7 @@ class KubernetesCluster:
         )
 
     def replace(self, manifest: Mapping[str, Any]) -> Resource:
-        """Put an object in place of the one of its version; another version is 409."""
+        """Replace an object if its version is the given one; another version is a 409."""
         namespace = manifest["metadata"]["namespace"]
         return self._noted(
             self._ask(
@@ -170,13 +171,16 @@ class KubernetesCluster:
         *,
         without: Iterable[Sequence[str]] = (),
     ) -> Resource:
-        """Server-side apply to an object: the fields of the manifest become ours, and those are
-        dropped that were. One that has gone is 409, and so is another one of that name.
+        """Apply a manifest to an object on the server (server-side apply).
+
+        The fields of the manifest become the operator's, and fields that were the operator's and
+        are not in the manifest are dropped. If the object has gone, or another one has its name,
+        that is a 409.
 
         Args:
-            manifest: what is to be there.
+            manifest: the wanted object.
             live: the object as it was read.
-            without: paths of fields that it was made with and that are left to others since.
+            without: paths of fields that it was created with and that are left to others since.
         """
         metadata = {**manifest["metadata"], "uid": live["metadata"]["uid"]}
         patch = functools.partial(
@@ -200,7 +204,7 @@ class KubernetesCluster:
             raise
 
     def _own(self, live: Mapping[str, Any], entries: Sequence[Entry], patch: Any) -> None:
-        """Put other `managedFields` in place of those of an object, if it is of this version."""
+        """Replace the `managedFields` of an object, if it still has the given version."""
         changes = {
             "managedFields": entries,
             "resourceVersion": live["metadata"]["resourceVersion"],
@@ -214,19 +218,19 @@ class KubernetesCluster:
         )
 
     def _is_there(self, live: Mapping[str, Any]) -> bool:
-        """Whether an object is this very one still."""
+        """Return True if the very same object still exists."""
         metadata = live["metadata"]
         now = self.get(live["apiVersion"], live["kind"], metadata["namespace"], metadata["name"])
         return now is not None and now["metadata"]["uid"] == metadata["uid"]
 
     def delete(self, live: Mapping[str, Any], *, unchanged: bool = False) -> None:
-        """Delete an object and, afterwards, what it owns; one that is not there is no error.
+        """Delete an object and, afterwards, the objects that it owns; a missing object is no error.
 
-        Another one of that name is 409.
+        Another object of that name is a 409.
 
         Args:
             live: the object as it was read, with its apiVersion and kind.
-            unchanged: one that has changed since then is 409, too.
+            unchanged: a change of the object since then is a 409, too.
         """
         metadata = live["metadata"]
         keys = ("uid", "resourceVersion") if unchanged else ("uid",)
@@ -234,7 +238,7 @@ class KubernetesCluster:
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "preconditions": {key: metadata[key] for key in keys},
-            # Jobs would leave their pods to nobody, and wait for that.
+            # By default a Job orphans its pods, and waits for that.
             "propagationPolicy": CascadeType.BACKGROUND.value,
         }
         # lightkube's `delete` has no preconditions.
@@ -259,13 +263,13 @@ class KubernetesCluster:
                 raise
             answer = {}
         if (answer.get("metadata") or {}).get("deletionTimestamp"):
-            # It goes later: something has to be done before, or it has to end.
+            # It is deleted later: it has finalizers, or has to end first.
             self._wrote({**live, **answer})
         else:
             self._deleted({**live})
 
     def write_status(self, ensemble: Mapping[str, Any], status: Mapping[str, Any]) -> Resource:
-        """Put a status in place of the one that an Ensemble has, if it is of that version."""
+        """Replace the status of an Ensemble, if it still has the given version."""
         metadata = ensemble["metadata"]
         resource = resource_class(names.API_VERSION, names.KIND).Status
         full = resource(
@@ -282,7 +286,7 @@ class KubernetesCluster:
         )
 
     def resize(self, minicluster: Mapping[str, Any], size: int) -> None:
-        """Set the size of a MiniCluster, if it is of this version still."""
+        """Set the size of a MiniCluster, if it still has the given version."""
         from lightkube.models.autoscaling_v1 import ScaleSpec
         from lightkube.models.meta_v1 import ObjectMeta
 
@@ -302,10 +306,10 @@ class KubernetesCluster:
         return one
 
     def _wrote(self, one: Resource) -> None:
-        """Is told what has been written."""
+        """Note an object that has been written; for subclasses."""
 
     def _deleted(self, one: Resource) -> None:
-        """Is told what is not there any more."""
+        """Note an object that does not exist any more; for subclasses."""
 
     def _ask(self, request: Any, *args: Any, **options: Any) -> Any:
         try:
@@ -321,7 +325,7 @@ class KubernetesCluster:
 
 
 def _object(manifest: Mapping[str, Any]) -> Any:
-    """lightkube asks the object for its namespace, and leaves the rest as it is."""
+    """Return the object for lightkube, which only reads its namespace and leaves the rest alone."""
     return resource_class(manifest["apiVersion"], manifest["kind"])(manifest)
 
 

@@ -1,7 +1,7 @@
-"""An Ensemble of ensemble-operator as one of ours; pure.
+"""Conversion of an Ensemble of ensemble-operator into one of ours; pure.
 
-The predecessor's is `ensemble.flux-framework.org/v1alpha1`. Its members are the same, but for what
-they install (`branch`), and for names, which it takes from their place.
+The predecessor's is `ensemble.flux-framework.org/v1alpha1`. Its members are the same, except for
+the software that they install (`branch`), and for names, which are derived from their position.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from flux_ensemble.operator import names
 
 PREDECESSOR = "ensemble.flux-framework.org/v1alpha1"
 
-#: Keys of the predecessor's `sidecar`, and what becomes of them; None: it has no counterpart.
+#: Keys of the predecessor's `sidecar` with our keys; None: there is no counterpart.
 _SIDECAR = {
     "image": None,
     "imagePullPolicy": "imagePullPolicy",
@@ -27,7 +27,7 @@ _POLICY = {"Always", "IfNotPresent", "Never"}
 
 
 class NotConvertible(Exception):
-    """It is no Ensemble of the predecessor; the text is one sentence."""
+    """The input is no Ensemble of the predecessor; the text is one sentence."""
 
 
 def convert(ensemble: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -37,10 +37,10 @@ def convert(ensemble: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         ensemble: the predecessor's, as in its file.
 
     Returns:
-        Ours, and notes on what of it has no counterpart.
+        Our Ensemble, and notes about parts that have no counterpart.
 
     Raises:
-        NotConvertible: it is none, or has no members.
+        NotConvertible: it is not an Ensemble of the predecessor, or has no members.
     """
     if not isinstance(ensemble, Mapping) or ensemble.get("apiVersion") != PREDECESSOR:
         version = ensemble.get("apiVersion") if isinstance(ensemble, Mapping) else ensemble

@@ -11,10 +11,10 @@ from flux_ensemble.operator.manifests import digest
 
 
 def documents(cluster: KubernetesCluster, ensemble: dict[str, Any]) -> dict[str, str | Missing]:
-    """The document of each member, or why there is none.
+    """Return the document of each member, or why it is missing.
 
-    A text that is in a ConfigMap is noted in the Ensemble as `ensembleFrom.digest`, so that another
-    text is a change of the member (`minicluster.template`).
+    The digest of a text in a ConfigMap is noted in the Ensemble as `ensembleFrom.digest`, so that
+    another text is a change of the member (`minicluster.template`).
     """
     found: dict[str, str | Missing] = {}
     for member in ensemble["spec"]["members"]:

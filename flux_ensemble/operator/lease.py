@@ -1,9 +1,10 @@
-"""One operator of several works: the one that holds a Lease.
+"""The Lease by which one of several operators works: the one that holds it.
 
-The holder renews the Lease; the others take it over when it has not changed for as long as it
-lasts, by their own clocks, so that clocks need not agree. A holder that cannot renew it in time has
-lost it, and must stop before anybody else can have it: `lost` is called, and the process ends. So
-does one that finds another holder. No answer ends the attempts, be it a page, a half or nothing.
+The holder renews the Lease. The others take it over when it has not changed for its whole duration,
+by their own clocks, so that clocks need not agree. A holder that cannot renew the Lease in time has
+lost it, and must stop before another operator can have it: `lost` is called, and the process ends.
+The same happens if it finds another holder. No response ends the attempts, whether it is a page of
+HTML, cut off, or empty.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from flux_ensemble.operator.cluster import ClusterFailure, KubernetesCluster, Re
 
 log = logging.getLogger(__name__)
 
-#: How long a Lease lasts without being renewed, until when it has to be renewed, and how often
-#: that is tried, in seconds.
+#: In seconds: the duration of a Lease, the time within which it has to be renewed, and the time
+#: between two attempts.
 LEASE_SECONDS = 15.0
 RENEW_SECONDS = 10.0
 RETRY_SECONDS = 2.0
@@ -31,10 +32,10 @@ class Lease:
     """A Lease that this operator holds, or waits for.
 
     Args:
-        cluster: where it is.
+        cluster: of the Lease.
         namespace, name: of the Lease.
-        holder: who this is; no other has the same.
-        seconds: how long it lasts.
+        holder: a unique name of this operator.
+        seconds: duration of the Lease.
     """
 
     def __init__(
@@ -58,13 +59,13 @@ class Lease:
         self._threads: list[threading.Thread] = []
 
     def wait(self, stop: Callable[[], bool] = lambda: False) -> bool:
-        """Wait until this holds it.
+        """Wait until this operator holds the Lease.
 
         Args:
-            stop: gives up when it holds.
+            stop: gives up when it returns True.
 
         Returns:
-            Whether it does.
+            True if the operator holds the Lease.
         """
         while not stop() and not self._stopped.is_set():
             if self._try():
@@ -73,14 +74,14 @@ class Lease:
         return False
 
     def keep(self, lost: Callable[[], None]) -> None:
-        """Renew it from now on, in a thread; `lost` is called if that does not succeed.
+        """Renew the Lease from now on, in a thread; `lost` is called if that does not succeed.
 
-        Another thread looks at the clock: an answer that never ends holds up the first one.
+        Another thread watches the clock, since a response that never ends blocks the first one.
         """
         calls = threading.Lock()
 
         def lose(why: str) -> None:
-            # One call is enough, and it need not return.
+            # One call is enough, and need not return.
             if calls.acquire(blocking=False) and not self._stopped.is_set():
                 self._stopped.set()
                 log.error("the lease is lost: %s", why)
@@ -107,7 +108,7 @@ class Lease:
             thread.start()
 
     def release(self) -> None:
-        """Renew it no more, and let others have it at once."""
+        """Stop renewing the Lease, and release it so that others can have it at once."""
         self._stopped.set()
         for thread in self._threads:
             thread.join(self._seconds)
@@ -120,11 +121,14 @@ class Lease:
             log.warning("the lease was not given back: %s", exc)
 
     def _scaled(self, seconds: float) -> float:
-        """A duration of a Lease that lasts LEASE_SECONDS, for one that lasts as long as this."""
+        """Scale a duration for a Lease of LEASE_SECONDS to the duration of this one."""
         return self._seconds * seconds / LEASE_SECONDS
 
     def _try(self) -> bool:
-        """Take it or renew it, if nobody else holds it; whatever comes as an answer."""
+        """Take or renew the Lease if nobody else holds it, whatever the response.
+
+        Return success.
+        """
         began = time.monotonic()
         known, self._known = self._known, None
         try:
@@ -152,7 +156,7 @@ class Lease:
         return bool(holder) and holder != self._holder and not self._is_stale(lease)
 
     def _is_stale(self, lease: Resource) -> bool:
-        """Whether its holder has not renewed it for as long as it lasts."""
+        """Return True if the holder has not renewed the Lease for its whole duration."""
         version, now = lease["metadata"]["resourceVersion"], time.monotonic()
         if self._seen[0] != version:
             self._seen = version, now

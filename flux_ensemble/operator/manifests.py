@@ -1,4 +1,4 @@
-"""What the manifests of an Ensemble have in common; pure."""
+"""Functions that the manifests of an Ensemble have in common; pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flux_ensemble.operator import names
 
 Manifest = dict[str, Any]
 
-#: The port of the gRPC service, unless the Ensemble says it.
+#: Default port of the gRPC service.
 PORT = 50051
 
 
@@ -32,9 +32,10 @@ def new(
 
 
 def owned(manifest: Manifest, ensemble: Mapping[str, Any]) -> Manifest:
-    """A manifest with its owner.
+    """Return a manifest with its owner.
 
-    The owner does not block: that takes a right on `ensembles/finalizers`, and nothing waits.
+    The owner does not block its deletion: that needs a permission on `ensembles/finalizers`, and
+    nothing waits for it.
     """
     owner = {
         "apiVersion": names.API_VERSION,
@@ -57,7 +58,7 @@ def mark(manifest: Manifest) -> None:
 
 
 def digest(value: Any) -> str:
-    """A short text that differs where values do."""
+    """Return a short text that differs if the values do."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -68,6 +69,6 @@ def service_of(ensemble: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def port_of(ensemble: Mapping[str, Any]) -> int:
-    """The port of the gRPC service of an Ensemble."""
+    """Return the port of the gRPC service of an Ensemble."""
     port: int = service_of(ensemble).get("port", PORT)
     return port

@@ -1,11 +1,10 @@
-"""How a member is, from what the cluster has of it; pure.
+"""The state of a member, from its objects in the cluster; pure.
 
-A `MemberKind` knows which object a member is made of, and how to read its state there. There is
-one kind, the MiniCluster of the Flux Operator: an Indexed Job, whose pod of index 0 runs the
-ensemble and leaves how that ended in its termination message (`run --summary`). The exit code tells
-nothing:
-the Flux Operator's script ends with 0 unless its logging is strict. Whether a pod's end is that of
-the member is the Job's to say: after one that was evicted it makes another.
+A `MemberKind` defines the object that a member is made of, and how its state is read. There is one
+kind, the MiniCluster of the Flux Operator: an Indexed Job, whose pod of index 0 runs the ensemble
+and leaves the result in its termination message (`run --summary`). The exit code means nothing: the
+Flux Operator's script exits with 0 unless its logging is strict. The end of a pod is not always the
+end of the member: the Job decides that, and makes another pod after one that was evicted.
 """
 
 from __future__ import annotations
@@ -26,28 +25,28 @@ Resource = Mapping[str, Any]
 ENDED = {"completed": "Completed", "failed": "Failed", "canceled": "Canceled"}
 OVER = frozenset(ENDED.values())
 
-#: Why a member has no object.
+#: Reason for which a member has no object.
 NOT_MADE = "it is not made yet"
 
-#: Which pod of an Indexed Job it is.
+#: Label or annotation with the index of a pod of an Indexed Job.
 _INDEX = "batch.kubernetes.io/job-completion-index"
 
-#: The label of a Job that Kueue starts when there is room for it.
+#: Label of a Job that Kueue starts when there is room for it.
 _QUEUE = "kueue.x-k8s.io/queue-name"
 
-#: Reasons for which a container waits that go by themselves.
+#: Reasons for which a container waits, but not for long.
 _PASSING = ("ContainerCreating", "PodInitializing")
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What the cluster has of a member.
+    """The objects of a member in the cluster.
 
     Args:
-        resource: what it is made of; None if that is not there.
-        job: of it.
+        resource: the object that it is made of; None if that does not exist.
+        job: of that object.
         pods: of the job.
-        warnings: what events say of the job, the last one last.
+        warnings: messages of the job's events, latest last.
         suspended: the Ensemble has been suspended.
     """
 
@@ -59,7 +58,7 @@ class Observed:
 
 
 class MemberKind(Protocol):
-    """What a member can be: `members[].kind`.
+    """A kind of member: `members[].kind`.
 
     Attributes:
         api_version, kind: of the object that it is made of.
@@ -69,11 +68,11 @@ class MemberKind(Protocol):
     kind: str
 
     def render(self, ensemble: Resource, member: Resource) -> dict[str, Any]:
-        """Its object, with the size that it begins with."""
+        """Return the object of a member, with its initial size."""
         ...
 
     def status(self, member: Resource, observed: Observed) -> dict[str, Any]:
-        """What `status.members` says of it: {state, reason, size, wanted, min, max, ...}."""
+        """Return the entry of `status.members`: {state, reason, size, wanted, min, max, ...}."""
         ...
 
 
@@ -112,7 +111,7 @@ KINDS: Mapping[str, MemberKind] = {"MiniCluster": MiniClusterKind()}
 
 
 def kind_of(member: Resource) -> MemberKind:
-    """What a member is."""
+    """Return the kind of a member."""
     return KINDS[member.get("kind", "MiniCluster")]
 
 
@@ -121,7 +120,7 @@ def _state(observed: Observed) -> dict[str, Any]:
     if observed.resource is None:
         return {"state": "Pending", "reason": suspended if observed.suspended else NOT_MADE}
     if observed.suspended:
-        # It begins anew afterwards, so how it ended is nothing that is known of it any more.
+        # A suspended member begins anew afterwards, so its earlier end is dropped.
         return {"state": "Ending", "reason": suspended}
     if observed.resource["metadata"].get("deletionTimestamp"):
         return {"state": "Ending", "reason": "its MiniCluster is being deleted"}
@@ -130,7 +129,7 @@ def _state(observed: Observed) -> dict[str, Any]:
     if conditions.keys() & {"Complete", "Failed"} or _rank_0_is_done(observed.job):
         told = [pod for pod in of_rank_0 if _phase(pod) == "Succeeded"] or of_rank_0
         return _outcome(told[-1] if told else None, conditions)
-    # What becomes of a pod that ends is the Job's to say: it may make another one.
+    # The Job decides about a pod that ends: it may make another one.
     live = [pod for pod in of_rank_0 if not has_ended(pod) and not _leaves(pod)]
     first = live[-1] if live else None
     if _phase(first) == "Running":
@@ -146,7 +145,7 @@ def _state(observed: Observed) -> dict[str, Any]:
 
 
 def _lost(pod: Resource) -> str:
-    """What became of a pod of rank 0 after which its Job makes another one."""
+    """Return what happened to a pod of rank 0 after which its Job makes another one."""
     status = pod.get("status") or {}
     said = f"{status.get('reason', '')}: {status.get('message', '')}".strip(": ")
     said = said or ("it is being deleted" if _leaves(pod) else "it has ended")
@@ -154,7 +153,7 @@ def _lost(pod: Resource) -> str:
 
 
 def _rank_0_is_done(job: Resource | None) -> bool:
-    """Whether the Job says that index 0 has succeeded; workers may still be leaving."""
+    """Return True if the Job reports the success of index 0; workers may still be ending."""
     completed = str(((job or {}).get("status") or {}).get("completedIndexes", ""))
     return re.match(r"0($|[,-])", completed) is not None
 
@@ -173,7 +172,7 @@ def _outcome(first: Resource | None, job: Mapping[str, Resource]) -> dict[str, A
             "reason": "rank 0 ended without a word on the ensemble: see its log",
             **times,
         }
-    # How it ended is what `run` says: its exit code, and its sentence of what went wrong.
+    # The outcome is the one that `run` reported: its exit code, and its sentence about the error.
     state = ENDED.get(str(summary.get("state", "")))
     if state is None or (state == "Completed" and summary.get("exit_code")):
         state = "Failed" if summary.get("exit_code") else "Completed"
@@ -189,7 +188,7 @@ def _outcome(first: Resource | None, job: Mapping[str, Resource]) -> dict[str, A
 
 
 def _summary(pod: Resource | None) -> tuple[dict[str, Any] | None, dict[str, str]]:
-    """What the container that ran the ensemble left, and when it began and ended."""
+    """Return the summary left by the container that ran the ensemble, and its start and end."""
     times: dict[str, str] = {}
     found = None
     for container in _containers(pod):
@@ -218,11 +217,11 @@ def _parsed(message: str) -> dict[str, Any] | None:
 
 
 def waiting(pods: Iterable[Resource], deployment: Resource | None = None) -> list[str]:
-    """Why pods that should run do not; each reason once.
+    """Return the reasons why pods that should run do not; each reason once.
 
     Args:
-        pods: those that there are.
-        deployment: that of the pods, which says why there are not more of them.
+        pods: the existing pods.
+        deployment: of the pods, which knows why there are not more of them.
     """
     found: dict[str, None] = {}
     for pod in pods:
@@ -241,7 +240,7 @@ def waiting(pods: Iterable[Resource], deployment: Resource | None = None) -> lis
 
 
 def _troubles(observed: Observed) -> list[str]:
-    """Why a member has not as many pods that run as it should; each reason once."""
+    """Return the reasons why a member has fewer running pods than it should; each reason once."""
     found = waiting(observed.pods)
     if ((observed.job or {}).get("spec") or {}).get("suspend"):
         said = _conditions(observed.job).get("Suspended", {}).get("message", "")
@@ -255,7 +254,7 @@ def _troubles(observed: Observed) -> list[str]:
 
 
 def _of_rank_0(pods: Iterable[Resource]) -> list[Resource]:
-    """The pods of index 0, the latest one last."""
+    """Return the pods of index 0, the latest one last."""
 
     def index(pod: Resource) -> str:
         metadata = pod["metadata"]
@@ -267,7 +266,7 @@ def _of_rank_0(pods: Iterable[Resource]) -> list[Resource]:
 
 
 def has_ended(pod: Resource) -> bool:
-    """Whether none of a pod's containers runs or will run any more."""
+    """Return True if no container of a pod runs or will run any more."""
     return _phase(pod) in ("Succeeded", "Failed")
 
 

@@ -1,4 +1,4 @@
-"""What the operator counts, for Prometheus."""
+"""Metrics of the operator, for Prometheus."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OperatorMetrics:
         )
 
     def seen(self, namespace: str, name: str, status: Mapping[str, Any]) -> None:
-        """Note how an Ensemble is."""
+        """Note the status of an Ensemble."""
         key = namespace, name
         with self._lock:
             self._phase(key, status["phase"])

@@ -1,4 +1,4 @@
-"""A member of an Ensemble as manifests: its document, its volume, and its MiniCluster; pure."""
+"""Manifests of a member of an Ensemble: its document, its volume, and its MiniCluster; pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from flux_ensemble import __version__
 from flux_ensemble.operator import names
 from flux_ensemble.operator.manifests import PORT, Manifest, digest, new, port_of
 
-#: How often pods of a MiniCluster may fail before it has failed. The Flux Operator takes 0 for 100.
+#: Number of failed pods after which a MiniCluster fails. The Flux Operator takes 0 for 100.
 BACKOFF_LIMIT = 6
 
-#: What pip installs, unless the Ensemble says it.
+#: Default requirement that pip installs.
 REQUIREMENT = f"flux-ensemble[grpc]=={__version__}"
 
 
@@ -31,7 +31,7 @@ def document(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> Manifest
 
 
 def claim(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> Manifest:
-    """The PersistentVolumeClaim of a member that gives a template of one."""
+    """Return the PersistentVolumeClaim of a member that has a template of one."""
     owner, given = ensemble["metadata"]["name"], member["state"]["template"]
     own = given.get("metadata") or {}
     labels = names.labels(owner, "state", member["name"])
@@ -51,7 +51,7 @@ def claim(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> Manifest:
 
 
 def runner(spec: Mapping[str, Any]) -> int:
-    """Which container of a MiniCluster runs Flux: that with `runFlux`, or the only one.
+    """Return the index of the container that runs Flux: the one with `runFlux`, or the only one.
 
     Raises:
         ValueError: a sentence.
@@ -69,9 +69,9 @@ def runner(spec: Mapping[str, Any]) -> int:
 
 
 def minicluster(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> Manifest:
-    """The MiniCluster of a member, with the size that it begins with.
+    """Return the MiniCluster of a member, with its initial size.
 
-    What its user says of volumes, commands and environment stays; ours is added.
+    The user's volumes, commands and environment are kept; ours are added.
     """
     owner, given = ensemble["metadata"]["name"], member["minicluster"]
     name = names.member(owner, member["name"])
@@ -92,9 +92,9 @@ def minicluster(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> Manif
     spec.setdefault("maxSize", spec["size"])
     spec.setdefault("minSize", 1)
     spec.setdefault("backoffLimit", BACKOFF_LIMIT)
-    # Of one name for all members, the first one would select the pods of that member only.
+    # If all members had the same headless name, the first one would select only its own pods.
     spec.setdefault("network", {}).setdefault("headlessName", name)
-    # Only with it does the Flux Operator's script end with the exit code of the ensemble; and a
+    # Only with this does the Flux Operator's script exit with the exit code of the ensemble, and a
     # pod that fails is started again.
     logging = spec.setdefault("logging", {})
     logging.setdefault("strict", ensemble["spec"].get("restart", "Never") == "OnFailure")
@@ -102,7 +102,7 @@ def minicluster(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> Manif
     spec.setdefault("flux", {}).setdefault("completeWorkers", True)
     pod = spec.setdefault("pod", {})
     pod["labels"] = {**(pod.get("labels") or {}), **labels, **names.of_uid(ensemble)}
-    # Members ask the service, never the API server.
+    # Members call the gRPC service, never the API server.
     pod.setdefault("automountServiceAccountToken", False)
     _run(ensemble, member, spec["containers"][runner(spec)])
     annotations = manifest["metadata"].setdefault("annotations", {})
@@ -112,11 +112,11 @@ def minicluster(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> Manif
 
 
 def template(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> str:
-    """What its user cannot change while the member runs: all but its size and the least size,
-    and the port of the service.
+    """Return a digest of what the user cannot change while the member runs.
 
-    It is of what the user says, and not of what that becomes: a new release of the operator
-    leaves members alone.
+    That is everything but its size, its least size, and the port of the service. The digest covers
+    the user's input, and not the objects made from it, so that a new release of the operator leaves
+    members alone.
     """
     given = {key: value for key, value in member.items() if key != "minicluster"}
     spec = member["minicluster"]["spec"]
@@ -124,13 +124,13 @@ def template(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> str:
     own = ensemble["spec"]
     restarted = (ensemble["metadata"].get("annotations") or {}).get(names.RESTART)
     said = [given, fixed, own.get("install"), own.get("restart", "Never"), restarted]
-    # Members have it in their command; one that is the default is left out, as releases before did.
+    # The port is in the members' command. The default is left out, as in earlier releases.
     port = port_of(ensemble)
     return digest(said if port == PORT else [*said, port])
 
 
 def _run(ensemble: Mapping[str, Any], member: Mapping[str, Any], container: dict[str, Any]) -> None:
-    """Adds to the container that runs Flux what runs the ensemble there."""
+    """Complete the container that runs Flux, so that it runs the ensemble."""
     owner = ensemble["metadata"]["name"]
     install = member.get("install") or ensemble["spec"].get("install") or {}
     container["runFlux"] = container["launcher"] = True
@@ -161,20 +161,20 @@ def _run(ensemble: Mapping[str, Any], member: Mapping[str, Any], container: dict
 
 
 def _add(container: dict[str, Any], key: str, lines: str) -> None:
-    """Put shell commands after those of the user."""
+    """Append shell commands to those of the user."""
     commands = container.setdefault("commands", {})
     given = [commands[key]] if commands.get(key) else []
     commands[key] = "\n".join([*given, lines])
 
 
 def _keep(name: str, claim: str, container: dict[str, Any]) -> None:
-    """Add what lets the ensemble go on with what is on a volume, after the loss of any pod.
+    """Let the ensemble continue from the state on a volume, after the loss of any pod.
 
-    Rank 0 has its statedir there, in a directory that is that of this MiniCluster only. It waits
-    for a pod of rank 0 before it that still runs, on a node that nobody hears of: they have one
-    lock. What Flux would lose with rank 0 is what happened since its last checkpoint. Workers that
-    lose rank 0 wait for the next one; the Flux Operator's script would have them leave for good.
-    A rank 0 that ends without a word on the ensemble is started again, by the exit code of its pod.
+    Rank 0 has its statedir on the volume, in a directory of this MiniCluster only. It waits for an
+    earlier pod of rank 0 that still runs, for example on an unreachable node: both use one lock.
+    With rank 0, Flux loses only what happened since its last checkpoint. Workers that lose rank 0
+    wait for the next one; the Flux Operator's script would make them leave for good. A pod of rank
+    0 that ends without a summary of the ensemble is started again, by its exit code.
     """
     container["volumes"]["flux-ensemble-state"] = {"claimName": claim, "path": names.STATE_PATH}
     own = f"{names.STATE_PATH}/{name}"
@@ -202,11 +202,11 @@ def _keep(name: str, claim: str, container: dict[str, Any]) -> None:
 
 
 def numbered(manifest: Manifest, run: str) -> Manifest:
-    """A MiniCluster with what tells it from the one of its name before.
+    """Return a MiniCluster with a mark that distinguishes it from earlier ones of its name.
 
     Args:
         manifest: of a MiniCluster.
-        run: a word that no other one has had.
+        run: a word that no other MiniCluster has had.
     """
     found = copy.deepcopy(manifest)
     for container in found["spec"]["containers"]:
@@ -219,7 +219,7 @@ def numbered(manifest: Manifest, run: str) -> Manifest:
 
 
 def _installation(install: Mapping[str, Any]) -> str:
-    """The shell commands that install what runs the ensemble, on rank 0, or end the pod."""
+    """Return the shell commands that install the software on rank 0, or end the pod."""
     pip = [f"{names.PREFIX}/bin/pip", "install", "--quiet", "--disable-pip-version-check"]
     if "indexUrl" in install:
         pip += ["--index-url", install["indexUrl"]]
@@ -234,7 +234,7 @@ def _installation(install: Mapping[str, Any]) -> str:
 def _command(
     ensemble: Mapping[str, Any], member: Mapping[str, Any], install: Mapping[str, Any]
 ) -> list[str]:
-    """The command of rank 0. The Flux Operator splits it at spaces, so no word has one."""
+    """Return the command of rank 0. The Flux Operator splits it at spaces, so no word has one."""
     owner, namespace = (
         ensemble["metadata"]["name"],
         ensemble["metadata"].get("namespace", "default"),
@@ -252,7 +252,7 @@ def _command(
         f"--tls-ca={names.TLS_PATH}/ca.crt",
         f"--summary={names.SUMMARY_PATH}",
         *(["--resume"] if "state" in member else []),
-        # The Flux Operator's view of Flux may be older than the broker modules in Python.
+        # The Flux of the Flux Operator's view may be older than the broker modules in Python.
         "--serve",
         f"{names.DOCUMENT_PATH}/{names.DOCUMENT_FILE}",
     ]

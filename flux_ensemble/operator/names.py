@@ -1,4 +1,4 @@
-"""What the objects of an Ensemble are called, and how they are told from those of others."""
+"""Names of the objects of an Ensemble, and labels that distinguish them from those of others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLURAL = "ensembles"
 
 MINICLUSTER = "flux-framework.org/v1alpha2"
 
-#: What an Ensemble can own, in the order in which it is deleted.
+#: Kinds that an Ensemble can own, in the order in which they are deleted.
 OWN = (
     (MINICLUSTER, "MiniCluster"),
     ("apps/v1", "Deployment"),
@@ -28,91 +28,91 @@ OWN = (
     ("v1", "PersistentVolumeClaim"),
 )
 
-#: Whose fields are ours, for server-side apply.
+#: Owner of our fields, for server-side apply.
 MANAGER = "flux-ensemble-operator"
 
-#: Labels: of which Ensemble something is, of which member, and what it is for.
+#: Labels: the Ensemble of an object, its member, and its purpose.
 ENSEMBLE_LABEL = f"{GROUP}/ensemble"
 MEMBER_LABEL = f"{GROUP}/member"
 PART_LABEL = "app.kubernetes.io/component"
 MANAGED_LABEL = "app.kubernetes.io/managed-by"
 
-#: Annotations: what a manifest was made of, the release that made it, and what of a MiniCluster
-#: cannot change while it runs; the port at which it looks for the service.
+#: Annotations: the digest of a manifest, the release that made it, and the digest of the fields of
+#: a MiniCluster that cannot change while it runs; the port at which it calls the service.
 HASH = f"{GROUP}/hash"
 RELEASE = f"{GROUP}/version"
 TEMPLATE = f"{GROUP}/template"
 PORT = f"{GROUP}/port"
 
-#: Label of pods: the uid of the Ensemble that they are of, for one before may have had its name.
+#: Label of pods: the uid of their Ensemble, since an earlier Ensemble may have had its name.
 UID_LABEL = f"{GROUP}/uid"
 
-#: Label of pods: the name of their Job, by its controller.
+#: Label of pods: the name of their Job, set by the Job controller.
 JOB_LABEL = "job-name"
 
 #: A change of this annotation of an Ensemble makes its members anew.
 RESTART = f"{GROUP}/restarted-at"
 
-#: Where a member finds its document, and its certificate.
+#: Paths in a member of its document and its certificate.
 DOCUMENT_PATH = "/etc/flux-ensemble/document"
 TLS_PATH = "/etc/flux-ensemble/tls"
 DOCUMENT_FILE = "ensemble.yaml"
 
-#: Where the volume is that keeps what a member is to go on with.
+#: Path of the volume that keeps the state from which a member continues.
 STATE_PATH = "/var/lib/flux-ensemble"
 
-#: Stands in a manifest for what tells one MiniCluster of a name from the one before, and the
-#: annotation that has it.
+#: Placeholder in a manifest for the mark that distinguishes a MiniCluster from earlier ones of its
+#: name, and the annotation with that mark.
 RUN_TOKEN = "FLUX_ENSEMBLE_RUN"
 RUN = f"{GROUP}/run"
 
-#: The port of the service for probes and metrics.
+#: Port of the service for probes and metrics.
 HEALTH_PORT = 8080
 
-#: Where the members of an Ensemble install what runs them.
+#: Directory in which the members of an Ensemble install their software.
 PREFIX = "/tmp/flux-ensemble"
 
-#: What Kubernetes takes the message of a container from.
+#: File from which Kubernetes takes the termination message of a container.
 SUMMARY_PATH = "/dev/termination-log"
 
 
 def service(ensemble: str) -> str:
-    """The name of the gRPC service, and all that belongs to it."""
+    """Return the name of the gRPC service and of its objects."""
     return f"{ensemble}-grpc"
 
 
 def service_tls(ensemble: str) -> str:
-    """The Secret of the service."""
+    """Return the name of the Secret of the service."""
     return f"{ensemble}-grpc-tls"
 
 
 def authority(ensemble: str) -> str:
-    """The Secret of the authority that signs the certificates of an Ensemble."""
+    """Return the name of the Secret of the authority that signs an Ensemble's certificates."""
     return f"{ensemble}-authority"
 
 
 def member(ensemble: str, name: str) -> str:
-    """The MiniCluster of a member."""
+    """Return the name of the MiniCluster of a member."""
     return f"{ensemble}-{name}"
 
 
 def member_tls(ensemble: str, name: str) -> str:
-    """The Secret of a member."""
+    """Return the name of the Secret of a member."""
     return f"{ensemble}-{name}-tls"
 
 
 def member_document(ensemble: str, name: str) -> str:
-    """The ConfigMap of a member."""
+    """Return the name of the ConfigMap of a member."""
     return f"{ensemble}-{name}-document"
 
 
 def labels(ensemble: str, part: str, of_member: str | None = None) -> dict[str, str]:
-    """The labels of an object of ours.
+    """Return the labels of an object of ours.
 
     Args:
         ensemble: its Ensemble.
-        part: "service", "tls" or "member".
-        of_member: the member that it is of.
+        part: "service", "tls", "member" or "state".
+        of_member: its member, if it has one.
     """
     labels = {ENSEMBLE_LABEL: ensemble, PART_LABEL: part, MANAGED_LABEL: MANAGER}
     if of_member is not None:
@@ -121,54 +121,54 @@ def labels(ensemble: str, part: str, of_member: str | None = None) -> dict[str, 
 
 
 def of_job(name: str) -> str:
-    """What selects the pods of a Job."""
+    """Return the selector of the pods of a Job."""
     return f"{JOB_LABEL}={name}"
 
 
 def member_state(ensemble: str, name: str) -> str:
-    """The PersistentVolumeClaim that is made for a member."""
+    """Return the name of the PersistentVolumeClaim that is made for a member."""
     return f"{ensemble}-{name}-state"
 
 
 def entrypoint(minicluster: str) -> str:
-    """The ConfigMap in which the Flux Operator has what the pods of a MiniCluster run."""
+    """Return the name of the ConfigMap with the script that the pods of a MiniCluster run."""
     return f"{minicluster}-entrypoint"
 
 
 def selector(ensemble: str) -> str:
-    """What selects the objects of an Ensemble."""
+    """Return the selector of the objects of an Ensemble."""
     return f"{ENSEMBLE_LABEL}={ensemble},{MANAGED_LABEL}={MANAGER}"
 
 
 def service_pods(ensemble: Mapping[str, Any]) -> dict[str, str]:
-    """The labels that select the pods of the gRPC service of an Ensemble.
+    """Return the labels that select the pods of the gRPC service of an Ensemble.
 
     Args:
-        ensemble: as the API server has it; one of a file has no uid.
+        ensemble: as the API server has it; an Ensemble in a file has no uid.
     """
     chosen = {ENSEMBLE_LABEL: ensemble["metadata"]["name"], PART_LABEL: "service"}
     return {**chosen, **of_uid(ensemble)}
 
 
 def member_pods(ensemble: Mapping[str, Any]) -> dict[str, str]:
-    """The labels that select the pods of the members of an Ensemble."""
+    """Return the labels that select the pods of the members of an Ensemble."""
     return {**service_pods(ensemble), PART_LABEL: "member"}
 
 
 def of_uid(ensemble: Mapping[str, Any]) -> dict[str, str]:
-    """The label that tells pods of an Ensemble from those of one that had its name before."""
+    """Return the label that distinguishes pods of an Ensemble from those of an earlier namesake."""
     metadata = ensemble["metadata"]
     return {UID_LABEL: metadata["uid"]} if "uid" in metadata else {}
 
 
 def hosts(ensemble: str, namespace: str) -> list[str]:
-    """The names that the service goes by in DNS."""
+    """Return the names of the service in DNS."""
     name = service(ensemble)
     return [f"{name}.{namespace}.svc", f"{name}.{namespace}", name]
 
 
 def foreign(kind: str, name: str) -> str:
-    """What to say of an object of somebody else that has a name of ours."""
+    """Return the problem of an object of somebody else that has a name of ours."""
     return (
         f"{kind} {name!r} is there already, and is not of this Ensemble: delete it, or give the "
         "Ensemble or the member another name"
@@ -176,12 +176,12 @@ def foreign(kind: str, name: str) -> str:
 
 
 def leaving(kind: str, name: str) -> str:
-    """What to say of an object that has a name of ours and goes by itself."""
+    """Return the message about an object that has a name of ours and is going away."""
     return f"{kind} {name!r} from before is still being deleted"
 
 
 def leaves(ensemble: Mapping[str, Any], resource: Mapping[str, Any]) -> bool:
-    """Whether an object goes by itself: it is being deleted, or its Ensemble was, of this name."""
+    """Return True if an object is going away: it is being deleted, or its Ensemble has been."""
     metadata = resource["metadata"]
     own = ensemble["metadata"]
     return bool(metadata.get("deletionTimestamp")) or any(
@@ -193,7 +193,7 @@ def leaves(ensemble: Mapping[str, Any], resource: Mapping[str, Any]) -> bool:
 
 
 def owned_by(owner: Mapping[str, Any], resource: Mapping[str, Any]) -> bool:
-    """Whether an object belongs to this very owner, and not to one of the same name before."""
+    """Return True if an object belongs to this very owner, and not to an earlier namesake."""
     uid = owner["metadata"]["uid"]
     references = resource["metadata"].get("ownerReferences") or ()
     return any(reference.get("uid") == uid for reference in references)

@@ -1,4 +1,4 @@
-"""How the members of an Ensemble are, and its service, as the cluster has them."""
+"""The states of an Ensemble's members and service, as read from the cluster."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from flux_ensemble.operator.members import Observed, kind_of, waiting
 
 
 class Observer:
-    """Looks at one Ensemble.
+    """Reads the states of one Ensemble.
 
     Args:
-        cluster: where it is.
+        cluster: of the Ensemble.
         ensemble: the Ensemble.
-        owned: what it owns, by kind and name.
+        owned: the objects that it owns, by kind and name.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Observer:
         self._owned = owned
 
     def member(self, member: Mapping[str, Any]) -> dict[str, Any]:
-        """How a member is that has not ended."""
+        """Return the state of a member that has not ended."""
         name = names.member(self._name, member["name"])
         resource = self._owned.get(("MiniCluster", name))
         job, pods, warnings = None, [], []
@@ -52,16 +52,19 @@ class Observer:
         return {"name": member["name"], **kind_of(member).status(member, observed)}
 
     def known(self, member: Mapping[str, Any]) -> dict[str, Any] | None:
-        """How a member was, as the status says; None if it says nothing of it."""
+        """Return the state of a member in the status.
+
+        None if the status does not have the member.
+        """
         known = (one for one in self._before.get("members") or ())
         return next((dict(one) for one in known if one["name"] == member["name"]), None)
 
     def unknown(self, member: Mapping[str, Any]) -> dict[str, Any]:
-        """How a member is of which nothing is known."""
+        """Return the state of a member that has no objects yet."""
         return {"name": member["name"], **kind_of(member).status(member, Observed())}
 
     def _warnings(self, job: Resource) -> list[str]:
-        """What the Job controller could not do, such as make pods beyond a quota."""
+        """Return the failures of the Job controller, such as to make pods beyond a quota."""
         found = self._cluster.list(
             "v1",
             "Event",
@@ -72,7 +75,7 @@ class Observer:
         return [f"{event.get('reason')}: {event.get('message')}" for event in found]
 
     def service(self) -> tuple[bool, str, str]:
-        """Whether the gRPC service is ready, the reason, and a sentence."""
+        """Return whether the gRPC service is ready, with a reason and a sentence."""
         live = self._owned.get(("Deployment", names.service(self._name)))
         if live is None:
             return False, "NotReady", "its Deployment is not made yet"

@@ -1,9 +1,9 @@
-"""Whose the fields of an object are: what was made by a write becomes what is applied; pure.
+"""Ownership of the fields of an object: fields of a write become applied fields; pure.
 
-An object is made by POST, which fails where another one has its name; a server-side apply would
-take that one over. The API server then lists the fields as updated, not as applied, by the
-operator, and an apply that does not have them any more leaves them there. Before the first apply,
-the entry in `metadata.managedFields` is changed, as client-go does in `csaupgrade`.
+An object is created by POST, which fails if another one has its name; a server-side apply would
+take that other one over. The API server then lists the fields as updated by the operator, not as
+applied, and a later apply without such a field leaves the field in place. So before the first
+apply, the entry in `metadata.managedFields` is changed, as client-go does in `csaupgrade`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ Entry = dict[str, Any]
 def as_applied(
     entries: Sequence[Entry], manager: str, without: Iterable[Sequence[str]] = ()
 ) -> list[Entry] | None:
-    """Return the entries with all that a manager has updated as applied by it.
+    """Return the entries, with the fields that a manager has updated marked as applied by it.
 
     Args:
         entries: `metadata.managedFields` of an object.
-        manager: whose entries change. Those of subresources do not.
+        manager: the one whose entries change. Those of subresources do not.
         without: paths of fields that the manager gives up: ("spec", "size").
-
     Returns:
         All entries; None if there is nothing to change.
 

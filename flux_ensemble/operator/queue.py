@@ -1,4 +1,4 @@
-"""The Ensembles that are to be looked at: each once at a time, later again if that failed."""
+"""The queue of Ensembles to reconcile: each one once at a time, later again after a failure."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ log = logging.getLogger(__name__)
 #: The namespace and name of an Ensemble.
 Key = tuple[str, str]
 
-#: The pause after a failure in seconds, doubled each time: the first and the longest.
+#: Pauses after failures in seconds, doubled each time: the first and the longest.
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 60.0
 
-#: What a look returns for one that is to be looked at again when no other is due, or after so many
-#: seconds.
+#: Returned for an Ensemble that is to be reconciled again when no other is due, but at most after
+#: so many seconds.
 LAST = -1.0
 _LONGEST_LAST = 15.0
 
 
 class WorkQueue:
-    """Looks at Ensembles in threads of its own.
+    """Calls a function for Ensembles, in threads of its own.
 
-    One that is added while it is being looked at is looked at once more. One that fails delays no
-    other: it waits for its next time, and the threads go on.
+    An Ensemble that is added during its call is called once more afterwards. An Ensemble that fails
+    delays no other: it waits for its next time, and the threads continue.
 
     Args:
-        look: looks at one; returns seconds until it is to be looked at again, `LAST`, or None.
-        told: called after each look, with the seconds that it took and whether it succeeded.
-        threads: how many are looked at at once.
+        look: called for an Ensemble; returns seconds until the next call, `LAST`, or None.
+        told: called after each call, with its duration in seconds and whether it succeeded.
+        threads: number of calls at once.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class WorkQueue:
         self._changed = threading.Condition()
         self._due: dict[Key, float] = {}
         self._order: list[tuple[float, Key]] = []
-        # Those that wait for all others, and until when at most; the oldest is the first.
+        # Ensembles that wait for all others, with their latest times; the oldest is the first.
         self._last: dict[Key, float] = {}
         self._busy: set[Key] = set()
         self._again: set[Key] = set()
@@ -64,13 +64,13 @@ class WorkQueue:
             thread.start()
 
     def add(self, key: Key, after: float = 0.0) -> None:
-        """Look at an Ensemble, at once or after some seconds; the earlier time counts."""
+        """Call for an Ensemble, at once or after some seconds; the earlier time counts."""
         with self._changed:
             if key in self._busy and not after:
                 self._again.add(key)
                 return
             if key in self._last:
-                # What has changed is seen then.
+                # Its change is seen at the call that is due already.
                 return
             due = time.monotonic() + after
             if due < self._due.get(key, float("inf")):
@@ -79,13 +79,13 @@ class WorkQueue:
                 self._changed.notify()
 
     def age(self) -> float:
-        """For how long the longest look lasts that is under way, in seconds."""
+        """Return the age of the oldest call under way, in seconds."""
         with self._changed:
             now = time.monotonic()
             return max((now - begun for begun in self._begun.values()), default=0.0)
 
     def close(self) -> None:
-        """Begin no look any more, and wait for those that are under way."""
+        """Begin no more calls, and wait for those under way."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -101,7 +101,7 @@ class WorkQueue:
             except ClusterFailure as failure:
                 log.warning("%s/%s: %s", *key, failure)
             except Exception:
-                # One that is wrong in a way that nobody thought of must not end the others.
+                # An unforeseen error with one Ensemble must not end the calls for others.
                 log.exception("%s/%s: an unexpected error", *key)
             self._told(time.monotonic() - began, good)
             self._done(number, key, after, good)

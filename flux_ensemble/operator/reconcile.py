@@ -1,13 +1,14 @@
-"""Makes a cluster have what an Ensemble says, and the Ensemble's status say what the cluster has.
+"""Brings the cluster in line with an Ensemble, and the Ensemble's status in line with the cluster.
 
     Reconciler(cluster, settings).reconcile(namespace, name)
 
-It may be called at any time and any number of times: it looks, writes what differs, and a second
-call writes nothing. An Ensemble with an error changes nothing in the cluster but its own status.
-What it owns is told by label and owner; an object of another owner is never touched.
+The call may be made at any time and any number of times: it reads, writes the differences, and a
+second call writes nothing. An Ensemble with an error changes nothing in the cluster but its own
+status. Owned objects are found by label and owner; an object of another owner is never touched.
 
-A MiniCluster is made with its size, and applied without it afterwards: the size is the gRPC
-service's then, and a server-side apply that had it once and does not any more would reset it.
+A MiniCluster is created with its size, and applied without it afterwards. The size belongs to the
+gRPC service from then on, and a server-side apply that had it once and does not any more would
+reset it.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ from flux_ensemble.operator.status import Event, StatusFacts
 
 log = logging.getLogger(__name__)
 
-#: HTTP statuses by which the API server says that a manifest is wrong, whoever sends it.
+#: HTTP statuses by which the API server rejects a manifest, whoever sends it.
 _WRONG = (400, 422)
 
-#: What keeps the state of a member.
+#: Kind of the object that keeps the state of a member.
 _CLAIM = "PersistentVolumeClaim"
 
-#: When to look again, in seconds: at one whose status is to be written before the next step; at one
-#: that waits for somebody else's object to go, which is not watched; and at one that refers to what
-#: is not watched either.
+#: Seconds until the next call: for an Ensemble whose status has to be written before the next step;
+#: for one that waits until somebody else's object is gone, which is not watched; and for one that
+#: refers to other objects that are not watched.
 _VERY_SOON = 1.0
 _SOON = 10.0
 _LATER = 60.0
@@ -56,10 +57,10 @@ class Reconciler:
     """Reconciles Ensembles, each by a call.
 
     Args:
-        cluster: where they are.
+        cluster: of the Ensembles.
         settings: of the operator.
         metrics: counts.
-        now: the time.
+        now: returns the time.
     """
 
     def __init__(
@@ -76,20 +77,22 @@ class Reconciler:
         self._settled = Settled()
 
     def reconcile(self, namespace: str, name: str) -> float | None:
-        """Look at one Ensemble, and do what is to be done.
+        """Reconcile one Ensemble.
 
         Returns:
-            Seconds after which it is to be looked at again, at the latest; None if that is
-            as for all; `queue.LAST` if its MiniClusters are made, and what else it consists of
-            may wait for the MiniClusters of others.
+            The longest time in seconds until the next call; None if the regular calls for all
+            Ensembles suffice; `queue.LAST` if its MiniClusters are made, and its other objects may
+                wait
+            for the MiniClusters of others.
 
         Raises:
-            ClusterFailure: the cluster did not do it all; its status says so, if that can be
-                written. It is to be tried again.
+            ClusterFailure: the cluster has failed a request. The status has the reason, if it could
+                be
+                written. The call is to be repeated.
         """
         ensemble = self._cluster.known(names.API_VERSION, names.KIND, namespace, name)
         if ensemble is None or ensemble["metadata"].get("deletionTimestamp"):
-            # What it owns goes with it.
+            # Its owned objects are deleted with it.
             self._metrics.forget(namespace, name)
             return None
         turn = _Turn(
@@ -99,7 +102,7 @@ class Reconciler:
 
 
 class _Turn:
-    """One look at one Ensemble."""
+    """A single reconciliation of an Ensemble."""
 
     def __init__(
         self,
@@ -125,7 +128,7 @@ class _Turn:
         self._owned: dict[tuple[str, str], Resource] = {}
         self._looked = False
         self._rest_waits = False
-        # What of an older MiniCluster has not left yet, by member.
+        # Remains of an earlier MiniCluster that are not gone yet, by member.
         self._awaited: dict[str, str] = {}
         self._certificates = Certificates(cluster, ensemble, now)
 
@@ -142,20 +145,20 @@ class _Turn:
         except ClusterFailure as exc:
             failure = exc
         except Exception as exc:
-            # In a way that nobody thought of: what is known is said all the same.
+            # Even after an unforeseen error, the known state is written to the status.
             log.exception("%s: an unexpected error", self._label())
             failure = ClusterFailure(f"the operator failed, as its log says: {exc!r}", None)
-        # Somebody else has written at the same time: that is nothing to tell, and tried again.
+        # A conflict with somebody else's write is not reported, since the call is repeated.
         passing = failure is None or failure.code == 409
         status = self._write_status("" if passing else str(failure))
         if failure is not None:
             raise failure
         return self._finish(status)
 
-    # -- what there is -----------------------------------------------------------------
+    # -- existing objects --------------------------------------------------------------
 
     def _look(self) -> None:
-        """Find what it owns."""
+        """Find the objects that the Ensemble owns."""
         selector = names.selector(self._ensemble["metadata"]["name"])
         for api_version, kind in names.OWN:
             for found in self._list(api_version, kind, selector):
@@ -177,11 +180,11 @@ class _Turn:
         return members
 
     def _ended(self) -> set[str]:
-        """The members that have ended, and are not to begin anew.
+        """Return the members that have ended, and are not to begin anew.
 
-        The end that the status tells of is that of one MiniCluster, by its uid, and of what that
-        was made of. With another MiniCluster there, or another template wanted, it is of the past;
-        and so it is of all members while the Ensemble is suspended.
+        An end in the status belongs to one MiniCluster, by its uid, and to the template of that. If
+        there is another MiniCluster, or another template is wanted, the end is past. While the
+        Ensemble is suspended, the ends of all members are past.
         """
         if self._suspended():
             return set()
@@ -200,7 +203,7 @@ class _Turn:
         return ended
 
     def _differs_from(self, member: Mapping[str, Any], end: Mapping[str, Any]) -> bool:
-        """Whether a member is to be another one than that which has ended."""
+        """Return True if a member's wanted template differs from that of its end."""
         wanted = kind_of(member).render(self._ensemble, member)
         return annotation(wanted, names.TEMPLATE) != end.get("template")
 
@@ -211,11 +214,11 @@ class _Turn:
         return bool(self._ensemble["spec"].get("suspend"))
 
     def _is_forgotten_first(self) -> bool:
-        """Whether there is an end that a suspension makes one of the past.
+        """Return True if the status has an end that becomes past by a suspension.
 
-        The status is to say so before the MiniCluster is deleted: an operator that was killed in
-        between would take a member that is to begin anew for one whose MiniCluster somebody else
-        has deleted after its end.
+        The status has to be written before the MiniCluster is deleted. Otherwise, after an operator
+        was killed in between, a member that is to begin anew would look like one whose MiniCluster
+        somebody else has deleted after its end.
         """
         known = self._before.get("members") or ()
         return self._suspended() and any(member["state"] in OVER for member in known)
@@ -233,14 +236,14 @@ class _Turn:
         self._try_out(clusters)
         if self._problems or self._waits:
             return
-        # MiniClusters that are not wanted go first: what they mount stays until then.
+        # Unwanted MiniClusters are deleted first: what they mount stays until then.
         keep = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
         keep |= {("Secret", name) for name in self._certificates.names()}
         if suspended and not self._is_forgotten_first():
             keep -= {("MiniCluster", manifest["metadata"]["name"]) for manifest in clusters}
         self._prune(keep)
-        # What the members of a new one begin with comes before its service, which they do without
-        # for a while.
+        # For a new Ensemble, the objects that its members need to begin are made before the
+        # service, which members can miss for a while.
         new = not (self._before or self._owned or suspended)
         of_members = [one for one in others if _member(one)]
         ready = self._ensure_parts(of_members if new else others, members_only=new)
@@ -252,7 +255,7 @@ class _Turn:
                 self._ensure(manifest)
 
     def _ensure_parts(self, manifests: Iterable[Resource], *, members_only: bool = False) -> bool:
-        """Make or mend Secrets and other objects; whether all of them are there."""
+        """Create or correct Secrets and other objects; return True if all of them exist."""
         self._certificates.ensure(self._owned, members_only=members_only)
         self._problems += self._certificates.problems
         for manifest in self._certificates.occupied:
@@ -271,7 +274,7 @@ class _Turn:
             self._ensure_minicluster(name, manifest, claims.get(name), ended=name in ended)
 
     def _render(self, serve: bool) -> list[Resource]:
-        """The manifests; the service stays at the port that members which run have been told."""
+        """Return the manifests; the service keeps the port that running members were given."""
         manifests = render(self._ensemble, self._settings, serve=serve)
         ports = {annotation(found, names.PORT) for found in self._live_miniclusters()}
         told = next(filter(None, ports), None)
@@ -290,13 +293,13 @@ class _Turn:
         return [owned(manifest, self._ensemble) for manifest in manifests]
 
     def _live_miniclusters(self) -> list[Resource]:
-        """MiniClusters that stay: none where a change makes them anew."""
+        """Return the MiniClusters that stay: none if a change makes them anew."""
         if self._recreates():
             return []
         return [found for (kind, _), found in self._owned.items() if kind == "MiniCluster"]
 
     def _try_out(self, clusters: Iterable[Resource]) -> None:
-        """Have the API server check the MiniClusters that are to be made, before anything is."""
+        """Make the API server check new MiniClusters before anything is created."""
         for manifest in clusters:
             name = manifest["metadata"]["name"]
             if ("MiniCluster", name) in self._owned:
@@ -316,12 +319,12 @@ class _Turn:
             if (kind, name) in keep or found["metadata"].get("deletionTimestamp"):
                 continue
             if kind == _CLAIM and ("MiniCluster", self._minicluster(found)) in self._owned:
-                continue  # A member that runs has its volume, whatever is said of it now.
+                continue  # A member that runs keeps its volume, whatever the spec has now.
             log.info("%s: delete %s %s", self._label(), kind, name)
             self._delete(kind, name)
 
     def _delete(self, kind: str, name: str) -> None:
-        """Delete what it owns; a MiniCluster is Ending until somebody sees that it is gone."""
+        """Delete an owned object; a MiniCluster is Ending until a watch reports that it is gone."""
         found = self._owned.pop((kind, name))
         self._cluster.delete(found)
         if kind == "MiniCluster":
@@ -329,7 +332,10 @@ class _Turn:
             self._owned[kind, name] = {**found, "metadata": leaving}
 
     def _ensure(self, manifest: Resource) -> bool:
-        """Make an object, or mend what of it is not ours to differ; whether it was made."""
+        """Create an object, or correct those of its fields that are ours.
+
+        Return True if created.
+        """
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         live = self._owned.get((kind, name))
         try:
@@ -352,7 +358,7 @@ class _Turn:
         return False
 
     def _is_there(self, manifest: Resource) -> None:
-        """Note why an object cannot be made whose name is taken."""
+        """Note why an object cannot be created whose name is taken."""
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         there = self._cluster.get(manifest["apiVersion"], kind, self._namespace, name)
         if there is None or names.leaves(self._ensemble, there):
@@ -390,16 +396,19 @@ class _Turn:
             return
         if not ended:
             if claim is not None and (_CLAIM, claim["metadata"]["name"]) not in self._owned:
-                # Somebody has deleted it: no pod could start any more.
+                # Somebody has deleted the claim: without it no pod could start any more.
                 self._ensure(claim)
             run = annotation(live, names.RUN)
             live = self._mend(numbered(manifest, run) if run else manifest, live)
             self._bound(member, live)
 
     def _has_claim(self, member: str, claim: Resource | None) -> bool:
-        """Make the volume of a member that is to begin; whether it has what it needs.
+        """Create the volume claim of a member that is to begin.
 
-        One that was made of another template is made anew: there is nothing to go on with.
+        Return True if the member can begin.
+
+        A claim that was made from another template is made anew, since there is no state to
+        continue from.
         """
         if claim is None:
             return True
@@ -415,17 +424,18 @@ class _Turn:
         return False
 
     def _template_of(self, member: str, live: Resource | None) -> str | None:
-        """What a MiniCluster was made of, which may be gone after its end."""
+        """Return the template of a MiniCluster, which may be gone after its end."""
         if live is not None:
             return annotation(live, names.TEMPLATE)
         known = self._before.get("members") or ()
         return next((end.get("template") for end in known if end["name"] == member), None)
 
     def _is_awaited(self, member: str, name: str) -> bool:
-        """Whether what an older MiniCluster of the name had is still there.
+        """Return True if remains of an earlier MiniCluster of the name still exist.
 
-        The Flux Operator would take its Job for that of the new one, and what its pods were to run
-        for what the new ones are; and what its pods do, the new ones would do at the same time.
+        The Flux Operator would take the old Job for that of the new MiniCluster, and the old
+        entrypoint for the new one. Old pods that still run would do the same work as the new ones
+        at the same time.
         """
         for kind, made in (
             (("batch/v1", "Job"), name),
@@ -454,7 +464,7 @@ class _Turn:
         del sizeless["spec"]["size"]
         same = annotation(manifest, names.RELEASE) == annotation(live, names.RELEASE)
         if not same or not self._settled.differs(sizeless, live):
-            # One that another release has made goes on as it was made.
+            # A MiniCluster made by another release continues as it was made.
             return live
         log.info("%s: mend MiniCluster %s", self._label(), manifest["metadata"]["name"])
         mended = self._cluster.apply(sizeless, live, without=[("spec", "size")])
@@ -462,7 +472,7 @@ class _Turn:
         return mended
 
     def _bound(self, member: str, live: Resource) -> None:
-        """Undo a size beyond its bounds: the Flux Operator would do nothing any more."""
+        """Correct a size out of bounds, with which the Flux Operator would stop working."""
         spec, status = live["spec"], live.get("status") or {}
         low, size = spec.get("minSize") or 1, spec.get("size", 1)
         tops = [top for top in (spec.get("maxSize"), status.get("maximumSize")) if top]
@@ -516,7 +526,7 @@ class _Turn:
         changed = status != self._before
         if changed:
             self._events += statuses.events(self._before, status)
-        # First, for an operator that is killed in between would never tell of it.
+        # Written first: an operator that is killed in between would never report the events.
         for event in self._events:
             self._post(event)
         if changed:
@@ -528,9 +538,10 @@ class _Turn:
         self._events.append(Event(reason, message, warning))
 
     def _post(self, event: Event) -> None:
-        """Write an event; that one is lost is no failure.
+        """Write an event; a lost event is no failure.
 
-        Its name is of what is told of, so that it is told once, whoever tries that again.
+        Its name is derived from its contents, so that it is written once, however often that is
+        tried.
         """
         manifest = event_of(
             self._ensemble,
@@ -553,7 +564,7 @@ class _Turn:
     # -- afterwards --------------------------------------------------------------------
 
     def _finish(self, status: Mapping[str, Any]) -> float | None:
-        """Delete it in its time; when to look again."""
+        """Delete the Ensemble when its time is up; return the seconds until the next call."""
         now = self._now.timestamp()
         after = [self._certificates.t_renew - now] if self._certificates.t_renew else []
         if not statuses.over(status):
@@ -563,14 +574,14 @@ class _Turn:
             ended = datetime.datetime.fromisoformat(status["completionTime"]).timestamp()
             if now >= ended + keep:
                 log.info("%s: delete it, %s s after its end", self._label(), keep)
-                # Whoever has changed it meanwhile may want to keep it.
+                # Somebody who has changed it meanwhile may want to keep it.
                 self._cluster.delete(self._ensemble, unchanged=True)
                 return None
             after.append(ended + keep - now)
         return max(0.0, min(after)) if after else None
 
     def _next(self) -> list[float]:
-        """When to look again at one that has not ended, for what no watch tells of."""
+        """Return when to call again for an Ensemble that has not ended, for what is not watched."""
         if self._is_forgotten_first():
             return [_VERY_SOON]
         if self._waits or self._awaited:
@@ -579,7 +590,7 @@ class _Turn:
         return [_LATER] if self._problems or refers else []
 
     def _minicluster(self, found: Resource) -> str:
-        """The name of the MiniCluster of the member that an object is of."""
+        """Return the name of the MiniCluster of the member that an object belongs to."""
         return names.member(self._name(), _member(found))
 
     def _name(self) -> str:
@@ -591,7 +602,7 @@ class _Turn:
 
 
 def _member(manifest: Mapping[str, Any]) -> str:
-    """The member that an object is of, by its label; "" if it is of none."""
+    """Return the member that an object belongs to, by its label; "" if there is none."""
     return str(manifest["metadata"].get("labels", {}).get(names.MEMBER_LABEL, ""))
 
 

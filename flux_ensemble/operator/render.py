@@ -1,10 +1,10 @@
-"""An Ensemble as the manifests that it consists of; pure.
+"""The manifests of an Ensemble; pure.
 
     render(ensemble, Settings(image="flux-ensemble:0.1.0")) -> manifests
 
-The manifests are complete but for what only a cluster has: the owner (`owned`), and the contents of
-Secrets (`flux_ensemble.operator.tls`). MiniClusters come last, so that what their pods mount is
-there when these start.
+The manifests are complete except for what only a cluster has: the owner (`owned`), and the contents
+of Secrets (`flux_ensemble.operator.tls`). MiniClusters come last, so that the objects that their
+pods mount exist when these start.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from flux_ensemble.operator import names
 from flux_ensemble.operator.manifests import Manifest, mark, new, port_of, service_of
 from flux_ensemble.operator.minicluster import claim, document, minicluster
 
-#: The user of the service: nobody.
+#: The user id of the service: nobody.
 _NOBODY = 65534
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the operator adds to each Ensemble.
+    """Settings of the operator for all Ensembles.
 
     Args:
-        image: of the gRPC service, where the Ensemble names none.
+        image: default image of the gRPC service.
     """
 
     image: str = f"flux-ensemble:{__version__}"
@@ -36,10 +36,10 @@ class Settings:
 def render(
     ensemble: Mapping[str, Any], settings: Settings, *, serve: bool = True
 ) -> list[Manifest]:
-    """The manifests of an Ensemble, but for its Secrets.
+    """Return the manifests of an Ensemble, except for its Secrets.
 
     Args:
-        ensemble: as the API server has it, or as a file does.
+        ensemble: as the API server, or a file, has it.
         settings: of the operator.
         serve: its members still need the gRPC service.
 
@@ -83,7 +83,7 @@ def _service(ensemble: Mapping[str, Any], settings: Settings, serve: bool) -> li
             rules=[
                 {**scale, "resources": ["miniclusters"], "verbs": ["get"]},
                 {**scale, "resources": ["miniclusters/scale"], "verbs": ["update"]},
-                # That a size is refused is an event of the Ensemble.
+                # A refused size is reported as an event of the Ensemble.
                 {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
             ],
         ),
@@ -95,7 +95,7 @@ def _service(ensemble: Mapping[str, Any], settings: Settings, serve: bool) -> li
         ),
         make("v1", "Service", spec={"selector": chosen, "ports": ports}),
         make("networking.k8s.io/v1", "NetworkPolicy", spec=_policy(ensemble, chosen)),
-        # A drain takes one of its pods at a time.
+        # A drain of nodes evicts one of its pods at a time.
         make(
             "policy/v1",
             "PodDisruptionBudget",
@@ -112,7 +112,7 @@ def _subject(ensemble: Mapping[str, Any], name: str) -> dict[str, str]:
 
 
 def _policy(ensemble: Mapping[str, Any], chosen: dict[str, str]) -> dict[str, Any]:
-    """Only the members reach the service, and whoever probes it."""
+    """Return a policy by which only members, and probes, reach the service."""
     members = names.member_pods(ensemble)
     return {
         "podSelector": {"matchLabels": chosen},
@@ -136,7 +136,7 @@ def _deployment(
 ) -> dict[str, Any]:
     service = service_of(ensemble)
     owner = ensemble["metadata"]["name"]
-    # One pod at least stays while others are made anew; members wait through what is left.
+    # At least one pod stays while others are replaced; members wait through short outages.
     rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
     pod: dict[str, Any] = {
         "serviceAccountName": names.service(owner),
@@ -196,7 +196,7 @@ def _container(ensemble: Mapping[str, Any], settings: Settings, port: int) -> di
             f"--tls-cert={names.TLS_PATH}/tls.crt",
             f"--tls-key={names.TLS_PATH}/tls.key",
             f"--tls-ca={names.TLS_PATH}/ca.crt",
-            # Pods, and a MiniCluster, of an Ensemble of this name before may still be there.
+            # Pods, and a MiniCluster, of an earlier Ensemble of this name may still exist.
             *([] if owner is None else [f"--owner={owner}"]),
             f"--health-port={names.HEALTH_PORT}",
             "--log-format=json",

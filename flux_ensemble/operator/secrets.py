@@ -1,4 +1,4 @@
-"""The Secrets of an Ensemble: made, and made anew in time (`flux_ensemble.operator.tls`)."""
+"""The Secrets of an Ensemble: created, and renewed in time (`flux_ensemble.operator.tls`)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Certificates:
     """The certificates of one Ensemble.
 
     Args:
-        cluster: where it is.
+        cluster: of the Ensemble.
         ensemble: as the API server has it.
         now: the time.
 
     Attributes:
-        problems: why there are none; sentences.
-        occupied: Secrets that could not be made, because others have their names.
-        t_renew: when the next one is to be renewed, in epoch seconds; None if that is not known.
+        problems: reasons why there are none; sentences.
+        occupied: Secrets that could not be created, because their names are taken.
+        t_renew: when the next certificate is to be renewed, in epoch seconds; None if unknown.
     """
 
     def __init__(
@@ -39,21 +39,21 @@ class Certificates:
         self.t_renew: float | None = None
 
     def names(self) -> list[str]:
-        """The Secrets that it is to have."""
+        """Return the names of the Secrets that the Ensemble is to have."""
         own = [] if self._given() else [names.authority(self._name)]
         return [*own, *self._wanted()]
 
     def ensure(
         self, there: MutableMapping[tuple[str, str], Resource], *, members_only: bool = False
     ) -> None:
-        """Make what is missing, or due.
+        """Create the Secrets that are missing, and renew those that are due.
 
         Args:
-            there: what the Ensemble owns, by kind and name; what is made is added.
-            members_only: what the service needs is left out.
+            there: the objects that the Ensemble owns, by kind and name; new ones are added.
+            members_only: leave out the Secret of the service.
 
         Raises:
-            ClusterFailure: the cluster did not do it.
+            ClusterFailure: the cluster has failed a request.
         """
         authority = self._authority(there)
         if authority is None:
@@ -63,11 +63,12 @@ class Certificates:
                 self._ensure(there, name, authority, wanted)
 
     def _wanted(self) -> dict[str, tls.CertificateRequest]:
-        """The Secrets of the service and of each member, and what their certificates are for."""
-        # The last one is for `kubectl port-forward`.
+        """Return the Secrets of the service and of each member, with their certificate requests."""
+        # The last host is for `kubectl port-forward`.
         hosts = [*names.hosts(self._name, self._namespace), "localhost"]
         found = {names.service_tls(self._name): tls.CertificateRequest(hosts[0], hosts=hosts)}
-        # With an authority that others give, one of this name before may have had the same.
+        # If others provide the authority, an earlier Ensemble of this name may have had the same
+        # one.
         owner = f"{OWNER_URI}{self._ensemble['metadata']['uid']}"
         for member in self._ensemble["spec"]["members"]:
             name = names.member(self._name, member["name"])
@@ -78,7 +79,7 @@ class Certificates:
         return found
 
     def _given(self) -> str | None:
-        """The Secret of an authority that somebody else makes."""
+        """Return the name of the Secret of an authority that somebody else provides, or None."""
         given = (self._ensemble["spec"].get("service") or {}).get("tls") or {}
         name: str | None = given.get("authoritySecret")
         return name
@@ -102,8 +103,8 @@ class Certificates:
             try:
                 before = tls.read_authority(tls.decoded(live.get("data")), self._now)
             except tls.UnusableAuthority:
-                # Somebody has damaged it, or it has expired while no operator was there: another
-                # one, and new certificates from it.
+                # It was damaged, or has expired while no operator ran: make another one, and new
+                # certificates from it.
                 before = None
             if before is not None and self._now.timestamp() < tls.t_renew(before.certificate):
                 self._due(before.certificate)
@@ -151,7 +152,7 @@ class Certificates:
             self._ensemble,
         )
         if live is not None:
-            # Two operators for a moment, at a change of leader, must not mix two pairs.
+            # During a change of leader, two operators must not mix two pairs.
             version = live["metadata"]["resourceVersion"]
             manifest["metadata"]["resourceVersion"] = version
             there["Secret", name] = self._cluster.replace(manifest)

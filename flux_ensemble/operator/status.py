@@ -9,27 +9,27 @@ from typing import Any
 
 from flux_ensemble.operator.members import OVER
 
-#: How long a message of a condition may be, in characters.
+#: Longest message of a condition, in characters.
 _LONGEST = 32000
 
-#: Reasons: the cluster did not do it; pods of the gRPC service cannot run.
+#: Reasons: the cluster has failed a request; pods of the gRPC service cannot run.
 FAILURE = "ClusterFailure"
 TROUBLE = "PodsWait"
 
 
 @dataclass(frozen=True, slots=True)
 class StatusFacts:
-    """What a status is made of.
+    """The facts that a status is made of.
 
     Args:
-        generation: of the Ensemble that was looked at.
+        generation: of the Ensemble that was read.
         problems: why it is not accepted; sentences.
-        refused: what of it is not applied to members that run; sentences.
+        refused: changes that are not applied to running members; sentences.
         failure: why the cluster is not as it should be yet; "" if it is.
-        suspended: it has been suspended.
+        suspended: the Ensemble has been suspended.
         service: whether the gRPC service is ready, the reason, and a sentence.
-        members: how they are: `name` and what `members.Kind.status` says.
-        waits: what goes before something of it can be made; sentences.
+        members: their states: `name` and the result of `members.Kind.status`.
+        waits: objects that have to be gone before something can be created; sentences.
     """
 
     generation: int
@@ -44,7 +44,7 @@ class StatusFacts:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something to tell of an Ensemble."""
+    """An event to be written about an Ensemble."""
 
     reason: str
     message: str
@@ -52,11 +52,11 @@ class Event:
 
 
 def status(view: StatusFacts, before: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """The status of an Ensemble.
+    """Return the status of an Ensemble.
 
     Args:
-        view: how it is.
-        before: the status that it has.
+        view: the facts.
+        before: the current status.
         now: the time, as Kubernetes writes it.
 
     Returns:
@@ -86,7 +86,7 @@ def status(view: StatusFacts, before: Mapping[str, Any], now: str) -> dict[str, 
 
 
 def known_service(before: Mapping[str, Any]) -> tuple[bool, str, str]:
-    """How the gRPC service was, as a status says: for `StatusFacts.service`."""
+    """Return the state of the gRPC service in a status, for `StatusFacts.service`."""
     for condition in before.get("conditions") or ():
         if condition["type"] == "ServiceReady":
             return condition["status"] == "True", condition["reason"], condition["message"]
@@ -94,18 +94,18 @@ def known_service(before: Mapping[str, Any]) -> tuple[bool, str, str]:
 
 
 def _which(status: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """The objects that the members of a status were made of."""
+    """Return the uids of the objects that the members of a status were made of, with the names."""
     return [(member["name"], member.get("uid")) for member in status["members"]]
 
 
 def over(status: Mapping[str, Any]) -> bool:
-    """Whether all members have ended."""
+    """Return True if all members have ended."""
     members = status.get("members") or ()
     return bool(members) and all(member["state"] in OVER for member in members)
 
 
 def events(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Event]:
-    """What there is to tell of a change of status."""
+    """Yield the events of a change of status."""
     was = {one["type"]: one for one in before.get("conditions") or ()}
     for condition in after["conditions"]:
         old = was.get(condition["type"], {})
@@ -145,12 +145,12 @@ def _of_member(now: Mapping[str, Any], was: Mapping[str, Any]) -> Iterator[Event
 
 
 def _said(member: Mapping[str, Any]) -> str:
-    """What there is to say of a member: what went wrong in it, and why it is as it is."""
+    """Return what went wrong in a member, and the reason of its state."""
     return ": ".join(filter(None, (member.get("trouble"), member["reason"])))
 
 
 def _troubles(members: Iterable[Mapping[str, Any]]) -> str:
-    """What went wrong in members, although they may have completed."""
+    """Return what went wrong in members, although they may have completed."""
     return "; ".join(
         f"{member['name']}: {member['trouble']}" for member in members if member.get("trouble")
     )
@@ -218,7 +218,7 @@ def _reason(view: StatusFacts) -> str:
 
 
 def _lacking(view: StatusFacts, phase: str) -> str:
-    """Why it is not ready; "" if it is."""
+    """Return why the Ensemble is not ready; "" if it is."""
     if view.problems:
         return "; ".join(view.problems)
     if phase == "Completed":
@@ -238,7 +238,7 @@ def _lacking(view: StatusFacts, phase: str) -> str:
 
 
 def _short(view: StatusFacts) -> str:
-    """What keeps members that run from the size that they are to have."""
+    """Return what keeps running members from their wanted size."""
     return "; ".join(
         f"{member['name']}: {member['reason']}"
         for member in view.members

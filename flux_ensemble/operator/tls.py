@@ -1,9 +1,9 @@
-"""Certificates: an authority for each Ensemble, and what it signs.
+"""Certificates: an authority for each Ensemble, and the certificates that it signs.
 
-The service's certificate is for its names in DNS, each member's for the one member that it may act
-for, and of this very Ensemble (`flux_ensemble.gateway.tls`). They are made anew after two thirds of
-their time. A new authority is trusted together with the one before, so that both sides can be
-renewed one after the other; they read their files again when these change.
+The service's certificate holds its names in DNS. Each member's certificate holds the one member
+that it may act for, and this very Ensemble (`flux_ensemble.gateway.tls`). Certificates are renewed
+after two thirds of their lifetime. A new authority is trusted together with the previous one, so
+that both sides can be renewed one after the other; they reload their files when these change.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-#: How long certificates live.
+#: Lifetimes of certificates.
 AUTHORITY_LIFE = datetime.timedelta(days=1095)
 LIFE = datetime.timedelta(days=90)
 
-#: Clocks of nodes differ.
+#: Certificates are valid a little earlier than now, because clocks of nodes differ.
 _EARLIER = datetime.timedelta(minutes=10)
 
-#: An authority with less life left signs nothing: it would have ended before pods have started.
+#: An authority with less time left signs nothing: it would have expired before pods have started.
 _LEAST = datetime.timedelta(minutes=5)
 
-#: The longest common name that there may be.
+#: Longest common name that X.509 allows.
 _COMMON_NAME = 64
 
 CERTIFICATE, KEY, TRUSTED = "tls.crt", "tls.key", "ca.crt"
@@ -42,11 +42,11 @@ class UnusableAuthority(Exception):
 
 @dataclass(frozen=True)
 class Authority:
-    """What signs, and what is to be trusted.
+    """A signing authority, and the certificates to be trusted.
 
     Args:
         certificate, key: its own.
-        trusted: certificates in PEM of this authority and of the one before.
+        trusted: certificates in PEM of this authority and of the previous one.
     """
 
     certificate: x509.Certificate
@@ -54,7 +54,7 @@ class Authority:
     trusted: bytes
 
     def data(self) -> dict[str, bytes]:
-        """What is in its Secret."""
+        """Return the contents of its Secret."""
         return {
             CERTIFICATE: _pem(self.certificate),
             KEY: _private(self.key),
@@ -66,9 +66,9 @@ def new_authority(name: str, now: datetime.datetime, before: Authority | None = 
     """Make an authority.
 
     Args:
-        name: of whom it is.
+        name: of its owner.
         now: the time.
-        before: the authority that it replaces, which stays trusted until it ends.
+        before: the authority that it replaces, which stays trusted until it expires.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject(name)
@@ -88,7 +88,7 @@ def read_authority(data: Mapping[str, bytes], now: datetime.datetime) -> Authori
     """Read an authority from its Secret, ours or one of cert-manager.
 
     Raises:
-        UnusableAuthority: it is none, or cannot sign what gRPC takes.
+        UnusableAuthority: it is no authority, or cannot sign what gRPC accepts.
     """
     try:
         certificate = x509.load_pem_x509_certificate(data[CERTIFICATE])
@@ -112,7 +112,8 @@ def read_authority(data: Mapping[str, bytes], now: datetime.datetime) -> Authori
     if now > end - _LEAST:
         ends = "has expired" if now > end else "expires"
         raise UnusableAuthority(f"its certificate {ends} at {end:%Y-%m-%d %H:%M} UTC: renew it")
-    # That of cert-manager has who signed it there, which need not be trusted here.
+    # A Secret of cert-manager has there the issuer of the authority, which need not be trusted
+    # here.
     own = data.get(TRUSTED, b"")
     trusted = own if own.startswith(_pem(certificate)) else _pem(certificate)
     return Authority(certificate, key, trusted)
@@ -120,12 +121,12 @@ def read_authority(data: Mapping[str, bytes], now: datetime.datetime) -> Authori
 
 @dataclass(frozen=True, slots=True)
 class CertificateRequest:
-    """What a certificate is for.
+    """The subject of a certificate.
 
     Args:
         name: the common name.
         hosts: the names in DNS, of a service.
-        uris: what a member may act for, and whose it is.
+        uris: what a member may act for, and its owner.
     """
 
     name: str
@@ -133,7 +134,7 @@ class CertificateRequest:
     uris: Sequence[str] = ()
 
     def names(self) -> list[x509.GeneralName]:
-        """Its subject alternative names."""
+        """Return the subject alternative names."""
         uris = map(x509.UniformResourceIdentifier, self.uris)
         return [*map(x509.DNSName, self.hosts), *uris]
 
@@ -141,11 +142,11 @@ class CertificateRequest:
 def issue(
     authority: Authority, wanted: CertificateRequest, now: datetime.datetime
 ) -> dict[str, bytes]:
-    """The contents of the Secret of a service or a member."""
+    """Return the contents of the Secret of a service or a member, with a new certificate."""
     usages = ExtendedKeyUsageOID
     usage = usages.SERVER_AUTH if wanted.hosts else usages.CLIENT_AUTH
     key = ec.generate_private_key(ec.SECP256R1())
-    # None outlives who signs it.
+    # No certificate outlives its issuer.
     life = min(LIFE, authority.certificate.not_valid_after_utc - now)
     certificate = (
         _begin(_subject(wanted.name), authority.certificate.subject, key, now, life)
@@ -159,11 +160,12 @@ def issue(
 
 
 def t_renew(certificate: x509.Certificate, authority: Authority | None = None) -> float:
-    """When a certificate is to be made anew, in epoch seconds.
+    """Return when a certificate is to be renewed, in epoch seconds.
 
     Args:
-        certificate: that of an authority, or of a service or member.
-        authority: what signs: one that ends with it could sign none that lives longer.
+        certificate: of an authority, or of a service or member.
+        authority: the issuer: if it expires together with the certificate, it could not sign one
+            that lives longer.
     """
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if authority is not None and end >= authority.certificate.not_valid_after_utc:
@@ -177,7 +179,7 @@ def is_current(
     authority: Authority,
     now: datetime.datetime,
 ) -> bool:
-    """Whether a Secret has what is wanted, of this authority, and is not to be renewed yet."""
+    """Return True if a Secret fits the request and the authority, and need not be renewed yet."""
     try:
         certificate = x509.load_pem_x509_certificate(data[CERTIFICATE])
         certificate.verify_directly_issued_by(authority.certificate)
@@ -185,7 +187,7 @@ def is_current(
         kind = x509.SubjectAlternativeName
         names = list(certificate.extensions.get_extension_for_class(kind).value)
     except Exception:
-        # Whatever is wrong with it, it is made anew.
+        # Whatever is wrong with the certificate, it is renewed.
         return False
     return names == wanted.names() and (
         data.get(TRUSTED) == authority.trusted
@@ -195,17 +197,17 @@ def is_current(
 
 
 def certificate_of(data: Mapping[str, bytes]) -> x509.Certificate:
-    """The certificate in a Secret."""
+    """Return the certificate in a Secret."""
     return x509.load_pem_x509_certificate(data[CERTIFICATE])
 
 
 def encoded(data: Mapping[str, bytes]) -> dict[str, str]:
-    """As a Secret has it."""
+    """Encode the contents of a Secret in base64."""
     return {key: base64.b64encode(value).decode() for key, value in data.items()}
 
 
 def decoded(data: Mapping[str, str] | None) -> dict[str, bytes]:
-    """What is in a Secret."""
+    """Decode the contents of a Secret."""
     return {key: base64.b64decode(value) for key, value in (data or {}).items()}
 
 

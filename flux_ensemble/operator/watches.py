@@ -1,13 +1,13 @@
-"""What the cluster has, in memory, as watches tell of it: looks at Ensembles ask for nothing.
+"""The objects of the cluster in memory, kept current by watches: reconciling reads no others.
 
     list, then watch ──► Watch: one for each kind ──► Seen.known, Seen.list
-                           └──► changed(namespace, ensemble): look at that Ensemble
+                           └──► changed(namespace, ensemble): reconcile that Ensemble
 
-What is written is known at once, and not only when its watch tells of it. An object is told from
-another one of its name by its uid: what has been deleted does not come back by a late answer. A
-watch is opened anew after some minutes, for one can end without a word; and when the API server
-forgets where it was, all is listed again. One of a kind that the cluster does not have yet is
-opened when it comes.
+Written objects are known at once, and not only when their watch reports them. Objects of the same
+name are distinguished by uid: a deleted object does not come back by a late response. A watch is
+reopened after some minutes, since one can end silently. When the API server has forgotten its
+position, everything is listed again. A watch of a kind that the cluster does not have yet is opened
+when the kind appears.
 """
 
 from __future__ import annotations
@@ -39,33 +39,33 @@ log = logging.getLogger(__name__)
 #: The namespace and name of an object.
 Key = tuple[str, str]
 
-#: How long the API server keeps a watch, in seconds, and how much later it must have ended.
+#: Seconds for which the API server keeps a watch, and after which it must have ended in addition.
 _WATCH_SECONDS = 300
 _LATE_SECONDS = 30.0
 
-#: The pause after a failure in seconds, doubled each time, and the longest one: also of a kind that
-#: the cluster does not have.
+#: Pauses after a failure in seconds, doubled each time: the first and the longest one; also for a
+#: kind that the cluster does not have.
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 
-#: A watch that ends sooner is not opened anew at once.
+#: A watch that ends sooner, in seconds, is not reopened at once.
 _SHORT = 1.0
 
-#: Objects to a page of a list.
+#: Objects per page of a list.
 _PAGE = 500
 
-#: How many uids of deleted objects are remembered: late answers come within seconds.
+#: Number of uids of deleted objects that are kept: late responses arrive within seconds.
 _GONE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedKind:
-    """What is watched.
+    """A kind of object that is watched.
 
     Args:
         api_version, kind: of the objects.
-        labels, fields: selectors; the API server sends only what they choose.
-        ours: chooses what is kept of that.
+        labels, fields: selectors, by which the API server filters.
+        ours: filters the received objects.
     """
 
     api_version: str
@@ -76,7 +76,7 @@ class WatchedKind:
 
 
 def ensemble_of(one: Mapping[str, Any]) -> str:
-    """The name of the Ensemble that an object says it is of, or ""."""
+    """Return the name of the Ensemble that an object belongs to by its labels, or ""."""
     if one.get("kind") == names.KIND:
         return str(one["metadata"]["name"])
     labels = one["metadata"].get("labels") or {}
@@ -102,13 +102,13 @@ class ObjectWatch:
 
     Args:
         client: of the API.
-        kind: what is watched.
-        namespace: where; "*" is everywhere.
-        changed: is called with an object after a change of it, from the thread of this.
-        came: is called when they are known that were not.
+        kind: that is watched.
+        namespace: "*" for all.
+        changed: called with an object after a change of it, from the thread of the watch.
+        came: called when the objects become known.
 
     Attributes:
-        failure: why they are not known; None if they are.
+        failure: why the objects are not known; None if they are.
         t_heard: when the API server has last answered, by `time.monotonic`.
     """
 
@@ -140,34 +140,37 @@ class ObjectWatch:
         )
 
     def start(self) -> None:
-        """Begin."""
+        """Begin to watch."""
         self._thread.start()
 
     def close(self) -> None:
-        """End, as soon as something comes."""
+        """End, at the next message."""
         self._stopped.set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until they are known, or cannot be had for now; whether one of these is so."""
+        """Wait until the objects are known, or cannot be listed for now.
+
+        Return False if neither.
+        """
         return self._tried.wait(seconds)
 
     # -- reading -----------------------------------------------------------------------
 
     def get(self, key: Key) -> Resource | None:
-        """An object, or None. It is not to be changed.
+        """Return an object, or None. The object must not be changed.
 
         Raises:
-            ClusterFailure: they are not known.
+            ClusterFailure: the objects are not known.
         """
         with self._lock:
             self._known()
             return self._objects.get(key)
 
     def select(self, namespace: str, labels: str, fields: str) -> list[Resource]:
-        """The objects that the selectors choose. They are not to be changed.
+        """Return the objects that the selectors choose. They must not be changed.
 
         Raises:
-            ClusterFailure: they are not known.
+            ClusterFailure: the objects are not known.
         """
         wanted = {("labels", *_parsed(part)) for part in filter(None, labels.split(","))}
         wanted |= {("fields", *_parsed(part)) for part in filter(None, fields.split(","))}
@@ -184,13 +187,13 @@ class ObjectWatch:
 
     def _known(self) -> None:
         if self.failure is not None:
-            # A new one: each time that one is raised, it grows.
+            # A new exception, since the traceback of one grows each time that it is raised.
             raise ClusterFailure(str(self.failure), self.failure.code)
 
-    # -- what comes --------------------------------------------------------------------
+    # -- updates -----------------------------------------------------------------------
 
     def put(self, one: Resource) -> bool:
-        """Take an object in that has been written or read; whether it is news."""
+        """Store an object that has been written or received; return True if it is new."""
         metadata = one["metadata"]
         key = metadata["namespace"], metadata["name"]
         with self._lock:
@@ -203,7 +206,7 @@ class ObjectWatch:
         return True
 
     def drop(self, one: Resource) -> bool:
-        """Take in that an object is gone; whether that is news."""
+        """Note that an object is gone; return True if that is new."""
         metadata = one["metadata"]
         key = metadata["namespace"], metadata["name"]
         with self._lock:
@@ -242,7 +245,7 @@ class ObjectWatch:
                     if time.monotonic() < begun + _SHORT:
                         self._stopped.wait(pause)
             except Exception as exc:
-                # Whatever comes, the next list has it all.
+                # Whatever happens, the next list is complete.
                 if self._stopped.is_set():
                     return
                 if isinstance(exc, httpx2.HTTPStatusError):
@@ -260,7 +263,7 @@ class ObjectWatch:
         return isinstance(exc, httpx2.HTTPStatusError) and exc.response.status_code == 404
 
     def _relist(self) -> str:
-        """List all of them; the version as of which they are."""
+        """List all objects; return the version of the list."""
         requests, found = self._client._client, {}
         request = requests.prepare_request(
             "list",
@@ -279,7 +282,7 @@ class ObjectWatch:
             raise ValueError("the list has no version")
         with self._lock:
             first, self.failure = self.failure is not None, None
-            # What has been written since is not in the list yet.
+            # Objects written since then are not in the list yet.
             gone = [
                 one
                 for key, one in self._objects.items()
@@ -295,7 +298,7 @@ class ObjectWatch:
         return version
 
     def _watch(self, version: str) -> str:
-        """Watch until the API server ends that; the version at which to go on."""
+        """Watch until the API server ends that; return the version from which to continue."""
         requests = self._client._client
         request = requests.prepare_request(
             "list",
@@ -309,7 +312,7 @@ class ObjectWatch:
                 "timeoutSeconds": str(_WATCH_SECONDS),
             },
         )
-        # Without a limit on reading, a connection that is only half there would be for ever.
+        # Without a read timeout, a half-open connection would last for ever.
         request.timeout = httpx2.Timeout(10.0, read=_WATCH_SECONDS + _LATE_SECONDS)
         answer = requests.send(requests.build_adapter_request(request), stream=True)
         try:
@@ -327,7 +330,7 @@ class ObjectWatch:
         return version
 
     def _take(self, event: Mapping[str, Any]) -> str:
-        """Take in an event of the watch; its version."""
+        """Process an event of the watch; return its version."""
         what, one = event["type"], event["object"]
         if what == "ERROR":
             raise ClusterFailure(str(one.get("message", one)), one.get("code"))
@@ -347,14 +350,15 @@ class ObjectWatch:
 
 
 class Seen(KubernetesCluster):
-    """A cluster whose objects are read from memory, where they are watched.
+    """A cluster whose watched objects are read from memory.
 
     Args:
         client: of its API.
         places: the namespaces that are watched, or "*", each with a client for its watches, which
             hold connections.
-        changed: is called with the namespace and name of an Ensemble, after a change of it or of
-            something that is of it.
+        changed: called with the namespace and name of an Ensemble, after a change of it or of one
+            of
+            its objects.
     """
 
     def __init__(
@@ -375,11 +379,11 @@ class Seen(KubernetesCluster):
         }
 
     def start(self, seconds: float, stop: Callable[[], bool] = lambda: False) -> None:
-        """Begin to watch; wait until all kinds are known or cannot be had.
+        """Begin to watch; wait until all kinds are known or cannot be listed.
 
         Args:
             seconds: the longest wait.
-            stop: gives up when it holds.
+            stop: gives up when it returns True.
         """
         deadline = time.monotonic() + seconds
         for watch in self._watches.values():
@@ -394,12 +398,12 @@ class Seen(KubernetesCluster):
             watch.close()
 
     def silence(self) -> tuple[float, str]:
-        """For how long the API server has not answered the watch of a kind, at most; and which."""
+        """Return the longest silence of a watch in seconds, and the kind of that watch."""
         now = time.monotonic()
         return max((now - watch.t_heard, key[1]) for key, watch in self._watches.items())
 
     def ensembles(self) -> Sequence[Key]:
-        """All Ensembles that are known."""
+        """Return the keys of all known Ensembles."""
         return [
             (one["metadata"]["namespace"], one["metadata"]["name"])
             for (_, kind, place), watch in self._watches.items()
@@ -439,7 +443,7 @@ class Seen(KubernetesCluster):
     def _deleted(self, one: Resource) -> None:
         watch = self._watch_of(one["apiVersion"], one["kind"], one["metadata"]["namespace"])
         if watch is not None and watch.drop(one):
-            # Its watch tells nothing new of it any more, and what comes in its place is to be made.
+            # The watch reports nothing new about it any more, and its successor has to be created.
             self._happened(one)
 
     def _watch_of(self, api_version: str, kind: str, namespace: str) -> ObjectWatch | None:
@@ -461,14 +465,14 @@ class Seen(KubernetesCluster):
             try:
                 job = watch.get((namespace, about.get("name", ""))) if watch is not None else None
             except ClusterFailure:
-                # All are looked at when Jobs are known.
+                # All Ensembles are reconciled when Jobs become known.
                 job = None
             name = ensemble_of(job) if job is not None else ""
         if name:
             self._call(namespace, name)
 
 
-#: Labels and fields by which objects are found without looking at all.
+#: Labels and fields by which objects are indexed.
 _TERMS = (names.ENSEMBLE_LABEL, names.JOB_LABEL, "involvedObject.uid", "involvedObject.name")
 
 
@@ -500,7 +504,7 @@ def _parsed(part: str) -> tuple[str, str]:
 
 
 def _lines(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a watch: only a newline ends one, and no other separator that a text may have.
+    """Yield the lines of a watch: only a newline ends one, no other separator within a text.
 
     >>> list(_lines([b"on", b"e\\ntwo", b"\\n"]))
     [b'one', b'two']
@@ -512,12 +516,12 @@ def _lines(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _version(one: Resource) -> int:
-    """When an object was written; those of one kind can be compared (KEP 5504)."""
+    """Return the version of an object; those of one kind can be compared (KEP 5504)."""
     version = str(one["metadata"].get("resourceVersion", ""))
     return int(version) if version.isdigit() else 0
 
 
 def _failure(kind: WatchedKind, exc: Exception) -> ClusterFailure:
-    """Why objects of a kind are not known."""
+    """Return the failure of a list of a kind."""
     code = exc.response.status_code if isinstance(exc, httpx2.HTTPStatusError) else None
     return ClusterFailure(f"{kind.kind} cannot be listed: {' '.join(str(exc).split())}", code)
