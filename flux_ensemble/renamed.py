@@ -1,6 +1,7 @@
 """Names that users knew before, each with the new one.
 
-The old ones work for one release, with a warning. Whoever takes one out deletes its line here.
+The old ones work for one release, with a warning. Whoever takes one out deletes its line here. The
+old names of keys of documents are in `document.keys`: `Key.formerly`.
 """
 
 from __future__ import annotations
@@ -27,12 +28,6 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {"member": ("queue", "cluster")}
 
 
-#: Keys of documents, by section.
-DOCUMENT_KEYS: Mapping[str, Mapping[str, str]] = {
-    "scaling": {"min-size": "min-nodes", "max-size": "max-nodes"},
-}
-
-
 #: Keys of the table [ensemble] in the configuration of an instance.
 SETTINGS: Mapping[str, str] = {
     "min-size": "min-nodes",
@@ -57,17 +52,6 @@ def renamed(old: str, names: Mapping[str, tuple[str, ...]], known: Container[str
     if old in known:
         return None
     return next((new for new in names.get(old, ()) if new in known), None)
-
-
-def new_path(path: str) -> str | None:
-    """Return what the key of a document is called now, or None if it was not renamed.
-
-    >>> new_path("scaling.min-size"), new_path("scaling.min-nodes")
-    ('scaling.min-nodes', None)
-    """
-    section, _, key = path.rpartition(".")
-    new = DOCUMENT_KEYS.get(section, {}).get(key)
-    return None if new is None else f"{section}.{new}"
 
 
 def deprecated(old: str, new: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 
-#: Characters of a name at most: see `document.schema_terms.ENSEMBLE_NAME`.
+#: Characters of a name at most: see `document.keys.forms.ENSEMBLE_NAME`.
 _LONGEST = 128
 
 

@@ -7,46 +7,37 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.filling import TRIGGER, Filling
 from flux_ensemble.document.functions import FunctionLabels
 from flux_ensemble.document.job_sets import Group
-from flux_ensemble.document.model import SCALE_ACTIONS, Action, Spec
-from flux_ensemble.document.overrides import OVERRIDES, SHAPE, VALUES
+from flux_ensemble.document.keys.overrides import OVERRIDES, SHAPE
+from flux_ensemble.document.keys.reading import read_keys
+from flux_ensemble.document.keys.rules import (
+    ACTION_KEYS,
+    ON_GROUPS,
+    ON_POOLS,
+    ON_SEARCHES,
+    SCALE_ACTIONS,
+)
+from flux_ensemble.document.model import Action, Spec
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany, hint
-from flux_ensemble.document.schema_check import check_form
+from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.templates import has_braces, most_expressions
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.conditions import Bested, Names, Searches
 from flux_ensemble.metrics.paths import parse_label
 from flux_ensemble.texts import listed, shortened
 
-#: Actions whose label is a job group or a search, a pool of members, and those that need a label.
-_ON_POOLS = ("grow", "shrink")
-_ON_GROUPS = ("submit", "cancel", "update")
-_ON_SEARCHES = ("search", "close", "refresh")
-_NEED_LABEL = ("submit", "update", "custom", "enable", "disable", "reset", *_ON_SEARCHES)
+#: Actions that need a label.
+_NEED_LABEL = ("submit", "update", "custom", "enable", "disable", "reset", *ON_SEARCHES)
 
-#: Keys of an action that only some actions have.
-_ACTION_KEYS = {
-    "label": (*_ON_GROUPS, "custom", "enable", "disable", "reset", *_ON_SEARCHES, *_ON_POOLS),
-    "value": ("grow", "shrink"),
-    "count": ("submit",),
-    "params": ("submit",),
-    **dict.fromkeys(OVERRIDES, ("submit",)),
-    "urgency": ("submit", "update"),
-    "duration": ("submit", "update"),
-    "cancel": ("terminate",),
-    "state": ("terminate",),
-    "reason": ("terminate",),
-    "jobs": ("cancel", "copy", "update"),
-    "near": ("submit",),
-    "timeout": ("custom",),
-}
-
-#: Keys of an action that are copied to the model unchanged.
-_AS_GIVEN = ("label", "params", "backoff", "cancel", "jobs", "state", "near")
+#: Keys that can have expressions, in the order in which these are evaluated: of several without a
+#: value the first is reported.
+_EXPRESSION_KEYS = sorted(
+    (key for key in ACTION_KEYS if key.expression),
+    key=lambda key: (key.name not in OVERRIDES, key.name == "params"),
+)
 
 #: Most job sets whose parameters the actions of a document override. The job sets of a group
 #: count once for each action.
@@ -168,11 +159,12 @@ class ActionReader:
         if "name" not in entry:
             return None
         name = entry["name"]
-        for key, actions in _ACTION_KEYS.items():
-            if key in entry and name not in actions:
+        for key in ACTION_KEYS:
+            if key.name in entry and not key.takes(name):
                 self._problems.add(
-                    (*at, key),
-                    f"{key!r} means nothing to the action {name!r} (only to: {listed(actions)})",
+                    (*at, key.name),
+                    f"{key.name!r} means nothing to the action {name!r} "
+                    f"(only to: {listed(key.only)})",
                 )
         if name in SCALE_ACTIONS and not self._context.elastic and "label" not in entry:
             self._problems.add(
@@ -183,51 +175,34 @@ class ActionReader:
         self._label(name, entry, at)
         if "near" in entry and name == "submit":
             self._near((*at, "near"))
-        values, expressions = self._values(entry, at)
+        fields, expressions = self._fields(entry, at)
         overrides = {}
         if name == "submit":
-            overrides = {key: values.pop(key) for key in OVERRIDES if key in values}
+            overrides = {key: fields.pop(key) for key in OVERRIDES if key in fields}
         if name == "submit" and entry.get("label") in self._context.groups:
             self._submission(self._context.groups[entry["label"]], entry, overrides, at)
         changes = bool(entry.keys() & {"urgency", "duration"})
         if name == "update" and not changes and not self._blamed(at, "urgency", "duration"):
             self._problems.add(at, "the action 'update' needs 'urgency' or 'duration'")
-        durations: dict[str, Any] = {}
-        for key in ("cooldown", "timeout"):
-            if key in entry:
-                durations[key] = self._duration(entry, key, at)
         if self._problems.blames(at):
             return None
-        repetitions = entry.get("repetitions", 1)
         return Action(
-            name=name,
-            repetitions=None if repetitions == "unlimited" else repetitions,
-            overrides=overrides or None,
-            expressions=expressions or None,
-            **{key: entry[key] for key in _AS_GIVEN if key in entry and key not in expressions},
-            **values,
-            **durations,
+            name=name, overrides=overrides or None, expressions=expressions or None, **fields
         )
 
-    def _values(self, entry: Mapping[str, Any], at: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The values of keys that can have expressions, and those that have some."""
-        values: dict[str, Any] = {}
+    def _fields(self, entry: Mapping[str, Any], at: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Read the keys of an action: the fields, and the values that are or have expressions."""
         expressions: dict[str, Any] = {}
-        for key in (*VALUES, "params"):
-            if key not in entry:
-                continue
-            value = entry[key]
-            of_trigger = key == "params" and value == TRIGGER
-            if of_trigger or (self._names is not None and has_braces(value)):
-                expressions[key] = value
-                self._count(value, (*at, key))
-                self._expression(key, value, (*at, key))
-            elif key != "params":
-                try:
-                    values[key] = VALUES[key](value)
-                except ValueError as error:
-                    self._problems.add((*at, key), str(error))
-        return values, expressions
+        for key in _EXPRESSION_KEYS:
+            value = entry.get(key.name)
+            of_trigger = key.name == "params" and value == TRIGGER
+            computed = self._names is not None and has_braces(value)
+            if key.name in entry and (of_trigger or computed):
+                expressions[key.name] = value
+                self._count(value, (*at, key.name))
+                self._expression(key.name, value, (*at, key.name))
+        fixed = {key: value for key, value in entry.items() if key not in expressions}
+        return read_keys(ACTION_KEYS, fixed, self._problems, at), expressions
 
     def _count(self, value: Any, at: Path) -> None:
         self._expressions += most_expressions(value)
@@ -264,21 +239,21 @@ class ActionReader:
                     "enable": "a rule",
                     "disable": "a rule",
                     "reset": "a job group or GROUP-VARIABLE",
-                    **dict.fromkeys(_ON_SEARCHES, "a search"),
+                    **dict.fromkeys(ON_SEARCHES, "a search"),
                 }
                 self._problems.add(
                     at, f"the action {name!r} needs a 'label', {what.get(name, 'a job group')}"
                 )
-        elif name in _ON_GROUPS:
+        elif name in ON_GROUPS:
             self._group(label, (*at, "label"))
         elif name == "custom":
             try:
                 self._context.functions.check(label)
             except ValueError as error:
                 self._problems.add((*at, "label"), str(error))
-        elif name in _ON_SEARCHES:
+        elif name in ON_SEARCHES:
             self._search(label, (*at, "label"))
-        elif name in _ON_POOLS:
+        elif name in ON_POOLS:
             self._pool(label, (*at, "label"))
         elif name in ("enable", "disable"):
             self._rule_id(label, (*at, "label"))
@@ -367,13 +342,6 @@ class ActionReader:
             self._problems.add(
                 at, f"no job group named {name!r} ({hint(name, names)}groups: {listed(names)})"
             )
-
-    def _duration(self, entry: Mapping[str, Any], key: str, at: Path) -> float | None:
-        try:
-            return parse_duration(entry[key], limit=key in ("duration", "timeout"))
-        except ValueError as error:
-            self._problems.add((*at, key), str(error))
-            return None
 
     def _blamed(self, at: Path, *keys: str) -> bool:
         return any(self._problems.blames((*at, key)) for key in keys)

@@ -24,7 +24,7 @@ from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany, hint
-from flux_ensemble.document.schema_check import check_form
+from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.values import texts_among
 from flux_ensemble.texts import listed, shown
 

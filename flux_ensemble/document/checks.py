@@ -7,9 +7,13 @@ from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.functions import SourceError, defined_names
-from flux_ensemble.document.model import SCALE_ACTIONS, Scaling
+from flux_ensemble.document.keys.document import SCALING_KEYS
+from flux_ensemble.document.keys.forms import IDENTIFIER, matches
+from flux_ensemble.document.keys.metrics import BEST_KEYS
+from flux_ensemble.document.keys.reading import read_keys
+from flux_ensemble.document.keys.rules import SCALE_ACTIONS
+from flux_ensemble.document.model import Scaling
 from flux_ensemble.document.problems import Path, Problems
-from flux_ensemble.document.schema_terms import IDENTIFIER, matches
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.names import (
@@ -106,18 +110,12 @@ def read_scaling(section: dict[str, Any], problems: Problems) -> Scaling:
     Scaling(min_nodes=1, max_nodes=8, deadline=300.0, refusals=3)
     """
     at: Path = ("scaling",)
-    fields = {key.replace("-", "_"): value for key, value in section.items()}
+    fields = read_keys(SCALING_KEYS, section, problems, at)
     low, high = fields.get("min_nodes", 1), fields.get("max_nodes")
     if high is not None and low > high:
         problems.add((*at, "min-nodes"), f"expected at most max-nodes, which is {high}, not {low}")
-    if "deadline" in fields:
-        try:
-            fields["deadline"] = parse_duration(fields["deadline"], limit=False)
-        except ValueError as error:
-            problems.add((*at, "deadline"), str(error))
-        else:
-            if not fields["deadline"]:
-                problems.add((*at, "deadline"), "expected a duration > 0, not 0")
+    if fields.get("deadline") == 0:
+        problems.add((*at, "deadline"), "expected a duration > 0, not 0")
     return Scaling(**fields)
 
 
@@ -198,8 +196,8 @@ def read_bests(
         except ValueError as error:
             problems.add((*at, "of"), str(error))
             continue
-        mode, live = best.get("mode", "max"), best.get("live", False)
-        bests[best["name"]] = Best(best["name"], group, variable, mode, live)
+        fields = read_keys(BEST_KEYS, best, problems, at)
+        bests[best["name"]] = Best(group=group, variable=variable, **fields)
     return tuple(bests.values())
 
 

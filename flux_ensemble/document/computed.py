@@ -16,9 +16,6 @@ from typing import Any
 from flux_ensemble.metrics.expressions import Expression, compile_expression
 from flux_ensemble.scalars import number
 
-#: Most values that a job publishes.
-MAX_STEPS = 10_000
-
 
 @dataclass(frozen=True, slots=True)
 class Computed:

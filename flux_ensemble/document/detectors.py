@@ -1,4 +1,4 @@
-"""The detectors of rules on `drift` and `anomaly`: their form, and what they watch."""
+"""Reads the detectors of rules on `drift` and `anomaly`, and what they watch."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
+from flux_ensemble.document.keys.detectors import EXAMPLES, KINDS
+from flux_ensemble.document.keys.forms import Key, table
 from flux_ensemble.document.problems import Path, Problems
-from flux_ensemble.document.schema_terms import Schema, choice, integer, mapping
 from flux_ensemble.metrics.by_value import ByValue, parse_variable
-from flux_ensemble.metrics.detector import BOTH, DETECTORS, MAX_WINDOW, MODES, UP, Detector
+from flux_ensemble.metrics.detector import DETECTORS, MAX_WINDOW, Detector
 from flux_ensemble.metrics.names import GAUGES
 from flux_ensemble.metrics.paths import parse_path, split_stream
 from flux_ensemble.texts import shown
@@ -21,65 +22,12 @@ MAX_WINDOWS = 1_000_000
 #: The window of a quantile has so many values beyond it, unless it is given.
 _BEYOND = 10
 
-_EXAMPLES = {"drift": "{adwin: {delta: 0.002}}", "anomaly": "{quantile: {q: 0.999, warm-up: 200}}"}
+_ARGUMENTS = {kind.name: table(kind.form) for kind in KINDS}
 
 
-def _number(what: str, **bounds: float) -> Schema:
-    return {"type": "number", "description": what, **bounds}
-
-
-_BETWEEN = _number("a number > 0 and < 1", exclusiveMinimum=0, exclusiveMaximum=1)
-_MODE = choice("a mode", MODES)
-
-#: Kind -> its arguments: the form of each, and the default.
-_ARGUMENTS: Mapping[str, Mapping[str, tuple[Schema, Any]]] = {
-    "adwin": {
-        "delta": (_BETWEEN, 0.002),
-        "clock": (integer(1, MAX_WINDOW), 32),
-        "grace-period": (integer(1, MAX_WINDOW), 10),
-        "min-window-length": (integer(1, MAX_WINDOW), 5),
-        "mode": (_MODE, BOTH),
-    },
-    "page-hinkley": {
-        "min-instances": (integer(1, MAX_WINDOW), 30),
-        "delta": (_number("a number >= 0", minimum=0), 0.005),
-        "threshold": (_number("a number > 0", exclusiveMinimum=0), 50.0),
-        "alpha": (
-            _number("a number > 0 and <= 1", exclusiveMinimum=0, maximum=1),
-            0.9999,
-        ),
-        "mode": (_MODE, BOTH),
-    },
-    "quantile": {
-        "q": (
-            _number(
-                "a number >= 0.5 and < 1 (for small values 'mode: down')",
-                minimum=0.5,
-                exclusiveMaximum=1,
-            ),
-            0.999,
-        ),
-        "warm-up": (integer(1, MAX_WINDOW), 200),
-        "window": (integer(1, MAX_WINDOW), None),
-        "mode": (_MODE, UP),
-    },
-}
-
-#: The schema of a detector.
-DETECTOR = {
-    **mapping(
-        f"one detector, such as {_EXAMPLES['drift']}",
-        {
-            kind: mapping(
-                f"a mapping with the keys {', '.join(arguments)}",
-                {name: schema for name, (schema, _) in arguments.items()},
-            )
-            for kind, arguments in _ARGUMENTS.items()
-        },
-    ),
-    "minProperties": 1,
-    "maxProperties": 1,
-}
+def _default(key: Key) -> Any:
+    is_number = key.form.get("type") == "number"
+    return float(key.default) if is_number else key.default
 
 
 class DetectorReader:
@@ -130,7 +78,7 @@ class DetectorReader:
             )
         if "detector" not in entry:
             if not blames((*at, "detector")):
-                example = _EXAMPLES[trigger]
+                example = EXAMPLES[trigger]
                 add(at, f"the trigger {trigger!r} needs 'detector', such as 'detector: {example}'")
             return None
         if not entry["detector"]:
@@ -141,10 +89,10 @@ class DetectorReader:
             add(
                 (*at, "detector"),
                 f"the trigger {trigger!r} has no detector {kind!r}; give one such as "
-                f"{_EXAMPLES[trigger]}",
+                f"{EXAMPLES[trigger]}",
             )
             return None
-        arguments = {name: default for name, (_, default) in _ARGUMENTS[kind].items()}
+        arguments = {name: _default(key) for name, key in _ARGUMENTS[kind].items()}
         arguments |= given
         here: Path = (*at, "detector", kind)
         if kind == "quantile":

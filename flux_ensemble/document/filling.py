@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from flux_ensemble.document.job_sets import Group
+from flux_ensemble.document.keys.overrides import OF_EACH, OVERRIDES
+from flux_ensemble.document.keys.rules import ACTION_KEYS
 from flux_ensemble.document.model import Action
-from flux_ensemble.document.overrides import OF_EACH, OVERRIDES, VALUES
 from flux_ensemble.document.templates import Template
 from flux_ensemble.metrics.conditions import Names, Variable
 from flux_ensemble.metrics.paths import MetricPath
@@ -19,6 +20,9 @@ from flux_ensemble.scalars import packed
 
 #: The value of `params` that hands over the parameters of the triggering job.
 TRIGGER = "trigger"
+
+#: Keys whose values expressions can give -> what reads one, or raises ValueError.
+_VALUES = {key.name: key.read for key in ACTION_KEYS if key.expression and key.read is not None}
 
 
 class Filling:
@@ -78,7 +82,7 @@ class Filling:
                 if key == "params":
                     fields[key] = self._params(value, lookup, params or {})
                     continue
-                read = VALUES[key](Template.filled(value, lookup))
+                read = _VALUES[key](Template.filled(value, lookup))
             except ValueError as error:
                 raise ValueError(f"{key}: {error}") from None
             if action.name == "submit" and key in OVERRIDES:

@@ -8,15 +8,17 @@ from typing import Any
 
 from flux_ensemble.document import jobspec, nextgen
 from flux_ensemble.document.bounds import MAX_VALUES
-from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.job_sets import TAG_KEY, TAG_TAKEN, Group, JobSet
 from flux_ensemble.document.jobspec import Task
+from flux_ensemble.document.keys.forms import PARAMETER, matches
+from flux_ensemble.document.keys.jobs import JOB_KEYS
+from flux_ensemble.document.keys.overrides import SHAPE
+from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.plain import MAX_CHARACTERS, check_plain
 from flux_ensemble.document.points import Points
 from flux_ensemble.document.prediction import read_prediction
 from flux_ensemble.document.problems import Path, Problems, TooMany
 from flux_ensemble.document.retries import Policy, Retries, read_retries
-from flux_ensemble.document.schema_terms import PARAMETER, matches
 from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.templates import most_expressions
 from flux_ensemble.document.texts import check_sizes, measure, split_command
@@ -28,23 +30,6 @@ from flux_ensemble.metrics.conditions import Names
 from flux_ensemble.metrics.job_fields import scope_of
 from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import listed, shown
-
-#: Keys that cannot be combined with `jobspec`, which has the same information.
-_IN_JOBSPEC = ("command", "nodes", "tasks", "cores", "gpus", "exclusive")
-
-#: Keys of an entry that are copied to the job set unchanged.
-_AS_GIVEN = (
-    "workdir",
-    "output",
-    "error",
-    "queue",
-    "bank",
-    "urgency",
-    "attributes",
-    "start",
-    "member",
-)
-
 
 _FILES = "files with jobspecs"
 
@@ -136,12 +121,9 @@ class GroupReader:
         sweep = self._sweep(entry, at, index)
         variable = self._variable(entry, sweep, at)
         entry = {key: value for key, value in entry.items() if key not in variable}
-        common: dict[str, Any] = {key: entry[key] for key in _AS_GIVEN if key in entry}
-        common["name"] = entry["name"]
+        common = read_keys(JOB_KEYS, entry, self._problems, at)
         if "retries" in entry:
             common["retries"] = self._retries(entry, at)
-        common["max_active"], common["on_lost"] = entry.get("max-active"), entry.get("on-lost")
-        common["avoid_nodes"] = entry.get("avoid-nodes", True)
         common.update(read_prediction(entry, sweep, self._problems, at))
         common["environment"] = jobspec.read_environment(
             entry.get("environment", {}),
@@ -153,28 +135,11 @@ class GroupReader:
             self._problems.add((*at, "attributes", "user", TAG_KEY), TAG_TAKEN)
         common["sweep"], common["variable"] = sweep, variable
         count = entry.get("count", 1)
-        duration = None
-        if "duration" in entry:
-            try:
-                duration = parse_duration(entry["duration"])
-            except ValueError as error:
-                self._problems.add((*at, "duration"), str(error))
         if "jobspec" in entry:
-            return self._from_jobspec(entry, at, index, common, count, duration)
+            return self._from_jobspec(entry, at, index, common, count)
         nodes = entry.get("nodes", 1)
-        jobset = JobSet(
-            **common,
-            index=index,
-            command=self._command(entry, at),
-            count=count,
-            nodes=nodes,
-            tasks=max(entry.get("tasks", nodes), nodes),
-            cores=entry.get("cores", 1),
-            gpus=entry.get("gpus", 0),
-            exclusive=entry.get("exclusive", False),
-            duration=duration or 0.0,
-        )
-        return [jobset]
+        common["tasks"] = max(entry.get("tasks", nodes), nodes)
+        return [JobSet(**common, index=index, command=self._command(entry, at), count=count)]
 
     def _retries(self, entry: dict[str, Any], at: Path) -> Retries:
         at = (*at, "retries")
@@ -253,7 +218,7 @@ class GroupReader:
             text = entry.get(key)
             if not isinstance(text, str) or (key == "duration" and "{" not in text):
                 continue
-            if "jobspec" in entry and key in _IN_JOBSPEC:
+            if "jobspec" in entry and key in SHAPE:
                 continue
             variable[key] = text
             # Where the sweep has problems, there is no telling what its parameters are.
@@ -321,22 +286,22 @@ class GroupReader:
         index: int,
         common: dict[str, Any],
         count: int,
-        duration: float | None,
     ) -> list[JobSet]:
-        for key in _IN_JOBSPEC:
-            if key in entry:
+        for key in JOB_KEYS:
+            if key.in_jobspec and key.name in entry:
                 self._problems.add(
-                    (*at, key), f"{key!r} cannot be combined with 'jobspec', which says it itself"
+                    (*at, key.name),
+                    f"{key.name!r} cannot be combined with 'jobspec', which says it itself",
                 )
+            if key.in_jobspec:
+                common.pop(key.name, None)
         at = (*at, "jobspec")
         value = entry["jobspec"]
         tasks = self._from_file(value, at) if isinstance(value, str) else self._tasks(value, at)
         made = []
         for task in tasks:
             environment = self._environment(task, common["environment"], at)
-            made.append(
-                _jobset(task, {**common, "environment": environment}, index, count, duration)
-            )
+            made.append(_jobset(task, {**common, "environment": environment}, index, count))
             index += 1
         return made
 
@@ -398,16 +363,15 @@ class GroupReader:
             )
 
 
-def _jobset(
-    task: Task, common: Mapping[str, Any], index: int, count: int, duration: float | None
-) -> JobSet:
-    workdir = {"workdir": task.cwd} if task.cwd is not None else {}
+def _jobset(task: Task, common: Mapping[str, Any], index: int, count: int) -> JobSet:
+    own: dict[str, Any] = {"duration": task.duration}
+    if task.cwd is not None:
+        own["workdir"] = task.cwd
     return JobSet(
-        **{**workdir, **common},
+        **{**own, **common},
         **task.size,
         index=index,
         command=tuple(task.command),
         count=count * task.replicas,
-        duration=task.duration if duration is None else duration,
         jobspec=task.jobspec,
     )

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-from flux_ensemble.document.overrides import SHAPE
+from flux_ensemble.document.keys.overrides import SHAPE
 from flux_ensemble.document.retries import Retries
 from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.texts import (
@@ -39,15 +39,6 @@ TAG_KEY = "ensemble"
 
 TAG_TAKEN = f"the user attribute {TAG_KEY!r} is where flux-ensemble marks its jobs"
 
-
-#: When jobs with a time limit are started: where the allocation lasts as long, or in any case.
-STARTS = ("in-time", "always")
-
-#: What becomes of a job whose end was no doing of its own after it may have run, the default first.
-ON_LOST = ("resubmit", "fail", "hold")
-
-#: In which order the jobs of a group are sent that wait in the service.
-ORDERS = ("longest-first",)
 
 #: Most jobs in one submission of a group.
 MAX_JOBS = 2**31 - 1
@@ -90,7 +81,7 @@ class JobSet:
     exclusive: bool = False
     attributes: Mapping[str, Any] = field(default_factory=dict)
     retries: Retries = field(default_factory=Retries)
-    start: str = STARTS[0]
+    start: str = "in-time"
     jobspec: Mapping[str, Any] | None = None
     max_active: int | None = None
     predict: tuple[str, ...] | None = None

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from flux_ensemble.document.bounds import MAX_BYTES
 from flux_ensemble.document.job_sets import TAG_KEY, JobSet
+from flux_ensemble.document.keys.forms import MAX_INT
 from flux_ensemble.document.problems import DocumentError, Path, Problems, hint
-from flux_ensemble.document.schema_check import check_form
-from flux_ensemble.document.schema_terms import MAX_INT
+from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.texts import filled
 from flux_ensemble.document.yaml_reader import Document, read_yaml
 from flux_ensemble.scalars import as_text

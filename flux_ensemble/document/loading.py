@@ -22,7 +22,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.document.old_keys import with_new_keys
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import DocumentError, Problem, Problems, TooMany
-from flux_ensemble.document.schema_check import check_form
+from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.spec_reader import SpecReader
 from flux_ensemble.document.spellings import with_spellings
 from flux_ensemble.document.use import check_uses, expand, plain_form

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flux_ensemble.document.distributions import Drawable
-from flux_ensemble.document.job_sets import ON_LOST
-
-#: Who follows the jobs of a member and submits them: the ensemble's own service, or one in the
-#: member. The default is the first.
-SERVICES = ("parent", "child", "auto")
+from flux_ensemble.document.keys.forms import ON_LOST
+from flux_ensemble.document.keys.members import BREAKER_JOBS
 
 #: With `auto`, the members have services of their own where there may be more of them than this.
 MANY_MEMBERS = 8
@@ -20,12 +17,7 @@ DRAIN_SECONDS = 30.0
 #: Seconds until a simulated member is up, if nothing is said; as measured with Flux 0.88.
 STARTUP_SECONDS = 2.0
 
-#: Most members of one pool, and of all pools together.
-MAX_MEMBERS = 100_000
-
-#: So many different jobs in a row that fail at once put a member in doubt, if nothing is said, and
-#: within so many seconds from its start a job does so.
-BREAKER_JOBS = 20
+#: A job that fails within so many seconds from its start fails at once.
 QUICK_SECONDS = 5.0
 
 #: A job is placed where this many times its time limit is left.

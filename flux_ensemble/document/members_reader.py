@@ -8,22 +8,12 @@ from urllib.parse import urlsplit
 
 from flux_ensemble.document.behaviour import read_seconds
 from flux_ensemble.document.distributions import Drawable
-from flux_ensemble.document.duration import parse_duration
-from flux_ensemble.document.job_sets import ON_LOST
-from flux_ensemble.document.members import (
-    BREAKER_JOBS,
-    DRAIN_SECONDS,
-    MANY_MEMBERS,
-    MAX_MEMBERS,
-    SERVICES,
-    Pool,
-)
+from flux_ensemble.document.keys.members import MAX_MEMBERS, MEMBER_KEYS, SERVICES, STARTED
+from flux_ensemble.document.keys.reading import read_keys
+from flux_ensemble.document.members import DRAIN_SECONDS, MANY_MEMBERS, Pool
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.metrics.names import MEMBER
 from flux_ensemble.texts import shown
-
-#: Keys of a member that is started, which one that is there already does not have.
-_OF_STARTED = ("count", "nodes", "duration", "drain", "service")
 
 #: What URIs begin with that Flux resolves; sites can have plugins for others.
 SCHEMES = ("local", "ssh", "jobid", "pid", "slurm", "lsf")
@@ -137,16 +127,18 @@ def unresolved(pools: Iterable[Pool]) -> Iterator[tuple[Path, str]]:
 
 def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
     if "uri" in entry:
-        for key in _OF_STARTED:
-            if key in entry:
+        for key in MEMBER_KEYS:
+            if key.name in entry and STARTED in key.only:
                 problems.add(
-                    (*at, key),
-                    f"{key!r} is of members that are started, and one with 'uri' is there already",
+                    (*at, key.name),
+                    f"{key.name!r} is of members that are started, and one with 'uri' is there "
+                    "already",
                 )
     low, high = _count(entry.get("count", 1), (*at, "count"), problems)
-    duration = _seconds(entry, "duration", 0.0, at, problems)
+    fields = read_keys(MEMBER_KEYS, entry, problems, at)
+    duration = fields.get("duration", 0.0)
     least = min(DRAIN_SECONDS, duration / 2) if duration else DRAIN_SECONDS
-    drain = _seconds(entry, "drain", least, at, problems)
+    drain = fields.setdefault("drain", least)
     if "drain" in entry and not duration:
         problems.add((*at, "drain"), "'drain' is before the end of 'duration'; give that too")
     elif duration and drain >= duration:
@@ -156,20 +148,13 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
         )
     simulate = entry.get("simulate", {})
     return Pool(
-        name=entry["name"],
         low=low,
         high=high,
-        nodes=entry.get("nodes", 1),
-        duration=duration,
-        drain=drain,
-        on_lost=entry.get("on-lost", ON_LOST[0]),
-        labels=tuple(dict.fromkeys(entry.get("labels", ()))),
         calls=_calls(entry.get("service", SERVICES[0]), high),
-        uri=entry.get("uri"),
         startup=_drawable(simulate, "startup", at, problems),
         loss=_drawable(simulate, "loss", at, problems),
         broken=float(simulate.get("broken", 0.0)),
-        breaker=entry.get("breaker", BREAKER_JOBS),
+        **fields,
     )
 
 
@@ -191,17 +176,6 @@ def _count(count: Any, at: Path, problems: Problems) -> tuple[int, int]:
     if low > high:
         problems.add((*at, "min"), f"expected at most 'max', which is {high}, not {low}")
     return low, high
-
-
-def _seconds(
-    entry: Mapping[str, Any], key: str, default: float, at: Path, problems: Problems
-) -> float:
-    if key in entry:
-        try:
-            return parse_duration(entry[key])
-        except ValueError as error:
-            problems.add((*at, key), str(error))
-    return default
 
 
 def _drawable(

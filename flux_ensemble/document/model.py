@@ -18,7 +18,7 @@ from flux_ensemble.document.members import Pool
 from flux_ensemble.document.search import Search
 from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.by_value import ByValue
-from flux_ensemble.metrics.detector import DETECTORS, Detector
+from flux_ensemble.metrics.detector import Detector
 from flux_ensemble.metrics.names import Statistic
 from flux_ensemble.metrics.search_paths import Searched
 
@@ -26,106 +26,6 @@ from flux_ensemble.metrics.search_paths import Searched
 REQUEST_RULE = "request"
 RETRY_RULE = "retry"
 RESERVED_RULES = frozenset({REQUEST_RULE, RETRY_RULE})
-
-#: Job events of RFC 21 that a rule can name as `job-EVENT`.
-JOB_EVENTS = (
-    "submit",
-    "validate",
-    "invalidate",
-    "depend",
-    "priority",
-    "alloc",
-    "start",
-    "finish",
-    "release",
-    "free",
-    "clean",
-    "exception",
-    "urgency",
-    "memo",
-    "dependency-add",
-    "dependency-remove",
-    "prolog-start",
-    "prolog-finish",
-    "epilog-start",
-    "epilog-finish",
-    "jobspec-update",
-    "resource-update",
-    "set-flags",
-    "flux-restart",
-    "debug",
-)
-
-#: Triggers on an outcome of a job -> the outcome.
-OUTCOME_TRIGGERS = {
-    "job-success": "success",
-    "job-fail": "failed",
-    "job-cancel": "canceled",
-    "job-timeout": "timeout",
-}
-
-#: Older names that are still accepted -> today's names.
-TRIGGER_ALIASES = {
-    "job-run": "job-start",
-    "job-sched": "job-priority",
-    "job-cleanup": "job-clean",
-}
-
-#: Triggers on the outcome of a scaling request.
-SCALE_TRIGGERS = ("scale-done", "scale-denied")
-
-#: Triggers on what becomes of members.
-MEMBER_TRIGGERS = ("member-up", "member-draining", "member-lost")
-
-#: The trigger on the end of a search.
-SEARCH_TRIGGER = "search-done"
-
-#: The trigger on a job that runs, and every how many seconds jobs are looked at where the rule does
-#: not say.
-RUNNING_TRIGGER = "job-running"
-RUNNING_EVERY = 30.0
-
-#: The trigger on a job that was to run again, and has been tried as often as it may be.
-GAVE_UP_TRIGGER = "job-gave-up"
-
-TRIGGERS = (
-    "start",
-    "metric",
-    "heartbeat",
-    "timer",
-    "idle",
-    *SCALE_TRIGGERS,
-    "time-left",
-    *MEMBER_TRIGGERS,
-    SEARCH_TRIGGER,
-    *DETECTORS,
-    *(f"job-{name}" for name in JOB_EVENTS),
-    *OUTCOME_TRIGGERS,
-    GAVE_UP_TRIGGER,
-    RUNNING_TRIGGER,
-    *TRIGGER_ALIASES,
-)
-
-ACTIONS = (
-    "submit",
-    "cancel",
-    "copy",
-    "terminate",
-    "custom",
-    "grow",
-    "shrink",
-    "enable",
-    "disable",
-    "update",
-    "reset",
-    "search",
-    "close",
-    "refresh",
-)
-
-
-#: Actions that need a member whose size can change.
-SCALE_ACTIONS = frozenset({"grow", "shrink"})
 
 
 @dataclass(frozen=True, slots=True)

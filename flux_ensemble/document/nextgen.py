@@ -22,9 +22,9 @@ from flux_ensemble.document.jobspec import (
     size,
     unknown_type,
 )
+from flux_ensemble.document.keys.forms import MAX_INT
 from flux_ensemble.document.problems import Path, Problems
-from flux_ensemble.document.schema_check import explain, unknown_key
-from flux_ensemble.document.schema_terms import MAX_INT
+from flux_ensemble.document.schema import explain, unknown_key
 from flux_ensemble.document.texts import split_command
 from flux_ensemble.texts import shortened, shown
 

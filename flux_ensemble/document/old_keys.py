@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from flux_ensemble.document.keys.document import FORMER, below
 from flux_ensemble.document.problems import Path, Problems
-from flux_ensemble.renamed import DOCUMENT_KEYS
+
+#: Paths of the mappings that have renamed keys below them.
+_ABOVE = {path[:end] for path in FORMER for end in range(len(path)) if path[end] == "." or not end}
 
 
-def with_new_keys(value: Any, problems: Problems) -> Any:
+def with_new_keys(value: Any, problems: Problems, path: str = "", at: Path = ()) -> Any:
     """Return the value of a document with its old keys renamed; the value itself is not changed.
 
     Problems of a renamed key are reported under the key that the document has.
+
+    Args:
+        value: of the document, or of a part of it.
+        problems: collects the problems, and which keys were renamed.
+        path: of the key whose value it is.
+        at: where the document has it.
 
     >>> problems = Problems()
     >>> with_new_keys({"scaling": {"max-size": 3}}, problems)
@@ -20,28 +28,25 @@ def with_new_keys(value: Any, problems: Problems) -> Any:
     >>> problems.renamed
     {('scaling', 'max-nodes'): ('scaling', 'max-size')}
     """
+    if path not in _ABOVE:
+        return value
+    if isinstance(value, list):
+        return [
+            with_new_keys(item, problems, path, (*at, place)) for place, item in enumerate(value)
+        ]
     if not isinstance(value, dict):
         return value
-    made = {
-        section: _renamed(section, value[section], names, problems)
-        for section, names in DOCUMENT_KEYS.items()
-        if isinstance(value.get(section), dict)
-    }
-    return {**value, **made}
-
-
-def _renamed(
-    section: str, entries: Mapping[Any, Any], names: Mapping[str, str], problems: Problems
-) -> dict[Any, Any]:
     made = {}
-    for key, entry in entries.items():
-        new = names.get(key) if isinstance(key, str) else None
+    for key, item in value.items():
+        here = below(path, key) if isinstance(key, str) else ""
+        new = FORMER[here].rpartition(".")[2] if here in FORMER else None
         if new is None:
-            made[key] = entry
-        elif new in entries:
-            at: Path = (section, key)
-            problems.add(at, f"{new!r} is the new name of this key, and is there too: take one out")
+            made[key] = with_new_keys(item, problems, here, (*at, key)) if here else item
+        elif new in value:
+            problems.add(
+                (*at, key), f"{new!r} is the new name of this key, and is there too: take one out"
+            )
         else:
-            problems.renamed[section, new] = (section, key)
-            made[new] = entry
+            problems.renamed[(*at, new)] = (*at, key)
+            made[new] = item
     return made

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.document.job_sets import Group
+from flux_ensemble.document.keys.overrides import OVERRIDES
 from flux_ensemble.document.members import TIME_MARGIN, Pool
-from flux_ensemble.document.overrides import OVERRIDES
 from flux_ensemble.document.problems import Path, Problems, hint
 from flux_ensemble.texts import listed
 

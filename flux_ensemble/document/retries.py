@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flux_ensemble.document.duration import parse_duration
-from flux_ensemble.document.overrides import OF_EACH, OVERRIDES
+from flux_ensemble.document.keys.jobs import RETRIES_KEYS
+from flux_ensemble.document.keys.overrides import OF_EACH, OVERRIDES
+from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.problems import Path, Problems, hint
 from flux_ensemble.document.templates import Template, compiled, has_braces
 from flux_ensemble.metrics.conditions import Names, Variable
@@ -139,18 +140,8 @@ def read_retries(value: Any, problems: Problems, at: Path) -> Retries:
     texts = on if isinstance(on, list) else [on]
     if "success" in texts:
         problems.add((*at, "on"), "a job that succeeded does not run again")
-    after = 0.0
-    if "after" in value:
-        try:
-            after = parse_duration(value["after"], limit=False)
-        except ValueError as error:
-            problems.add((*at, "after"), str(error))
     return Retries(
-        value.get("times", 0),
-        frozenset(text for text in texts if text in OUTCOMES),
-        tuple(text for text in texts if text is not None and text not in OUTCOMES),
-        after,
-        float(value.get("factor", 1.0)),
-        value.get("with"),
-        value.get("spread"),
+        outcomes=frozenset(text for text in texts if text in OUTCOMES),
+        conditions=tuple(text for text in texts if text is not None and text not in OUTCOMES),
+        **read_keys(RETRIES_KEYS, value, problems, at),
     )

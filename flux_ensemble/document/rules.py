@@ -9,23 +9,23 @@ from typing import Any
 from flux_ensemble.document.actions import ActionReader, Context, context_of
 from flux_ensemble.document.by_value import missing
 from flux_ensemble.document.detectors import DetectorReader
-from flux_ensemble.document.member_scope import wrong
-from flux_ensemble.document.model import (
+from flux_ensemble.document.keys.forms import table
+from flux_ensemble.document.keys.reading import read_keys
+from flux_ensemble.document.keys.rules import (
     MEMBER_TRIGGERS,
-    RESERVED_RULES,
+    RULE,
+    RULE_KEYS,
     RUNNING_EVERY,
     RUNNING_TRIGGER,
     SCALE_TRIGGERS,
     SEARCH_TRIGGER,
     TRIGGER_ALIASES,
-    Action,
-    Rule,
-    Spec,
 )
+from flux_ensemble.document.member_scope import wrong
+from flux_ensemble.document.model import RESERVED_RULES, Action, Rule, Spec
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany
-from flux_ensemble.document.rule_keys import RULE_KEYS, check_keys
-from flux_ensemble.document.schema_check import check_form
+from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.scopes import detector_scope, job_scope
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Names, Subject, compile_condition
 from flux_ensemble.metrics.detector import DETECTORS, Detector
@@ -36,6 +36,8 @@ from flux_ensemble.texts import listed, shown
 
 #: Keys of an action that count how often its rule fires.
 _OF_RULE = ("repetitions", "backoff", "cooldown")
+
+_KEYS = table(RULE)
 
 _HEARTBEAT_OFF = "the heartbeat is off; set logging.heartbeat, such as 'logging: {heartbeat: 10s}'"
 
@@ -169,12 +171,12 @@ class _RuleReader(ActionReader):
             return None
         for place, message in wrong(entry, triggers, context.pools) if of_member else ():
             self._problems.add((*at, *place), message)
-        check_keys(entry, trigger, self._problems, at)
+        self._check_keys(entry, trigger, at)
         name = self._name(entry, trigger, at)
         if "by" in entry and trigger == "idle":
             self._by(entry["by"], groups[0] if groups else None, (*at, "by"))
-        after, every = self._timer(entry, trigger, at)
-        below = self._below(entry, trigger, at)
+        fields = read_keys(RULE_KEYS, entry, self._problems, at)
+        self._check_times(entry, trigger, fields, at)
         when = entry.get("when")
         self._condition(trigger, name, when, scope, at)
         if trigger == "heartbeat" and not self._context.heartbeat:
@@ -187,18 +189,11 @@ class _RuleReader(ActionReader):
             action=actions[0],
             name=name,
             group=groups[0] if groups else None,
-            when=when,
-            scope=entry.get("scope", "ensemble"),
-            on_error=entry.get("on-error", "disable"),
-            after=after,
-            every=every,
-            below=below,
-            enabled=entry.get("enabled", True),
-            by=tuple(dict.fromkeys(entry.get("by", ()))),
             detector=detector,
             more_triggers=tuple(triggers[1:]),
             more_groups=tuple(groups[1:]),
             more_actions=tuple(actions[1:]),
+            **fields,
         )
 
     def _scope(
@@ -286,7 +281,7 @@ class _RuleReader(ActionReader):
         groups = _valid(value) if isinstance(value, list) else [value]
         if len(groups) > 1 and not trigger.startswith("job-"):
             self._problems.add((*at, key), "only a 'job-*' trigger can have several groups")
-        of_jobs = trigger.startswith(RULE_KEYS["group"])
+        of_jobs = _KEYS["group"].takes(trigger)
         if of_jobs and entry.get("scope") != "queue":
             for group in groups:
                 self._group(group, (*at, key))
@@ -303,26 +298,32 @@ class _RuleReader(ActionReader):
             for message in () if known is None or name is None else missing(known, name):
                 self._problems.add((*at, index), message)
 
-    def _timer(
-        self, entry: Mapping[str, Any], trigger: str, at: Path
-    ) -> tuple[float | None, float | None]:
-        times: dict[str, float | None] = {}
-        for key in ("after", "every"):
-            times[key] = self._duration(entry, key, at) if key in entry else None
-        has_time = bool(entry.keys() & times.keys()) or self._blamed(at, *times)
+    def _check_keys(self, entry: Mapping[str, Any], trigger: str, at: Path) -> None:
+        """Check that the rule has no key that means nothing to its trigger."""
+        for key in RULE_KEYS:
+            if key.name == "scope" and entry.get("scope") == "member":
+                continue
+            if key.name in entry and not key.takes(trigger):
+                only = listed(f"{name}*" if name.endswith("-") else name for name in key.only)
+                self._problems.add(
+                    (*at, key.name),
+                    f"{key.name!r} means nothing to the trigger {trigger!r} (only to: {only})",
+                )
+
+    def _check_times(
+        self, entry: Mapping[str, Any], trigger: str, fields: dict[str, Any], at: Path
+    ) -> None:
+        """Check that a rule has the durations that its trigger needs."""
+        times = ("after", "every")
+        has_time = any(key in entry for key in times) or self._blamed(at, *times)
         if trigger == "timer" and not has_time:
             self._problems.add(at, "the trigger 'timer' needs 'after' or 'every'")
-        if times["every"] == 0:
+        if fields.get("every") == 0:
             self._problems.add((*at, "every"), "expected a duration > 0, not 0")
         if trigger == RUNNING_TRIGGER and "every" not in entry:
-            times["every"] = RUNNING_EVERY
-        return times["after"], times["every"]
-
-    def _below(self, entry: Mapping[str, Any], trigger: str, at: Path) -> float | None:
-        below = self._duration(entry, "below", at) if "below" in entry else None
+            fields["every"] = RUNNING_EVERY
         if trigger == "time-left" and "below" not in entry and not self._blamed(at, "below"):
             self._problems.add(at, "the trigger 'time-left' needs 'below', such as 'below: 20m'")
-        return below
 
     def _condition(
         self, trigger: str, name: str | None, when: Any, scope: JobScope | None, at: Path

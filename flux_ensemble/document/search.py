@@ -1,4 +1,4 @@
-"""Searches in their checked form: what varies, what is wanted, and who suggests the points."""
+"""Searches in their checked form: variables, objectives, source of the points, early stopping."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flux_ensemble.document.stop import Stop
+from flux_ensemble.document.keys.search import SAMPLERS, SKIP
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.search_paths import Searched
 from flux_ensemble.scalars import Spelled, identity, packed
 from flux_ensemble.texts import listed, shown
-
-#: What suggests points, the default first.
-SAMPLERS = ("tpe", "random", "qmc", "cma", "nsga2", "gp")
 
 #: The place of these in a search whose points come from a generator of the user's.
 GENERATOR = "generator"
@@ -26,22 +23,15 @@ ONE_OBJECTIVE = ("cma", "gp")
 #: Most objectives of one search.
 MAX_OBJECTIVES = 8
 
-#: Most trials of one search, most variables, and most choices of one of them.
-MAX_TRIALS = 1_000_000
+#: Most variables of one search, and most choices of one of them.
 MAX_VARIABLES = 1000
 MAX_CHOICES = 1000
-
-#: Most points of one ask.
-MAX_BATCH = 1000
 
 #: Samplers whose points depend on nothing but the number of the trial.
 INDEPENDENT = frozenset({"random", "qmc"})
 
 #: What a trial came to: the value of the objective, or of each where there are several.
 Value = float | tuple[float, ...]
-
-#: What is done about a trial that failed, besides a penalty.
-SKIP, RETRY = "skip", "retry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +117,25 @@ class Generator:
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict, hash=False)
     initial: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The early stopping of trials, by what their jobs publish while they run.
+
+    Args:
+        policy: "asha" or "median".
+        step: the key of the memo that counts the steps.
+        begin: the first step at which trials are compared.
+        eta: of `asha`, one trial in so many goes on at each rung.
+        trials: of `median`, how many have to be complete before.
+    """
+
+    policy: str
+    step: str
+    begin: int = 1
+    eta: int = 3
+    trials: int = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.job_sets import Group
+from flux_ensemble.document.keys.forms import PARAMETER, matches
+from flux_ensemble.document.keys.reading import read_keys
+from flux_ensemble.document.keys.search import SAMPLERS, SEARCH_KEYS, SKIP, STOP_KEYS
 from flux_ensemble.document.problems import Path, Problems, hint
-from flux_ensemble.document.schema_terms import PARAMETER, matches
 from flux_ensemble.document.search import (
     GENERATOR,
     MAX_CHOICES,
@@ -17,15 +18,13 @@ from flux_ensemble.document.search import (
     MAX_VARIABLES,
     ONE_OBJECTIVE,
     RANGES_ONLY,
-    SAMPLERS,
-    SKIP,
     Generator,
     Objective,
     Search,
+    Stop,
     Value,
     Variable,
 )
-from flux_ensemble.document.stop import read_stop
 from flux_ensemble.metrics.search_paths import OF_BEST, Searched
 from flux_ensemble.scalars import identity, number, packed, unpacked
 from flux_ensemble.texts import listed, shown
@@ -131,15 +130,9 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
         if not problems.blames((*at, "on-failure")):
             penalty = _penalty(on_failure["penalty"], objectives, here, problems)
         on_failure = SKIP
-    timeout = 300.0
-    if "timeout" in entry:
-        try:
-            timeout = parse_duration(entry["timeout"])
-        except ValueError as error:
-            problems.add((*at, "timeout"), str(error))
     stop = None
     if entry.get("stop") is not None:
-        stop = read_stop(entry["stop"], len(objectives), (*at, "stop"), problems)
+        stop = _stop(entry["stop"], len(objectives), (*at, "stop"), problems)
     variables = list(_variables(entry["variables"], (*at, "variables"), problems))
     for variable in variables:
         if variable.choices and entry.get("sampler") in RANGES_ONLY:
@@ -150,22 +143,42 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
             )
     generator = _generator(entry, variables, objectives, at, problems)
     return Search(
-        id=entry["id"],
-        group=entry["group"],
         variables=tuple(variables),
         objectives=objectives,
         sampler=entry.get("sampler", SAMPLERS[0]) if generator is None else GENERATOR,
         trials=trials,
-        parallel=entry.get("parallel", 1),
         on_failure=on_failure,
         penalty=penalty,
-        failures=entry.get("failures", 20),
-        timeout=timeout,
         stop=stop,
         generator=generator,
-        batch=entry.get("batch", 0),
-        sequential=entry.get("sequential", False),
+        **read_keys(SEARCH_KEYS, entry, problems, at),
     )
+
+
+def _stop(entry: Mapping[str, Any], objectives: int, at: Path, problems: Problems) -> Stop:
+    """Read the early stopping of a search.
+
+    Args:
+        entry: a valid `stop:`.
+        objectives: how many the search has.
+        at: where the document has it.
+        problems: collects the problems.
+
+    >>> _stop({"policy": "asha", "step": "epoch"}, 1, (), Problems())
+    Stop(policy='asha', step='epoch', begin=1, eta=3, trials=5)
+    """
+    policy = entry.get("policy", "asha")
+    if "step" not in entry and not problems.blames((*at, "step")):
+        problems.add(at, "give 'step', the key of the memo that says how far the job is")
+    for key in STOP_KEYS:
+        if key.name in entry and not key.takes(policy):
+            problems.add(
+                (*at, key.name),
+                f"the policy {policy!r} has no {key.name!r}; {key.only[0]!r} has",
+            )
+    if objectives > 1:
+        problems.add(at, f"trials are stopped by one objective, and there are {objectives}")
+    return Stop(**{"policy": policy, "step": "", **read_keys(STOP_KEYS, entry, problems, at)})
 
 
 def _generator(

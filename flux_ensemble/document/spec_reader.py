@@ -25,13 +25,15 @@ from flux_ensemble.document.checks import (
 from flux_ensemble.document.functions import FunctionLabels
 from flux_ensemble.document.groups import GroupReader
 from flux_ensemble.document.job_sets import Group
+from flux_ensemble.document.keys.document import DOCUMENT_KEYS, LIMIT_KEYS
+from flux_ensemble.document.keys.forms import ENSEMBLE_NAME, ENSEMBLE_NAME_RULE, matches
+from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.members import Pool
 from flux_ensemble.document.members_reader import pool_names, read_pools
 from flux_ensemble.document.model import Limits, Spec
 from flux_ensemble.document.placement import check_placement
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.document.rules import read_rules, rule_id
-from flux_ensemble.document.schema_terms import ENSEMBLE_NAME, ENSEMBLE_NAME_RULE, matches
 from flux_ensemble.document.search import Search
 from flux_ensemble.document.search_reader import (
     check_groups,
@@ -127,9 +129,7 @@ class SpecReader:
         statistics = read_statistics(value.get("metrics", []), problems)
         heartbeat = read_heartbeat(value.get("logging", {}), rules, problems)
         metrics = self._metrics(value, statistics)
-        limits = Limits(
-            **{key.replace("-", "_"): most for key, most in value.get("limits", {}).items()}
-        )
+        limits = Limits(**read_keys(LIMIT_KEYS, value.get("limits", {}), problems, ("limits",)))
         jobs = self._jobs(value, metrics, limits.jobs)
         # One that is wrong has its own problem.
         beats = heartbeat > 0 or problems.blames(("logging",))
@@ -142,9 +142,6 @@ class SpecReader:
             statistics=statistics,
             limits=limits,
             scaling=read_scaling(value.get("scaling", {}), problems),
-            finish=value.get("finish", "idle"),
-            durability=value.get("durability", "fast"),
-            records=value.get("records", True),
             job_prefix=f"{own_name}." if value.get("job-names") == "full" else "",
             heartbeat=heartbeat,
             rate_window=read_rate_window(value.get("rate-window", 60.0), problems),
@@ -152,13 +149,13 @@ class SpecReader:
             custom=custom,
             custom_at=None if line is None else (file or "document", line),
             plugins=plugins,
-            seed=value.get("seed", 0),
             directory=self._directory,
             bests=metrics.bests,
             by=tuple(metrics.by),
             searches=tuple(jobs.searches),
             members=jobs.pools,
             simulate=read_simulate(value.get("simulate", {}), jobs.groups, self._names, problems),
+            **read_keys(DOCUMENT_KEYS, value, problems, ()),
         )
 
     def _metrics(self, value: dict[str, Any], statistics: tuple[Statistic, ...]) -> _Metrics:

@@ -17,8 +17,6 @@ from flux_ensemble.document.texts import NUMBER, sizes
 from flux_ensemble.document.values import Column, texts_among
 from flux_ensemble.texts import shown
 
-SWEEPS = ("product", "zip", "sample")
-
 #: Most combinations of a sweep, or to draw samples from.
 MAX_COMBINATIONS = 2**53
 

@@ -20,7 +20,7 @@ from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.merge import USE, Expanded, Merge
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Path, Problems, hint
-from flux_ensemble.document.schema_check import explain
+from flux_ensemble.document.schema import explain
 from flux_ensemble.document.spellings import with_spellings
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.texts import listed, shown

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.document.bounds import MAX_VALUES
-from flux_ensemble.document.duration import parse_duration
+from flux_ensemble.document.keys.forms import Key
+from flux_ensemble.document.keys.jobs import JOB_KEYS
+from flux_ensemble.document.keys.overrides import Whole
 from flux_ensemble.document.problems import hint
-from flux_ensemble.document.sizes import SIZES, URGENCY, Whole
 from flux_ensemble.document.texts import filler, placeholders
 from flux_ensemble.document.values import Steps
 from flux_ensemble.scalars import as_text, number, numbers
@@ -19,7 +20,12 @@ from flux_ensemble.texts import listed, shown
 _INTEGER = re.compile(r"([0-9]{1,12})(\.0*)?", re.ASCII)
 
 
-def _integer(whole: Whole) -> Callable[[str], int]:
+def _reader(key: Key) -> Callable[[str], Any]:
+    if "integer" not in key.form["type"]:
+        assert key.read is not None
+        return key.read
+    whole = Whole.of(key.form)
+
     def read(text: str) -> int:
         match = _INTEGER.fullmatch(text)
         return whole.check(None if match is None else int(match[1]), text)
@@ -30,9 +36,7 @@ def _integer(whole: Whole) -> Callable[[str], int]:
 #: Keys of a job group that can be text with a parameter -> what reads the text when it is filled
 #: in, or raises ValueError.
 VARIABLE: Mapping[str, Callable[[str], Any]] = {
-    **{key: _integer(whole) for key, whole in SIZES.items()},
-    "duration": parse_duration,
-    "urgency": _integer(URGENCY),
+    key.name: _reader(key) for key in JOB_KEYS if key.parameter
 }
 
 

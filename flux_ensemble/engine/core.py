@@ -13,13 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.document.job_sets import JobSet
-from flux_ensemble.document.model import (
-    REQUEST_RULE,
-    RETRY_RULE,
-    RUNNING_TRIGGER,
-    Rule,
-    Spec,
-)
+from flux_ensemble.document.keys.rules import RUNNING_TRIGGER
+from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE, Rule, Spec
 from flux_ensemble.engine.commands import (
     CancelJobs,
     Command,

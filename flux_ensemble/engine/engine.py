@@ -22,7 +22,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from flux_ensemble.document.model import RUNNING_TRIGGER, Spec
+from flux_ensemble.document.keys.rules import RUNNING_TRIGGER
+from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.commands import Command, Effect, StartMember, StartTimer
 from flux_ensemble.engine.core import HEARTBEAT, Core

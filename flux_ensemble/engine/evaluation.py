@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from flux_ensemble.document.model import SCALE_ACTIONS, Action
+from flux_ensemble.document.keys.rules import SCALE_ACTIONS
+from flux_ensemble.document.model import Action
 from flux_ensemble.engine.combinations import MAX_COMBINATIONS, parse_name
 from flux_ensemble.engine.core import HEARTBEAT, Core
 from flux_ensemble.engine.job_view import CombinationView, caused_by

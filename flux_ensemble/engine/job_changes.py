@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 
-from flux_ensemble.document.model import GAVE_UP_TRIGGER, OUTCOME_TRIGGERS
+from flux_ensemble.document.keys.rules import GAVE_UP_TRIGGER, OUTCOME_TRIGGERS
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.metrics.names import MEMBER, MEMBER_METRICS
 from flux_ensemble.metrics.paths import COUNT, PENDING_NODES, MetricPath

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from flux_ensemble.document.model import MEMBER_TRIGGERS
+from flux_ensemble.document.keys.rules import MEMBER_TRIGGERS
 from flux_ensemble.engine.breaker import BREAKER_TIMER
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import (

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from flux_ensemble.document.actions import parse_action
-from flux_ensemble.document.model import REQUEST_RULE, SCALE_ACTIONS, Action
-from flux_ensemble.document.overrides import read_overrides
+from flux_ensemble.document.keys.overrides import read_overrides
+from flux_ensemble.document.keys.rules import SCALE_ACTIONS
+from flux_ensemble.document.model import REQUEST_RULE, Action
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.commands import Reply
 from flux_ensemble.engine.core import Core

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from flux_ensemble.document.model import GAVE_UP_TRIGGER, Action, Rule
+from flux_ensemble.document.keys.rules import GAVE_UP_TRIGGER
+from flux_ensemble.document.model import Action, Rule
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.job_changes import TRIGGER_OF

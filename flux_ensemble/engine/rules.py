@@ -12,13 +12,8 @@ from itertools import product
 from typing import Any
 
 from flux_ensemble.document.filling import Filling
-from flux_ensemble.document.model import (
-    JOB_EVENTS,
-    RUNNING_TRIGGER,
-    Action,
-    Rule,
-    Spec,
-)
+from flux_ensemble.document.keys.rules import JOB_EVENTS, RUNNING_TRIGGER
+from flux_ensemble.document.model import Action, Rule, Spec
 from flux_ensemble.document.scopes import names_of, scope_of_rule
 from flux_ensemble.engine.combinations import parse_name
 from flux_ensemble.engine.compact import not_default

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flux_ensemble.document.search import INDEPENDENT, MAX_BATCH, Search, Value
+from flux_ensemble.document.keys.search import MAX_BATCH
+from flux_ensemble.document.search import INDEPENDENT, Search, Value
 from flux_ensemble.engine.early_stop import stopping
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.pending import Origin

@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from flux_ensemble.document.model import SEARCH_TRIGGER
-from flux_ensemble.document.search import RETRY, Search, Value
+from flux_ensemble.document.keys.rules import SEARCH_TRIGGER
+from flux_ensemble.document.keys.search import RETRY
+from flux_ensemble.document.search import Search, Value
 from flux_ensemble.engine.asks import Asking
 from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.core import Core

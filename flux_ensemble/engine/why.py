@@ -12,7 +12,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from flux_ensemble.document.model import MEMBER_TRIGGERS, RUNNING_TRIGGER, Action, Rule
+from flux_ensemble.document.keys.rules import MEMBER_TRIGGERS, RUNNING_TRIGGER
+from flux_ensemble.document.model import Action, Rule
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.rule_state import RuleState

@@ -18,7 +18,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from flux_ensemble.document.model import JOB_EVENTS, Spec
+from flux_ensemble.document.keys.rules import JOB_EVENTS
+from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import (
     CancelJobs,
     DrainMember,

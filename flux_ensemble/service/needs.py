@@ -25,7 +25,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from flux_ensemble.document.model import JOB_EVENTS
+from flux_ensemble.document.keys.rules import JOB_EVENTS
 from flux_ensemble.queues.flux.journal import Journal
 from flux_ensemble.queues.flux.pipeline import Pipeline
 from flux_ensemble.runtime.ensemble import Ensemble

@@ -14,8 +14,9 @@ from typing import Any
 
 from witness import Job
 
+from flux_ensemble.document.keys.search import MAX_BATCH
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.document.search import INDEPENDENT, MAX_BATCH, Search
+from flux_ensemble.document.search import INDEPENDENT, Search
 from flux_ensemble.engine.early_stop import stopping
 from flux_ensemble.engine.trials import COMPLETE, FAILED, Trials
 from flux_ensemble.metrics.search_paths import PRUNED

@@ -39,11 +39,7 @@ from engines.member_histories import MemberHistory  # noqa: E402
 from engines.other import Other, tree  # noqa: E402
 from engines.side import Side, allow_chains  # noqa: E402
 
-from flux_ensemble.document.model import (  # noqa: E402
-    ACTIONS,
-    TRIGGER_ALIASES,
-    TRIGGERS,
-)
+from flux_ensemble.document.keys.rules import ACTIONS, TRIGGER_ALIASES, TRIGGERS  # noqa: E402
 from flux_ensemble.engine.commands import Command, Record, Reply  # noqa: E402
 from flux_ensemble.engine.events import Event  # noqa: E402
 from flux_ensemble.runtime.recording import read_lines  # noqa: E402

@@ -23,7 +23,7 @@ from flux_ensemble.cli.common import (
 from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.cli.session import completion
 from flux_ensemble.files import writing
-from flux_ensemble.renamed import deprecated, new_path
+from flux_ensemble.renamed import deprecated
 from flux_ensemble.texts import hanging, listed, one_line, printable
 
 #: What `explain` explains besides keys.
@@ -240,10 +240,12 @@ def _matching(keys: dict[str, Explained], key: str | None) -> list[Explained]:
 
     if key is None:
         return [entry for path, entry in keys.items() if "." not in path]
+    from flux_ensemble.document.keys.document import FORMER
+
     # As errors name a place: jobs[0].count.
     wanted = "".join(part.partition("]")[2] if i else part for i, part in enumerate(key.split("[")))
     wanted = wanted.replace("rules.actions.", "rules.action.")
-    new = new_path(wanted)
+    new = FORMER.get(wanted)
     if new is not None:
         warn(deprecated(wanted, new))
         wanted = new

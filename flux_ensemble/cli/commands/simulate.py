@@ -34,7 +34,7 @@ from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.cli.display.messages import Line, Span, explain
 from flux_ensemble.cli.display.views import make_view, summarize
 from flux_ensemble.cli.session import completion
-from flux_ensemble.document.members import MAX_MEMBERS
+from flux_ensemble.document.keys.members import MAX_MEMBERS
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import Entry

@@ -96,7 +96,7 @@ def _templates(ctx: click.Context) -> Iterable[tuple[str, str]]:
 
 
 def _keys(ctx: click.Context) -> Iterable[tuple[str, str]]:
-    from flux_ensemble.document.explanations import KEYS
+    from flux_ensemble.document.keys.document import KEYS
 
     return ((path, key.text) for path, key in KEYS.items())
 

@@ -60,7 +60,7 @@ _FORMS = {"eventlog": state_forms.ENTRY, "jobs": state_forms.JOB}
 def _is_name(name: str) -> bool:
     """An ensemble can have that name."""
     # Here, because commands that ask Flux need nothing of documents.
-    from flux_ensemble.document.schema_terms import ENSEMBLE_NAME
+    from flux_ensemble.document.keys.forms import ENSEMBLE_NAME
 
     return re.match(ENSEMBLE_NAME, name) is not None
 

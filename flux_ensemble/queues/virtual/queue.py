@@ -15,7 +15,8 @@ from functools import cache
 from typing import Any, Protocol
 
 from flux_ensemble.document.job_sets import JobSet, Submission
-from flux_ensemble.document.model import JOB_EVENTS, Spec
+from flux_ensemble.document.keys.rules import JOB_EVENTS
+from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import CancelJobs, Scale, SubmitJobs, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed, JobEvent, Tag
 from flux_ensemble.engine.intervals import joined

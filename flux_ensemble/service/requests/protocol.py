@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flux_ensemble.document.keys.forms import MAX_INT
 from flux_ensemble.document.plain import check_plain
 from flux_ensemble.document.problems import Problems
-from flux_ensemble.document.schema_terms import MAX_INT
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.texts import shown
 

@@ -35,7 +35,7 @@ from typing import Any
 
 from flux.core.handle import Flux
 
-from flux_ensemble.document.schema_terms import ENSEMBLE_NAME, matches
+from flux_ensemble.document.keys.forms import ENSEMBLE_NAME, matches
 from flux_ensemble.queues.flux.loop import Guard
 from flux_ensemble.runtime.durability.batches import BATCH, Batch
 from flux_ensemble.runtime.eventlog import KEPT

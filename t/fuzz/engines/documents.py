@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from engines import learning
-from flux_ensemble.document.model import (
+from flux_ensemble.document.keys.rules import (
     GAVE_UP_TRIGGER,
     JOB_EVENTS,
     OUTCOME_TRIGGERS,

@@ -15,7 +15,7 @@ from test_engine_properties import LIFE
 from engines import learning
 from engines.documents import GROUPS, action, trigger
 from engines.side import Side
-from flux_ensemble.document.model import JOB_EVENTS
+from flux_ensemble.document.keys.rules import JOB_EVENTS
 from flux_ensemble.engine.codec import to_json
 from flux_ensemble.engine.commands import (
     Ask,

@@ -6,8 +6,8 @@ from random import Random
 from typing import Any
 
 from engines.documents import rounds
+from flux_ensemble.document.keys.rules import JOB_EVENTS, MEMBER_TRIGGERS, OUTCOME_TRIGGERS
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.document.model import JOB_EVENTS, MEMBER_TRIGGERS, OUTCOME_TRIGGERS
 from flux_ensemble.document.problems import DocumentError
 
 POOLS = ("pool", "big")

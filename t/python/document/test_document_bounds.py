@@ -24,7 +24,7 @@ from flux_ensemble.document.loading import DocumentError, load_mapping, load_tex
 from flux_ensemble.document.plain import MAX_CHARACTERS
 from flux_ensemble.document.problems import MAX_PROBLEMS, MAX_TEXT, Problems, TooMany
 from flux_ensemble.document.rules import parse_rule
-from flux_ensemble.document.schema_check import check_form
+from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.sweep import MAX_PARAMETERS, Sweep
 from flux_ensemble.document.texts import MAX_TEXTS, MAX_WORD, split_command
 from flux_ensemble.engine.engine import Engine

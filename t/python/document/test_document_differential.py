@@ -42,14 +42,16 @@ def test_a_tree_says_the_same_as_itself() -> None:
 def planted(folder: Path, module: str, old: str, new: str) -> Path:
     """Make a tree that has another text in one module of a package that is linked otherwise."""
     own = TREE / "flux_ensemble"
-    room, _, name = module.partition("/")
-    (folder / "flux_ensemble" / room).mkdir(parents=True)
-    for path in [*own.iterdir(), *(own / room).iterdir()]:
-        if path not in (own / room, own / module) and path.name != "__pycache__":
-            (folder / path.relative_to(TREE)).symlink_to(path)
+    # Rooms that have the module are made, and all else in them is a link.
+    rooms = [own / room for room in reversed(Path(module).parents)]
+    for room in rooms:
+        (folder / room.relative_to(TREE)).mkdir(parents=True)
+        for path in room.iterdir():
+            if path not in (*rooms, own / module) and path.name != "__pycache__":
+                (folder / path.relative_to(TREE)).symlink_to(path)
     text = (own / module).read_text()
     assert old in text
-    (folder / "flux_ensemble" / room / name).write_text(text.replace(old, new))
+    (folder / "flux_ensemble" / module).write_text(text.replace(old, new))
     return folder
 
 
@@ -84,11 +86,11 @@ QUESTIONS = (
 @pytest.mark.parametrize(
     ("module", "old", "new", "noticed"),
     [
-        ("document/schema_check.py", "unknown key {", "no such key {", [1]),
+        ("document/schema.py", "unknown key {", "no such key {", [1]),
         ("document/model.py", "active_jobs: int = 10_000", "active_jobs: int = 10_001", [0, 2]),
         ("document/problems.py", "line or self._line(path)", "(line or self._line(path)) + 1", [1]),
         ("document/lint.py", "the rule waits for jobs", "the rule awaits jobs", [2]),
-        ("document/explanations.py", "No more jobs are", "So many jobs are", [4, 5]),
+        ("document/keys/document.py", "No more jobs are", "So many jobs are", [4, 5]),
     ],
     ids=["a sentence", "a default", "a line", "a warning", "an explanation"],
 )

@@ -8,8 +8,9 @@ import pytest
 
 from flux_ensemble.document import actions as reading
 from flux_ensemble.document import groups as groups_reading
+from flux_ensemble.document.keys.rules import JOB_EVENTS, OUTCOME_TRIGGERS
 from flux_ensemble.document.loading import DocumentError, load_text
-from flux_ensemble.document.model import JOB_EVENTS, OUTCOME_TRIGGERS, Rule
+from flux_ensemble.document.model import Rule
 from flux_ensemble.document.retries import Retries
 from flux_ensemble.document.templates import MAX_EXPRESSIONS, compile_template
 from flux_ensemble.metrics.conditions import Names

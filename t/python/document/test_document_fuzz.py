@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 
 from flux_ensemble.document.actions import parse_action
 from flux_ensemble.document.jobspec import build
+from flux_ensemble.document.keys.document import DOCUMENT
+from flux_ensemble.document.keys.jobs import JOB
+from flux_ensemble.document.keys.rules import ACTION, RULE
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.model import Action, Rule, Spec
 from flux_ensemble.document.rules import parse_rule
-from flux_ensemble.document.schema import ACTION, DOCUMENT, JOB, RULE
 
 VALID: dict[str, Any] = {
     "name": "fuzz",

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from play import CallCustom, Play
 
+from flux_ensemble.document.keys.document import DOCUMENT
+from flux_ensemble.document.keys.jobs import JOB
+from flux_ensemble.document.keys.rules import ACTION, ACTIONS, RULE, TRIGGERS
+from flux_ensemble.document.keys.search import SAMPLERS, SEARCH
 from flux_ensemble.document.loading import DocumentError, load_text
-from flux_ensemble.document.model import ACTIONS, TRIGGERS
-from flux_ensemble.document.schema import ACTION, DOCUMENT, JOB, RULE
-from flux_ensemble.document.schema_search import SEARCH
-from flux_ensemble.document.search import SAMPLERS
 from flux_ensemble.metrics.names import COUNTERS, DEFAULT_STATISTICS, GAUGES, STREAMS
 from flux_ensemble.metrics.search_paths import COUNTS
 

@@ -14,17 +14,10 @@ from flux_ensemble.document.actions import parse_action
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.functions import ENTRY_POINTS, defined_names
 from flux_ensemble.document.job_sets import JobSet
+from flux_ensemble.document.keys.rules import TRIGGER_ALIASES, TRIGGERS
 from flux_ensemble.document.lint import Warnings
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
-from flux_ensemble.document.model import (
-    TRIGGER_ALIASES,
-    TRIGGERS,
-    Action,
-    Limits,
-    Rule,
-    Scaling,
-    Spec,
-)
+from flux_ensemble.document.model import Action, Limits, Rule, Scaling, Spec
 from flux_ensemble.document.retries import Retries
 from flux_ensemble.document.rules import parse_rule
 from flux_ensemble.metrics.names import Statistic

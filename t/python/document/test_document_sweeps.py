@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from flux_ensemble.document import jobspec
 from flux_ensemble.document.job_sets import Group
+from flux_ensemble.document.keys.jobs import JOB
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.problems import DocumentError
-from flux_ensemble.document.schema import JOB
 from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.values import parse_values
 

@@ -17,9 +17,8 @@ from jsonschema import Draft202012Validator
 
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.document.editor_schema import editor_schema, explained
-from flux_ensemble.document.explanations import KEYS
+from flux_ensemble.document.keys.document import DOCUMENT, KEYS
 from flux_ensemble.document.loading import DocumentError, load_text
-from flux_ensemble.document.schema import DOCUMENT
 from flux_ensemble.document.starters import MODELINE, Starters, schema_file
 from flux_ensemble.metrics.job_fields import scope_of
 

@@ -11,7 +11,7 @@ import pytest
 from play import CancelJobs, submit
 from test_engine_search import Search, searching
 
-from flux_ensemble.document.stop import Stop
+from flux_ensemble.document.search import Stop
 from flux_ensemble.engine.early_stop import MEDIAN_OF, Median, stopping
 from flux_ensemble.engine.events import Interrupted
 from flux_ensemble.engine.snapshot import dump, restore

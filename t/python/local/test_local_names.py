@@ -16,7 +16,7 @@ from local_queue import Run, await_pid
 
 from flux_ensemble import Ensemble
 from flux_ensemble.cli.main import run_command
-from flux_ensemble.document.schema_terms import ENSEMBLE_NAME, matches
+from flux_ensemble.document.keys.forms import ENSEMBLE_NAME, matches
 from flux_ensemble.engine.events import Event
 from flux_ensemble.queues.local.states import States
 from flux_ensemble.run_names import can_be_named, free_name

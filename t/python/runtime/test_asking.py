@@ -21,8 +21,7 @@ from local_queue import children, command_of
 
 import flux_ensemble
 from flux_ensemble import scalars
-from flux_ensemble.document.search import Objective, Search, Variable
-from flux_ensemble.document.stop import Stop
+from flux_ensemble.document.search import Objective, Search, Stop, Variable
 from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.trials import COMPLETE, FAILED, PRUNED, Trials
 from flux_ensemble.queues.local.loop import LocalLoop

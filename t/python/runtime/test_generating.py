@@ -13,8 +13,7 @@ import pytest
 from local_queue import children, command_of
 from test_asking import ONE, TWO, VARIABLES, Asked, Bench, bench
 
-from flux_ensemble.document.search import Generator, Search, Variable
-from flux_ensemble.document.stop import Stop
+from flux_ensemble.document.search import Generator, Search, Stop, Variable
 from flux_ensemble.engine.trials import STATE
 from flux_ensemble.runtime.asks.asker import described
 from flux_ensemble.runtime.generator import GeneratorError

@@ -1,0 +1,133 @@
+"""The keys of the detectors of rules on `drift` and `anomaly`: of each kind, its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flux_ensemble.document.keys.forms import Key, Schema, choice, integer, mapping
+from flux_ensemble.metrics.detector import BOTH, MAX_WINDOW, MODES, UP
+
+#: A detector for each trigger, in words.
+EXAMPLES = {"drift": "{adwin: {delta: 0.002}}", "anomaly": "{quantile: {q: 0.999, warm-up: 200}}"}
+
+
+def _number(what: str, **bounds: float) -> Schema:
+    return {"type": "number", "description": what, **bounds}
+
+
+def _arguments(keys: Sequence[Key]) -> Schema:
+    return mapping(f"a mapping with the keys {', '.join(key.name for key in keys)}", keys)
+
+
+_MODE = choice("a mode", MODES)
+
+_WINDOW = integer(1, MAX_WINDOW)
+
+_ADWIN_KEYS = (
+    Key(
+        "delta",
+        _number("a number > 0 and < 1", exclusiveMinimum=0, exclusiveMaximum=1),
+        "How likely a false alarm may be.",
+        (0.01,),
+        0.002,
+        more="Less finds less.",
+    ),
+    Key(
+        "clock",
+        _WINDOW,
+        "It looks after so many values.",
+        (1,),
+        32,
+        more="1 is at each, and costs more.",
+    ),
+    Key("grace-period", _WINDOW, "It does not look before so many values.", (30,), 10),
+    Key("min-window-length", _WINDOW, "Parts of fewer values are not compared.", (3,), 5),
+    Key("mode", _MODE, "Whether the mean rises, falls, or either.", ("up", "down"), BOTH),
+)
+
+_PAGE_HINKLEY_KEYS = (
+    Key("min-instances", _WINDOW, "It does not look before so many values.", (10,), 30),
+    Key(
+        "delta",
+        _number("a number >= 0", minimum=0),
+        "So much away from the mean is none; a quarter of the standard deviation, say.",
+        (0.25,),
+        0.005,
+    ),
+    Key(
+        "threshold",
+        _number("a number > 0", exclusiveMinimum=0),
+        "The sum that is a drift, in units of the values.",
+        (5,),
+        50,
+    ),
+    Key(
+        "alpha",
+        _number("a number > 0 and <= 1", exclusiveMinimum=0, maximum=1),
+        "What the sum is multiplied by at each value.",
+        (1,),
+        0.9999,
+        more="So it forgets.",
+    ),
+    Key("mode", _MODE, "Whether the mean rises, falls, or either.", ("up", "down"), BOTH),
+)
+
+_QUANTILE_KEYS = (
+    Key(
+        "q",
+        _number(
+            "a number >= 0.5 and < 1 (for small values 'mode: down')",
+            minimum=0.5,
+            exclusiveMaximum=1,
+        ),
+        "The quantile.",
+        (0.99,),
+        0.999,
+        more="It is from 0.5 to below 1: about so many of the values are no anomalies.",
+    ),
+    Key("warm-up", _WINDOW, "The first values, which are never anomalies.", (1000,), 200),
+    Key(
+        "window",
+        _WINDOW,
+        "How many of the latest values it is of. The default is 10 / (1 - q).",
+        (1000,),
+        unset="10 / (1 - `q`)",
+        more="It is at least `warm-up`, and by default at most 100000.",
+    ),
+    Key(
+        "mode",
+        _MODE,
+        "Whether too large, too small, or either.",
+        ("down", "both"),
+        UP,
+        more="`up` is above the quantile, `down` below the quantile 1 - `q`.",
+    ),
+)
+
+KINDS = (
+    Key(
+        "adwin",
+        _arguments(_ADWIN_KEYS),
+        "Of drift: a window of the latest values is cut where its parts have different means.",
+        ({"delta": 0.002},),
+    ),
+    Key(
+        "page-hinkley",
+        _arguments(_PAGE_HINKLEY_KEYS),
+        "Of drift: the sum of what values are away from their mean goes beyond a threshold. It is "
+        "in the unit of the values: give delta and threshold for how much yours scatter.",
+        ({"threshold": 5},),
+    ),
+    Key(
+        "quantile",
+        _arguments(_QUANTILE_KEYS),
+        "Of anomalies: a value is beyond a quantile of those before it.",
+        ({"q": 0.999, "warm-up": 200},),
+    ),
+)
+
+DETECTOR = {
+    **mapping(f"one detector, such as {EXAMPLES['drift']}", KINDS),
+    "minProperties": 1,
+    "maxProperties": 1,
+}

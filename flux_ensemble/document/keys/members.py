@@ -1,0 +1,177 @@
+"""The keys of `members`: pools of Flux instances that the jobs are shared out over."""
+
+from __future__ import annotations
+
+from flux_ensemble.document.duration import parse_duration
+from flux_ensemble.document.keys.forms import (
+    DURATION,
+    ON_LOST,
+    PARAMETER,
+    PARAMETER_RULE,
+    PROBABILITY,
+    Key,
+    choice,
+    integer,
+    list_of,
+    mapping,
+    text,
+)
+from flux_ensemble.document.keys.simulation import distribution
+
+#: Who follows the jobs of a member and submits them: the ensemble's own service, or one in the
+#: member. The default is the first.
+SERVICES = ("parent", "child", "auto")
+
+#: Most members of one pool, and of all pools together.
+MAX_MEMBERS = 100_000
+
+#: So many different jobs in a row that fail at once put a member in doubt.
+BREAKER_JOBS = 20
+
+_NAME = text(PARAMETER_RULE, pattern=PARAMETER)
+
+#: What alone has some of the keys: members that are started, not those that have a `uri`.
+STARTED = "started"
+
+_COUNT_KEYS = (
+    Key(
+        "min",
+        integer(0, MAX_MEMBERS),
+        "So many are started at first, and 'shrink' leaves no fewer.",
+        (2,),
+        1,
+    ),
+    Key("max", integer(1, MAX_MEMBERS), "'grow' starts no more.", (8,), required=True),
+)
+
+_SIMULATE_KEYS = (
+    Key(
+        "startup",
+        distribution("a duration", DURATION),
+        "How long a member takes until it is up.",
+        ("30s",),
+        "2s",
+    ),
+    Key(
+        "loss",
+        distribution("a duration", DURATION),
+        "How long it is up until it is lost. The default is never.",
+        ({"exponential": {"mean": "20h"}},),
+    ),
+    Key(
+        "broken",
+        PROBABILITY,
+        "The probability that a member fails each of its jobs.",
+        (0.1,),
+        0,
+    ),
+)
+
+MEMBER_KEYS = (
+    Key(
+        "name",
+        _NAME,
+        "Name of the pool: its members are NAME.0, NAME.1 and so on.",
+        ("pool",),
+        required=True,
+        more="A number is not used twice.",
+    ),
+    Key(
+        "count",
+        {
+            **mapping("an integer >= 1, or a mapping such as {min: 2, max: 8}", _COUNT_KEYS),
+            "type": ["integer", "object"],
+            "minimum": 1,
+            "maximum": MAX_MEMBERS,
+        },
+        "How many members there are, or a mapping with bounds.",
+        (4,),
+        1,
+        only=(STARTED,),
+        read=None,
+        more="`min` (1) are started at first and `shrink` leaves no fewer; `grow` starts no more "
+        "than `max`.",
+    ),
+    Key("nodes", integer(1), "Nodes of each member.", (4,), 1, only=(STARTED,)),
+    Key(
+        "duration",
+        DURATION,
+        "How long each lasts; 0 is no limit of its own.",
+        ("4h",),
+        0,
+        only=(STARTED,),
+        read=parse_duration,
+        more="A [duration](#durations).",
+    ),
+    Key(
+        "drain",
+        DURATION,
+        "So long before a member ends no job is placed on it, and those that wait move. The "
+        "default is 30s, and half of a shorter duration.",
+        ("5m",),
+        only=(STARTED,),
+        read=parse_duration,
+        unset="30 seconds",
+        more="The member is *draining* then.",
+    ),
+    Key(
+        "on-lost",
+        choice("what becomes of the jobs of a member that is lost", ON_LOST),
+        "What becomes of jobs that had not ended when their member was lost: resubmit has them run "
+        "again, fail counts them as failed, hold submits them with urgency 0.",
+        ("fail", "hold"),
+        ON_LOST[0],
+        more="The `on-lost` of their group goes before it. `hold` is until an `update` raises the "
+        "urgency.",
+    ),
+    Key(
+        "breaker",
+        integer(0),
+        "After so many different jobs in a row that failed within 5 seconds a member is in doubt, "
+        "and is drained if others run such jobs well; 0 is never.",
+        (50, 0),
+        BREAKER_JOBS,
+        more="See [a member that fails everything](members.md#a-member-that-fails-everything).",
+    ),
+    Key(
+        "labels",
+        {**list_of("a list of labels", _NAME), "minItems": 1},
+        "What jobs can ask for with 'member', besides the name.",
+        (["gpu"],),
+        read=lambda names: tuple(dict.fromkeys(names)),
+    ),
+    Key(
+        "service",
+        choice("the service that submits the jobs of a member", SERVICES),
+        "Who submits and follows the jobs of a member: the service of the ensemble (parent), or a "
+        "service in the member, which calls that one (child). With auto it is child where there "
+        "may be more than 8 members.",
+        ("child", "auto"),
+        SERVICES[0],
+        only=(STARTED,),
+        read=None,
+        more="See [many members](members.md#many-members).",
+    ),
+    Key(
+        "uri",
+        text("the URI of a Flux instance"),
+        "A Flux instance that is there already.",
+        ("ssh://host/run/flux/local",),
+        more="It has no `count`, `nodes`, `duration`, `drain` and `service`: see [there]"
+        "(members.md#instances-that-are-there-already).",
+    ),
+    Key(
+        "simulate",
+        mapping(
+            "a mapping such as {startup: 5s, loss: {exponential: {mean: 20h}}}", _SIMULATE_KEYS
+        ),
+        "How the members behave in a simulation.",
+        ({"startup": "5s", "loss": {"exponential": {"mean": "20h"}}},),
+        read=None,
+        more="`startup` (2 seconds) is how long one takes until it is up, and `loss` (never) how "
+        "long it is up until it is lost; durations or [distributions](#simulate). `broken` (0) is "
+        "the probability that a member fails each of its jobs.",
+    ),
+)
+
+MEMBER = mapping("a member such as {name: pool, nodes: 4, duration: 4h}", MEMBER_KEYS)

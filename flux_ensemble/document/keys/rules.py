@@ -1,0 +1,412 @@
+"""The keys of rules and of actions, with the triggers and the actions that take them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from flux_ensemble.document.duration import parse_duration
+from flux_ensemble.document.keys.detectors import DETECTOR
+from flux_ensemble.document.keys.forms import (
+    BOOLEAN,
+    DURATION,
+    NAMED,
+    NAMES_OF_PARAMETERS,
+    Key,
+    choice,
+    integer,
+    list_of,
+    mapping,
+    or_list,
+    text,
+)
+from flux_ensemble.document.keys.overrides import OVERRIDE_KEYS, SOME, computed, read_text
+from flux_ensemble.metrics.detector import DETECTORS
+
+#: Job events of RFC 21 that a rule can name as `job-EVENT`.
+JOB_EVENTS = (
+    "submit",
+    "validate",
+    "invalidate",
+    "depend",
+    "priority",
+    "alloc",
+    "start",
+    "finish",
+    "release",
+    "free",
+    "clean",
+    "exception",
+    "urgency",
+    "memo",
+    "dependency-add",
+    "dependency-remove",
+    "prolog-start",
+    "prolog-finish",
+    "epilog-start",
+    "epilog-finish",
+    "jobspec-update",
+    "resource-update",
+    "set-flags",
+    "flux-restart",
+    "debug",
+)
+
+#: Triggers on an outcome of a job -> the outcome.
+OUTCOME_TRIGGERS = {
+    "job-success": "success",
+    "job-fail": "failed",
+    "job-cancel": "canceled",
+    "job-timeout": "timeout",
+}
+
+#: Older names that are still accepted -> today's names.
+TRIGGER_ALIASES = {
+    "job-run": "job-start",
+    "job-sched": "job-priority",
+    "job-cleanup": "job-clean",
+}
+
+#: Triggers on the outcome of a scaling request.
+SCALE_TRIGGERS = ("scale-done", "scale-denied")
+
+#: Triggers on what becomes of members.
+MEMBER_TRIGGERS = ("member-up", "member-draining", "member-lost")
+
+#: The trigger on the end of a search.
+SEARCH_TRIGGER = "search-done"
+
+#: The trigger on a job that runs, and every how many seconds jobs are looked at where the rule does
+#: not say.
+RUNNING_TRIGGER = "job-running"
+RUNNING_EVERY = 30.0
+
+#: The trigger on a job that was to run again, and has been tried as often as it may be.
+GAVE_UP_TRIGGER = "job-gave-up"
+
+TRIGGERS = (
+    "start",
+    "metric",
+    "heartbeat",
+    "timer",
+    "idle",
+    *SCALE_TRIGGERS,
+    "time-left",
+    *MEMBER_TRIGGERS,
+    SEARCH_TRIGGER,
+    *DETECTORS,
+    *(f"job-{name}" for name in JOB_EVENTS),
+    *OUTCOME_TRIGGERS,
+    GAVE_UP_TRIGGER,
+    RUNNING_TRIGGER,
+    *TRIGGER_ALIASES,
+)
+
+ACTIONS = (
+    "submit",
+    "cancel",
+    "copy",
+    "terminate",
+    "custom",
+    "grow",
+    "shrink",
+    "enable",
+    "disable",
+    "update",
+    "reset",
+    "search",
+    "close",
+    "refresh",
+)
+
+
+#: Actions that need a member whose size can change.
+SCALE_ACTIONS = frozenset({"grow", "shrink"})
+
+#: Actions whose label is a job group, a search, or a pool of members.
+ON_GROUPS = ("submit", "cancel", "update")
+ON_SEARCHES = ("search", "close", "refresh")
+ON_POOLS = ("grow", "shrink")
+
+_delay = partial(parse_duration, limit=False)
+
+ACTION_KEYS = (
+    Key(
+        "name",
+        choice("an action", ACTIONS),
+        "submit, cancel, copy, update, terminate, enable, disable, reset, custom, grow or shrink.",
+        ("submit",),
+        required=True,
+        read=None,
+        python="str",
+    ),
+    Key(
+        "label",
+        text(),
+        "The job group, the rule to enable or disable, the function to call, or the metric to "
+        "reset.",
+        ("simulate",),
+        only=(*ON_GROUPS, "custom", "enable", "disable", "reset", *ON_SEARCHES, *ON_POOLS),
+    ),
+    Key(
+        "value",
+        SOME,
+        "How many nodes to grow or shrink by.",
+        (4,),
+        1,
+        only=ON_POOLS,
+        read=computed(SOME),
+        expression=True,
+    ),
+    Key(
+        "count",
+        SOME,
+        "Jobs for each combination of parameters, in place of the group's.",
+        (5,),
+        only=("submit",),
+        read=computed(SOME),
+        expression=True,
+    ),
+    Key(
+        "params",
+        {
+            "type": ["object", "string"],
+            "description": "a mapping, or 'trigger'",
+            "pattern": r"^trigger\Z",
+        },
+        "Values of parameters in place of the group's, or 'trigger' for those of the triggering "
+        "job.",
+        ({"t": "{job.params.t}"}, "trigger"),
+        only=("submit",),
+        expression=True,
+        python='Mapping[str, Any] | Literal["trigger"]',
+    ),
+    *(
+        key.of("submit", *(("update",) if key.name in ("duration", "urgency") else ()))
+        for key in OVERRIDE_KEYS
+    ),
+    Key(
+        "jobs",
+        choice("the jobs", ("trigger",)),
+        "'trigger': the triggering job alone.",
+        ("trigger",),
+        only=("cancel", "copy", "update"),
+    ),
+    Key(
+        "near",
+        choice("a job to run near to", ("trigger",)),
+        "'trigger': the jobs run on the member of the triggering job.",
+        ("trigger",),
+        only=("submit",),
+    ),
+    Key(
+        "state",
+        choice("a final state", ("completed", "failed")),
+        "How 'terminate' ends the ensemble.",
+        ("failed",),
+        "completed",
+        only=("terminate",),
+    ),
+    Key(
+        "reason",
+        text(),
+        "What status and log say about a 'terminate'.",
+        ("{job.params.t} K cannot be relaxed",),
+        only=("terminate",),
+        read=read_text,
+        expression=True,
+    ),
+    Key(
+        "repetitions",
+        {
+            "type": ["integer", "string"],
+            "description": "an integer >= 1 or 'unlimited'",
+            "minimum": 1,
+            "pattern": r"^unlimited\Z",
+        },
+        "How often the action runs at most.",
+        (5, "unlimited"),
+        1,
+        read=lambda value: None if value == "unlimited" else value,
+        python='int | Literal["unlimited"]',
+        more="`unlimited` must be written out. `validate` notes rules that follow up jobs and do "
+        "not say: they do so for the first job alone.",
+    ),
+    Key(
+        "backoff",
+        integer(0),
+        "How many times the rule could run and does not, between two runs.",
+        (2,),
+        0,
+    ),
+    Key(
+        "cooldown",
+        DURATION,
+        "How long the rule does not run after a run.",
+        ("10m",),
+        0,
+        read=_delay,
+        more="A [duration](#durations).",
+    ),
+    Key(
+        "cancel",
+        BOOLEAN,
+        "'terminate' cancels the jobs, too.",
+        (True,),
+        False,
+        only=("terminate",),
+    ),
+    Key(
+        "timeout",
+        DURATION,
+        "How long a custom function may take.",
+        ("5m",),
+        "60s",
+        only=("custom",),
+        read=parse_duration,
+    ),
+)
+
+ACTION = mapping("an action such as {name: submit, label: GROUP}", ACTION_KEYS)
+
+RULE_KEYS = (
+    Key(
+        "id",
+        NAMED,
+        "The rule's name. The default is rule-N with its position, from 0.",
+        ("enough",),
+        read=None,
+        unset="`rule-N`",
+        more="It is for `enable`, `disable`, status and log. `request` and `retry` are taken.",
+    ),
+    Key(
+        "trigger",
+        or_list(choice("a trigger", TRIGGERS), "a trigger, or a list of them"),
+        "What starts the rule; a list of job-* triggers starts it at each of them.",
+        ("start", "job-success", ["job-fail", "job-timeout"]),
+        required=True,
+        read=None,
+        python="str | Sequence[str]",
+        more="See [triggers](#triggers).",
+    ),
+    Key(
+        "name",
+        text(),
+        "The metric of a 'metric' rule, the values that a 'drift' or 'anomaly' rule watches, the "
+        "rule of a 'scale-*' one, the group of others.",
+        ("count.simulate.success", "simulate-error"),
+        only=("metric", "job-", "idle", "scale-", "search-", "member-", *DETECTORS),
+        read=None,
+        more="A `scale-*` rule without it is about the requests of every rule; for `job-*` and "
+        "`idle` it is another word for `group`.",
+    ),
+    Key(
+        "group",
+        or_list(text(), "a job group, or a list of them"),
+        "The job group, or groups, that a job-* or idle rule is about.",
+        ("simulate",),
+        only=("job-", "idle"),
+        read=None,
+        more="Without it, every job of the ensemble, or the ensemble. Only a `job-*` rule can have "
+        "a list.",
+    ),
+    Key(
+        "when",
+        {
+            "type": ["number", "string"],
+            "description": "a number, a comparison such as '> 5', or an expression",
+        },
+        "The condition: a number, a comparison of the metric in 'name', or an expression.",
+        (3, "> 5.5", "count.a.success >= 3 and job.params.t < 300"),
+        more="See [conditions](#conditions).",
+    ),
+    Key(
+        "scope",
+        choice("a scope", ("ensemble", "member", "queue")),
+        "'queue': a job-* rule sees the jobs of others, too. 'member': there is the rule for each "
+        "member, with the jobs, the metrics and the repetitions of that one.",
+        ("member", "queue"),
+        "ensemble",
+        only=("job-",),
+        more="With `queue`, `group` is any job name. See [rules of one member]"
+        "(#rules-of-one-member).",
+    ),
+    Key(
+        "on-error",
+        choice("a way to handle errors", ("disable", "fail", "retry")),
+        "What is done when a custom function fails, or an expression of an action has no value.",
+        ("fail",),
+        "disable",
+    ),
+    Key(
+        "after",
+        DURATION,
+        "When a timer rule fires first, after the start.",
+        ("12h",),
+        only=("timer",),
+        read=_delay,
+        more="A [duration](#durations).",
+    ),
+    Key(
+        "every",
+        DURATION,
+        "How long it is from one time of a timer rule to the next, and between two looks of a "
+        "job-running rule at jobs.",
+        ("10m",),
+        only=("timer", RUNNING_TRIGGER),
+        read=_delay,
+        more="With `every` alone a timer fires first after one such [duration](#durations). Of "
+        "`job-running` the default is 30 seconds.",
+    ),
+    Key(
+        "below",
+        DURATION,
+        "How little time is left when a time-left rule fires.",
+        ("20m",),
+        only=("time-left",),
+        read=_delay,
+        more="A [duration](#durations).",
+    ),
+    Key(
+        "by",
+        {**NAMES_OF_PARAMETERS, "minItems": 1},
+        "An idle rule fires for each combination of the values of these parameters.",
+        (["t"],),
+        only=("idle",),
+        read=lambda names: tuple(dict.fromkeys(names)),
+        more="They are those of its `group`, see [idle](#idle).",
+    ),
+    Key(
+        "detector",
+        DETECTOR,
+        "How a 'drift' or 'anomaly' rule looks at the values in 'name'.",
+        ({"adwin": {"delta": 0.002}}, {"quantile": {"q": 0.999, "warm-up": 200}}),
+        only=tuple(DETECTORS),
+        read=None,
+        more="See [drift and anomalies](#drift-and-anomalies).",
+    ),
+    Key(
+        "enabled",
+        BOOLEAN,
+        "false: the rule waits for an 'enable' action.",
+        (False,),
+        True,
+    ),
+    Key(
+        "action",
+        ACTION,
+        "What is done.",
+        ({"name": "submit", "label": "simulate"},),
+        read=None,
+        more="See [actions](#actions).",
+    ),
+    Key(
+        "actions",
+        {**list_of("a list of actions", ACTION), "minItems": 1},
+        "Instead of 'action': several, done in this order.",
+        ([{"name": "cancel", "label": "a"}, {"name": "submit", "label": "b"}],),
+        read=None,
+        more="`repetitions`, `backoff` and `cooldown` of the first count for all.",
+    ),
+)
+
+RULE = mapping("a rule such as {trigger: start, action: {...}}", RULE_KEYS)
