@@ -1,4 +1,4 @@
-"""One member: its state, its resources, and its jobs."""
+"""A member of an ensemble: its state, its resources, and its jobs."""
 
 from __future__ import annotations
 

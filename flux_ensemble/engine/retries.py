@@ -1,17 +1,18 @@
-"""Jobs that run again: by `retries` of their group, and those that were interrupted.
+"""Jobs that run again: by the `retries` of their group, or because they were interrupted.
 
-An attempt is interrupted if its end was no doing of the job (`ActiveJob.interrupted`). What becomes
-of the job then is decided here and nowhere else:
+An attempt is interrupted if its end was no doing of the job (`ActiveJob.interrupted`). The fate of
+an interrupted job is decided here and nowhere else:
 
-    nobody needs it, or another job does the same ───────► its outcome is `interrupted`
+    the ensemble is over, or a copy of the job continues ► its outcome is `interrupted`
     it may have run, and `on-lost` is `fail` ────────────► `failed`; trials of searches run again
-    it is bound to a member that is no more ─────────────► `canceled`
+    it is bound to a member that takes no more jobs ─────► `canceled`
     it was lost more than `limits.losses` times ─────────► `failed`, and it is given up
     else ────────────────────────────────────────────────► `interrupted`, and it runs again
 
-It runs again as if it had not run, which takes none of its `retries`. What ends in order (an
-allocation, an instance that shuts down, a member that is drained) can do so any number of times.
-What is *lost* has a bound, since the job can be what takes its node down.
+The job runs again as if it had not run before, so this does not count as one of its `retries`.
+Interruptions by an orderly end (of an allocation, an instance or a drained member) may occur any
+number of times. The number of *losses* is bounded, since the job may be the cause of its node's
+failure.
 """
 
 from __future__ import annotations
@@ -33,34 +34,34 @@ from flux_ensemble.metrics.names import INTERRUPTED
 
 
 class Further(Enum):
-    """What becomes of a job that ended without success."""
+    """The future of a job that ended without success."""
 
-    #: It runs again.
+    #: The job runs again.
     AGAIN = "again"
-    #: It would, but has been tried as often as it may be.
+    #: The job has used up its attempts, or cannot be submitted again.
     GAVE_UP = "gave up"
-    #: It is not one that runs again.
+    #: The job is over, since nothing requires another attempt.
     OVER = "over"
 
 
 class Fate(Enum):
-    """What becomes of a job that was interrupted."""
+    """The future of a job that was interrupted."""
 
     AGAIN = "again"
-    #: Again, with urgency 0.
+    #: The job is submitted again with urgency 0.
     HELD = "held"
-    #: It has been lost too often.
+    #: The job has been lost too often.
     GAVE_UP = "gave up"
-    #: Its `on-lost` is `fail`.
+    #: The job's `on-lost` is `fail`.
     FAILED = "failed"
-    #: It cannot run anywhere else.
+    #: The job is bound to a member where it cannot run any more.
     BOUND = "bound"
-    #: Nobody needs it.
+    #: The job is not needed any more, or a copy of it continues.
     OVER = "over"
 
     @property
     def outcome(self) -> str:
-        """The outcome of the attempt."""
+        """The outcome of the interrupted attempt."""
         if self in (Fate.GAVE_UP, Fate.FAILED):
             return "failed"
         return "canceled" if self is Fate.BOUND else INTERRUPTED
@@ -73,11 +74,11 @@ class Retrying:
         self._core = core
         self._sending = sending
         self._members = members
-        #: By name and index of the job set.
+        #: Name and index of a job set -> its policy.
         self._policies: dict[tuple[str, int], Policy] = {}
 
     def fate(self, job: ActiveJob) -> Fate:
-        """What becomes of a job of the ensemble that was, or is being, interrupted."""
+        """Return the fate of a job of the ensemble that was, or is being, interrupted."""
         core, firing = self._core, job.firing
         assert firing is not None
         work = core.copies.of(job)
@@ -102,9 +103,9 @@ class Retrying:
         """Act on the fate of a job that was interrupted.
 
         Args:
-            job: of the ensemble.
-            fate: of it.
-            t, event: when it ended, and the name of the event by which it did.
+            job: a job of the ensemble.
+            fate: the job's fate.
+            t, event: time and name of the event by which the job ended.
         """
         firing = job.firing
         assert firing is not None
@@ -121,11 +122,11 @@ class Retrying:
         return Further.AGAIN
 
     def ended(self, job: ActiveJob, t: float, event: str) -> Further:
-        """A job ended without success: have it run again if its group says so.
+        """Submit a job that ended without success again, if the `retries` of its group apply.
 
         Args:
-            job: of the ensemble.
-            t, event: when, and the name of the event by which it did.
+            job: a job of the ensemble.
+            t, event: time and name of the event by which the job ended.
         """
         core, firing, outcome = self._core, job.firing, job.outcome
         assert firing is not None
@@ -156,7 +157,7 @@ class Retrying:
             avoid = tuple(ordinal for ordinal in tried if ordinal in core.member_names)
         again = overrides, delay, firing.attempt + 1, avoid
         self._sending.retry(firing, job.index, *again, failed=job)
-        # Where that is over a limit, the ensemble has failed.
+        # If the retry was over a limit, the ensemble has failed.
         return Further.AGAIN if core.acting else Further.OVER
 
     def _give_up(self, firing: Firing, job: ActiveJob, reason: str) -> Further:
@@ -184,5 +185,5 @@ class Retrying:
 
 
 def _why(job: ActiveJob) -> str:
-    """Why a job was interrupted, as a phrase."""
+    """Return the reason of an interruption as a phrase."""
     return ": ".join(filter(None, (job.exception_type, job.exception_note)))

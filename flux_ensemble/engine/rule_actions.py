@@ -1,6 +1,6 @@
-"""The actions of a rule: filled in when it fires, and run in order.
+"""The actions of a rule: expressions are filled in when the rule fires, and actions run in order.
 
-A rule fires with all of its actions or with none: where an expression has no value that fits, no
+A rule fires with all of its actions or with none: if an expression has no value that fits, no
 action is performed.
 """
 
@@ -36,11 +36,11 @@ class RuleActions:
 
         Args:
             state: the rule.
-            cause: why.
-            values: of the variables in its expressions.
+            cause: the cause of the firing.
+            values: returns the value of a variable in the actions' expressions.
         """
         actions = list(state.rule.actions)
-        # Before any of them is performed: where one cannot be, none is.
+        # All actions are filled in before any is performed: if one cannot be, none is.
         for position, filling in enumerate(state.fillings):
             if filling is not None:
                 params = None if cause.job is None else cause.job.params
@@ -54,7 +54,7 @@ class RuleActions:
         return self._fire_all(state, actions, cause)
 
     def _unfilled(self, state: RuleState, action: Action, cause: Cause, error: ValueError) -> None:
-        """An expression of an action has no value, or one that does not fit."""
+        """Record the failure of an action with an expression that has no value that fits."""
         origin = _origin(state, cause)
         self._actions.record_firing(origin, action_json(action), state.rule.title, cause.event)
         self._actions.failed(origin, f"{action.name} {action.label or ''}".rstrip() + f": {error}")
@@ -62,7 +62,7 @@ class RuleActions:
     def _fire_all(
         self, state: RuleState, actions: Iterable[Action], cause: Cause
     ) -> Iterator[Triggered]:
-        """Run several actions; what one triggers is evaluated before the next is looked at."""
+        """Run several actions; the rules that one triggers are evaluated before the next one."""
         for action in actions:
             if not self._core.acting:
                 return
@@ -74,13 +74,13 @@ class RuleActions:
             told = {**cause.event, "trigger": _trigger(rule, cause)}
             if cause.job is not None:
                 told.update(cause.job.told())
-        # One that has run for the last time would be kept for nothing.
+        # The JSON of an action is kept only if the action can run again unchanged.
         again = state.live and not any(state.fillings)
         return self._actions.run(origin, action, rule.title, cause.event, told, again=again)
 
 
 def _origin(state: RuleState, cause: Cause) -> Origin:
-    """A new firing of a rule."""
+    """Return the origin of a new firing of a rule."""
     groups = state.groups
     if cause.group is not None and cause.group not in groups:
         groups = (*groups, cause.group)
@@ -90,7 +90,7 @@ def _origin(state: RuleState, cause: Cause) -> Origin:
 
 
 def _trigger(rule: Rule, cause: Cause) -> str:
-    """Which of a rule's triggers it is."""
+    """Return the trigger of a rule that a cause matches, for a rule with several triggers."""
     trigger = str(cause.event["trigger"])
     if trigger in rule.triggers:
         return trigger

@@ -1,4 +1,4 @@
-"""One rule at run time: its counters, and what it was compiled to."""
+"""A rule at run time: its counters, and its compiled condition and expressions."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ _DUMPED = ("enabled", "skip", "t_next", "fired", "number", "timer", "error")
 
 @dataclass(slots=True, eq=False)
 class RuleState(Turns):
-    """A rule and how often it ran."""
+    """A rule and its counters."""
 
     rule: Rule
-    #: Its place in the order in which rules act.
+    #: The rule's place in the order in which rules act.
     position: int
     #: The metric of a metric rule that names one.
     path: MetricPath | None
     condition: Condition | None
-    #: Of each action with expressions, else None.
+    #: For each action, its compiled expressions, or None.
     fillings: tuple[Filling | None, ...]
-    #: The groups that it is about: the one that it selects, or those whose metrics trigger it.
+    #: The groups that the rule is about: those that it selects, or those whose metrics trigger it.
     groups: tuple[str, ...]
     enabled: bool = field(init=False)
-    #: It exists once for each member.
+    #: True if the rule is evaluated for each member (`scope: member`).
     of_member: bool = field(init=False)
-    #: Number of the next firing; ahead of `fired` where a custom function returned actions.
+    #: Number of the next firing; ahead of `fired` if a custom function returned actions.
     number: int = field(init=False, default=0)
-    #: Its timer is set.
+    #: True if the rule's timer is set.
     timer: bool = field(init=False, default=False)
-    #: Why it failed last; None if that was made up for since: by a success, by who enabled it, or
-    #: by a rule that acts on it.
+    #: The reason of the last failure; None if it was made up for since: by a success, by enabling
+    #: the rule, or by a rule that reacts to the failure.
     error: str | None = field(init=False, default=None)
-    #: Ids of the rules whose jobs triggered it.
+    #: Ids of the rules whose jobs triggered this one.
     causes: set[str] = field(init=False, default_factory=set)
-    #: Of a rule with `by`: the combinations that it may not run for as if it were the first time.
-    #: With `scope: member`: the members that it ran for, by name.
+    #: For a rule with `by`, the runs for each combination that has limits; with `scope: member`,
+    #: the runs for each member, by name.
     turns: dict[str, Turns] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -53,24 +53,26 @@ class RuleState(Turns):
 
     @property
     def repetitions(self) -> int | None:
-        """How often it may run in all; None where that is not limited."""
+        """The most runs in all; None if unlimited, or limited for each combination or member."""
         return None if self.rule.by or self.of_member else self.rule.action.repetitions
 
     @property
     def live(self) -> bool:
-        """Whether it has runs left."""
+        """True if the rule has runs left."""
         return self.left is None or self.left > 0
 
     @property
     def armed(self) -> bool:
-        """Whether it is enabled and has runs left."""
+        """True if the rule is enabled and has runs left."""
         return self.enabled and self.live
 
     def take_turn(self, t: float, combination: str | None = None) -> bool:
-        """Count a matching evaluation at time `t`; True if the action is to run.
+        """Count a matching evaluation at time `t`; return True if the action is to run.
 
         Args:
-            combination: of a rule with `by`; with `scope: member` the name of the member.
+            t: the time.
+            combination: for a rule with `by`, the combination; with `scope: member`, the name of
+                the member.
         """
         action = self.rule.action
         if combination is None:
@@ -86,25 +88,25 @@ class RuleState(Turns):
         return mine
 
     def may_run_for(self, combination: str) -> bool:
-        """Whether it has runs left for a combination, or a member."""
+        """Return whether the rule has runs left for a combination, or a member."""
         turns = self.turns.get(combination)
         left = self.rule.action.repetitions if turns is None else turns.left
         return left is None or left > 0
 
     def next_number(self) -> int:
-        """The number of a new firing."""
+        """Return the number for a new firing."""
         self.number += 1
         return self.number - 1
 
     def dump(self) -> list[Any]:
-        """Its counters as JSON; `left` follows from `fired`."""
+        """Return the counters as JSON; `left` follows from `fired`."""
         return [self.rule.id, *(getattr(self, name) for name in _DUMPED), sorted(self.causes)]
 
     def load(self, value: Sequence[Any]) -> None:
-        """Set what `dump` returned.
+        """Set the counters from the result of `dump`.
 
         Raises:
-            ValueError: it ran more often than its repetitions allow.
+            ValueError: the rule ran more often than its repetitions allow.
         """
         for name, attribute in zip(_DUMPED, value[1:-1], strict=True):
             setattr(self, name, attribute)

@@ -38,10 +38,10 @@ BASE_EVENTS = frozenset(
     {"submit", "validate", "invalidate", "start", "finish", "exception", "clean", "memo"}
 )
 
-#: trigger -> the event that it needs. Triggers that name an outcome need only `BASE_EVENTS`.
+#: Trigger -> the event that it needs. Triggers that name an outcome need only `BASE_EVENTS`.
 _NEEDED = {f"job-{name}": name for name in JOB_EVENTS}
 
-#: Trigger and group of rules that do not react to what a job does, or to its last event at most.
+#: Trigger and group of rules that react to no event of a job, or to its last one at most.
 _NO_REACTION = frozenset((trigger, None) for trigger in ("start", "timer", "time-left", "idle"))
 
 #: Fields of a rule that are tuples.
@@ -51,14 +51,14 @@ _LISTS = ("by", "more_triggers", "more_groups")
 def _triggers(
     rule: Rule, path: MetricPath | None, condition: Condition | None
 ) -> Collection[MetricPath]:
-    """The metrics whose updates trigger a rule."""
+    """Return the metrics whose updates trigger a rule."""
     if rule.trigger != "metric":
         return ()
     return (path,) if path else condition.paths if condition else ()
 
 
 class RuleIndex:
-    """All rules of an ensemble, by id and by what triggers them."""
+    """All rules of an ensemble, by id and by their triggers."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
@@ -67,10 +67,10 @@ class RuleIndex:
         self.wants_nodes: frozenset[str] = frozenset()
         #: The groups whose rates rules read.
         self.wants_rates: tuple[str, ...] = ()
-        #: Whether there are rules with `scope: member`, and what they read of their members.
+        #: True if there are rules with `scope: member`; and the metrics that these read.
         self.any_of_member = False
         self.wants_of_members: set[MetricPath] = set()
-        #: Whether it matters when the allocation expires.
+        #: True if the expiration of the allocation matters to a rule or a time limit.
         self.wants_expiration = any(group.longest for group in spec.groups.values())
         #: (trigger, group or None) -> rules on jobs of this ensemble.
         self._own: defaultdict[tuple[str, str | None], dict[int, RuleState]] = defaultdict(dict)
@@ -79,17 +79,16 @@ class RuleIndex:
         self._metric: defaultdict[MetricPath, dict[int, RuleState]] = defaultdict(dict)
         #: The rules that events of the ensemble's own jobs trigger.
         self.by_news = RulesByNews(self._own, self._metric)
-        #: trigger -> rules, for the triggers that are not about jobs.
+        #: Trigger -> rules, for the triggers that are not about jobs.
         self._plain: defaultdict[str, dict[int, RuleState]] = defaultdict(dict)
-        #: Names of foreign jobs that rules are about, None if a rule is about all, and how many
-        #: rules.
+        #: Name of foreign jobs (None for all) -> the number of rules about these.
         self._foreign_names: defaultdict[str | None, int] = defaultdict(int)
-        #: How often rules were added or retired.
+        #: The number of times that rules were added or retired.
         self.version = 0
-        #: Positions of the rules that may react to what a job does.
+        #: Positions of the rules that may react to events of jobs.
         self._reacting: set[int] = set()
         self._statistics = {statistic.name: statistic for statistic in spec.statistics}
-        #: Equal conditions of several rules are compiled once.
+        #: Compiled conditions: equal ones of several rules are compiled once.
         self._conditions: dict[tuple[float | str, Subject, JobScope | None], Condition] = {}
         for rule in spec.rules:
             self.add(rule)
@@ -146,7 +145,7 @@ class RuleIndex:
 
     @property
     def reacts(self) -> bool:
-        """Whether a rule can still run that may react to what a job does."""
+        """True if a rule that may react to events of jobs can still run."""
         return bool(self._reacting)
 
     def _condition(self, rule: Rule) -> Condition:
@@ -200,7 +199,7 @@ class RuleIndex:
                 yield self._metric[self._metric_key(path)]
 
     def _metric_key(self, path: MetricPath) -> MetricPath:
-        """The key of a metric in the index: a counter, or a stream without the statistic."""
+        """Return the key of a metric in the index: a counter, or a stream without the statistic."""
         statistic, group, variable = path
         if statistic in (BEST, SEARCH):
             return MetricPath(statistic, group, variable.partition(".")[0])
@@ -209,13 +208,13 @@ class RuleIndex:
         return MetricPath("", group, self._statistics[statistic].stream(variable))
 
     def idle(self, name: str | None) -> list[RuleState]:
-        """Rules for an idle group, an idle combination, or the idle ensemble (None)."""
+        """Return the rules for an idle group, an idle combination, or the idle ensemble (None)."""
         group, values = (None, {}) if name is None else parse_name(name)
         by = tuple(values)
         return [state for state in self._own["idle", group].values() if state.rule.by == by]
 
     def foreign(self, triggers: Iterable[str], name: str | None) -> list[RuleState]:
-        """Rules with scope queue for triggers of a foreign job, in order."""
+        """Return the rules with scope queue for triggers of a foreign job, in order."""
         by_position: dict[int, RuleState] = {}
         for trigger in triggers:
             for key in {(trigger, name), (trigger, None)}:
@@ -224,14 +223,14 @@ class RuleIndex:
         return [by_position[position] for position in sorted(by_position)]
 
     def metric(self, paths: Iterable[MetricPath]) -> list[RuleState]:
-        """Rules on metrics of the member that have changed, in order."""
+        """Return the rules on metrics of the member that have changed, in order."""
         by_position: dict[int, RuleState] = {}
         for path in paths:
             by_position.update(self._metric.get(path, {}))
         return [by_position[position] for position in sorted(by_position)]
 
     def plain(self, *triggers: str) -> list[RuleState]:
-        """Rules of triggers that are not about a job, in order."""
+        """Return the rules of triggers that are not about a job, in order."""
         by_position: dict[int, RuleState] = {}
         for trigger in triggers:
             by_position.update(self._plain[trigger])
@@ -239,22 +238,22 @@ class RuleIndex:
 
     @property
     def wants_foreign(self) -> bool:
-        """Whether a rule with scope queue can still run."""
+        """True if a rule with scope queue can still run."""
         return bool(self._plain["foreign"])
 
     def wants_job(self, name: str | None) -> bool:
-        """Whether a rule can need the events of a foreign job.
+        """Return whether a rule can need the events of a foreign job.
 
         Args:
-            name: its name in the queue if known.
+            name: the job's name in the queue if known.
         """
         return name in self._foreign_names or None in self._foreign_names
 
     def cycle(self, rule: str) -> list[str]:
-        """The rules that trigger each other through their jobs, `rule` among them.
+        """Find the rules that trigger each other through their jobs, `rule` among them.
 
         Returns:
-            Rule ids in order; [] where `rule` is in no cycle.
+            Rule ids in order; [] if `rule` is in no cycle.
         """
         causes = {id: state.causes for id, state in self.states.items()}
         before = self._closure(rule, lambda id: causes.get(id, ()))
@@ -269,7 +268,7 @@ class RuleIndex:
 
     @staticmethod
     def _closure(rule: str, step: Callable[[str], Collection[str]]) -> set[str]:
-        """The rules that are reached from a rule by one or more steps."""
+        """Return the rules that are reached from a rule by one or more steps."""
         reached: set[str] = set()
         front = {rule}
         while front:
@@ -280,7 +279,7 @@ class RuleIndex:
     # -- snapshots --------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        """The counters of all rules, and the rules that the document does not have, as JSON."""
+        """Return the counters of all rules, and the rules that were added, as JSON."""
         states = list(self.states.values())
         turns = {state.rule.id: dump_turns(state.turns) for state in states if state.turns}
         return {
@@ -290,10 +289,10 @@ class RuleIndex:
         }
 
     def load(self, value: Mapping[str, Any]) -> None:
-        """Set what `dump` returned.
+        """Set the state from the result of `dump`.
 
         Raises:
-            ValueError: the rules are others.
+            ValueError: the dump has other rules than the document.
         """
         for added in value["added"]:
             self.add(_load_rule(added))

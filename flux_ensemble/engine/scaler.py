@@ -5,10 +5,11 @@
 There is one request at a time for each member. It is outstanding until it has its outcome
 or its deadline passes; a later outcome is recorded, but triggers no rules. A request that cannot
 be made (a bound is reached, or another one is outstanding) is denied at once, which is no failure
-of its rule. One that the member refuses, or does not answer in time, is, until a later one is met
-or a rule on `scale-denied` acts on it; a rule to which that happens repeatedly is disabled.
+of its rule. A request that the member refuses, or does not answer in time, is a failure of its
+rule, until a later request succeeds or a rule on `scale-denied` reacts. After several such failures
+in a row the rule is disabled.
 
-Members have names, although there is only one so far.
+Members are known by name, although there is only one so far.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from flux_ensemble.metrics.paths import MetricPath
 
 
 class Scaling:
-    """Keeps the sizes of an engine's members, and requests changes.
+    """Stores the sizes of an engine's members, and requests changes.
 
     Attributes:
         members: the latest report of each member.
@@ -45,20 +46,20 @@ class Scaling:
         self._core = core
         self._table = core.pending_table
         self.members: dict[str, MemberChanged] = {}
-        #: How often the member refused requests of a rule, in a row.
+        #: Rule id -> the number of its requests that the member refused in a row.
         self._refusals: dict[str, int] = {}
-        #: The latest denial of each member, as JSON.
+        #: Member -> its latest denial, as JSON.
         self._denied: dict[str, Mapping[str, Any]] = {}
 
     # -- reports of members -------------------------------------------------------
 
     def on_changed(self, event: MemberChanged) -> Iterable[Triggered]:
-        """A member reports its size."""
+        """Store a member's report, and return the rules that it triggers."""
         changed = self.take(event)
         return () if self._core.t_start is None else self._triggered(event, changed)
 
     def is_news(self, event: MemberChanged) -> bool:
-        """Whether a member's report may matter to the ensemble.
+        """Return whether a member's report may matter to the ensemble.
 
         The size and bounds of a member that can change its size always matter, because requests
         depend on them. Other values matter if rules read them.
@@ -91,7 +92,7 @@ class Scaling:
         return changed
 
     def begin(self) -> Iterator[Triggered]:
-        """The ensemble begins: reports from before are now seen by its rules."""
+        """Yield the rules triggered by the reports from before the start of the ensemble."""
         for event in self.members.values():
             paths = [
                 MetricPath("nodes", event.member, variable) for variable in MEMBER_METRICS["nodes"]
@@ -99,7 +100,7 @@ class Scaling:
             yield from self._triggered(event, paths)
 
     def _triggered(self, event: MemberChanged, changed: Iterable[MetricPath]) -> list[Triggered]:
-        """The rules on metrics that have changed."""
+        """Return the rules on metrics that have changed."""
         seen = {
             "trigger": "member",
             "member": event.member,
@@ -117,15 +118,16 @@ class Scaling:
     # -- requests -----------------------------------------------------------------
 
     def elastic(self, member: str = MEMBER) -> bool:
-        """Whether the member can change its size, as far as it has reported."""
+        """Return whether the member can change its size, by its latest report."""
         known = self.members.get(member)
         return known is not None and not known.low == known.high == known.size
 
     def objection(self, action: Action, member: str = MEMBER) -> str | None:
-        """Why a request would be denied at once, as one sentence; None if it would not."""
+        """Return why a request would be denied at once, as one sentence; None if it would not."""
         known = self.members.get(member)
         if known is None:
-            # Without a report the size is fixed, as on the local queue, but for the first moment.
+            # A member that does not report has a fixed size, as the local queue; others report
+            # within the first moments.
             return "the size of the instance is fixed, as on the local queue, or not known yet"
         if not self.elastic(member):
             return "the instance has a fixed size"
@@ -146,7 +148,7 @@ class Scaling:
         return max(known.low, wanted.min_nodes), high
 
     def _target(self, known: MemberChanged, action: Action) -> int | None:
-        """The size to ask for; None if the bounds leave nothing to ask for."""
+        """Return the size to request; None if the size is at the bound already."""
         low, high = self._bounds(known)
         if action.name == "grow":
             to = min(known.size + action.value, high)
@@ -171,25 +173,25 @@ class Scaling:
         core.emit(StartTimer(scale_timer(pending), core.spec.scaling.deadline))
 
     def on_done(self, pending: Pending, event: CommandDone) -> Iterable[Triggered]:
-        """The member has changed its size."""
+        """Handle the success of a request: store the new size."""
         command, origin = pending.command, pending.origin
         assert isinstance(command, Scale)
         self._close(command.member)
         self._refusals.pop(origin.rule, None)
         nodes = self._granted(pending, event)
-        # The request took its time, so what follows from it is a chain of its own.
+        # Time has passed since the request, so its outcome begins a new chain of rules.
         self._tell("scale-done", replace(origin, chain=()), command.member, **nodes)
         return self._resize(command.member, nodes["nodes"])
 
     def on_failed(self, pending: Pending, event: CommandFailed) -> None:
-        """The member refuses."""
+        """Handle the refusal of a request."""
         assert isinstance(pending.command, Scale)
         self._close(pending.command.member)
         self._deny(pending.origin, pending.command.member, event.reason, event.detail)
         self._failed(pending.origin, event.reason, event.detail)
 
     def on_late(self, event: CommandDone | CommandFailed) -> Iterable[Triggered]:
-        """Handle an outcome of a command that is not pending, maybe of a request that timed out."""
+        """Handle the outcome of a command that is not pending: perhaps a request that timed out."""
         late = self._table.take_late_scale(event.command)
         if late is None:
             return ()
@@ -200,7 +202,7 @@ class Scaling:
         return ()
 
     def on_timer(self, key: str) -> bool:
-        """Give up a request that was not answered in time, if the timer is for that."""
+        """Give up a request that was not answered in time; return False for any other timer."""
         if not key.startswith(SCALE_TIMER):
             return False
         for member, (_, pending) in self._table.scales.items():
@@ -214,11 +216,11 @@ class Scaling:
         return True
 
     def _close(self, member: str) -> None:
-        """A request has its outcome."""
+        """Close the outstanding request of a member, and stop the timer of its deadline."""
         self._core.emit(StopTimer(scale_timer(self._table.close_scale(member))))
 
     def _granted(self, pending: Pending, event: CommandDone, **context: Any) -> dict[str, int]:
-        """Record a success; the size after it, and by how much that differs from before."""
+        """Record a success; return the new size and its difference from the one before."""
         command = pending.command
         assert isinstance(command, Scale)
         granted = {
@@ -229,7 +231,7 @@ class Scaling:
         self._core.make_up_for(pending.origin.rule)
         return granted
 
-    # -- what is denied -----------------------------------------------------------
+    # -- denials and failures -----------------------------------------------------
 
     def _deny(self, origin: Origin, member: str, reason: str, detail: str = "") -> None:
         core = self._core
@@ -243,7 +245,7 @@ class Scaling:
         self._tell("scale-denied", origin, member, reason=reason)
 
     def _failed(self, origin: Origin, reason: str, detail: str = "") -> None:
-        """A rule's request was refused; disable the rule after too many in a row."""
+        """Count a failed request of a rule; disable the rule after too many in a row."""
         core = self._core
         state = core.rules.states.get(origin.rule)
         if state is None:
@@ -282,7 +284,7 @@ class Scaling:
     def queue(self) -> dict[str, Any] | None:
         """Return the nodes of the queue, the outstanding request and the latest denial, as JSON.
 
-        None before the queue has reported its nodes.
+        The result is None before the queue has reported its nodes.
         """
         known = self.members.get(MEMBER)
         if known is None:
@@ -296,7 +298,7 @@ class Scaling:
         }
 
     def report(self) -> dict[str, Any]:
-        """Return the same by the name of the queue, as `status` had it before it had `queue`."""
+        """Return the data of `queue` by member name, the earlier form in `status`."""
         return {
             member: {
                 "size": known.size,
@@ -309,7 +311,7 @@ class Scaling:
         }
 
     def outstanding(self, member: str) -> dict[str, Any] | None:
-        """The request to a member that is outstanding, as JSON, or None."""
+        """Return the outstanding request to a member as JSON, or None."""
         if member not in self._table.scales:
             return None
         t, pending = self._table.scales[member]
@@ -327,7 +329,7 @@ class Scaling:
         """Check that the outstanding requests are the pending ones.
 
         Raises:
-            AssertionError: they are not.
+            AssertionError: they differ, or another invariant is broken.
         """
         assert not self._core.scale_outcomes
         scales = [command for command in pending if isinstance(command, Scale)]
@@ -340,7 +342,7 @@ class Scaling:
     # -- snapshots --------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        """Members and requests as JSON."""
+        """Return members and requests as JSON."""
         return {
             "members": [to_json(event) for event in self.members.values()],
             **self._table.dump_scales(),
@@ -349,7 +351,7 @@ class Scaling:
         }
 
     def load(self, value: Mapping[str, Any]) -> None:
-        """Set what `dump` returned; the pending commands are loaded already."""
+        """Set the state from the result of `dump`; the pending commands must be loaded before."""
         for event in value["members"]:
             changed = event_from_json(event)
             assert isinstance(changed, MemberChanged)

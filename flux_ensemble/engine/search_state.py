@@ -1,4 +1,4 @@
-"""One search at run time: how far it is, and what it waits for."""
+"""A search at run time: its progress, its open ask and its trials."""
 
 from __future__ import annotations
 
@@ -16,37 +16,38 @@ from flux_ensemble.metrics.names import INTERRUPTED
 #: States of a search.
 IDLE, RUNNING, CLOSING, DONE = "idle", "running", "closing", "done"
 
-#: Prefix of the timers after which points are asked for again.
+#: Prefix of the timers after which points are requested again.
 AGAIN = "ask:"
 
-#: Most trials of a Pareto front that the status has.
+#: The most trials of a Pareto front in the status.
 MAX_FRONT = 100
 
 
-#: How many points are asked for at once, at least, of which none depends on what becomes of trials.
+#: The least number of points per ask if points do not depend on the outcomes of trials.
 _MANY = 64
 
 
 class Searched:
-    """One search at run time.
+    """The run-time state of one search.
 
     Attributes:
-        trials: its trials.
+        trials: the trials of the search.
         state: one of `IDLE`, `RUNNING`, `CLOSING`, `DONE`.
-        reason: why it closes, or is done: "trials", "closed", "exhausted", "failures" or "error".
-        origin: the firing that started it.
-        asks: how often points were given.
-        ask: the id of the command that asks for points, and since when; None if there is none.
-        again: a timer is set to ask again.
-        tries: how often the present ask has failed.
-        failures: how many trials in a row have failed.
-        wrong: why the last trial failed, or points could not be given.
-        exhausted: there were no points the last time, and no trial has ended since.
-        ask_seconds: how long an ask takes, as a moving mean.
-        idle_seconds: how long slots were empty, summed over all slots.
-        stopping: which trials are stopped early; None if none are.
-        stopped: trials that are being stopped, each with its last value and the step of that.
-        chain: the rules that started or closed it with no job or time since.
+        reason: the reason why the search closes, or is done: "trials", "closed", "exhausted",
+            "failures" or "error".
+        origin: the firing that started the search.
+        asks: the number of answered asks.
+        ask: id and time of the open command `Ask`; None if there is none.
+        again: True if a timer is set to repeat an ask.
+        tries: the number of failures of the present ask.
+        failures: the number of trials that have failed in a row.
+        wrong: the reason why the last trial, or the last ask, failed.
+        exhausted: True if the last answer had no points, and no trial has ended since.
+        ask_seconds: the time per ask, as a moving mean.
+        idle_seconds: the time for which slots were empty, summed over all slots.
+        stopping: the policy that stops trials early; None if there is none.
+        stopped: trial that is being stopped -> its last value and the step of the value.
+        chain: the rules that started or closed the search with no job or time since.
     """
 
     def __init__(self, search: Search) -> None:
@@ -71,12 +72,12 @@ class Searched:
 
     @property
     def open(self) -> bool:
-        """It has been started, and is not done."""
+        """True if the search has been started, and is not done."""
         return self.state in (RUNNING, CLOSING)
 
     @property
     def trouble(self) -> str | None:
-        """Why it gave up or found nothing, in words; None where it did not."""
+        """The reason why the search gave up or found nothing, in words; None if it did not."""
         search, trials = self.search, self.trials
         name, ended = f"search {search.id!r}", len(trials.ended)
         if self.reason == "error":
@@ -89,11 +90,11 @@ class Searched:
 
     @property
     def timer(self) -> str:
-        """Key of the timer after which points are asked for again."""
+        """Key of the timer after which points are requested again."""
         return f"{AGAIN}{self.search.id}"
 
     def begin(self, origin: Origin, t: float) -> None:
-        """It is started, or goes on, at time `t`."""
+        """Start or continue the search at time `t`."""
         self.state, self.reason, self.origin = RUNNING, "", origin
         self.chain = origin.chain
         self.failures = self.tries = 0
@@ -102,9 +103,9 @@ class Searched:
         self.look(t)
 
     def ahead(self) -> int:
-        """How many points are to be in stock, so that no slot waits for one.
+        """Return the number of points to keep in stock, so that no slot waits for one.
 
-        With one slot there are none, so that each point is chosen with all that is known.
+        A search with one slot has none in stock, so that each point is chosen with all results.
         """
         seconds, parallel = self.trials.seconds, self.search.parallel
         if parallel == 1 or self.ask_seconds is None or seconds is None:
@@ -113,10 +114,10 @@ class Searched:
         return min(int(ended_meanwhile + 0.5), parallel, MAX_BATCH)
 
     def wanted(self) -> int:
-        """How many points to ask for now."""
+        """Return the number of points to request now."""
         trials, search = self.trials, self.search
         if search.sampler in INDEPENDENT and not (search.batch or search.sequential):
-            # Nothing is lost if they are known long before.
+            # These points do not depend on results, so they may be requested long before.
             enough = len(trials.stock) >= search.parallel
             return 0 if enough else min(max(_MANY, 2 * search.parallel), self._left(), MAX_BATCH)
         slots = search.parallel - len(trials.active) - len(trials.stock) + self.ahead()
@@ -125,7 +126,7 @@ class Searched:
         return min(search.batch or slots, self._left(), MAX_BATCH)
 
     def instead(self, dropped: int) -> int:
-        """How many points to ask for in the place of those that were dropped or asked for."""
+        """Return the number of points to request in place of those dropped by a refresh."""
         if self.search.sequential and self.trials.active:
             return 0
         return min(self.search.batch or max(dropped, self.wanted()), self._left(), MAX_BATCH)
@@ -136,14 +137,14 @@ class Searched:
     def end(
         self, number: int, how: str, value: Value | None, t: float, step: float | None = None
     ) -> bool:
-        """An active trial has ended; the arguments and the result are those of `Trials.end`."""
+        """End an active trial; the arguments and the result are those of `Trials.end`."""
         self.stopped.pop(number, None)
         if self.stopping is not None:
             self.stopping.end(number, how == COMPLETE)
         return self.trials.end(number, how, value, t, step)
 
     def runs_again(self, number: int) -> None:
-        """The job of an active trial runs once more."""
+        """Note that the job of an active trial runs once more."""
         if self.stopping is not None:
             self.stopping.again(number)
 
@@ -155,10 +156,10 @@ class Searched:
         self._t_looked = t if self.state == RUNNING else None
 
     def check(self) -> None:
-        """Check the invariants of its own that hold after every event.
+        """Check the invariants of the search that hold after every event.
 
         Raises:
-            AssertionError: one is broken.
+            AssertionError: an invariant is broken.
         """
         trials = self.trials
         assert len(trials.active) <= self.search.parallel
@@ -168,7 +169,7 @@ class Searched:
         assert self.stopped.keys() <= trials.active.keys()
 
     def report(self) -> dict[str, Any]:
-        """Its entry in the status, as JSON (docs/rpc.md, `ensemble.status`)."""
+        """Return the search's entry in the status, as JSON (docs/rpc.md, `ensemble.status`)."""
         search, trials = self.search, self.trials
         return {
             "id": search.id,
@@ -196,7 +197,7 @@ class Searched:
         }
 
     def _report_front(self) -> dict[str, Any]:
-        """Of several objectives, how many trials are in the Pareto front, and the first of them."""
+        """Return size and first trials of the Pareto front; empty for a single objective."""
         search, trials = self.search, self.trials
         if not search.several:
             return {}
@@ -213,7 +214,7 @@ class Searched:
     # -- snapshots --------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        """It as JSON."""
+        """Return the state as JSON."""
         return {
             **{name: getattr(self, name) for name in _DUMPED},
             "origin": None if self.origin is None else self.origin.dump(),
@@ -229,7 +230,7 @@ class Searched:
         return {"stopping": self.stopping.dump(), "stopped": stopped}
 
     def load(self, value: Mapping[str, Any]) -> None:
-        """Set what `dump` returned."""
+        """Set the state from the result of `dump`."""
         ask = None if value["ask"] is None else tuple(value["ask"])
         kept = {"wrong": "", **value, "ask": ask, "chain": tuple(value["chain"])}
         for name in _DUMPED:
@@ -243,15 +244,15 @@ class Searched:
 
 
 def judge(search: Search, job: ActiveJob) -> tuple[str, Value | None, str]:
-    """What the job of a trial, which has ended, has made of it.
+    """Judge a trial by its job, which has ended.
 
     Args:
-        search: of the trial.
-        job: that has ended.
+        search: the search of the trial.
+        job: the job of the trial.
 
     Returns:
-        One of `COMPLETE`, `FAILED`, `CANCELED` and `INTERRUPTED`; the value, if it is complete; and
-        why it is not.
+        One of `COMPLETE`, `FAILED`, `CANCELED` and `INTERRUPTED`; the value, if the trial is
+        complete; and the reason, if it is not.
     """
     outcome = job.outcome or ""
     if outcome == "success":
@@ -263,12 +264,12 @@ def judge(search: Search, job: ActiveJob) -> tuple[str, Value | None, str]:
 
 
 def trial_name(id: str, number: int) -> str:
-    """The name of a trial, by which firings know it."""
+    """Return the name of a trial, as in `Firing.trial`."""
     return f"{id}:{number}"
 
 
 def parse_trial(name: str) -> tuple[str, int]:
-    """The search and the number of a trial with a name."""
+    """Return the search id and the number in the name of a trial."""
     id, _, number = name.rpartition(":")
     return id, int(number)
 

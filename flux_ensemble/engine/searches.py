@@ -1,11 +1,11 @@
-"""Searches: points are asked for, become jobs, and what comes of these is told with the next ask.
+"""Searches: points are requested and become jobs, and the next ask reports the outcomes of these.
 
     action `search` ──► Ask ──answer──► stock ──► jobs of the group ──► ended ──► Ask ...
                                                                           └──► `search-done`
 
 The answers are events. So a replay takes the parameters from the log, and no job can be in the
-queue before the event that gave its point is. An ask that died with whoever performed it comes
-again, with the same number, and sees the same trials.
+queue before the event with its point is in the log. An ask that was interrupted by a crash is
+repeated with the same id, and refers to the same trials.
 
 A trial is a firing of the search with one job. Its key is the search's own rule id, which has a
 colon as no id in a document has, and the number of the trial.
@@ -44,10 +44,10 @@ from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.search_paths import PRUNED
 from flux_ensemble.scalars import packed
 
-#: How often `on-failure: retry` runs a trial again.
+#: The most times that `on-failure: retry` runs a trial again.
 RETRIES = 3
 
-#: What there is to say of the last trial, by the outcome of its job.
+#: Outcome of a trial's job -> the reason of the failure, for `Searched.wrong`.
 _FAILED = {"failed": "the last trial failed", "timeout": "the last trial ran out of time"}
 
 
@@ -60,7 +60,7 @@ class Searching:
         self._table = core.pending_table
         self.states = {search.id: Searched(search) for search in core.spec.searches}
         self._asking = Asking(core, self.states)
-        #: What stops trials early; None if none are.
+        #: Stops trials early; None if no search does that.
         self.pruning: Pruning | None = None
         if any(search.stop for search in core.spec.searches):
             self.pruning = Pruning(core, self.states)
@@ -68,7 +68,7 @@ class Searching:
     # -- actions ----------------------------------------------------------------------
 
     def start(self, id: str, origin: Origin) -> bool:
-        """Start a search, or go on with one that was closed; whether that changes anything."""
+        """Start a search, or continue a closed one; return whether that changes anything."""
         state = self.states[id]
         if state.state == RUNNING or len(state.trials.ended) >= state.search.trials:
             return False
@@ -77,12 +77,12 @@ class Searching:
         return True
 
     def close(self, id: str, chain: tuple[str, ...] = (), reason: str = "closed") -> bool:
-        """Send no more trials of a search; whether it was open.
+        """Close a search, so that no more trials are sent; return whether it was running.
 
         Args:
-            id: of the search.
+            id: the id of the search.
             chain: the rules that led here with no job or time between.
-            reason: why.
+            reason: the reason.
         """
         state = self.states[id]
         if state.state != RUNNING:
@@ -95,14 +95,14 @@ class Searching:
         return True
 
     def refresh(self, id: str, chain: tuple[str, ...] = ()) -> int:
-        """Drop the points of a search that were not sent, and ask for others.
+        """Drop the points of a search that were not sent, and request others.
 
         Args:
-            id: of the search.
+            id: the id of the search.
             chain: the rules that led here with no job or time between.
 
         Returns:
-            How many points were dropped.
+            The number of dropped points.
         """
         state = self.states[id]
         if state.state != RUNNING:
@@ -113,7 +113,7 @@ class Searching:
         state.tries = 0
         state.exhausted = False
         dropped = state.trials.drop_stock()
-        # At once, though no slot may be free: none is to wait for the new ones either.
+        # The new points are requested even if no slot is free, so that no slot waits for them.
         if (dropped or asked) and self._core.acting and (count := state.instead(dropped)):
             self._asking.ask(state, count)
         self._asking.changed(state)
@@ -122,15 +122,15 @@ class Searching:
     # -- asks -------------------------------------------------------------------------
 
     def answered(self, command: Ask, event: CommandDone) -> None:
-        """Points have been given."""
+        """Handle the answer to an ask."""
         self._asking.answered(command, event)
 
     def not_answered(self, command: Ask, reason: str) -> Origin | None:
-        """Points could not be given.
+        """Handle a failed ask; close the search after the last try.
 
         Returns:
-            The firing that started the search, if that has failed now; None if points are asked
-            for once more, or are not wanted any more.
+            The firing that started the search, if the search has failed now; None if points are
+            requested once more, or are not needed any more.
         """
         if not self._asking.failed(command, reason):
             return None
@@ -139,21 +139,21 @@ class Searching:
         return self.states[command.search].origin
 
     def on_timer(self, key: str) -> bool:
-        """Points are to be asked for once more; False if the timer is for something else."""
+        """Have points requested once more; return False if the timer is for something else."""
         return self._asking.on_timer(key)
 
     # -- trials -----------------------------------------------------------------------
 
     def ended(self, job: ActiveJob, t: float, *, again: bool = False) -> bool:
-        """The job of a trial has ended.
+        """Handle the end of a trial's job.
 
         Args:
-            job: of a firing with a trial.
-            t: when.
-            again: it runs again, since its group has `retries`.
+            job: a job of a firing with a trial.
+            t: the time of the end.
+            again: the job runs again, by the `retries` of its group or after an interruption.
 
         Returns:
-            Whether the trial runs again.
+            True if the trial runs again.
         """
         firing = job.firing
         assert firing is not None
@@ -167,7 +167,7 @@ class Searching:
         if value is None and number in state.stopped:
             how = PRUNED
         elif how == INTERRUPTED:
-            # It does not run again, since nobody needs it any more.
+            # An interrupted job that does not run again is not needed any more.
             how = CANCELED
         if how == FAILED and self._is_retried(state.search, job):
             state.runs_again(number)
@@ -185,7 +185,10 @@ class Searching:
         return False
 
     def _is_retried(self, search: Search, job: ActiveJob) -> bool:
-        """Whether a trial that has failed runs again; one that was given up does not."""
+        """Return whether a failed trial runs again by `on-failure: retry`.
+
+        A trial whose job was interrupted or cancelled does not.
+        """
         firing = job.firing
         return (
             search.on_failure == RETRY
@@ -196,7 +199,7 @@ class Searching:
         )
 
     def _prune(self, state: Searched, number: int, t: float) -> None:
-        """A trial was stopped early, and its job is over."""
+        """End a trial that was stopped early, whose job is over."""
         value, step = state.stopped[number]
         state.failures = 0
         state.exhausted = False
@@ -235,14 +238,14 @@ class Searching:
         self._asking.changed(state)
 
     def not_accepted(self, firing: Firing | None) -> None:
-        """A job is gone without an outcome; if it was of a trial, that is over with its firing."""
+        """Note that a job was never accepted; if it was a trial's, `settle` ends the trial."""
         if firing is not None and firing.trial is not None:
             id, _ = parse_trial(firing.trial)
             self._core.withdrawn = True
             self._core.search_due[id] = None
 
     def refused(self, firing: Firing) -> None:
-        """The queue will not take the job of a trial, nor those of others: no more are sent."""
+        """End a trial whose job the queue refused for good, and close its search."""
         assert firing.trial is not None
         id, number = parse_trial(firing.trial)
         state = self.states[id]
@@ -253,7 +256,7 @@ class Searching:
         self.close(id, reason="error")
 
     def _recount(self) -> None:
-        """Jobs were dropped that were not sent, or not accepted: their trials are canceled."""
+        """End the trials whose jobs were dropped before they were sent or accepted, as canceled."""
         core = self._core
         left = {firing.trial for firing in core.workload.firings}
         for id, state in self.states.items():
@@ -266,7 +269,7 @@ class Searching:
     # -- the end of an event ------------------------------------------------------------
 
     def settle(self) -> Iterator[Triggered]:
-        """Send trials, and ask for points; the rules on searches that are done."""
+        """Send trials and request points; yield the rules on searches that are done."""
         core = self._core
         if core.state != "running" or core.t_start is None:
             return
@@ -333,7 +336,7 @@ class Searching:
         """Check the invariants that hold after every event.
 
         Raises:
-            AssertionError: one is broken.
+            AssertionError: an invariant is broken.
         """
         firings = {firing.trial for firing in self._core.workload.firings}
         for id, state in self.states.items():
@@ -344,13 +347,13 @@ class Searching:
                 assert state.ask[0] in self._table.commands
 
     def report(self) -> list[dict[str, Any]]:
-        """The searches in the status."""
+        """Return the searches for the status."""
         return [state.report() for state in self.states.values()]
 
     # -- snapshots ----------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        """Those that have begun, as JSON."""
+        """Return the searches that have been started, as JSON."""
         core = self._core
         due = list(core.search_due)
         begun = [(id, state) for id, state in self.states.items() if state.state != IDLE]
@@ -363,7 +366,7 @@ class Searching:
         }
 
     def load(self, value: Mapping[str, Any]) -> None:
-        """Set what `dump` returned."""
+        """Set the state from the result of `dump`."""
         self._core.withdrawn = value.get("withdrawn", False)
         self._core.search_due.update(dict.fromkeys(value.get("due", ())))
         for id, dumped in value.get("searches", {}).items():

@@ -1,21 +1,21 @@
 """Snapshots: the state of an engine as JSON, and back.
 
-    dump(engine) ──► JSON ──► restore(spec, JSON, values) ──► an engine that goes on as the first
+    dump(engine) ──► JSON ──► restore(spec, JSON, values) ──► an engine that continues as the first
 
 A restored engine behaves exactly like the dumped one: further events give the same commands,
 byte for byte.
 
-A snapshot leaves out what follows from the document or the rest of the state: compiled rules and
-their index, and the counts of jobs. It also leaves out the values of streams. Those come from
-`Metrics.take_values` and are fed again, so statistics equal those of a replay from scratch and
+A snapshot leaves out data that follows from the document or from the rest of the state: compiled
+rules and their index, and the counts of jobs. It also leaves out the values of streams. Those come
+from `Metrics.take_values` and are fed again, so statistics equal those of a replay from scratch and
 do not depend on River's internals. The snapshot has the number of values of each stream, to
-notice missing ones. Nor does it have the jobs that are gone: `Records.take` gives them.
+detect missing ones. Nor does it have the jobs that are gone: `Records.take` returns them.
 
 A snapshot is `{"format": 1, "digest": ..., "state": {...}}`. The digest is over the state as
 canonical JSON, so a valid snapshot is one that was dumped, and its parts need no further
 checks. Jobs and firings, of which there may be many, are in columns: one list
-for each attribute, and `more` for the attributes that few have, `[[position, {...}], ...]`.
-Firings are referred to by their position.
+for each attribute, and `more` for rare attributes, `[[position, {...}], ...]`.
+References to firings are by position.
 
 Each part of the engine has `dump` and `load` beside its attributes; this module puts the parts
 together.
@@ -41,7 +41,7 @@ FORMAT = 1
 
 
 def dump(engine: Engine) -> dict[str, Any]:
-    """The state of an engine, between two events.
+    """Return the state of an engine, between two events.
 
     Returns:
         JSON (without NaN and infinity). It shares nothing with the engine that changes.
@@ -91,12 +91,12 @@ def dump(engine: Engine) -> dict[str, Any]:
 
 
 def restore(spec: Spec, snapshot: Mapping[str, Any], values: Iterable[Values]) -> Engine:
-    """The engine that was dumped.
+    """Return an engine in the state of a snapshot.
 
     Args:
         spec: the document of the engine.
-        snapshot: what `dump` returned, maybe after a round trip through JSON.
-        values: everything that `Metrics.take_values` returned until then, in order.
+        snapshot: the result of `dump`, perhaps after a round trip through JSON.
+        values: all results of `Metrics.take_values` until the snapshot, in order.
 
     Raises:
         ValueError: the snapshot has another format, is damaged or of another document, or the
@@ -125,7 +125,7 @@ def _digest(state: Any) -> str:
 
 
 def _verified(snapshot: Any) -> Any:
-    """The state in a snapshot, after its digest was checked."""
+    """Check the digest of a snapshot, and return its state."""
     if not isinstance(snapshot, Mapping) or "format" not in snapshot:
         raise ValueError("expected a snapshot of an engine, a JSON object with a 'format'")
     if snapshot["format"] != FORMAT:
@@ -153,7 +153,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     if state["counts"].keys() != engine.stats.counts.keys():
         raise ValueError(f"its groups are {', '.join(state['counts'])}")
     for group, counts in state["counts"].items():
-        # Those of the first versions counted attempts, and called that `finished`.
+        # The first versions counted attempts only, under the name `finished`.
         engine.stats.counts[group].update({"attempts": counts["finished"], **counts})
     for group, keys in state.get("ignored", {}).items():
         engine.stats.ignored[group] = dict(keys)
@@ -200,7 +200,11 @@ def _feed(stats: Metrics, chunk: Any) -> None:
 
 
 def _number(value: Any) -> Number | None:
-    """A value of a stream, or None for a reset."""
+    """Return a value of a stream, or None for a reset.
+
+    Raises:
+        ValueError: the value is neither a finite number nor None.
+    """
     number = finite(value) if type(value) in (int, float) else None
     if number is None and value is not None:
         raise ValueError(f"{shortened(repr(value))} is not a finite number")
@@ -208,7 +212,11 @@ def _number(value: Any) -> Number | None:
 
 
 def _check_sizes(sizes: list[list[Any]], expected: list[list[Any]]) -> None:
-    """Check that the streams took in as many values as they had."""
+    """Check that the restored streams have as many values as the dumped ones.
+
+    Raises:
+        ValueError: a number differs.
+    """
     actual = {(group, variable): size for group, variable, size in sizes}
     wanted = {(group, variable): size for group, variable, size in expected}
     for group, variable in sorted(actual.keys() | wanted.keys()):

@@ -13,7 +13,7 @@ from flux_ensemble.metrics.paths import REMAINING
 
 
 def status(engine: Engine) -> dict[str, Any]:
-    """State, counts per group, and rules, as JSON (docs/rpc.md, `ensemble.status`)."""
+    """Return the status of an ensemble as JSON (docs/rpc.md, `ensemble.status`)."""
     workload = engine.workload
     searches = engine.searches.report()
     remaining = engine.stats.lookup(REMAINING) if engine.acting else None
@@ -32,7 +32,7 @@ def status(engine: Engine) -> dict[str, Any]:
             "total": workload.total,
         },
         "queue": engine.scaling.queue(),
-        # The name before.
+        # The former name of `queue`.
         "members": engine.scaling.report(),
         "firings": engine.firings,
         "failed": engine.failed,
@@ -46,7 +46,7 @@ def status(engine: Engine) -> dict[str, Any]:
 
 
 def _pools(engine: Engine, members: Members) -> dict[str, Any]:
-    """The pools, with their members that have not ended."""
+    """Return the pools, with their members that have not ended."""
     return {
         pool.name: {
             "min": pool.low,
@@ -88,7 +88,7 @@ def _rule(engine: Engine, state: RuleState) -> dict[str, Any]:
     rule = state.rule
     more: dict[str, Any] = {}
     if state.of_member:
-        # Of those that have not ended.
+        # Only members that have not ended are listed.
         each = {name: turns.fired for name, turns in state.turns.items()}
         names = engine.member_names.values()
         more["members"] = {name: each[name] for name in names if name in each}

@@ -1,7 +1,8 @@
-"""What comes of submitting jobs: an entry of the eventlog, and replies to requests, with the ids.
+"""The outcomes of submissions: an entry of the eventlog, and replies to requests with the job ids.
 
-What is sent for a request at once can be several commands, to several members. What had to wait
-for room is sent later, and the reply does not wait for that: it says how many jobs those are.
+The jobs that are sent at once for a request may take several commands, to several members. The
+reply waits for the outcomes of these. It does not wait for jobs without room, which are sent later:
+it only reports their number.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from flux_ensemble.engine.pending import Pending
 
 
 class Submitted:
-    """What comes of the commands of one engine that submit jobs."""
+    """Handles the outcomes of one engine's submissions."""
 
     def __init__(self, core: Core, members: Members | None) -> None:
         self._core = core
         self._members = members
 
     def accepted(self, pending: Pending, keys: Iterable[int]) -> None:
-        """A command that submits jobs has an outcome: these were accepted.
+        """Handle the outcome of a command that submits jobs: log it, and reply to its request.
 
         Args:
-            pending: the command, which is not in the table any more.
-            keys: of the jobs.
+            pending: the command, which was taken from the table before.
+            keys: the keys of the accepted jobs.
         """
         firing, origin = pending.firing, pending.origin
         if firing is None:
@@ -41,14 +42,14 @@ class Submitted:
             self._core.record("outcome", rule=origin.rule, firing=origin.number, ok=True, jobs=jobs)
 
     def _answer(self, request: int, firing: Firing, keys: Iterable[int]) -> None:
-        """Reply to a request once all that was sent for it has an outcome."""
+        """Reply to a request once all commands sent for it have an outcome."""
         firing.answered = True
         firing.accepted = [*(firing.accepted or ()), *keys]
         if not firing.unanswered:
             self._reply(request, firing)
 
     def unsent(self, request: int) -> None:
-        """A request was handled: reply if there is no room yet for any of its jobs."""
+        """Reply to a request that was handled if there was no room for any of its jobs."""
         if self._members is None:
             return
         for firing in self._core.workload.firings:

@@ -1,4 +1,4 @@
-"""The submissions of open firings, which say what each of their jobs is."""
+"""A cache of the submissions of open firings, which hold job set and parameters of each job."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from collections.abc import Mapping
 from flux_ensemble.document.job_sets import Group, Submission
 from flux_ensemble.engine.firings import Firing
 
-#: How many are kept. Where parameters are overridden, one takes time for each of their values.
+#: The number of submissions that are kept. To make one takes time for each value of an overridden
+#: parameter.
 KEPT = 16
 
 
 class Submissions:
-    """Makes submissions, and keeps those that were asked for last.
+    """Makes submissions, and keeps the ones used last.
 
     Args:
-        groups: of the ensemble, by name.
-        most: how many are kept.
+        groups: the ensemble's job groups, by name.
+        most: the most submissions to keep.
     """
 
     def __init__(self, groups: Mapping[str, Group], most: int = KEPT) -> None:
         self._groups = groups
         self._most = most
-        #: In the order in which they were made or asked for again.
+        #: The kept submissions, the least recently used first.
         self._kept: dict[Firing, Submission] = {}
         self._latest: Firing | None = None
 
     def of(self, firing: Firing) -> Submission:
-        """The submission of a firing."""
+        """Return the submission of a firing."""
         kept = self._kept
         if firing is not self._latest:
             submission = kept.pop(firing, None)

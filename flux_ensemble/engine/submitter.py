@@ -1,4 +1,4 @@
-"""Jobs of the ensemble are asked for, and sent to the member as the limits allow."""
+"""The submission of jobs: rules and requests add them, and they are sent as the limits allow."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from flux_ensemble.engine.job_keys import members_of, ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.pending import Origin, Pending
 
-#: What the rule ids of searches begin with; no id in a document has a colon.
+#: Prefix of the rule ids of searches; no id in a document has a colon.
 _SEARCH = "search:"
 
-#: How many of the places where a job failed are remembered.
+#: The most places where a job failed that are remembered.
 _PLACES = 8
 
-#: Why a job is cancelled as soon as it shows: a cancel came before, which has its own outcome.
+#: The reason for the cancellation of a job when it appears, since a cancel came before. That cancel
+#: has its own outcome.
 WITHDRAWN = "canceled before it showed in the queue"
 
-#: Why a job is cancelled of which a copy has succeeded, or that is a copy.
+#: The reason for the cancellation of the other jobs of a piece of work after the first success.
 NOT_NEEDED = "another job that does the same has succeeded"
 
 
@@ -35,8 +36,8 @@ class Sending:
     """Submits the jobs of one engine.
 
     Args:
-        core: of the engine.
-        placing: to members; None where there is the enclosing instance alone.
+        core: the engine's core.
+        placing: chooses members; None if there is the enclosing instance alone.
     """
 
     def __init__(self, core: Core, placing: Placing | None = None) -> None:
@@ -56,20 +57,20 @@ class Sending:
         near: int = 0,
         bound: bool = False,
     ) -> str | None:
-        """Ask for the jobs of one submission of a group.
+        """Submit a group: open a firing with its jobs, which wait to be sent.
 
         Args:
             group: the group's name.
             each: overrides the group's count.
             params: override the group's parameters.
-            origin: the firing that asks.
-            overrides: of fields of the group.
-            trial: of a search that its one job is, if it is one.
-            near: the member that they are to run on.
-            bound: they run on that member or nowhere.
+            origin: the firing that submits.
+            overrides: overrides of fields of the group.
+            trial: the name of the trial, if the one job is a trial of a search.
+            near: the number of the member on which the jobs are to run, 0 for any.
+            bound: the jobs run on that member or nowhere.
 
         Returns:
-            Why they are not asked for; None where they are, or the ensemble has failed.
+            The reason why no jobs are submitted; None if they are, or if the ensemble has failed.
         """
         size = len(self._core.spec.groups[group].submission(each, params, overrides))
         firing = Firing(
@@ -89,15 +90,15 @@ class Sending:
         return self._ask_for(firing, origin)
 
     def _ask_for(self, firing: Firing, origin: Origin, delay: float = 0.0) -> str | None:
-        """Ask for the jobs of a firing.
+        """Open a firing, whose jobs wait to be sent.
 
         Args:
             firing: the firing.
-            origin: which rule it is of, and why.
-            delay: seconds until they are sent.
+            origin: the rule and number of the firing, for messages.
+            delay: seconds until the jobs may be sent.
 
         Returns:
-            As `submit` does.
+            The reason why not, as for `submit`.
         """
         core = self._core
         limit = core.spec.limits.jobs
@@ -119,11 +120,11 @@ class Sending:
         return None
 
     def bars(self, firing: Firing, index: int, overrides: Mapping[str, Any] | None) -> str | None:
-        """Why a job that is bound to a member cannot run there again; None if it can.
+        """Return why a job that is bound to a member cannot run there again; None if it can.
 
         Args:
-            firing, index: the job.
-            overrides: of fields of its group, when it runs again.
+            firing, index: firing and index of the job.
+            overrides: overrides of fields of its group for the next attempt.
         """
         if not firing.bound or self._placing is None:
             return None
@@ -131,7 +132,7 @@ class Sending:
         return self._placing.bars(again)
 
     def delay_over(self, key: str) -> bool:
-        """Send the job that a timer is for; False if the timer is for something else."""
+        """End the delay of a timer's firing; return False if the timer is for something else."""
         if not key.startswith(DELAY):
             return False
         self._core.workload.delay_over(RETRY_RULE, int(key.removeprefix(DELAY)))
@@ -149,17 +150,17 @@ class Sending:
         failed: ActiveJob | None = None,
         lost: bool = False,
     ) -> None:
-        """Ask for a job again.
+        """Submit a job again, by a new firing.
 
         Args:
-            firing: that asked for it.
-            index: of the job.
-            overrides: of fields of its group.
-            delay: seconds until it is sent.
-            attempt: how often it has been tried before.
-            avoid: the members that it is kept off.
-            failed: its attempt, if the nodes of that may be to blame.
-            lost: it was lost while it may have run.
+            firing: the firing of the earlier attempt.
+            index: the index of the job.
+            overrides: overrides of fields of its group.
+            delay: seconds until the job is sent.
+            attempt: the number of attempts before.
+            avoid: the members to avoid.
+            failed: the earlier attempt, if its nodes may be the cause of its end.
+            lost: the earlier attempt was lost while it may have run.
         """
         origin = Origin(RETRY_RULE, self._table.next_number(RETRY_RULE))
         self._core.record(
@@ -192,7 +193,7 @@ class Sending:
         self._ask_for(again, origin, delay)
 
     def _off(self, job: ActiveJob) -> tuple[tuple[int, str], ...]:
-        """What a job that runs again, or a copy of it, is kept off: also where this attempt ran."""
+        """Return `Firing.failed_on` for another attempt or a copy: with the place of this job."""
         core, firing = self._core, job.firing
         assert firing is not None
         before = firing.failed_on
@@ -203,14 +204,14 @@ class Sending:
         return (*others, place)[-_PLACES:]
 
     def copy(self, job: ActiveJob, origin: Origin) -> str | None:
-        """Have a job run a second time beside itself.
+        """Submit a copy of a job, which runs beside it.
 
         Args:
             job: the job.
-            origin: the firing that asks for it.
+            origin: the firing that submits the copy.
 
         Returns:
-            Why it does not; None where it does.
+            The reason why there is no copy; None if there is one.
         """
         core, firing = self._core, job.firing
         if firing is None or not job.may_be_canceled or job.evicted:
@@ -242,7 +243,7 @@ class Sending:
         return None
 
     def cancel_others(self, job: ActiveJob, work: Work) -> None:
-        """A job has succeeded: the others that do the same are not needed."""
+        """Cancel or drop the other jobs of a piece of work, of which a job has succeeded."""
         core, origin = self._core, Origin(*work.firing)
         copy = core.workload.firings.get(*work.firing)
         if copy is not None and not copy.cancel_unseen:
@@ -256,12 +257,12 @@ class Sending:
                 core.cancel((id,), NOT_NEEDED, origin)
 
     def run_again(self, firing: Firing, job: ActiveJob, *, held: bool, lost: bool) -> None:
-        """Ask for a job again that was interrupted, as if it had not run.
+        """Submit an interrupted job again, as if it had not run.
 
         Args:
-            firing, job: the job.
-            held: submit it with urgency 0.
-            lost: it was lost while it may have run.
+            firing, job: the job and its firing.
+            held: submit the job with urgency 0.
+            lost: the job was lost while it may have run.
         """
         self._core.workload.total -= 1
         overrides = {**(firing.overrides or {}), "urgency": 0} if held else firing.overrides
@@ -315,7 +316,7 @@ class Sending:
 
 
 def because(origin: Origin) -> str:
-    """Who asks, for a sentence."""
+    """Return the name of an origin for a sentence, such as "rule 'x'"."""
     if origin.rule == REQUEST_RULE:
         return "a request"
     if origin.rule.startswith(_SEARCH):
@@ -324,5 +325,5 @@ def because(origin: Origin) -> str:
 
 
 def search_rule(id: str) -> str:
-    """The rule id that the jobs of a search have in their tags."""
+    """Return the rule id in the tags of a search's jobs."""
     return f"{_SEARCH}{id}"

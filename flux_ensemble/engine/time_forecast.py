@@ -1,8 +1,8 @@
-"""`time.remaining`: when all that is known is predicted to be over.
+"""The forecast `time.remaining`: the seconds until all known jobs are predicted to be over.
 
-It is the larger of two times: how long the running job that ends last still takes, and how long the
-cores take for all that is left, if they are never idle. Those are as many as the jobs of the
-ensemble have had at once.
+The forecast is the larger of two times: the time that the last running job still takes, and the
+time that the cores take for all remaining work if they are never idle. The number of cores is the
+most that the jobs of the ensemble have had at once.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from flux_ensemble.engine.jobs import Phase
 from flux_ensemble.engine.predictions import Predictions
 from flux_ensemble.engine.workload import Workload
 
-#: Of more jobs of a group that run, or that have not shown in the queue, so many are looked at,
-#: evenly chosen, and stand for the others.
+#: The size of the sample: among more jobs of a group that run, or that have not appeared in the
+#: queue, so many are chosen evenly and stand for the others.
 MOST = 1000
 
 
 def remaining(workload: Workload, predictions: Predictions, t: float) -> float | None:
-    """The seconds until the jobs of groups with `predict` are over.
+    """Predict the seconds until the jobs of groups with `predict` are over.
 
     Args:
         workload: the jobs of the ensemble.
-        predictions: of how long they take.
+        predictions: the predictions of the jobs' durations.
         t: the time now.
 
     Returns:
@@ -55,7 +55,7 @@ def remaining(workload: Workload, predictions: Predictions, t: float) -> float |
 
 
 class _Sum:
-    """A sum of which a part is known."""
+    """The sum of a sample."""
 
     def __init__(self) -> None:
         self._sum = 0.0
@@ -66,7 +66,7 @@ class _Sum:
         self._number += 1
 
     def of(self, number: int) -> float:
-        """The sum of so many, if all are as those that are known."""
+        """Return the sum scaled to `number` values."""
         return self._sum / self._number * number if self._number else 0.0
 
 
@@ -75,7 +75,7 @@ def _stride(number: int) -> int:
 
 
 def _unseen(workload: Workload, group: str, number: int) -> Iterator[tuple[Firing, int]]:
-    """Jobs that wait, or have been sent and have not shown, evenly chosen."""
+    """Yield an even choice of the jobs that wait, or were sent and have not appeared."""
     stride, passed = _stride(number), 0
     for firing in workload.firings if number else ():
         if firing.group == group and (firing.unseen or firing.waiting):

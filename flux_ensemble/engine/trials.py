@@ -1,11 +1,11 @@
-"""The trials of one search: the points that it was given, and what came of them.
+"""The trials of one search: the points that it received, and their outcomes.
 
     stock ──send──► active ──► complete, pruned, failed or canceled
 
-A trial is known by its number, from 0, in the order in which points were given. An optimiser has to
-see the same things whenever it is asked the same question, before and after a crash. So what it
-sees is said by two numbers: how many points were given, and how many trials have ended, in the
-order in which they did.
+A trial is known by its number, from 0, in the order in which points were received. An optimiser
+must receive the same data whenever an ask is repeated, before and after a crash. So two numbers
+determine the data: the number of points so far, and the number of trials that have ended, in the
+order of their ends.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from flux_ensemble.scalars import Spelled
 STOCK, ACTIVE, COMPLETE, FAILED, CANCELED = "stock", "active", "complete", "failed", "canceled"
 _STATES = {state[:2]: state for state in (STOCK, ACTIVE, COMPLETE, FAILED, CANCELED, PRUNED)}
 
-#: Keys of the attributes of a generator's points: the state of the generator after the last of an
-#: ask, and how many trials had ended before.
+#: Keys of the attributes of a generator's points: the state of the generator after the last point
+#: of an ask, and the number of trials that had ended before the ask.
 STATE, ENDED = "state", "ended"
 
-#: How many of the best trials are kept at hand.
+#: The number of best trials that are kept.
 BEST = 10
 
 #: Weight of the latest value in a moving mean.
@@ -36,7 +36,7 @@ _WEIGHT = 0.2
 
 
 class Trial:
-    """One trial; its parameters are in the order of the search's variables."""
+    """A trial of a search; its parameters are in the order of the search's variables."""
 
     __slots__ = ("attributes", "number", "params", "state", "step", "t_sent", "value")
 
@@ -45,12 +45,12 @@ class Trial:
     ) -> None:
         self.number = number
         self.params = params
-        #: What the sampler needs to go on, if it needs anything.
+        #: Data that the sampler needs to continue, if any.
         self.attributes = attributes
         self.state = STOCK
-        #: Of the objective, or of each; the penalty of one that failed, if there is one.
+        #: The value of the objective, or of each; for a failed trial the penalty, if there is one.
         self.value: Value | None = None
-        #: The step of the value, of one that was stopped early.
+        #: The step of the value, if the trial was stopped early.
         self.step: float | None = None
         self.t_sent: float | None = None
 
@@ -59,20 +59,19 @@ class Trials:
     """The trials of one search.
 
     Args:
-        search: of the document.
+        search: the search of the document.
 
     Attributes:
-        search: of the document.
-        all: every trial, by its number.
-        stock: those that were not sent, in order.
-        active: those that were sent and have not ended.
-        ended: the numbers of those that have ended, in the order in which they did.
-        best: the best that are complete, the best one first; empty where there are several
-            objectives.
-        front: those to which none is better in all of several objectives: the Pareto front, by the
-            first objective.
-        counts: how many have ended, by state.
-        seconds: how long a trial takes, as a moving mean; None before the first has ended.
+        search: the search of the document.
+        all: every trial; the index is the trial's number.
+        stock: the numbers of trials that were not sent, in order.
+        active: the numbers of trials that were sent and have not ended.
+        ended: the numbers of trials that have ended, in the order of their ends.
+        best: the best complete trials, the best one first; empty for several objectives.
+        front: the Pareto front of several objectives: the complete trials that no other trial
+            dominates (`dominates`), in the order of the first objective.
+        counts: state -> the number of trials that have ended in it.
+        seconds: the time per trial, as a moving mean; None before the first has ended.
     """
 
     def __init__(self, search: Search) -> None:
@@ -87,13 +86,13 @@ class Trials:
         if search.stop is not None:
             self.counts[PRUNED] = 0
         self.seconds: float | None = None
-        #: How often points were dropped, for whoever asks: not part of a snapshot.
+        #: The number of refreshes, by which samplers notice dropped points; not in a snapshot.
         self.refreshes = 0
         names = {one.name: one.spellings for one in search.variables if one.spellings}
         self._spellings: dict[str, dict[str, Spelled]] = names
 
     def params(self, trial: Trial) -> dict[str, Any]:
-        """The parameters of a trial, by name."""
+        """Return the parameters of a trial, by name."""
         names = (variable.name for variable in self.search.variables)
         return dict(zip(names, trial.params, strict=True))
 
@@ -101,14 +100,14 @@ class Trials:
         """Add a point to the stock."""
         number = len(self.all)
         if self.search.generator is not None and attributes and STATE in attributes:
-            # Of a generator only the last one is needed.
+            # Only the latest state of a generator is needed.
             self._drop_state()
         row = [params[variable.name] for variable in self.search.variables]
         self.all.append(Trial(number, self._spelled(row), attributes))
         self.stock.append(number)
 
     def _spelled(self, row: Sequence[Any]) -> tuple[Any, ...]:
-        """Values of the variables, of which JSON has kept the texts alone."""
+        """Return values with the document's spellings in place of the plain texts of JSON."""
         if not self._spellings:
             return tuple(row)
         return tuple(
@@ -128,7 +127,7 @@ class Trials:
                 return
 
     def drop_stock(self) -> int:
-        """Drop the points in stock, which are the last ones; how many there were."""
+        """Drop the points in stock, which are the last ones; return their number."""
         count = len(self.stock)
         del self.all[len(self.all) - count :]
         self.stock.clear()
@@ -136,7 +135,7 @@ class Trials:
         return count
 
     def next(self, t: float) -> Trial:
-        """Take the next point from the stock: it is active from time `t` on."""
+        """Take the next trial from the stock; it is active from time `t` on."""
         trial = self.all[self.stock.popleft()]
         trial.state, trial.t_sent = ACTIVE, t
         self.active[trial.number] = None
@@ -145,7 +144,7 @@ class Trials:
     def end(
         self, number: int, state: str, value: Value | None, t: float, step: float | None = None
     ) -> bool:
-        """An active trial has ended, at time `t`; whether it is the best, or in the front, now."""
+        """End an active trial at time `t`; return whether it is now the best, or in the front."""
         trial = self.all[number]
         del self.active[number]
         if trial.t_sent is not None and state != CANCELED:
@@ -163,7 +162,11 @@ class Trials:
         return self.best[0] is trial
 
     def _dominate(self, trial: Trial) -> bool:
-        """Put a trial into the front if it belongs there, and take out what does not any more."""
+        """Add a trial to the front if none dominates it, and remove the trials it dominates.
+
+        Returns:
+            True if the trial is in the front.
+        """
         costs = self.costs(trial)
         others = [(other, self.costs(other)) for other in self.front]
         if any(dominates(other, costs) for _, other in others):
@@ -173,16 +176,16 @@ class Trials:
         return True
 
     def costs(self, trial: Trial) -> tuple[float, ...]:
-        """The values of a complete trial, with such signs that less is better."""
+        """Return the values of a complete trial, with such signs that less is better."""
         assert trial.value is not None
         return self.search.costs(trial.value)
 
     def _key(self, trial: Trial) -> tuple[tuple[float, ...], int]:
-        # Of equal ones the first.
+        # Among equal trials the first one is the best.
         return self.costs(trial), trial.number
 
     def figures(self) -> dict[str, Any]:
-        """What expressions can say of the search (`metrics.searched`)."""
+        """Return the figures of the search for expressions (`metrics.search_paths`)."""
         figures: dict[str, Any] = {"trials": len(self.ended), **self.counts}
         if self.search.several:
             figures[FRONT] = len(self.front)
@@ -196,11 +199,11 @@ class Trials:
         return figures
 
     def seen(self, points: int, ends: int, stop: int, last: int) -> dict[str, Any]:
-        """What an optimiser is told that has seen so much already, as JSON.
+        """Return the points and ends that an optimiser has not received yet, as JSON.
 
         Args:
-            points, ends: how many points and ends it has seen.
-            stop, last: how many it is to see.
+            points, ends: the numbers of points and ends that it has received.
+            stop, last: the numbers that it is to have received afterwards.
         """
         attributes = {
             str(trial.number): trial.attributes
@@ -221,7 +224,7 @@ class Trials:
     # -- snapshots ------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        """The trials as JSON, in columns; the rest follows from them."""
+        """Return the trials as JSON, in columns; the other attributes follow from them."""
         return {
             "params": [list(trial.params) for trial in self.all],
             "states": "".join(trial.state[:2] for trial in self.all),
@@ -234,7 +237,7 @@ class Trials:
         }
 
     def load(self, value: Mapping[str, Any]) -> None:
-        """Set what `dump` returned."""
+        """Set the trials from the result of `dump`."""
         states = value["states"]
         for number, params in enumerate(value["params"]):
             trial = Trial(number, self._spelled(params), None)
@@ -259,7 +262,7 @@ class Trials:
 
 
 def dominates(costs: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether costs are at most as large as others, and not all the same.
+    """Return whether each cost is at most as large as the other, and they are not all equal.
 
     >>> dominates((1, 2), (1, 3)), dominates((1, 2), (1, 2)), dominates((1, 3), (2, 2))
     (True, False, False)
@@ -268,5 +271,5 @@ def dominates(costs: Sequence[float], others: Sequence[float]) -> bool:
 
 
 def moved(mean: float | None, value: float) -> float:
-    """A moving mean after one more value."""
+    """Return a moving mean after one more value."""
     return value if mean is None else mean + _WEIGHT * (value - mean)

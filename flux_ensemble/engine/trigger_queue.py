@@ -1,4 +1,4 @@
-"""Rules that are to be evaluated, and why."""
+"""Rules that are to be evaluated, and the causes."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class TriggeringJob(Protocol):
 
 
 class Cause:
-    """Why a rule is evaluated.
+    """The cause of a rule's evaluation.
 
     Args:
-        event: what the log and custom functions get to see.
-        rule: the rule whose job or request caused it, or None.
+        event: the event for the log and for custom functions.
+        rule: the rule whose job or request is the cause, or None.
         chain: the rules that led here with no job or time between.
-        job: the job whose event it is, or None.
-        group: of the job of the ensemble that caused it, or None.
-        combinations: of that job, as far as they are watched.
+        job: a view of the job of the event, or None.
+        group: the group of the ensemble's job that is the cause, or None.
+        combinations: the watched combinations of that job.
         member: the number of the member that the firing is about, 0 if it is about none.
     """
 
@@ -56,17 +56,18 @@ class Cause:
 class Triggered:
     """A rule that is to be evaluated.
 
-    A function that returns or yields several relies on this: each is evaluated, its action
-    performed, and so on with the rules that the action triggers, before the next one is asked for.
+    A generator of such objects may rely on the order: each rule is evaluated and its action is
+    performed, and so on with the rules that the action triggers, before the next one is taken.
 
     Args:
         state: the rule.
-        cause: why.
-        lookup: gives the values of metrics; None for those at the time of the evaluation.
+        cause: the cause of the evaluation.
+        lookup: returns the values of metrics; None for those at the time of the evaluation.
         memo: the keys of a memo event, which the rule's condition may name.
-        combination: that is idle, for a rule with `by`.
-        member: the number of the member that it is about; a rule with `scope: member` is
-            evaluated for the member of the job if it is 0, and without a job for each.
+        combination: the combination that is idle, for a rule with `by`; or the name of the member,
+            for a rule with `scope: member`.
+        member: the number of the member that the evaluation is about. If it is 0, a rule with
+            `scope: member` is evaluated for the member of the job, and without a job for each.
     """
 
     def __init__(

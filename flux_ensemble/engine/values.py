@@ -1,4 +1,4 @@
-"""Values that jobs publish, and how long they ran, on their way to the streams of their group."""
+"""The path of values from jobs to streams: values in memos, and durations."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ _RESERVED_VARIABLES = frozenset((*STREAMS, *GAUGES, DURATION_OF_FINISHED))
 
 
 class Values:
-    """Takes in the values of one engine's jobs.
+    """Passes the values of one engine's jobs to streams.
 
     Args:
-        core: of the engine.
+        core: the engine's core.
 
     Attributes:
-        further: whether values go anywhere else than to the streams of their group and its members.
-        ended: whether what jobs had published when they ended is taken in.
-        crowded: groups for which it was logged that a memo key was ignored, and metrics for which
-            it was that values of parameters were.
+        further: True if there are streams by values of parameters, besides those of groups and
+            members.
+        ended: True if the last values of ended jobs are used, by `best` or by statistics of
+            successful jobs.
+        crowded: groups for which an ignored memo key was logged, and metrics for which ignored
+            values of parameters were logged.
     """
 
     def __init__(self, core: Core) -> None:
@@ -47,7 +49,7 @@ class Values:
         self.crowded: set[str] = set()
 
     def published(self, job: ActiveJob, group: str, memo: Mapping[str, Any]) -> tuple[Change, ...]:
-        """Take in what a job has published; the metrics that changed."""
+        """Pass the values of a job's memo to streams; return the metrics that changed."""
         changed: list[Change] = []
         stats = self._core.stats
         for key, value in memo.items():
@@ -69,14 +71,14 @@ class Values:
         return tuple(changed)
 
     def of_member(self, job: ActiveJob, group: str, variable: str, value: Number) -> None:
-        """Take in a value for the member that the job is on, if rules look at single members."""
+        """Pass a value to the stream of the job's member, if rules read metrics of members."""
         if not self._core.stats.of_members.active:
             return
         name = self._core.member_names[ordinal_of(job.id)]
         self._core.stats.of_members.observe(name, group, variable, value)
 
     def running(self, job: ActiveJob, group: str, variables: Container[str]) -> tuple[Change, ...]:
-        """A job that runs has other values of variables now; the best jobs that this changes."""
+        """Update the live bests from new values of a running job; return the changes."""
         bests = self._core.stats.bests
         changed: list[Change] = []
         for best in bests.of(group):
@@ -86,7 +88,7 @@ class Values:
         return tuple(changed)
 
     def over(self, job: ActiveJob, group: str) -> tuple[Change, ...]:
-        """The outcome of a job is known; the metrics of its values at the end that changed."""
+        """Handle the last values of a job whose outcome is known; return the changes."""
         bests = self._core.stats.bests
         changed: list[Change] = []
         for best in bests.of(group):
@@ -100,7 +102,7 @@ class Values:
         return tuple(changed)
 
     def _succeeded(self, job: ActiveJob, group: str, key: str, value: Number) -> list[Change]:
-        """Take in what a job had published that has succeeded, beside what jobs publish."""
+        """Pass the last value of a successful job to the separate stream for such values."""
         stats, variable = self._core.stats, of_success(key)
         number = finite(value)
         if number is None or not stats.has_room(group, key):
@@ -110,7 +112,7 @@ class Values:
         return [("", variable), *self.by_value(job, group, key, number, (variable,))]
 
     def _is_reserved(self, group: str, key: str) -> bool:
-        """Whether a memo key has the name of another variable."""
+        """Return whether a memo key has the name of another variable."""
         stats = self._core.stats
         return (
             key in _RESERVED_VARIABLES
@@ -119,7 +121,7 @@ class Values:
         )
 
     def _point(self, best: Best, job: ActiveJob) -> Point | None:
-        """A job with the value that it has of the variable of a best; None if it has none."""
+        """Return a job with its value of a best's variable; None if it has no finite value."""
         value: Any = None
         if best.variable == "pending":
             value = None if job.t_start is None else max(0.0, job.t_start - job.t_submit)
@@ -137,13 +139,13 @@ class Values:
     def by_value(
         self, job: ActiveJob, group: str, variable: str, value: Number, streams: Sequence[str] = ()
     ) -> tuple[Change, ...]:
-        """Take in a value by those of the job's parameters; the streams that changed.
+        """Pass a value to the streams by values of the job's parameters; return the changes.
 
         Args:
             job, group: the job, and its group.
-            variable: whose value it is.
+            variable: the variable of the value.
             value: the value.
-            streams: the variables of the streams, if they are others.
+            streams: the variables of the streams, if they differ from `variable`.
         """
         stats = self._core.stats
         changed: list[Change] = []
@@ -158,7 +160,7 @@ class Values:
         return tuple(changed)
 
     def _leave_out_value(self, by_value: ByValue, suffix: str) -> None:
-        """Some values of parameters get no stream; it is said once for each metric."""
+        """Count a value without a stream of its own, and log that once for each metric."""
         stats, form = self._core.stats, by_value.form
         stats.ignore(by_value.group, form.removeprefix(f"{by_value.group}-"))
         if form not in self.crowded:
@@ -170,7 +172,7 @@ class Values:
             self._core.record("values-left-out", group=by_value.group, reason=reason)
 
     def _leave_out(self, group: str, key: str) -> None:
-        """A key of a memo gets no stream; it is said once for each group."""
+        """Log, once for each group, that a memo key gets no stream."""
         self.crowded.add(group)
         reason = (
             f"no statistics of the memo key {shortened(repr(key))}, and of others like it: a group "

@@ -1,6 +1,6 @@
-"""Why rules fire or do not: what each one waits for, and what keeps it from firing at all.
+"""The explanation of rules: the event that each one waits for, or the reason why it never fires.
 
-A reader of the engine's state, for people: it changes nothing, and says only what is certain.
+The module only reads the engine's state, and reports only what is certain.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ from flux_ensemble.metrics.paths import BEST, COUNT, SEARCH, MetricPath, parse_p
 from flux_ensemble.metrics.terms import Comparison, Term, terms_of
 from flux_ensemble.texts import listed, shortened
 
-#: Most rules that are described at once, and for which it is found out what can still happen.
+#: The most rules that are described at once. With more rules, those that can never be triggered any
+#: more are not searched for.
 MAX_RULES = 500
 
-#: Most members that are described of a rule with `scope: member`.
+#: The most members that are described for a rule with `scope: member`.
 MAX_MEMBERS = 20
 
-#: Passes that look for rules that can only be triggered by rules that cannot fire.
+#: The most passes in the search for rules that only rules that cannot fire would trigger.
 _PASSES = 10
 
 
 def why(engine: Engine, t: float, rule: str | None = None) -> list[dict[str, Any]]:
-    """Why rules fire or do not, as JSON (docs/rpc.md, `ensemble.why`).
+    """Explain why rules fire or do not, as JSON (docs/rpc.md, `ensemble.why`).
 
     Args:
-        engine: is not changed.
+        engine: the engine, which is not changed.
         t: the time now.
-        rule: the id of one; None is all, of very many the first.
+        rule: the id of a rule; None is the first `MAX_RULES` rules.
 
     Raises:
         RequestError: ENOENT; there is no such rule.
@@ -53,7 +54,7 @@ def why(engine: Engine, t: float, rule: str | None = None) -> list[dict[str, Any
 
 
 class _RuleReader:
-    """Looks at the rules of one engine at one time."""
+    """Reads the rules of one engine at one time."""
 
     def __init__(self, engine: Engine, t: float) -> None:
         self._engine = engine
@@ -63,12 +64,12 @@ class _RuleReader:
         self._lookup: Lookup = engine.stats.at(
             lambda group, gauge: workload.ages(group, gauge, t)
         ).lookup
-        #: Rule id -> why it cannot fire any more.
+        #: Rule id -> the reason why the rule cannot fire any more.
         self._never: dict[str, str] = {}
         self._find_dead()
 
     def describe(self, state: RuleState) -> dict[str, Any]:
-        """What there is to say of a rule."""
+        """Return the description of a rule."""
         rule = state.rule
         terms = () if rule.when is None else terms_of(rule.when, rule.name)
         cooldown = state.t_next if state.t_next > self._t else None
@@ -95,7 +96,7 @@ class _RuleReader:
         }
 
     def _members(self, state: RuleState) -> Iterator[dict[str, Any]]:
-        """What there is to say of a rule with `scope: member` for the first members."""
+        """Yield the description of a rule with `scope: member` for each of the first members."""
         rule, members = state.rule, self._engine.members
         terms = () if rule.when is None else terms_of(rule.when, rule.name)
         for member in islice(() if members is None else members.known.values(), MAX_MEMBERS):
@@ -123,13 +124,13 @@ class _RuleReader:
         if holds is False and comparison is not None and comparison.name in values:
             value = values[comparison.name]
             operator, number = comparison.operator, comparison.number
-            # A parameter of the best job can be a text.
+            # A parameter of the best job can be text.
             now = "has no value yet" if value is None else f"is {_shown(value)}"
             missing = f"{comparison.name} {now}, and must be {operator} {number:g}"
         return {"text": term.text, "holds": holds, "values": values, "missing": missing}
 
     def _holds(self, state: RuleState, term: Term, terms: int, lookup: Lookup) -> bool | None:
-        """Whether it holds now; None if that depends on the event that triggers the rule."""
+        """Return whether a term holds now; None if that depends on the triggering event."""
         if any(self._path(name) is None for name in term.names):
             return None
         condition = state.condition
@@ -161,10 +162,10 @@ class _RuleReader:
             return parse_path(name, spec.groups, self._statistics, spec.by)
         return None
 
-    # -- when -------------------------------------------------------------------------
+    # -- the next evaluation ----------------------------------------------------------
 
     def _t_next(self, state: RuleState) -> float | None:
-        """When its timer is due next; None if it has none, or that is not known."""
+        """Return when the rule's timer is due next; None if it has none, or that is not known."""
         rule, t_start = state.rule, self._engine.t_start
         in_document = state.position < len(self._engine.spec.rules)
         if not state.timer or t_start is None or not in_document:
@@ -176,7 +177,7 @@ class _RuleReader:
         return first + every * math.ceil((self._t - first) / every)
 
     def _waits(self, state: RuleState) -> str:
-        """What must happen for it to be evaluated."""
+        """Return, in words, what a rule waits for."""
         engine, rule = self._engine, state.rule
         if not state.enabled:
             by = [one.rule.id for one in self._live() if _enables(one.rule, rule.id)]
@@ -244,13 +245,13 @@ class _RuleReader:
                 return
 
     def _live(self) -> Iterator[RuleState]:
-        """The rules that may still fire."""
+        """Yield the rules that may still fire."""
         for id, state in self._engine.rules.states.items():
             if id not in self._never:
                 yield state
 
     def _asked(self) -> dict[str, float]:
-        """The most jobs of each group that may still be submitted, every try counted."""
+        """Return the most jobs of each group that may still be submitted; infinity if unbounded."""
         spec, table = self._engine.spec, self._engine.pending_table
         open_ended = (
             spec.finish == "never"

@@ -1,11 +1,11 @@
-"""The ensemble's jobs, from the moment a rule asks for them until they are clean.
+"""The ensemble's jobs, from the moment a rule submits them until they are clean.
 
     waiting ──next_batch──► in flight ──admit──► active ──leave──► nothing
 
 `waiting` jobs are not sent yet, because of `limits.active-jobs` or a pause. `in flight` jobs were
-sent to the member and have not appeared in the queue. `active` jobs are in the queue. Together
-they are a group's `busy` count; groups whose count falls to 0 are added to `drained`, and so are
-combinations of parameter values that are watched.
+sent to the member and have not appeared in the queue. `active` jobs are in the queue. Their sum is
+a group's `busy` count. Groups whose count falls to 0 are added to `drained`, and so are watched
+combinations of parameter values.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Workload:
 
     Args:
         groups: the job groups, by name.
-        limit: how many jobs may be in flight or active at once.
-        placed: each firing may have its own reason to wait: see `next_batch`.
+        limit: the most jobs that may be in flight or active at once.
+        placed: each firing may have its own reason to wait: see `fits` of `next_batch`.
 
     Attributes:
-        predictions: of how long jobs take.
+        predictions: the predictions of the jobs' durations.
     """
 
     def __init__(self, groups: Mapping[str, Group], limit: int, placed: bool = False) -> None:
@@ -39,25 +39,25 @@ class Workload:
         self._limit = limit
         self.predictions = Predictions(groups)
         self.backlog = Backlog(groups, self.predictions, placed)
-        #: How many more jobs may be sent; negative if more appeared than were expected.
+        #: The number of further jobs that may be sent; negative if more appeared than expected.
         self.room = limit
         self.firings = Firings()
         self.jobs: dict[int, ActiveJob] = {}
         self._active: dict[str, dict[int, ActiveJob]] = {group: {} for group in groups}
         self._waiting = dict.fromkeys(groups, 0)
         self._in_flight = dict.fromkeys(groups, 0)
-        #: Jobs that are not over.
+        #: The number of jobs that are not over.
         self.busy = 0
-        #: Jobs that were requested so far.
+        #: The number of jobs submitted so far.
         self.total = 0
-        #: Groups and combinations whose busy count has fallen to 0, and None for the ensemble's;
-        #: in order.
+        #: Groups and combinations whose busy count has fallen to 0, and None for the ensemble, in
+        #: order.
         self.drained: dict[str | None, None] = {}
-        #: The combinations that are watched, by group.
+        #: Group -> the combinations that are watched.
         self._watched: dict[str, list[Combinations]] = {}
 
     def busy_of(self, group: str | None) -> int:
-        """Jobs of the group, the combination, or the ensemble, that are not over."""
+        """Return the number of jobs of a group, a combination, or all that are not over."""
         if group is None:
             return self.busy
         if group not in self._active:
@@ -67,13 +67,13 @@ class Workload:
 
     @property
     def queued(self) -> bool:
-        """Whether the queue has a job of it, or may get one: it was sent and has not shown."""
+        """True if the queue has a job of the ensemble, or may get one that was sent."""
         return self.room != self._limit or any(
             firing.outstanding or firing.lost for firing in self.firings
         )
 
     def room_of(self, group: str) -> int:
-        """How many more jobs of a group may be sent."""
+        """Return how many more jobs of a group may be sent."""
         bound = self.backlog.bounds.get(group)
         if bound is None:
             return self.room
@@ -83,21 +83,21 @@ class Workload:
         return self.room_of(firing.group)
 
     def waiting(self, group: str) -> int:
-        """Jobs of the group that have not appeared in the queue yet."""
+        """Return the number of jobs of the group that have not appeared in the queue yet."""
         return self._waiting[group] + self._in_flight[group]
 
     def active(self, group: str | None = None) -> Collection[ActiveJob]:
-        """Jobs of the group, or of the ensemble, that are in the queue."""
+        """Return the jobs of the group, or of the ensemble, that are in the queue."""
         return (self.jobs if group is None else self._active[group]).values()
 
     def watch(self, group: str, by: tuple[str, ...]) -> None:
-        """Watch the combinations of values that jobs of a group have of parameters."""
+        """Watch the combinations of a group's values of the parameters `by`."""
         watched = self._watched.setdefault(group, [])
         if not any(combinations.by == by for combinations in watched):
             watched.append(self._counted(Combinations(self._groups[group], by), group))
 
     def _counted(self, combinations: Combinations, group: str) -> Combinations:
-        """Count the jobs that there are."""
+        """Count the present jobs of a group; return `combinations`."""
         for firing in self.firings:
             if firing.group == group:
                 combinations.begin(firing, firing.to_send())
@@ -109,14 +109,14 @@ class Workload:
         return combinations
 
     def combinations(self, job: ActiveJob) -> tuple[str, ...]:
-        """The combinations that a job is of, as far as they are watched."""
+        """Return the watched combinations of a job."""
         watched = self._watched.get(job.group or "")
         if watched is None or job.firing is None:
             return ()
         return tuple(combinations.name(job.firing, job.index) for combinations in watched)
 
     def _end(self, firing: Firing, indices: Collection[int]) -> None:
-        """Jobs are over, for the combinations that are watched."""
+        """Count jobs as over for the watched combinations."""
         for combinations in self._watched.get(firing.group, ()):
             self.drained.update(dict.fromkeys(combinations.end(firing, indices)))
 
@@ -124,7 +124,7 @@ class Workload:
         """Add the jobs of a firing.
 
         Returns:
-            False if these are too many combinations; then none is watched any more.
+            False if there are too many combinations; then none is watched any more.
         """
         for combinations in self._watched.get(firing.group, ()):
             if not combinations.begin(firing, range(firing.first, firing.stop)):
@@ -139,7 +139,7 @@ class Workload:
         return True
 
     def delay_over(self, rule: str, number: int) -> None:
-        """The jobs of a firing need not wait any longer, if there still are some."""
+        """End the delay of a firing, so that its waiting jobs can be sent."""
         firing = self.firings.delay_over(rule, number)
         if firing is not None and firing.waiting:
             self.backlog.append(firing)
@@ -147,14 +147,14 @@ class Workload:
     def next_batch(
         self, closed: Collection[str] = (), fits: Callable[[Firing, int], int] | None = None
     ) -> tuple[Firing, int, int] | None:
-        """The next jobs to send, as many as the limits allow; None if there are none.
+        """Take the next jobs to send, as many as the limits allow; None if there are none.
 
         Args:
-            closed: groups with a time limit of which none are sent now.
-            fits: how many jobs of a firing from an index on may be sent, besides the limits.
+            closed: groups with a time limit whose jobs are not sent now.
+            fits: returns how many jobs of a firing, from an index on, members have room for.
 
         Returns:
-            Their firing, the index of the first, and how many there are.
+            The jobs' firing, the index of the first, and their number.
         """
         backlog = self.backlog
         if self.room <= 0 or not backlog.queues:
@@ -184,7 +184,7 @@ class Workload:
     def _next_allowed(
         self, closed: Collection[str], fits: Callable[[Firing, int], int] | None
     ) -> tuple[Firing | None, int]:
-        """The firing whose jobs are next, and how many of them may be sent."""
+        """Return the firing whose jobs are next, and how many of them may be sent."""
 
         def allowed(firing: Firing) -> int:
             if firing.group in closed:
@@ -211,15 +211,15 @@ class Workload:
         self.firings.close_if_over(firing)
 
     def _end_lost(self, firing: Firing) -> None:
-        """Once nothing more is expected of a firing, the jobs that have not shown are over.
+        """Count lost jobs as over for the watched combinations, once no other jobs are expected.
 
-        Before, nobody knows which of them are lost.
+        Before that it is not known which of the jobs that have not appeared are lost.
         """
         if self._watched and firing.lost and not firing.unseen and not firing.waiting:
             self._end(firing, firing.not_seen())
 
     def admit(self, id: int, tag: Tag, t: float) -> ActiveJob | None:
-        """A job appeared in the queue; None if its tag was not expected."""
+        """Add a job that appeared in the queue; return it, or None if its tag was not expected."""
         _, rule, number, index = tag
         firing = self.firings.expecting(rule, number, index)
         if firing is None:
@@ -242,7 +242,7 @@ class Workload:
         return job
 
     def leave(self, job: ActiveJob) -> None:
-        """A job is clean and leaves the queue."""
+        """Remove a job that is clean and leaves the queue."""
         firing = job.firing
         assert firing is not None
         del self.jobs[job.id]
@@ -255,7 +255,10 @@ class Workload:
         self.firings.close_if_over(firing)
 
     def passed(self, firing: Firing, index: int) -> None:
-        """A job that was in flight has appeared, ended and left; none is lost."""
+        """Remove a job in flight that has appeared, ended and left at once.
+
+        No job of the firing is lost.
+        """
         firing.seen.add(index)
         firing.unseen -= 1
         self._in_flight[firing.group] -= 1
@@ -272,7 +275,8 @@ class Workload:
         cancelled when it appears.
 
         Returns:
-            The active jobs to cancel, without earlier ones, and how many jobs were dropped.
+            The active jobs to cancel, without those that are being cancelled already, and the
+            number of dropped jobs.
         """
         dropped = 0
         groups = set(groups)
@@ -289,12 +293,12 @@ class Workload:
         """Drop all jobs that have not been sent.
 
         Returns:
-            How many they were.
+            The number of dropped jobs.
         """
         return sum(self.drop(firing) for firing in list(self.firings))
 
     def drop(self, firing: Firing) -> int:
-        """Drop the jobs of a firing that have not been sent; how many they were."""
+        """Drop the jobs of a firing that have not been sent; return their number."""
         dropped = firing.waiting
         if dropped:
             unsent = firing.to_send() if self._watched else ()
@@ -317,11 +321,11 @@ class Workload:
             self.drained[None] = None
 
     def ages(self, group: str, gauge: str, t: float) -> Iterator[float]:
-        """Ages in seconds at time `t` of the group's "waiting" or "running" jobs."""
+        """Return the ages in seconds at time `t` of the group's "waiting" or "running" jobs."""
         return ages_of(self._active[group].values(), gauge, t)
 
     def dump(self) -> dict[str, Any]:
-        """Jobs and firings as JSON; the counts follow from them."""
+        """Return jobs and firings as JSON; the counts follow from them."""
         jobs, positions = list(self.jobs.values()), self.firings.positions()
         return {
             "total": self.total,
@@ -336,7 +340,7 @@ class Workload:
         }
 
     def load(self, value: Mapping[str, Any]) -> list[Firing]:
-        """Set what `dump` returned; returns the open firings in the order of their positions."""
+        """Set the state from the result of `dump`; return the open firings by position."""
         self.total = value["total"]
         self.drained.update(dict.fromkeys(value["drained"]))
         firings, jobs = self.firings.load(value), value["jobs"]
