@@ -8,11 +8,11 @@
     print(client.wait(name)["state"])
 
 Every failure, of the service or the connection, is an `EnsembleError` with an errno and one
-sentence. If the service goes away while `log` or `wait` follow an ensemble, they wait for up to
-a minute for it to come back, and continue.
+sentence. If the service goes away while `log` or `wait` follow an ensemble, these wait for up to a
+minute until it is back, and continue.
 
-docs/rpc.md describes the payloads. A script can also send them itself, with Flux as its only
-dependency (examples/raw_rpc.py).
+docs/rpc.md describes the payloads. A script can also send the requests itself, with Flux as its
+only dependency (examples/raw_rpc.py).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 class Client(Connection):
     """The ensemble service of one Flux instance; see `Connection` for the arguments.
 
-    The examples of the methods go on from this one.
+    The examples of the methods continue from this one.
 
     >>> client = Client()
     >>> jobs = [{"name": "echo", "command": "true"}]
@@ -65,14 +65,14 @@ class Client(Connection):
         environment: Mapping[str, str] | None = None,
         scaler: Mapping[str, Any] | None = None,
     ) -> Loaded:
-        """Loads a document and starts the ensemble.
+        """Load a document and start the ensemble.
 
         Args:
             document: the text of an ensemble document, or the document as a mapping.
             name: the ensemble's name; default: the document's, else the stem of `file`.
             file: the document's file name, for messages and for paths relative to it.
-            cwd: where its jobs run; default: this process's directory.
-            environment: what its jobs see; default: this process's environment.
+            cwd: working directory of its jobs; default: this process's directory.
+            environment: of its jobs; default: this process's environment.
             scaler: how to change the size of the instance: keys of the table [ensemble]
                 (docs/elastic.md); default: the site's configuration.
 
@@ -86,7 +86,7 @@ class Client(Connection):
         return loaded
 
     def list(self) -> Summaries:
-        """All ensembles, including those that have ended.
+        """Return all ensembles, including those that have ended.
 
         >>> [(summary["name"], summary["state"]) for summary in client.list()]
         [('demo', 'running')]
@@ -95,7 +95,7 @@ class Client(Connection):
         return ensembles
 
     def status(self, name: str | None = None) -> Status:
-        """The service, the nodes, the queue, and the ensembles (or the one of that name).
+        """Return the service, the nodes, the queue, and the ensembles (or the one of that name).
 
         >>> status = client.status("demo")
         >>> status["ensembles"][0]["groups"]["echo"]["submitted"]
@@ -105,7 +105,7 @@ class Client(Connection):
         return status
 
     def scale(self, to: int) -> dict[str, int]:
-        """Starts to change the size of the instance, as far as its bounds allow.
+        """Start to change the size of the instance, as far as its bounds allow.
 
         Returns:
             {"before": nodes now, "size": nodes after the change}.
@@ -118,7 +118,7 @@ class Client(Connection):
         return answer
 
     def metrics(self, name: str) -> dict[str, dict[str, Any]]:
-        """Metrics as statistic -> "GROUP-VARIABLE" -> value; "count" -> group -> counter.
+        """Return metrics as statistic -> "GROUP-VARIABLE" -> value; "count" -> group -> counter.
 
         A statistic without values is None.
 
@@ -130,7 +130,7 @@ class Client(Connection):
         return metrics
 
     def why(self, name: str, rule: str | None = None) -> Why:
-        """Why the rules of an ensemble, or one of them, fire or do not.
+        """Return why the rules of an ensemble, or one of them, fire or do not.
 
         >>> client.why("demo")["rules"]
         []
@@ -146,7 +146,7 @@ class Client(Connection):
         group: str | None = None,
         outcome: str | None = None,
     ) -> Jobs:
-        """The jobs of an ensemble, active ones last; `to_pandas()` makes a table of them.
+        """Return the jobs of an ensemble, active ones last; `to_pandas()` makes a table of them.
 
         Args:
             name: the ensemble.
@@ -169,10 +169,10 @@ class Client(Connection):
         params: Mapping[str, Any] | None = None,
         overrides: Mapping[str, Any] | None = None,
     ) -> JobIds:
-        """Submits a group again; returns the job ids once the queue has accepted them.
+        """Submit a group again; return the job ids once the queue has accepted them.
 
-        Of an ensemble with members they have the attributes `members` and `waiting`, and jobs that
-        no member has room for are not waited for.
+        The ids of an ensemble with members have the attributes `members` and `waiting`, and the
+        call does not wait for jobs that no member has room for.
 
         Args:
             name: the ensemble.
@@ -191,12 +191,12 @@ class Client(Connection):
         return JobIds(answer)
 
     def log(self, name: str, *, follow: bool = False, events: bool = False) -> Iterator[Entry]:
-        """The entries of an ensemble's eventlog, oldest first.
+        """Yield the entries of an ensemble's eventlog, oldest first.
 
         Args:
             name: the ensemble.
             follow: continue with new entries until the ensemble and its jobs have ended.
-            events: while following, also return job events, as entries "job-event".
+            events: while following, also yield job events, as entries "job-event".
 
         >>> [entry["name"] for entry in client.log("demo")]
         ['load', 'start']
@@ -204,7 +204,7 @@ class Client(Connection):
         yield from EnsembleLog(self, name, follow=follow, events=events).read()
 
     def wait(self, name: str, timeout: float | None = None) -> Ended:
-        """Waits until an ensemble has ended.
+        """Wait until an ensemble has ended.
 
         Args:
             name: the ensemble.
@@ -228,7 +228,7 @@ class Client(Connection):
         raise EnsembleError(errno.ENOENT, f"ensemble {name!r} was unloaded before it ended")
 
     def pause(self, name: str) -> State:
-        """Pauses an ensemble: its rules do not fire until `resume`.
+        """Pause an ensemble: its rules do not fire until `resume`.
 
         >>> client.pause("demo")
         {'state': 'paused'}
@@ -236,7 +236,7 @@ class Client(Connection):
         return self._state("pause", name=name)
 
     def resume(self, name: str) -> State:
-        """Resumes a paused ensemble.
+        """Resume a paused ensemble.
 
         >>> client.pause("demo")["state"], client.resume("demo")["state"]
         ('paused', 'running')
@@ -244,7 +244,7 @@ class Client(Connection):
         return self._state("resume", name=name)
 
     def terminate(self, name: str, *, cancel: bool = False) -> State:
-        """Ends an ensemble; the queue keeps its jobs unless `cancel` is given.
+        """End an ensemble; the queue keeps its jobs unless `cancel` is given.
 
         >>> client.terminate("demo", cancel=True)
         {'state': 'completed'}
@@ -252,7 +252,7 @@ class Client(Connection):
         return self._state("terminate", name=name, cancel=cancel)
 
     def cancel(self, name: str, group: str | None = None) -> State:
-        """Cancels an ensemble and its jobs; with a group, only that group's active jobs.
+        """Cancel an ensemble and its jobs; with a group, only that group's active jobs.
 
         >>> client.cancel("demo", "echo")
         {'state': 'running', 'jobs': 0}
@@ -262,7 +262,7 @@ class Client(Connection):
         return self._state("cancel", name=name, group=group)
 
     def unload(self, name: str) -> State:
-        """Removes an ensemble that has ended from the service.
+        """Remove an ensemble that has ended from the service.
 
         >>> client.cancel("demo")["state"], client.unload("demo")["state"]
         ('canceled', 'canceled')
@@ -272,7 +272,7 @@ class Client(Connection):
         return self._state("unload", name=name)
 
     def set_rule(self, name: str, rule: str, *, enabled: bool) -> None:
-        """Turns a rule on or off.
+        """Enable or disable a rule.
 
         >>> stop = {"id": "stop", "trigger": "job-fail", "action": {"name": "terminate"}}
         >>> rules = {"name": "ruled", "finish": "never", "rules": [stop]}
@@ -285,7 +285,7 @@ class Client(Connection):
         self.call("rules", name=name, id=rule, enabled=enabled)
 
     def action(self, name: str, action: Mapping[str, Any]) -> dict[str, Any]:
-        """Performs one action now; returns its firing number and, for submit, the job ids.
+        """Perform one action now; return its firing number and, for submit, the job ids.
 
         >>> done = client.action("demo", {"name": "submit", "label": "echo", "count": 2})
         >>> len(done["ids"])

@@ -21,15 +21,15 @@ from flux_ensemble.client.instance import no_instance
 from flux_ensemble.client.payloads import payload_problem
 from flux_ensemble.client.reconnect import LOOK_INTERVAL, LOOK_TIMEOUT
 
-#: Seconds that requests wait for a service that is being started again, and between two looks.
+#: Seconds that requests wait for a service that is being restarted, and between two attempts.
 RETURN_SECONDS = 10.0
 RETURN_PAUSE = 0.2
 
-#: Seconds until it is first asked whether the service that got a request is still there: the
-#: keeper starts it again within about one.
+#: Seconds until the first check whether the service that received a request still lives: the keeper
+#: restarts it within about one.
 FIRST_LOOK = 1.5
 
-#: Seconds after which a service is given up that answers nothing at all.
+#: Seconds after which a service that answers nothing at all is given up.
 SILENT_SECONDS = 60.0
 
 #: Requests that change nothing.
@@ -60,7 +60,7 @@ class Connection:
         self.handle = handle
 
     def send(self, op: str, payload: Mapping[str, Any], *, stream: bool = False) -> Any:
-        """Sends a request and returns its future, for programs that run a reactor.
+        """Send a request and return its future, for programs that run a reactor.
 
         Args:
             op: the topic without "ensemble."
@@ -83,7 +83,7 @@ class Connection:
             raise failure(exc, op) from exc
 
     def call(self, op: str, **payload: Any) -> Any:
-        """Sends a request, waits for the response and returns it.
+        """Send a request, wait for the response and return it.
 
         Raises:
             EnsembleError: the request failed.
@@ -97,7 +97,7 @@ class Connection:
         except EnsembleError:
             raise
         except OSError as exc:
-            # What only reads can be asked once more, whether it was answered or not.
+            # A request that only reads can be repeated, whether it was answered or not.
             lost = exc.errno == errno.EHOSTUNREACH and op in READING
             if not ((is_unloaded(exc) or lost) and self.comes_back()):
                 raise self._failure(exc, op) from exc
@@ -109,7 +109,7 @@ class Connection:
             raise failure(exc, op) from exc
 
     def _failure(self, exc: OSError, op: str) -> EnsembleError:
-        """The error of request `op`, which knows of a keeper."""
+        """Return the error of request `op`, which depends on the state of a keeper."""
         kept = self.keeper() if is_unloaded(exc) else None
         return failure(exc, op) if kept is None else EnsembleError(errno.ENOSYS, not_kept(kept))
 
@@ -118,16 +118,17 @@ class Connection:
         return self.response(self.send(op, payload), t_sent)
 
     def response(self, future: Any, t_sent: float) -> Any:
-        """Waits for the next response to a request, and returns it.
+        """Wait for the next response to a request, and return it.
 
-        Flux answers what a module has not answered when it dies, but not what a process has not.
+        Flux answers requests that a module has not answered when it dies, but not those of a
+        process.
 
         Args:
-            future: what `send` has returned.
-            t_sent: when that was, by the monotonic clock.
+            future: the result of `send`.
+            t_sent: when the request was sent, by the monotonic clock.
 
         Raises:
-            OSError: the request failed; EHOSTUNREACH where the service that got it has died.
+            OSError: the request failed; EHOSTUNREACH if the service that received it has died.
             EnsembleError: ETIMEDOUT; the service answers nothing any more.
         """
         pause = FIRST_LOOK
@@ -148,7 +149,7 @@ class Connection:
                 raise EnsembleError(errno.ETIMEDOUT, silence(SILENT_SECONDS))
 
     def _answers(self) -> bool:
-        """Whether the service answers what needs nothing but itself; an error is an answer."""
+        """Return True if the service answers a request that needs only itself; an error counts."""
         try:
             self.send("claim", {}).wait_for(LOOK_TIMEOUT)
         except OSError as exc:
@@ -156,7 +157,7 @@ class Connection:
         return True
 
     def has_died(self, t_sent: float) -> bool:
-        """Whether the service that got a request has died, as far as that can be told.
+        """Return True if the service that received a request has died, as far as that is known.
 
         Args:
             t_sent: when the request was sent, by the monotonic clock.
@@ -173,14 +174,11 @@ class Connection:
         return age is not None and bool(age < t_asked - t_sent)
 
     def keeper(self) -> dict[str, Any] | None:
-        """What the module `ensemble-keeper` says of the service; None where there is no keeper.
+        """Return the report of the module `ensemble-keeper` on the service.
 
-        Its "state" is "starting", "running", "waiting" or "given up", "age" how many seconds the
-        process is there or None, "restarts" how often it was started again, "last_exit" how it
+        Its "state" is "starting", "running", "waiting" or "given up". "age" is the age of the
+        process in seconds or None, "restarts" the number of its restarts, and "last_exit" how it
         ended.
-
-        >>> client.keeper() is None
-        True
         """
         try:
             future = self.handle.rpc(f"{KEEPER}.stats-get", {}, nodeid=0)
@@ -191,7 +189,7 @@ class Connection:
         return stats
 
     def host_of(self, rank: int) -> str | None:
-        """The host on which a broker of the instance runs; None where it is not known.
+        """Return the host on which a broker of the instance runs; None if it is unknown.
 
         >>> client.host_of(0) == client.handle.attr_get("hostlist").partition(",")[0]
         True
@@ -205,12 +203,10 @@ class Connection:
         return host
 
     def comes_back(self) -> bool:
-        """Waits some seconds for the service, which is not there; returns whether it is then.
+        """Wait some seconds for a service that is away; return True if it is back.
 
-        A keeper starts it again (`flux ensemble supervise`); nothing else is waited for.
-
-        >>> client.comes_back()
-        False
+        A keeper restarts the service (`flux ensemble supervise`); without a keeper there is no
+        wait.
         """
         deadline = time.monotonic() + RETURN_SECONDS
         while time.monotonic() < deadline:

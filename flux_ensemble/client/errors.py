@@ -1,4 +1,4 @@
-"""How requests fail: one error, with an errno and one or more sentences."""
+"""Failures of requests: one error class, with an errno and one or more sentences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flux_ensemble.client.reconnect import PATIENCE, Received
 
 SERVICE = "ensemble"
 
-#: The broker module that starts the service again, where it is a process beside the broker.
+#: The broker module that restarts the service, if that is a process beside the broker.
 KEEPER = "ensemble-keeper"
 
 
@@ -22,7 +22,7 @@ class EnsembleError(OSError):
 
 
 def failure(exc: OSError, op: str) -> EnsembleError:
-    """The error of request `op`, with a helpful sentence where Flux has none.
+    """Return the error of request `op`, with a helpful sentence if Flux has none.
 
     >>> failure(OSError(errno.EHOSTUNREACH, "No route to host"), "list")
     EnsembleError(113, 'the ensemble service went away')
@@ -43,7 +43,7 @@ def failure(exc: OSError, op: str) -> EnsembleError:
 
 
 def is_unloaded(exc: OSError) -> bool:
-    """Whether a request failed because there is no service, so that nobody has seen it.
+    """Return True if a request failed because there is no service, so that nobody received it.
 
     >>> is_unloaded(OSError(errno.ENOSYS, "No service matching ensemble.list is registered"))
     True
@@ -52,7 +52,7 @@ def is_unloaded(exc: OSError) -> bool:
 
 
 def silence(seconds: float) -> str:
-    """What is said of a service that is there and does not answer.
+    """Return the message about a service that exists and does not answer.
 
     >>> silence(20.0).partition(",")[0]
     'the ensemble service has answered nothing for 20 s: it is stopped'
@@ -66,7 +66,7 @@ def silence(seconds: float) -> str:
 
 
 def not_kept(kept: Mapping[str, Any]) -> str:
-    """Why there is no service, though there is a keeper that says `kept`.
+    """Return why there is no service, given the report `kept` of its keeper.
 
     >>> not_kept({"state": "waiting", "last_exit": "was killed by SIGKILL"})
     'the ensemble service died, and is being started again: retry later'
@@ -80,7 +80,7 @@ def not_kept(kept: Mapping[str, Any]) -> str:
 
 
 def given_up(*names: str) -> EnsembleError:
-    """The error for a service that did not come back while ensembles were followed.
+    """Return the error for a service that did not return while ensembles were followed.
 
     >>> str(given_up("a", "b")).partition(":")[0]
     "the ensemble service did not come back within 60 s, and 'a' and 'b' had not ended"
@@ -93,7 +93,7 @@ def given_up(*names: str) -> EnsembleError:
 
 
 def given_up_loading() -> EnsembleError:
-    """The same for one that did not come back while it loaded a document.
+    """Return the error for a service that did not return while it loaded a document.
 
     >>> str(given_up_loading()).partition(",")[0]
     'the ensemble service went away while it loaded the document'
@@ -106,7 +106,7 @@ def given_up_loading() -> EnsembleError:
 
 
 def log_failure(exc: OSError, name: str, received: Received) -> EnsembleError:
-    """The error of a request for the log of `name`, after what was received before.
+    """Return the error of a request for the log of `name`, given the entries received before.
 
     >>> received = Received()
     >>> str(log_failure(OSError(errno.ENOENT, "no ensemble 'demo'"), "demo", received))

@@ -1,4 +1,4 @@
-"""The Flux instance that a client talks to, and what it is told of its user."""
+"""The Flux instance of a client, and the client's user context for it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,9 @@ from flux_ensemble.client.payloads import is_text
 
 
 def is_named() -> bool:
-    """Whether the environment names a Flux instance.
+    """Return True if the environment names a Flux instance.
 
-    Nothing else may then answer in its place, not even if it cannot be reached.
-
-    >>> from unittest.mock import patch
-    >>> with patch.dict("os.environ", FLUX_URI="local:///run/flux/local"):
-    ...     is_named()
-    True
+    No other instance may then be used in its place, even if it cannot be reached.
     """
     return bool(os.environ.get("FLUX_URI"))
 
@@ -25,7 +20,7 @@ def is_named() -> bool:
 def user_context(
     cwd: str | None = None, environment: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """The `cwd` and `environment` of a load request; default: those of this process.
+    """Return the `cwd` and `environment` of a load request; default: those of this process.
 
     >>> user_context("/scratch", {"LANG": "C"})
     {'cwd': '/scratch', 'environment': {'LANG': 'C'}}
@@ -39,7 +34,7 @@ def user_context(
 
 
 def no_instance(exc: OSError, uri: str | None) -> str:
-    """Why there is no connection; `uri` is that of the instance, None for the usual one.
+    """Return why there is no connection; `uri` is that of the instance, None for the usual one.
 
     >>> no_instance(FileNotFoundError(2, "No such file"), "local:///tmp/x")
     "there is no Flux instance at 'local:///tmp/x': No such file"

@@ -1,4 +1,4 @@
-"""The jobs of an ensemble: read page by page, as somebody iterates over them."""
+"""The jobs of an ensemble, read page by page during an iteration."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from flux_ensemble.client.connection import Connection
     from flux_ensemble.metrics.job_row import JobRow
 
-#: Jobs of a page. The service reads its record in pieces of thousands, one of them anew for each
-#: page; what it examines for a page is bounded, too.
+#: Jobs of a page. The service reads its record in pieces of thousands, one of them again for each
+#: page; the number of jobs that it examines for a page is bounded, too.
 PAGE = 10_000
 
 
 class Jobs:
-    """Jobs of an ensemble: those that are gone in the order of their ends, then the active ones.
+    """Jobs of an ensemble: ended ones in the order of their ends, then the active ones.
 
-    Each iteration asks the service anew.
+    Each iteration requests them again from the service.
 
     Args:
         connection: to the service.
-        payload: of the requests: which jobs of which ensemble.
+        payload: of the requests: the ensemble, and the selection of jobs.
 
     Attributes:
-        dropped: after an iteration, how many jobs the record had no room for.
+        dropped: after an iteration, the number of jobs that the record had no room for.
     """
 
     def __init__(self, connection: Connection, payload: dict[str, Any]) -> None:
@@ -55,7 +55,7 @@ class Jobs:
                     raise failure(exc, "jobs") from exc
 
     def to_pandas(self) -> Any:
-        """The jobs as a `pandas.DataFrame`, with columns such as `params.t` and `exception.type`.
+        """Return the jobs as a `pandas.DataFrame`, with columns such as `params.t`.
 
         Raises:
             ImportError: pandas is not installed.

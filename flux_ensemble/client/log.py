@@ -1,4 +1,4 @@
-"""Reading the eventlog of an ensemble, also while the service goes away and comes back."""
+"""Reading the eventlog of an ensemble, even if the service goes away and returns meanwhile."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class EnsembleLog:
         self._deadline = deadline
 
     def read(self) -> Iterator[Entry]:
-        """The entries, oldest first, each once.
+        """Yield the entries, oldest first, each once.
 
         Raises:
             TimeoutError: the ensemble has not ended by the deadline.
@@ -70,7 +70,8 @@ class EnsembleLog:
             "skip": skip or None,
         }
         t_sent = time.monotonic()
-        # Asked before the log is: where that gets no answer, a later service is not taken for it.
+        # Requested before the log: if the log request gets no response, a later service is not
+        # mistaken for the one that received it.
         asked = self._ask_status() if self._follow else None
         future = self._connection.send("log", payload, stream=True)
         t_start = None if asked is None else self._same_service(asked, None)
@@ -89,7 +90,7 @@ class EnsembleLog:
             future.reset()
 
     def _comes(self, future: Any) -> bool:
-        """Waits a short time for a response; returns whether there is one."""
+        """Wait a short time for a response; return True if there is one."""
         left = math.inf if self._deadline is None else self._deadline - time.monotonic()
         try:
             future.wait_for(max(0.0, min(left, LOOK_INTERVAL)))
@@ -105,11 +106,11 @@ class EnsembleLog:
         return self._connection.send("status", {"name": self._name})
 
     def _same_service(self, future: Any, before: float | None) -> float | None:
-        """Checks that the service is the one that started at `before`; returns when it started.
+        """Check that the service is the one that started at `before`; return when it started.
 
         Args:
             future: that of a request for the status.
-            before: None where that is not known yet.
+            before: None if it is not known yet.
 
         Raises:
             EnsembleError: EHOSTUNREACH, it is another one, which does not know earlier requests.

@@ -1,4 +1,4 @@
-"""Checks payloads before they are sent, because Flux's bindings check little."""
+"""Checks of payloads before they are sent, because Flux's bindings check little."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-#: What to do about a name that is not UTF-8, by key of the request.
+#: Remedies for a name that is not UTF-8, by key of the request.
 _ADVICE = {
     "file": ": rename it, or reach it by a link",
     "record": ": rename it, or reach it by a link",
@@ -15,7 +15,7 @@ _ADVICE = {
 
 
 def payload_problem(payload: Mapping[str, Any]) -> str | None:
-    """Why a payload cannot be sent as UTF-8 JSON; None if it can.
+    """Return why a payload cannot be sent as UTF-8 JSON; None if it can.
 
     >>> payload_problem({"name": "demo"})
     >>> payload_problem({"params": {"x": float("nan")}})
@@ -30,7 +30,9 @@ def payload_problem(payload: Mapping[str, Any]) -> str | None:
 
 
 def is_text(value: str) -> bool:
-    """Whether a text can be encoded. Python's form of a file name that is not UTF-8 cannot.
+    """Return True if a text can be encoded.
+
+    Python's form of a file name that is not UTF-8 cannot.
 
     >>> is_text("café"), is_text(b"caf".decode() + chr(0xDCE9))
     (True, False)
@@ -49,7 +51,7 @@ def _odd_name(key: str, value: Any) -> str | None:
 
 
 def _odd_data(payload: Mapping[str, Any]) -> str:
-    # Only now: to import it takes longer than most commands.
+    # Imported here, since the import takes longer than most commands.
     from flux_ensemble.document.plain import check_plain
     from flux_ensemble.document.problems import Problems
 

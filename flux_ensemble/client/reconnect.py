@@ -1,7 +1,7 @@
-"""Reading a log while the service goes away and comes back.
+"""Reading a log while the service goes away and returns.
 
-A restarted service continues its ensembles, and sends the same log again. So a reader polls for
-the service (`Outage`), requests the log again, and skips what it has (`Received`). Used by
+A restarted service continues its ensembles, and sends the same log again. So a reader polls for the
+service (`Outage`), requests the log again, and skips the entries that it has (`Received`). Used by
 `client` and the commands.
 """
 
@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-#: Errors of requests while the service is away: it died, is not loaded, was removed, or is
-#: just starting.
+#: Errors of requests while the service is away: it died, is not loaded, was removed, or is just
+#: starting.
 AWAY = frozenset({errno.EHOSTUNREACH, errno.ENOSYS, errno.ESHUTDOWN, errno.EAGAIN, errno.ETIMEDOUT})
 
-#: Those of a request that the service had got, or may have.
+#: Errors of a request that the service had received, or may have.
 DIED = frozenset({errno.EHOSTUNREACH, errno.ETIMEDOUT})
 
 #: Seconds to wait for a service that went away, in total.
@@ -30,11 +30,11 @@ FIRST_PAUSE, LAST_PAUSE, GROWTH = 0.1, 2.0, 1.5
 #: Timeout of an attempt in seconds; the service itself waits 5 s for others.
 LOOK_TIMEOUT = 10.0
 
-#: Seconds between two checks that it is still the same service. If a service outside the broker
+#: Seconds between two checks that the service is still the same. If a service outside the broker
 #: (`flux ensemble serve`) dies, its requests get no error.
 LOOK_INTERVAL = 5.0
 
-#: How many received entries are remembered: as many as the service keeps.
+#: Number of received entries that are remembered: as many as the service keeps.
 KEPT_MARKS = 10_000
 
 
@@ -42,13 +42,13 @@ class Received:
     """The entries received of one log, so that none is taken twice after an outage.
 
     The service sends a log from the beginning, and can skip the first `count` entries. If the log
-    had been cut before it was read these are the wrong ones, so entries are compared too.
+    was cut before it was read, these are the wrong ones, so entries are compared, too.
 
     Args:
-        known: the service is known to have been there, with the ensemble.
+        known: the service is known to have existed, with the ensemble.
 
     Attributes:
-        count: how many entries were received.
+        count: number of entries received.
 
     >>> received = Received()
     >>> received.take({"timestamp": 1.0, "name": "start", "context": {}})
@@ -69,14 +69,14 @@ class Received:
         self._before = frozenset(self._marks)
 
     def waits_after(self, error: OSError) -> bool:
-        """Whether to wait after an error: the service is away, and has been there before."""
+        """Return True if an error means that the service is away, and has existed before."""
         if self.count:
             return error.errno in AWAY
-        # EAGAIN: too many read logs already.
+        # EAGAIN means that too many clients read logs already.
         return error.errno in (AWAY - {errno.EAGAIN} if self._known else DIED)
 
     def take(self, entry: Mapping[str, Any]) -> bool:
-        """Take an entry; False if it was received before."""
+        """Take an entry; return False if it was received before."""
         if entry["name"] == "job-event":
             return True  # not kept by the service, so not sent again
         mark = hash(json.dumps(entry, sort_keys=True))
@@ -101,7 +101,7 @@ class Outage:
         self._pause = FIRST_PAUSE
 
     def next_pause(self) -> float | None:
-        """Seconds until the next attempt; None to give up."""
+        """Return the seconds until the next attempt; None to give up."""
         if self._clock() >= self._deadline:
             return None
         pause, self._pause = self._pause, min(self._pause * GROWTH, LAST_PAUSE)

@@ -21,7 +21,7 @@ class Loaded(TypedDict):
 
 
 class Ended(TypedDict):
-    """How an ensemble ended: `state` is completed, failed or canceled."""
+    """The end of an ensemble: `state` is completed, failed or canceled."""
 
     name: str
     state: str
@@ -29,7 +29,7 @@ class Ended(TypedDict):
 
 
 class Summary(TypedDict):
-    """One ensemble of `list`.
+    """An ensemble of `list`.
 
     Times are epoch seconds: `t_start` is None until it starts, `t_end` until it ends.
     """
@@ -50,8 +50,8 @@ _GaveUp = TypedDict("_GaveUp", {"gave-up": int})
 class GroupCounts(_GaveUp):
     """The jobs of one group, counted by state and outcome.
 
-    `finished` counts jobs, and what is after it the attempts to run them; `gave-up` counts the
-    jobs that have been tried as often as they may be.
+    `finished` counts jobs, and the keys after it count the attempts to run them; `gave-up` counts
+    the jobs that have been tried as often as they may be.
     """
 
     waiting: int
@@ -68,10 +68,10 @@ class GroupCounts(_GaveUp):
 
 
 class RuleStatus(TypedDict):
-    """One rule.
+    """A rule of an ensemble.
 
     `after` and `every` are the seconds of its timer, or None; `repetitions` None means unlimited;
-    `error` is what went wrong last, with the traceback if there is one.
+    `error` is the latest error, with the traceback if there is one.
     """
 
     id: str
@@ -85,14 +85,14 @@ class RuleStatus(TypedDict):
     fired: int
     repetitions: int | None
     error: str | None
-    #: With `scope: member`: how often it has fired for each member that has not ended, and how
-    #: often it may at most, None is unlimited.
+    #: With `scope: member`: how often the rule has fired for each member that has not ended, and
+    #: its limit per member; None is unlimited.
     members: NotRequired[dict[str, int]]
     each: NotRequired[int | None]
 
 
 class Term(TypedDict):
-    """One term of a rule's condition; `holds` None where that depends on the event."""
+    """A term of a rule's condition; `holds` is None if that depends on the event."""
 
     text: str
     holds: bool | None
@@ -101,7 +101,7 @@ class Term(TypedDict):
 
 
 class MemberReason(TypedDict):
-    """Why a rule with `scope: member` fires or does not for one member."""
+    """The reason why a rule with `scope: member` fires or does not for one member."""
 
     name: str
     fired: int
@@ -112,7 +112,7 @@ class MemberReason(TypedDict):
 
 
 class RuleReason(TypedDict):
-    """Why one rule fires or does not; see docs/rpc.md."""
+    """The reason why a rule fires or does not; see docs/rpc.md."""
 
     id: str
     trigger: str
@@ -129,12 +129,12 @@ class RuleReason(TypedDict):
     t_next: float | None
     waits: str | None
     never: str | None
-    #: With `scope: member`, in place of `terms`: of the first members that have not ended.
+    #: With `scope: member`, in place of `terms`: those of the first members that have not ended.
     members: NotRequired[list[MemberReason]]
 
 
 class Why(TypedDict):
-    """The response to `why`; `t` is the time that it is about."""
+    """The response to `why`; `t` is the time that it describes."""
 
     state: str
     reason: str
@@ -146,8 +146,8 @@ class Why(TypedDict):
 class BestJob(TypedDict):
     """A best job of the document (`best` under `metrics`); its values are None before there is one.
 
-    `of` is the variable of the group. `running` says that the job still runs, as it can with
-    `live`. `job` is its id, after the name of its member and a colon where it has one.
+    `of` is the variable of the group. `running` is True if the job still runs, as it can with
+    `live`. `job` is its id, preceded by the name of its member and a colon if it has one.
     """
 
     name: str
@@ -162,7 +162,7 @@ class BestJob(TypedDict):
 
 
 class BestTrial(TypedDict):
-    """One of the best trials of a search."""
+    """A trial among the best of a search."""
 
     trial: int
     value: float
@@ -178,9 +178,9 @@ class FrontTrial(TypedDict):
 
 
 class SearchStatus(TypedDict):
-    """One search (docs/rpc.md, `ensemble.status`); `best` has the best trial first.
+    """A search (docs/rpc.md, `ensemble.status`); `best` has the best trial first.
 
-    With several objectives it is empty, and there is a `front` instead.
+    With several objectives `best` is empty, and there is a `front` instead.
     """
 
     id: str
@@ -209,9 +209,9 @@ class SearchStatus(TypedDict):
 
 
 class MemberStatus(TypedDict):
-    """A member of an ensemble that has not ended; what is not known before it is up is None.
+    """A member of an ensemble that has not ended; values that are unknown before it is up are None.
 
-    On Flux `job` is its id in the enclosing instance, and `uri` where it is.
+    On Flux, `job` is its id in the enclosing instance, and `uri` its address.
     """
 
     name: str
@@ -237,7 +237,7 @@ class PoolStatus(TypedDict):
 
 
 class Wait(TypedDict):
-    """Why some jobs of an ensemble wait; `text` is all of it in a sentence."""
+    """The wait of some jobs of an ensemble; `text` is all of it in a sentence."""
 
     group: str | None
     member: str | None
@@ -263,9 +263,9 @@ class QueueStatus(TypedDict):
 
 
 class EnsembleStatus(TypedDict):
-    """One ensemble of `status`; `errors` are the service's errors about it.
+    """An ensemble of `status`; `errors` are the service's errors about it.
 
-    `t_predicted` is when its jobs are predicted to be over.
+    `t_predicted` is when its jobs are predicted to end.
     """
 
     name: str
@@ -304,7 +304,7 @@ class Status(TypedDict):
 
 
 class Entry(TypedDict):
-    """One entry (RFC 18) of an ensemble's eventlog."""
+    """An entry (RFC 18) of an ensemble's eventlog."""
 
     timestamp: float
     name: str

@@ -1,4 +1,4 @@
-"""Admission of calls: how many, for how long, and for which clusters."""
+"""Admission of calls: limits of their number and time, and the clusters that they may concern."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from grpc import StatusCode
 from flux_ensemble.gateway.errors import RequestProblem
 from flux_ensemble.gateway.peers import Peer, identify
 
-#: A call without a deadline has one that is further away than this.
+#: Bound of a real deadline: gRPC reports a more distant one for a call without a deadline.
 _NO_DEADLINE_SECONDS = 10 * 365 * 86400.0
 
 
@@ -31,7 +31,7 @@ class CallKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How many calls of a kind may be open: in total, per client, and per connection."""
+    """Limits of the open calls of a kind: in total, per client, and per connection."""
 
     total: int
     client: int
@@ -43,13 +43,15 @@ class Limits:
     """Limits of calls and connections.
 
     `default_seconds` is the time of a call whose client sets no deadline, the time in which any
-    request has to arrive, and that of reflection and health checks; `most_seconds` is that of
-    any other request, and `stream_seconds` that of a stream. `send_seconds` is how long a
-    client may take to receive one response. `message_bytes` bounds each message, either way.
+    request has to arrive, and the time of reflection and health checks. `most_seconds` is the
+    longest time of any other request, and `stream_seconds` that of a stream. `send_seconds` is the
+    longest time in which a client may receive one response. `message_bytes` bounds each message, in
+    both directions.
 
-    A new connection has `handshake_seconds` until requests can come, one without requests is
-    closed after `idle_seconds`, and any takes new requests for `connection_seconds`. Each is
-    asked for a sign of life after `ping_seconds` and has `pong_seconds` to give it.
+    A new connection has `handshake_seconds` until it can carry requests. A connection without
+    requests is closed after `idle_seconds`, and any connection accepts new requests for
+    `connection_seconds`. Each connection is pinged after `ping_seconds`, and has `pong_seconds` to
+    respond.
     """
 
     requests: Bound = Bound(128, 96, 64)
@@ -70,7 +72,7 @@ class Limits:
     pong_seconds: float = 20.0
 
     def bounds(self) -> dict[CallKind, Bound]:
-        """How many calls of each kind may be open."""
+        """Return the limits of the open calls, by kind."""
         return {
             CallKind.REQUEST: self.requests,
             CallKind.STREAM: self.streams,
@@ -79,7 +81,7 @@ class Limits:
         }
 
     def seconds(self, kind: CallKind, requested: float | None) -> float:
-        """How long a call may take, given its client's deadline."""
+        """Return how many seconds a call may take, given its client's deadline."""
         if kind is CallKind.STREAM:
             return self.stream_seconds if requested is None else min(requested, self.stream_seconds)
         most = self.most_seconds if kind is CallKind.REQUEST else self.default_seconds
@@ -90,11 +92,11 @@ class Limits:
 class AdmittedCall:
     """An admitted call.
 
-    `deadline` is on the clock of `time.monotonic`, and `late` is what there is to say after it.
-    `clusters` are those that the client's certificate names, and None without one. `by_client` is
-    whether the deadline is the client's own, at which gRPC ends the call. `known` is whether the
-    client has said who it is. `stranger` is whether its certificate is not of the owner that the
-    service is for.
+    `deadline` is on the clock of `time.monotonic`, and `late` is the problem after it. `clusters`
+    are those that the client's certificate names, and None without one. `by_client` is True if the
+    deadline is the client's own, at which gRPC ends the call. `known` is True if the client has
+    authenticated itself. `stranger` is True if its certificate is not of the owner that the service
+    is for.
     """
 
     deadline: float
@@ -105,7 +107,7 @@ class AdmittedCall:
     stranger: bool = False
 
     def check_known(self) -> None:
-        """Check that the client has said who it is.
+        """Check that the client has authenticated itself.
 
         Raises:
             Problem: UNAUTHENTICATED.
@@ -119,12 +121,12 @@ class AdmittedCall:
             )
 
     def check_cluster(self, name: str, canonical: Callable[[str], str], *, explicit: bool) -> None:
-        """Checks that the client may act for a cluster.
+        """Check that the client may act for a cluster.
 
         Args:
             name: a canonical name.
             canonical: makes a name canonical.
-            explicit: whether the request has the name; if not, the client is not told it.
+            explicit: the request has the name; if not, the error must not reveal it to the client.
 
         Raises:
             Problem: PERMISSION_DENIED.
@@ -150,9 +152,9 @@ class Gate:
 
     Args:
         limits: the bounds.
-        tls: clients by the network show certificates.
-        token: what makes a client in plaintext known.
-        owner: the uid that certificates have to name; None takes those of any.
+        tls: clients on the network present certificates.
+        token: authenticates clients in plaintext.
+        owner: the uid that certificates have to name; None accepts any.
     """
 
     def __init__(
@@ -166,22 +168,22 @@ class Gate:
 
     @contextmanager
     def call(self, kind: CallKind, context: Any) -> Iterator[AdmittedCall]:
-        """Admits a call while the context manager is open.
+        """Admit a call while the context manager is open.
 
         Args:
-            kind: what it is.
-            context: gRPC's context of it.
+            kind: of the call.
+            context: gRPC's context of the call.
 
         Raises:
-            Problem: RESOURCE_EXHAUSTED; UNAUTHENTICATED, the client's certificate is not
-                valid any more, or its token is another one.
+            Problem: RESOURCE_EXHAUSTED; UNAUTHENTICATED, the client's certificate is not valid any
+                more, or its token is a wrong one.
         """
         peer = identify(context, tls=self._tls, token=self._token)
         with self._places[kind].taken(peer):
             yield self._call(kind, context, peer)
 
     def busy(self) -> set[str]:
-        """The connections that have calls open."""
+        """Return the connections that have open calls."""
         return {name for places in self._places.values() for name in places.connections()}
 
     def _call(self, kind: CallKind, context: Any, peer: Peer) -> AdmittedCall:
@@ -205,12 +207,12 @@ class Gate:
 
 
 class _Places:
-    """The calls of one kind that may be open at once."""
+    """The open calls of one kind."""
 
     def __init__(self, kind: CallKind, bound: Bound) -> None:
         self._what = kind.value
         self._bound = bound
-        # A call that is left is given back where its generator is collected: anywhere.
+        # Reentrant: an abandoned call is released when its generator is collected, in any thread.
         self._lock = threading.RLock()
         self._total = 0
         self._clients: Counter[Hashable] = Counter()
@@ -218,7 +220,7 @@ class _Places:
 
     @contextmanager
     def taken(self, peer: Peer) -> Iterator[None]:
-        """Takes a place, and releases it at the end.
+        """Take a place, and release it at the end.
 
         Raises:
             Problem: RESOURCE_EXHAUSTED.
@@ -237,7 +239,7 @@ class _Places:
                 _less(self._connections, peer.connection)
 
     def connections(self) -> list[str]:
-        """The connections that have calls open."""
+        """Return the connections that have open calls."""
         with self._lock:
             return list(self._connections)
 
@@ -256,7 +258,7 @@ class _Places:
 
 
 def _less(counter: Counter[Any], key: Any) -> None:
-    """Counts one less, and forgets whoever has none."""
+    """Decrement a count, and drop it at zero."""
     counter[key] -= 1
     if not counter[key]:
         del counter[key]

@@ -1,7 +1,7 @@
 """The contract of a back end for scaling, and the arithmetic of sizes that all of them share.
 
-A back end blocks, may be called from several threads at once, and keeps no state that
-outlives it: the size of a cluster is what the back end reads. All sizes are in nodes.
+A back end blocks, may be called from several threads at once, and keeps no state that outlives it:
+the size of a cluster is the one that the back end reads. All sizes are in nodes.
 """
 
 from __future__ import annotations
@@ -52,34 +52,34 @@ class Grant:
 
 
 class Backend(Protocol):
-    """What changes the size of clusters."""
+    """A back end, which changes the size of clusters."""
 
-    #: What it is called on the command line.
+    #: Its name on the command line.
     name: str
 
-    #: Whether it knows clusters by itself; the service then needs no list of them.
+    #: True if it finds clusters by itself; the service then needs no list of them.
     discovers: bool
 
     def canonical(self, cluster: str) -> str:
-        """The full name of a cluster; names of the same cluster have the same full name."""
+        """Return the full name of a cluster; names of the same cluster have the same full name."""
         ...
 
     def size(self, cluster: str, deadline: float) -> Size:
-        """The intended size of a cluster.
+        """Return the intended size of a cluster.
 
         Args:
             cluster: a canonical name.
             deadline: when to give up, on the clock of `time.monotonic`.
 
         Raises:
-            BackendError: UnknownCluster, Unavailable or Refused (bounds that make no sense).
+            BackendError: UnknownCluster, Unavailable or Refused (contradictory bounds).
         """
         ...
 
     def scale(
         self, cluster: str, *, deadline: float, to: int | None = None, by: int | None = None
     ) -> Grant:
-        """Changes the size of a cluster, within its bounds.
+        """Change the size of a cluster, within its bounds.
 
         Args:
             cluster: a canonical name.
@@ -94,7 +94,7 @@ class Backend(Protocol):
 
 
 def check_bounds(cluster: str, minimum: int, maximum: int) -> None:
-    """Checks the bounds of a cluster.
+    """Check the bounds of a cluster.
 
     Raises:
         Refused: the minimum is below 1, or above the maximum.
@@ -108,13 +108,13 @@ def check_bounds(cluster: str, minimum: int, maximum: int) -> None:
 
 
 def target(cluster: str, now: Size, *, to: int | None = None, by: int | None = None) -> int:
-    """The new size: the requested one, clamped to the bounds.
+    """Return the new size: the requested one, clamped to the bounds.
 
     Args:
         cluster: its name, for messages.
         now: its size and bounds, as checked by `check_bounds`.
-        to: the size asked for, or
-        by: the change asked for.
+        to: the requested size, or
+        by: the requested change.
 
     Raises:
         BadSize: `to` is below 1, or `by` is 0.
@@ -129,8 +129,8 @@ def target(cluster: str, now: Size, *, to: int | None = None, by: int | None = N
     else:
         raise BadSize("a change of size must not be 0")
     clamped = min(max(wanted, now.minimum), now.maximum)
-    # The bounds may lie on the other side of the size, after somebody has changed them: a
-    # wish to grow must then not shrink the cluster, nor the other way round.
+    # The bounds may lie on the other side of the size, after somebody has changed them. Then a
+    # request to grow must not shrink the cluster, nor the other way round.
     change, granted = wanted - now.nodes, clamped - now.nodes
     if change and change * granted <= 0:
         side, bound = ("maximum", now.maximum) if change > 0 else ("minimum", now.minimum)

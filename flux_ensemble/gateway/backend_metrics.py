@@ -29,7 +29,7 @@ _SIZE = Gauge(
 
 
 class Counted:
-    """A back end that does what another one does, and counts it.
+    """A back end that delegates to another one, and counts the results.
 
     Args:
         backend: the other one.
@@ -52,7 +52,7 @@ class Counted:
         try:
             grant = self._backend.scale(cluster, deadline=deadline, to=to, by=by)
         except BackendError as exc:
-            # Clients choose names: those that are not there are one.
+            # Clients choose names, so unknown names share one label.
             known = "" if isinstance(exc, UnknownCluster) else cluster
             _REFUSALS.labels(known, type(exc).__name__).inc()
             raise

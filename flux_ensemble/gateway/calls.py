@@ -1,11 +1,11 @@
 """Handles calls: one thread for each open call, and a time limit for each step.
 
-    gRPC's server ── Calls ── Gate           how many
-                       ├───── Patience       a request that does not come, a response not taken
+    gRPC's server ── Calls ── Gate           limits
+                       ├───── Patience       a missing request, a response that is not received
                        └───── Method.answer  on the event loop
 
-gRPC's server is the one with threads. The one for event loops ends when a single request names
-its method in bytes that are no UTF-8, and cannot end a call whose client takes no response.
+gRPC's server with threads is used. The one for event loops ends when a single request names its
+method in bytes that are not UTF-8, and cannot end a call whose client receives no response.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from flux_ensemble.gateway.errors import RequestProblem
 from flux_ensemble.gateway.protocol import SAID_BY_SERVICE
 from flux_ensemble.gateway.requests import as_problem
 
-#: How often it is looked whether a client takes too long, in seconds.
+#: Seconds between two checks whether a client takes too long.
 _TICK_SECONDS = 0.25
 
-#: How many responses may wait for one that is being sent.
+#: Number of responses that may wait while one is being sent.
 _AHEAD = 16
 
 
@@ -41,11 +41,11 @@ class Method:
     """A method of a service.
 
     Attributes:
-        kind: what its calls are.
+        kind: of its calls.
         request: the class of its requests.
-        answer: the responses to a request; runs on the event loop.
-        failed: the response that tells of a problem; None: the call fails with a status code.
-        many: whether a call may have several requests, each with its response.
+        answer: returns the responses to a request; runs on the event loop.
+        failed: returns the response for a problem; None: the call fails with a status code.
+        many: a call may have several requests, each with its response.
     """
 
     kind: CallKind
@@ -59,13 +59,13 @@ class Patience:
     """Cancels calls whose clients are too slow."""
 
     def __init__(self) -> None:
-        # A call that is left is given back where its generator is collected: anywhere.
+        # Reentrant: an abandoned call is released when its generator is collected, in any thread.
         self._lock = threading.RLock()
         self._waits: dict[object, tuple[float, Any]] = {}
 
     @contextmanager
     def within(self, context: Any, seconds: float) -> Iterator[None]:
-        """Cancels the call of a context if the body takes longer."""
+        """Cancel the call of a context if the body takes longer."""
         wait = object()
         with self._lock:
             self._waits[wait] = (time.monotonic() + seconds, context)
@@ -76,7 +76,7 @@ class Patience:
                 del self._waits[wait]
 
     async def watch(self) -> None:
-        """Run until cancelled."""
+        """Check the time limits until cancelled."""
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             with self._lock:
@@ -87,7 +87,7 @@ class Patience:
 
 
 class Calls(grpc.GenericRpcHandler):
-    """Answers the calls of methods.
+    """Serves the calls of methods.
 
     Args:
         methods: by full name, such as "/flux_ensemble.v1.EnsembleService/Status".
@@ -109,19 +109,20 @@ class Calls(grpc.GenericRpcHandler):
         self._limits = limits
         self._patience = patience
         self._loop = loop
-        # Whatever the protocol says of a method, any is served as one of streams of bytes: so
-        # the gate is passed before a request is read, and a bad one is refused here.
+        # Whatever the protocol declares, every method is served as a stream of bytes in both
+        # directions: so the gate is passed before a request is parsed, and an invalid request is
+        # refused here.
         self._handlers = {
             name: grpc.stream_stream_rpc_method_handler(partial(self._serve, method))
             for name, method in methods.items()
         }
 
     def service(self, details: Any) -> Any:
-        """gRPC's handler of a method; None where there is no such method."""
+        """Return gRPC's handler of a method, or None if there is no such method."""
         return self._handlers.get(details.method)
 
     def _serve(self, method: Method, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        """The responses of a call; runs in a thread that may block."""
+        """Yield the responses of a call; runs in a thread that may block."""
         try:
             with self._gate.call(method.kind, context) as call:
                 performer = _Performer(self._loop, call, context)
@@ -131,8 +132,8 @@ class Calls(grpc.GenericRpcHandler):
         except Exception as exc:
             if not context.is_active():
                 return
-            # As text: kept in a name of this frame, a problem and the frame, with the request in
-            # it, would keep each other.
+            # As text: if a local name referred to the problem, the problem and this frame, with the
+            # request in it, would keep each other alive.
             if method.failed is None:
                 context.set_trailing_metadata(SAID_BY_SERVICE)
                 context.abort(*_told(as_problem(exc)))
@@ -142,16 +143,17 @@ class Calls(grpc.GenericRpcHandler):
     def _requests(
         self, method: Method, requests: Iterator[bytes], call: AdmittedCall, context: Any
     ) -> Iterator[Message]:
-        """The requests of a call.
+        """Yield the requests of a call.
 
         Raises:
-            Problem: INVALID_ARGUMENT, one is not what the method takes, or there is none.
+            Problem: INVALID_ARGUMENT, a request does not fit the method, or there is none.
         """
         first = True
         while first or method.many:
             seconds = self._limits.default_seconds
             if not call.by_client:
-                # Else both end the call at once, and CANCELLED could come before the right code.
+                # Otherwise both would end the call at once, and CANCELLED could arrive before the
+                # right code.
                 seconds = min(seconds, call.deadline - time.monotonic())
             with self._patience.within(context, seconds):
                 data = next(requests, None)
@@ -164,16 +166,16 @@ class Calls(grpc.GenericRpcHandler):
             first = False
 
     def _sent(self, response: Message, context: Any) -> Iterator[bytes]:
-        """One response, for as long as the client may take to receive it."""
+        """Yield one response, with a time limit for the client to receive it."""
         with self._patience.within(context, self._limits.send_seconds):
             yield response.SerializeToString()
 
 
 class _Performer:
-    """Brings the responses of a call from the event loop to its thread, until its client goes.
+    """Passes the responses of a call from the event loop to its thread, until its client is gone.
 
     Args:
-        loop: where the responses are made.
+        loop: produces the responses.
         call: bounds their time.
         context: gRPC's context of the call.
     """
@@ -185,10 +187,10 @@ class _Performer:
         self._over = not context.add_callback(lambda: self._loop.call_soon_threadsafe(self._end))
 
     def responses(self, answer: AsyncGenerator[Message, None]) -> Iterator[Message]:
-        """The responses of an answer, until the call ends.
+        """Yield the responses of an answer, until the call ends.
 
         Raises:
-            Exception: the answer's, or that it took too long.
+            Exception: that of the answer, or that it took too long.
         """
         ready: queue.SimpleQueue[Message | asyncio.Task[None]] = queue.SimpleQueue()
         places = asyncio.Semaphore(_AHEAD)
@@ -210,10 +212,10 @@ class _Performer:
                 self._task.cancel()
 
         def done(task: asyncio.Task[None]) -> None:
-            # Else asyncio logs what it raised where the client has gone and nobody looks.
+            # Otherwise asyncio logs the exception if the client has gone and nobody retrieves it.
             if not task.cancelled():
                 task.exception()
-            # It is the last thing to come, whatever has become of it.
+            # The task is the last item, whatever its result.
             ready.put(task)
 
         self._loop.call_soon_threadsafe(begin)
@@ -225,7 +227,7 @@ class _Performer:
             if not item.cancelled():
                 item.result()
         finally:
-            # What it raises holds this frame, which holds the request.
+            # The exception refers to this frame, which refers to the request.
             del item
 
     def _end(self) -> None:

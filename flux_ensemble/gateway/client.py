@@ -5,7 +5,7 @@
         print(grant.before, grant.size)
 
 It needs gRPC, but not Flux. Idempotent requests are retried with a growing pause until their
-timeout; other requests only if they certainly did not start.
+timeout; other requests only if they certainly have not started.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from flux_ensemble.tokens import read_token
 
 T = TypeVar("T")
 
-#: The pause before the second attempt, and the longest one; it doubles in between.
+#: The pause before the second attempt in seconds, and the longest one; it doubles in between.
 _BACKOFF_SECONDS = 0.1
 _LONGEST_SECONDS = 5.0
 
-#: After these nothing has been done, and it may go better later.
+#: Codes after which nothing has been done, and a retry may succeed.
 _NOT_BEGUN = {grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ABORTED}
 
-#: After this one it is unknown whether anything has been done.
+#: Code after which it is unknown whether anything has been done.
 _UNKNOWN = grpc.StatusCode.UNAVAILABLE
 
 
 class RpcError(Exception):
-    """A request failed: the status code, and the service's sentence."""
+    """A request failed, with the status code and the service's sentence."""
 
     def __init__(self, code: grpc.StatusCode, sentence: str) -> None:
         super().__init__(sentence)
@@ -52,7 +52,7 @@ class RpcError(Exception):
 
     @property
     def refused(self) -> bool:
-        """Whether the service refused the request, so that retrying does not help."""
+        """The service refused the request, so that retrying does not help."""
         return self.code in (
             grpc.StatusCode.FAILED_PRECONDITION,
             grpc.StatusCode.PERMISSION_DENIED,
@@ -61,13 +61,13 @@ class RpcError(Exception):
 
 
 class RpcClient:
-    """One cluster of a gRPC service.
+    """A cluster of a gRPC service.
 
     Args:
         target: HOST:PORT of the service, or unix:PATH of its socket.
         cluster: the cluster's name; empty is the only one that the service has.
         tls: the client's files; None is plaintext.
-        token_file: what has the token of the service, if there is one.
+        token_file: file with the token of the service, if there is one.
         timeout: seconds for a method with all its attempts.
 
     Attributes:
@@ -76,7 +76,7 @@ class RpcClient:
 
     Raises:
         TlsError: the files are not usable.
-        TokenError: the file has no token that can be taken.
+        TokenError: the file has no usable token.
     """
 
     @takes_old_arguments
@@ -111,7 +111,7 @@ class RpcClient:
         return None if self._files is None else self._files.t_expires
 
     def close(self) -> None:
-        """Closes the connection; open requests fail."""
+        """Close the connection; open requests fail."""
         for channel in (self._channel, *self._old):
             channel.close()
 
@@ -122,7 +122,7 @@ class RpcClient:
             self._channel = grpc.secure_channel(self.target, self._files.channel_credentials())
 
     def _renewed(self) -> grpc.Channel:
-        """A connection with the certificate as it is now; streams of older ones go on."""
+        """Return a connection with the current certificate; streams of older ones continue."""
         if self._files is not None and self._files.renewed() is not None:
             self._old.append(self._channel)
             self._connect()
@@ -137,7 +137,7 @@ class RpcClient:
         return health_pb2_grpc.HealthStub(self._renewed())
 
     def status(self, ensemble: str = "") -> pb.StatusResponse:
-        """The cluster's size, its Flux instance, and its ensembles or the one of that name.
+        """Return the cluster's size, its Flux instance, and its ensembles or the one of that name.
 
         Raises:
             RpcError: see docs/grpc.md; so do all methods.
@@ -146,22 +146,19 @@ class RpcClient:
         return self._again(self._stub.Status, request, time.monotonic() + self.timeout)
 
     def size(self) -> Size:
-        """The cluster's intended size, and its bounds.
-
-        Its ensembles are not asked for.
-        """
+        """Return the cluster's intended size, and its bounds, without its ensembles."""
         return self._size(time.monotonic() + self.timeout)[1]
 
     def scale(self, to: int) -> Grant:
-        """Changes the cluster's size to `to` nodes, or as close as its bounds allow."""
+        """Change the cluster's size to `to` nodes, or as close as its bounds allow."""
         return self._scale(to, time.monotonic() + self.timeout)
 
     def grow(self, nodes: int = 1) -> Grant:
-        """Adds nodes, up to the upper bound."""
+        """Add nodes, up to the upper bound."""
         return self._change(nodes)
 
     def shrink(self, nodes: int = 1) -> Grant:
-        """Removes nodes, down to the lower bound."""
+        """Remove nodes, down to the lower bound."""
         return self._change(-nodes)
 
     def submit(
@@ -172,7 +169,7 @@ class RpcClient:
         count: int | None = None,
         params: Mapping[str, Any] | None = None,
     ) -> JobIds:
-        """Submits a job group again; returns the job ids once the queue accepted them."""
+        """Submit a job group again; return the job ids once the queue has accepted them."""
         request = pb.SubmitRequest(
             cluster=self.cluster,
             ensemble=ensemble,
@@ -184,14 +181,14 @@ class RpcClient:
         return JobIds(_submitted(answer))
 
     def action(self, ensemble: str, action: Mapping[str, Any]) -> dict[str, Any]:
-        """Performs one action; returns its firing number and, for submit, the job ids."""
+        """Perform one action; return its firing number and, for submit, the job ids."""
         what = pb.EnsembleAction(name=ensemble, action=json.dumps(dict(action)))
         request = pb.ActionRequest(cluster=self.cluster, ensemble=what)
         performed = self._once(self._stub.Action, request).performed
         return {"firing": performed.firing, **_submitted(performed)}
 
     def metrics(self, ensemble: str) -> dict[str, Any]:
-        """The counts and statistics of an ensemble, as of `Client.metrics`."""
+        """Return the counts and statistics of an ensemble, as `Client.metrics` does."""
         request = pb.MetricsRequest(cluster=self.cluster, ensemble=ensemble)
         deadline = time.monotonic() + self.timeout
         metrics: dict[str, Any] = json.loads(
@@ -200,12 +197,12 @@ class RpcClient:
         return metrics
 
     def pause(self, ensemble: str) -> str:
-        """Keeps the rules of an ensemble from acting until `resume`; its state."""
+        """Keep the rules of an ensemble from acting until `resume`; return its state."""
         request = pb.PauseRequest(cluster=self.cluster, ensemble=ensemble)
         return self._again(self._stub.Pause, request, time.monotonic() + self.timeout).state
 
     def resume(self, ensemble: str) -> str:
-        """Resumes a paused ensemble; its state."""
+        """Resume a paused ensemble; return its state."""
         request = pb.ResumeRequest(cluster=self.cluster, ensemble=ensemble)
         return self._again(self._stub.Resume, request, time.monotonic() + self.timeout).state
 
@@ -217,12 +214,12 @@ class RpcClient:
         environment: Mapping[str, str],
         name: str | None = None,
     ) -> str:
-        """Loads a document, which starts the ensemble.
+        """Load a document, which starts the ensemble.
 
         Args:
             document: its text, YAML or JSON.
-            cwd: an absolute path in the cluster, where its jobs run.
-            environment: what its jobs see.
+            cwd: an absolute path in the cluster, the working directory of its jobs.
+            environment: of its jobs.
             name: of the ensemble; default: the document's.
 
         Returns:
@@ -240,13 +237,13 @@ class RpcClient:
     def log(
         self, ensemble: str, *, follow: bool = False, events: bool = False
     ) -> Iterator[dict[str, Any]]:
-        """The entries of an ensemble's eventlog, oldest first.
+        """Yield the entries of an ensemble's eventlog, oldest first.
 
         Args:
             ensemble: its name.
-            follow: go on with new entries until it has ended and its jobs have too; there is
-                no time limit then but the service's.
-            events: while following, also each job event, as an entry "job-event".
+            follow: continue with new entries until the ensemble and its jobs have ended; then only
+                the service limits the time.
+            events: while following, also yield each job event, as an entry "job-event".
         """
         request = pb.LogRequest(
             cluster=self.cluster, ensemble=ensemble, follow=follow, events=events
@@ -266,21 +263,21 @@ class RpcClient:
             stream.cancel()
 
     def _size(self, deadline: float) -> tuple[str, Size]:
-        """The cluster's full name, and its size."""
+        """Return the cluster's full name, and its size."""
         request = pb.StatusRequest(cluster=self.cluster, size_only=True)
         status = self._again(self._stub.Status, request, deadline)
         return status.cluster, Size(status.size.nodes, status.size.minimum, status.size.maximum)
 
     def _change(self, by: int) -> Grant:
-        """A change that is safe to retry: the size to change to is worked out here."""
+        """Make a change that is safe to retry: the size to change to is computed here."""
         deadline = time.monotonic() + self.timeout
         name, now = self._size(deadline)
         try:
             size = target(name, now, by=by)
         except Refused as exc:
             raise RpcError(grpc.StatusCode.FAILED_PRECONDITION, str(exc)) from exc
-        # What was granted counts from the size that was read: an attempt whose answer was
-        # lost may have been what changed it.
+        # The change counts from the size that was read: an attempt whose response was lost may
+        # already have changed the size.
         return Grant(now.nodes, self._scale(size, deadline).size)
 
     def _scale(self, to: int, deadline: float) -> Grant:
@@ -289,11 +286,11 @@ class RpcClient:
         return Grant(scaled.before, scaled.size)
 
     def _again(self, method: Callable[..., T], request: Any, deadline: float) -> T:
-        """Sends a request that may be sent twice."""
+        """Send a request that may be performed twice."""
         return self._attempt(method, request, deadline, _NOT_BEGUN | {_UNKNOWN})
 
     def _once(self, method: Callable[..., T], request: Any) -> T:
-        """Sends a request that must not be done twice, once the service is there."""
+        """Send a request that must not be performed twice, once the service answers."""
         deadline = time.monotonic() + self.timeout
         self._again(self._health.Check, health_pb2.HealthCheckRequest(), deadline)
         return self._attempt(method, request, deadline, _NOT_BEGUN)
@@ -305,7 +302,7 @@ class RpcClient:
         deadline: float,
         codes: set[grpc.StatusCode],
     ) -> T:
-        """Sends a request until it succeeds, fails with a code not in `codes`, or is late."""
+        """Send a request until it succeeds, fails with a code not in `codes`, or is late."""
         pause = _BACKOFF_SECONDS
         while True:
             try:
@@ -337,16 +334,16 @@ class RpcClient:
 
 
 def _is_from_service(exc: grpc.RpcError) -> bool:
-    """Whether the service itself has decided on this error."""
+    """Return True if the service itself has raised this error."""
     metadata = exc.trailing_metadata() or ()
     return any(tuple(pair) in SAID_BY_SERVICE for pair in metadata)
 
 
 def _can_pass(exc: grpc.RpcError) -> bool:
-    """Whether it may go better later, as far as the status code does not tell.
+    """Return True if a retry may succeed, in cases that the status code does not distinguish.
 
-    gRPC itself has RESOURCE_EXHAUSTED for a message that is too large too, and tells that from
-    a server that is full in words only.
+    gRPC itself uses RESOURCE_EXHAUSTED also for a message that is too large, and distinguishes that
+    from a server that is full only by the text.
     """
     if exc.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and not _is_from_service(exc):
         return (exc.details() or "").startswith("Concurrent RPC limit exceeded")
@@ -354,13 +351,13 @@ def _can_pass(exc: grpc.RpcError) -> bool:
 
 
 def _is_handshake(exc: grpc.RpcError) -> bool:
-    """Whether TLS failed; gRPC tells that from an absent server in words only."""
+    """Return True if TLS failed; gRPC distinguishes that from an absent server only by the text."""
     said = (exc.details() or "").lower()
     return exc.code() is _UNKNOWN and not _is_from_service(exc) and "handshake" in said
 
 
 def _submitted(answer: Any) -> dict[str, Any]:
-    """What is told of jobs that were submitted, as the service has it."""
+    """Return the response about submitted jobs, as the service has it."""
     told: dict[str, Any] = {"ids": list(answer.ids)}
     if answer.members or answer.waiting:
         told |= {"members": list(answer.members), "waiting": answer.waiting}

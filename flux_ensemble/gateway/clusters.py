@@ -13,10 +13,10 @@ from flux_ensemble.gateway.names import CLUSTER_NAME
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One cluster.
+    """A cluster of the gRPC service.
 
-    `has_flux` tells whether the service may talk to its Flux instance; `uri` is where that
-    is, and None is the instance that the service runs in.
+    `has_flux` is True if the service may connect to its Flux instance; `uri` is the URI of that,
+    and None is the instance that the service runs in.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Cluster:
 
 
 def parse_cluster(text: str) -> Cluster:
-    """Reads NAME or NAME=URI.
+    """Parse NAME or NAME=URI.
 
     Raises:
         ValueError: the text has another form; the message is a sentence.
@@ -44,8 +44,8 @@ class Clusters:
     Args:
         clusters: those that are listed.
         canonical: makes a name canonical; the table has one entry for each canonical name.
-        discovered: names that are not listed are clusters too, without a Flux instance: the
-            back end says whether they exist.
+        discovered: names that are not listed are clusters, too, without a Flux instance: the back
+            end decides whether they exist.
 
     Raises:
         ValueError: two entries mean the same cluster; the text is a sentence.
@@ -65,15 +65,15 @@ class Clusters:
 
     @property
     def listed(self) -> Mapping[str, Cluster]:
-        """The clusters that are listed, by canonical name."""
+        """The listed clusters, by canonical name."""
         return self._table
 
     def name(self, text: str, named: frozenset[str] | None = None) -> str:
-        """The canonical name of the cluster in a request; empty means the only cluster.
+        """Return the canonical name of the cluster in a request; empty means the only cluster.
 
         Args:
             text: the name in the request.
-            named: the clusters that the client may be told of; None is all.
+            named: the clusters that may be revealed to the client; None is all.
 
         Raises:
             Problem: INVALID_ARGUMENT, it is not a name, or is empty and there are several clusters.
@@ -92,11 +92,11 @@ class Clusters:
         )
 
     def find(self, name: str, named: frozenset[str] | None = None) -> Cluster:
-        """The cluster of a canonical name.
+        """Return the cluster of a canonical name.
 
         Args:
             name: the name.
-            named: the clusters that the client may be told of; None is all.
+            named: the clusters that may be revealed to the client; None is all.
 
         Raises:
             Problem: NOT_FOUND.

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from flux_ensemble.gateway.peers import Endpoint, client_of, endpoint, read_address
 
-#: How often they are counted, in seconds.
+#: Seconds between two counts of the connections.
 _INTERVAL_SECONDS = 1.0
 
 _OPEN_FILES = "/proc/self/fd"
@@ -25,9 +25,9 @@ class Connections:
     """The connections to the server.
 
     Args:
-        port: where it listens.
-        limit: how many of them a client may have.
-        busy: gRPC's names of the connections that have calls open.
+        port: of the server.
+        limit: number of connections that a client may have.
+        busy: returns gRPC's names of the connections that have open calls.
     """
 
     def __init__(self, port: int, limit: int, busy: Callable[[], set[str]]) -> None:
@@ -36,10 +36,10 @@ class Connections:
         self._busy = busy
 
     async def watch(self) -> None:
-        """Closes excess connections until cancelled, those without calls first."""
+        """Close excess connections until cancelled, those without calls first."""
         while True:
             await asyncio.sleep(_INTERVAL_SECONDS)
-            # Where the process may open no more files, nothing can be seen for now.
+            # If the process may open no more files, the connections cannot be read for now.
             with suppress(OSError):
                 if len(os.listdir(_OPEN_FILES)) > self._limit:
                     self._close_surplus()
@@ -59,7 +59,7 @@ class Connections:
 
 @contextmanager
 def _connections(port: int) -> Iterator[dict[Endpoint, socket.socket]]:
-    """The connections to a port of this process, by the client's end."""
+    """Yield the connections to a port of this process, by the client's end."""
     connections: dict[Endpoint, socket.socket] = {}
     with ExitStack() as stack:
         for name in os.listdir(_OPEN_FILES):
@@ -67,7 +67,7 @@ def _connections(port: int) -> Iterator[dict[Endpoint, socket.socket]]:
             if connection is None:
                 continue
             stack.enter_context(connection)
-            # The socket that listens has no other end.
+            # The listening socket has no other end.
             with suppress(OSError):
                 host, far = connection.getpeername()[:2]
                 if connection.getsockname()[1] == port:
@@ -76,7 +76,7 @@ def _connections(port: int) -> Iterator[dict[Endpoint, socket.socket]]:
 
 
 def _socket(descriptor: int) -> socket.socket | None:
-    """A socket of the network by its descriptor; None for anything else, or if it is closed."""
+    """Return a network socket by its descriptor; None for anything else, or if it is closed."""
     with suppress(OSError):
         copy = os.dup(descriptor)
         try:

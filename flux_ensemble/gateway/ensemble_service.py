@@ -22,7 +22,7 @@ class TypedService:
     """Answers the requests of `protocol/ensemble.proto`.
 
     Args:
-        operations: what does them.
+        operations: perform the requests.
     """
 
     #: The service's full name.
@@ -32,7 +32,7 @@ class TypedService:
         self._operations = operations
 
     def methods(self) -> dict[str, Method]:
-        """The methods by full name."""
+        """Return the methods by full name."""
         return {
             f"/{self.name}/Status": Method(CallKind.REQUEST, pb.StatusRequest, once(self._status)),
             f"/{self.name}/Submit": Method(CallKind.REQUEST, pb.SubmitRequest, once(self._submit)),

@@ -10,8 +10,8 @@ from flux_ensemble.client import EnsembleError
 from flux_ensemble.gateway import backend as base
 from flux_ensemble.gateway.threads import LaneFull
 
-#: How much of a sentence is sent, in bytes as gRPC encodes it. A client takes 8 KiB of all
-#: metadata together by default, and fails the call in other words where there is more.
+#: Longest sentence that is sent, in bytes as gRPC encodes it. By default a client accepts 8 KiB of
+#: all metadata together, and fails the call with another text if there is more.
 SENTENCE_BYTES = 4096
 
 
@@ -49,7 +49,7 @@ _BY_BACKEND = {
 
 
 def problem(exc: Exception) -> RequestProblem | None:
-    """The problem for an exception; None if it is a bug."""
+    """Return the problem for an exception; None if the exception is a bug."""
     if isinstance(exc, RequestProblem):
         return exc
     if isinstance(exc, EnsembleError):
@@ -63,7 +63,7 @@ def problem(exc: Exception) -> RequestProblem | None:
 
 
 def _clipped(sentence: str) -> str:
-    """As much of a sentence as can be sent; any of it that is no Unicode as its number."""
+    """Return the part of a sentence that can be sent; characters that are no Unicode as numbers."""
     text = sentence[:SENTENCE_BYTES].encode(errors="backslashreplace").decode()
     size = 0
     for position, character in enumerate(text):

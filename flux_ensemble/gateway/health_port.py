@@ -1,8 +1,8 @@
-"""A port for probes and metrics, in plaintext: it tells nothing but that, and takes nothing.
+"""A port for probes and metrics, in plaintext: it reports nothing else, and accepts no input.
 
 GET /healthz    200 as long as the process does its work
-GET /readyz     200 as long as it takes requests
-GET /metrics    what it counts, for Prometheus
+GET /readyz     200 as long as it accepts requests
+GET /metrics    metrics, for Prometheus
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _NO_PAGE = Page(HTTPStatus.NOT_FOUND, "text/plain", b"see /healthz, /readyz or /
 
 
 class HealthPort:
-    """Serves it in a thread, from now until it is closed.
+    """A server in a thread, from its creation until it is closed.
 
     Args:
         port: 0 chooses a free one.
-        registry: what is counted.
-        healthy, ready: what is in the way; None if all is well.
-        host: where to listen.
+        registry: of the metrics.
+        healthy, ready: return the problem; None if all is well.
+        host: to listen on.
 
     Attributes:
-        port: where it listens.
+        port: the actual one.
 
     Raises:
         OSError: the port is taken.
@@ -69,7 +69,7 @@ class HealthPort:
         self._thread.start()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -1,7 +1,7 @@
 """gRPC's services for health and reflection.
 
-`Health.Watch` is not there. The health changes only when the server ends, and a client that is
-told that there is no such method takes the server for healthy, as gRPC has it.
+`Health.Watch` is not implemented. The health changes only when the server ends, and a client
+without that method considers the server healthy, as gRPC specifies.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Health:
         self._status = health_pb2.HealthCheckResponse.SERVING
 
     def methods(self) -> dict[str, Method]:
-        """The methods by full name."""
+        """Return the methods by full name."""
         check = Method(CallKind.CHECK, health_pb2.HealthCheckRequest, once(self._check))
         return {f"/{_HEALTH}/Check": check}
 
@@ -61,7 +61,7 @@ class Reflection:
         self._servicer = reflection.ReflectionServicer(names)
 
     def methods(self) -> dict[str, Method]:
-        """The methods by full name."""
+        """Return the methods by full name."""
         info = Method(
             CallKind.REFLECTION,
             reflection_pb2.ServerReflectionRequest,

@@ -1,7 +1,7 @@
 """Requests to the ensemble services in clusters' Flux instances.
 
-A Flux handle blocks and belongs to one thread, so each instance has a lane of a few
-threads with a handle each, and each log stream one of its own.
+A Flux handle blocks and belongs to one thread. So each instance has a lane of a few threads with a
+handle each, and each log stream has a thread of its own.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from flux_ensemble.gateway.clusters import Cluster
 from flux_ensemble.gateway.errors import RequestProblem
 from flux_ensemble.gateway.threads import Lane, LaneFull
 
-#: Requests to one instance that are under way at once, and that may wait: all together more
-#: than one client may have open, so that it cannot keep the others out.
+#: Requests to one instance that run at once, and that may wait. Together they are more than one
+#: client may have open, so that a client cannot keep the others out.
 _THREADS = 4
 _WAITING = 124
 
-#: How soon a reader of a log sees that nobody wants it any more, in seconds.
+#: Seconds after which a reader of a log notices at the latest that it is closed.
 _SLICE_SECONDS = 0.5
 
-#: How many streams may be over of which a thread is left, because Flux does not return. Those
-#: that are well leave theirs within a slice.
+#: Number of closed streams whose thread has not ended, because Flux does not return. Healthy
+#: streams end their thread within a slice.
 _LEFT = 64
 
-#: Errors after which the connection is gone.
+#: Errors after which the connection is lost.
 _LOST = (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN)
 
 
@@ -51,12 +51,12 @@ class ClusterInstance:
         self._cluster = cluster
         self._lane = Lane(f"cluster {cluster.name!r}", threads=_THREADS, waiting=_WAITING)
         self._local = threading.local()
-        # Of connections: one that is lost takes those of the other threads with it.
+        # Generation of the connections: a lost one invalidates those of the other threads.
         self._generation = 0
         self._left: list[Lane] = []
 
     async def call(self, op: str, payload: dict[str, Any], deadline: float) -> Any:
-        """Sends a request to the ensemble service and returns the response.
+        """Send a request to the ensemble service and return the response.
 
         Args:
             op: the topic without "ensemble."
@@ -77,7 +77,7 @@ class ClusterInstance:
     async def log(
         self, ensemble: str, *, follow: bool, events: bool
     ) -> AsyncGenerator[Entry, None]:
-        """The entries of an ensemble's eventlog; closing the iterator ends the request.
+        """Yield the entries of an ensemble's eventlog; closing the iterator ends the request.
 
         Raises:
             EnsembleError: the service refuses it, or went away.
@@ -98,11 +98,11 @@ class ClusterInstance:
             self._left.append(lane)
 
     def close(self) -> None:
-        """Ends the threads, and with them the connections."""
+        """End the threads, and with them the connections."""
         self._lane.close()
 
     def connect(self) -> Client:
-        """A connection to the instance, for the calling thread.
+        """Connect to the instance, for the calling thread.
 
         Raises:
             Problem: UNAVAILABLE.
@@ -115,7 +115,7 @@ class ClusterInstance:
             ) from exc
 
     def ask(self, op: str, payload: dict[str, Any], deadline: float) -> Any:
-        """`call` for a thread that may block, with a connection of that thread.
+        """Do as `call`, in a thread that may block, with a connection of that thread.
 
         Raises:
             EnsembleError, Problem: as `call`.
@@ -133,7 +133,7 @@ class ClusterInstance:
             return future.get()
         except OSError as exc:
             if exc.errno == errno.ETIMEDOUT:
-                # The answer may still come: it goes with the connection.
+                # The response may still arrive: it is dropped with the connection.
                 self._local.connection = (-1, None)
                 raise self._late(op) from exc
             if exc.errno in _LOST:
@@ -150,7 +150,7 @@ class ClusterInstance:
 
 
 class _LogReader:
-    """Reads one log; `next` is called from one thread, `closed` is set from another."""
+    """A reader of one log; `next` is called from one thread, `closed` is set from another."""
 
     def __init__(self, instance: ClusterInstance, payload: dict[str, Any]) -> None:
         self.closed = False
@@ -161,7 +161,7 @@ class _LogReader:
         self._t_sent = 0.0
 
     def next(self) -> Entry | None:
-        """The next entry; None at the end of the log, and once this is closed."""
+        """Return the next entry; None at the end of the log, and once the reader is closed."""
         if self._client is None:
             self._client = self._instance.connect()
             self._t_sent = time.monotonic()
@@ -180,7 +180,7 @@ class _LogReader:
                 self._future.reset()
                 return entry
             if time.monotonic() >= t_look:
-                # What a process was asked before it died is never answered.
+                # A request that a process received before it died is never answered.
                 if self._client.has_died(self._t_sent) and not self._future.is_ready():
                     raise failure(OSError(errno.EHOSTUNREACH, ""), "log")
                 t_look = time.monotonic() + LOOK_INTERVAL

@@ -1,4 +1,4 @@
-"""Logs as one JSON object a line, for whoever collects them."""
+"""Logs with one JSON object per line, for log collectors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def start_logging(form: str) -> None:
-    """Log to standard error, from INFO.
+    """Log to standard error, from level INFO.
 
     Args:
         form: "text" or "json".

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import time
 
-#: How many records of one place in the program are logged in which time, in seconds.
+#: Number of records of one place in the program that are logged per time span, in seconds.
 _RECORDS = 10
 _SECONDS = 60.0
 
 
 class Sparing(logging.Filter):
-    """Lets a few records of a kind pass in a minute, each as one line without a traceback.
+    """A filter that passes a few records per place and minute, each as one line, no traceback.
 
     The first record of the next minute has the number of suppressed ones.
     """
@@ -21,7 +21,7 @@ class Sparing(logging.Filter):
         self._counts: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is logged."""
+        """Return True if a record is logged."""
         place = record.pathname, record.lineno
         begin, count = self._counts.get(place, (time.monotonic(), 0))
         left_out = 0
@@ -41,5 +41,5 @@ class Sparing(logging.Filter):
 
 
 def _line(text: str) -> str:
-    """One line, and not a long one."""
+    """Return the text as one line of bounded length."""
     return text[:500].encode(errors="backslashreplace").decode().replace("\n", " ")

@@ -1,4 +1,4 @@
-"""The operations on clusters, for every protocol."""
+"""The operations on clusters, for both protocols."""
 
 from __future__ import annotations
 
@@ -24,20 +24,19 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Calls of the back end for one cluster that are under way at once, and that may wait: all
-#: together more than one client may have open, so that it cannot keep the others out.
+#: Calls of the back end for one cluster that run at once, and that may wait. Together they are more
+#: than one client may have open, so that a client cannot keep the others out.
 _THREADS = 4
 _WAITING = 124
 
-#: How much of the time of a status request its parts may take: what is known by then is
-#: still to be sent.
+#: Share of the time of a status request that its parts may take: the result has yet to be sent.
 _STATUS_SHARE = 0.8
 
-#: Keys of an action by which a client chooses what runs, as it does by a document: LD_PRELOAD and
-#: PATH, files in a directory, and the options of the shell that starts the job.
+#: Keys of an action by which a client can choose what runs, as by a document: LD_PRELOAD and PATH,
+#: files in a directory, and the options of the shell that starts the job.
 _RUNNING = ("environment", "workdir", "attributes")
 
-#: Codes of a part of a status that is left out of it; any other fails the request.
+#: Codes with which a part of a status is left out; any other code fails the request.
 _OUT_OF_REACH = {
     StatusCode.UNAVAILABLE,
     StatusCode.DEADLINE_EXCEEDED,
@@ -46,7 +45,7 @@ _OUT_OF_REACH = {
 
 
 class Expiring(Protocol):
-    """A certificate; it may be renewed."""
+    """A certificate, which may be renewed."""
 
     @property
     def t_expires(self) -> float:
@@ -60,7 +59,7 @@ class Operations:
     Args:
         clusters: the table of clusters.
         backend: changes their size; None if nothing does.
-        certificate: the server's, as long as it is valid; None without TLS.
+        certificate: the server's, with its current validity; None without TLS.
         allow_load: clients may load documents.
     """
 
@@ -77,7 +76,7 @@ class Operations:
         self._certificate = certificate
         self._allow_load = allow_load
         self._lane = _lane("the back end")
-        # A back end may ask each cluster itself: one that hangs must not keep others waiting.
+        # A back end may send requests to each cluster: one that hangs must not keep others waiting.
         self._lanes = {name: _lane(f"the back end of cluster {name!r}") for name in clusters.listed}
         self._instances = {
             name: ClusterInstance(cluster)
@@ -88,22 +87,22 @@ class Operations:
     async def status(
         self, call: AdmittedCall, cluster: str, ensemble: str | None, *, size_only: bool = False
     ) -> dict[str, Any]:
-        """The status of a cluster, with errors in place of what is not known.
+        """Return the status of a cluster, with errors in place of unknown parts.
 
         Args:
             call: the request.
             cluster: the cluster's name.
             ensemble: only this ensemble; None for all.
-            size_only: do not ask its Flux instance, and fail if the size is not known.
+            size_only: send no request to its Flux instance, and fail if the size is unknown.
 
         Returns:
-            `cluster`; `size` as {nodes, minimum, maximum}, or `size_error`; what the status
-            request of docs/rpc.md answers, or `flux_error`; `t_certificate_expires` with TLS.
+            `cluster`; `size` as {nodes, minimum, maximum}, or `size_error`; the response to the
+            status request of docs/rpc.md, or `flux_error`; `t_certificate_expires` with TLS.
 
         Raises:
             Problem: UNAVAILABLE, nothing is known.
             EnsembleError: the ensemble service refuses the request.
-            BackendError: the size is not known, and only that was asked for; or the back end
+            BackendError: the size is unknown, and only the size was requested; or the back end
                 knows no such cluster.
         """
         target = self._find(call, cluster)
@@ -133,7 +132,7 @@ class Operations:
         count: int | None,
         params: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
-        """Submits a job group of an ensemble once more, and returns what `submitted` tells."""
+        """Submit a job group of an ensemble once more, and return the result of `submitted`."""
         instance = self._instance(self._find_for(call, cluster))
         payload = {"name": ensemble, "group": group, "count": count, "params": params}
         for key, value in payload.items():
@@ -144,10 +143,10 @@ class Operations:
     async def action(
         self, call: AdmittedCall, cluster: str, ensemble: str, action: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Performs one action of an ensemble: {firing}, and what `submitted` tells.
+        """Perform one action of an ensemble; return {firing}, and the result of `submitted`.
 
         Raises:
-            Problem: PERMISSION_DENIED, it would change what the commands of the jobs are.
+            Problem: PERMISSION_DENIED, it would change the commands of the jobs.
         """
         target = self._find_for(call, cluster)
         if not self._allow_load:
@@ -161,7 +160,7 @@ class Operations:
     async def of_ensemble(
         self, op: str, call: AdmittedCall, cluster: str, ensemble: str
     ) -> dict[str, Any]:
-        """Sends a request that names an ensemble and has no other keys: `metrics`, `pause`, ..."""
+        """Send a request that names an ensemble and has no other keys: `metrics`, `pause`, ..."""
         instance = self._instance(self._find_for(call, cluster))
         check_plain(ensemble, "name")
         result: dict[str, Any] = await instance.call(op, {"name": ensemble}, call.deadline)
@@ -177,18 +176,18 @@ class Operations:
         cwd: str,
         environment: Mapping[str, str],
     ) -> dict[str, Any]:
-        """Loads a document, and returns {name, state}.
+        """Load a document, and return {name, state}.
 
         Args:
             call: the request.
             cluster: the cluster's name.
             document: its text.
             name: of the ensemble; None is the document's.
-            cwd: where its jobs run.
-            environment: what its jobs see.
+            cwd: the working directory of its jobs.
+            environment: of its jobs.
 
         Raises:
-            Problem: PERMISSION_DENIED, clients may not; INVALID_ARGUMENT.
+            Problem: PERMISSION_DENIED, clients may not load documents; INVALID_ARGUMENT.
         """
         target = self._find_for(call, cluster)
         if not self._allow_load:
@@ -211,7 +210,7 @@ class Operations:
     async def scale(
         self, call: AdmittedCall, cluster: str, *, to: int | None = None, by: int | None = None
     ) -> Grant:
-        """Changes the size of a cluster.
+        """Change the size of a cluster.
 
         Raises:
             BackendError: see `Backend.scale`.
@@ -237,25 +236,25 @@ class Operations:
     def log(
         self, call: AdmittedCall, cluster: str, ensemble: str, *, follow: bool, events: bool
     ) -> AsyncGenerator[Entry, None]:
-        """The entries of an ensemble's eventlog."""
+        """Return the entries of an ensemble's eventlog."""
         instance = self._instance(self._find_for(call, cluster))
         return instance.log(ensemble, follow=follow, events=events)
 
     def close(self) -> None:
-        """Ends the threads."""
+        """End the threads."""
         for lane in (self._lane, *self._lanes.values()):
             lane.close()
         for instance in self._instances.values():
             instance.close()
 
     def _find_for(self, call: AdmittedCall, requested: str) -> Cluster:
-        """The cluster of a request that only who is known may make."""
+        """Return the cluster of a request that only authenticated clients may send."""
         call.check_known()
         return self._find(call, requested)
 
     def _find(self, call: AdmittedCall, requested: str) -> Cluster:
         name = self._clusters.name(requested, call.clusters)
-        # First, so that a client does not learn which other clusters there are.
+        # Checked first, so that a client does not learn which other clusters there are.
         call.check_cluster(name, self._clusters.canonical, explicit=bool(requested))
         return self._clusters.find(name, call.clusters)
 
@@ -282,7 +281,7 @@ class Operations:
         return status
 
     async def _blocking(self, cluster: str, call: Callable[[], T], deadline: float) -> T:
-        # Those that are not listed are any number, but all of one back end.
+        # Any number of clusters may be unlisted, but all of them are of one back end.
         lane = self._lanes.get(cluster, self._lane)
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
@@ -296,7 +295,7 @@ class Operations:
 async def _or_error(
     key: str, part: Callable[..., Awaitable[dict[str, Any]]], *arguments: Any
 ) -> dict[str, Any]:
-    """A part of a status, or {key: SENTENCE} where it is out of reach."""
+    """Return a part of a status, or {key: SENTENCE} if it is out of reach."""
     try:
         return await part(*arguments)
     except Exception as exc:
@@ -307,13 +306,13 @@ async def _or_error(
 
 
 def _out_of_reach(exc: Exception) -> str | None:
-    """The sentence of an exception that leaves out a part of a status; None for any other."""
+    """Return the sentence of an exception that leaves out a part of a status, or None."""
     refusal = problem(exc)
     return str(refusal) if refusal is not None and refusal.code in _OUT_OF_REACH else None
 
 
 def _check_harmless(action: Mapping[str, Any]) -> None:
-    """Check that an action has jobs run what the document says, where and with what it says.
+    """Check that an action keeps the document's commands, environment and directories of jobs.
 
     Raises:
         Problem: PERMISSION_DENIED.
@@ -332,7 +331,7 @@ def _lane(name: str) -> Lane:
 
 
 def submitted(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What is told of jobs that were submitted: {ids, members?, waiting?}."""
+    """Return the response about submitted jobs: {ids, members?, waiting?}."""
     return {key: result[key] for key in ("ids", "members", "waiting") if key in result}
 
 

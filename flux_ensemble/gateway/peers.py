@@ -24,16 +24,16 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 #: An address and a port.
 Endpoint = tuple[IPAddress, int]
 
-#: Key of the peer's certificate among the properties that gRPC knows of a connection.
+#: Key of the peer's certificate among gRPC's properties of a connection.
 _PEER_PEM = "x509_pem_cert"
 
-#: What gRPC's names of connections by a UNIX socket begin with.
+#: Prefix of gRPC's names of connections by a UNIX socket.
 _UNIX = "unix:"
 
 #: Key of the token in the metadata of a call.
 AUTHORIZATION = "authorization"
 
-#: A network of IPv6 is one client: whoever has an address there mostly has all of them.
+#: An IPv6 network is one client: whoever has an address in it mostly has all of them.
 _IPV6_PREFIX = 64
 
 
@@ -41,7 +41,7 @@ _IPV6_PREFIX = 64
 class Certificate:
     """The parts of a client's certificate that the service uses.
 
-    `clusters` are the names in its URIs, and `owners` the uids of whose it is. `t_end` is when it
+    `clusters` are the names in its URIs, and `owners` the uids of its owner. `t_end` is when it
     expires, in epoch seconds.
     """
 
@@ -50,11 +50,11 @@ class Certificate:
     owners: frozenset[str] = frozenset()
 
     def seconds_left(self) -> float:
-        """Seconds until it expires."""
+        """Return the seconds until it expires."""
         return self.t_end - time.time()
 
     def expired(self) -> RequestProblem:
-        """The problem to report once it has expired."""
+        """Return the problem to report once it has expired."""
         end = datetime.datetime.fromtimestamp(self.t_end, datetime.UTC).isoformat()
         return RequestProblem(
             StatusCode.UNAUTHENTICATED, f"the client's certificate has expired at {end}"
@@ -65,10 +65,10 @@ class Certificate:
 class Peer:
     """The other end of a call.
 
-    `connection` is its address with the port. `client` is equal for connections that share
-    what one client may have: those whose certificates name the same clusters, or without TLS
-    those of one address. `known` is whether it has said who it is: by a certificate, by the
-    token, or by the socket that the user alone can connect to.
+    `connection` is its address with the port. `client` is equal for connections that share the
+    limits of one client: those whose certificates name the same clusters, or without TLS those of
+    one address. `known` is True if the peer has authenticated itself: by a certificate, by the
+    token, or by the socket that only the user can connect to.
     """
 
     connection: str
@@ -78,16 +78,16 @@ class Peer:
 
 
 def identify(context: Any, *, tls: bool, token: str | None = None) -> Peer:
-    """The other end of a call.
+    """Return the other end of a call.
 
     Args:
         context: gRPC's context of the call.
-        tls: clients by the network show certificates.
-        token: what makes a client in plaintext known.
+        tls: clients on the network present certificates.
+        token: authenticates clients in plaintext.
 
     Raises:
-        Problem: UNAUTHENTICATED, its certificate has expired, or cannot be read; or it presents
-            another token.
+        Problem: UNAUTHENTICATED, its certificate has expired, or cannot be read; or it presents a
+            wrong token.
     """
     connection = context.peer()
     if connection.startswith(_UNIX):
@@ -99,17 +99,17 @@ def identify(context: Any, *, tls: bool, token: str | None = None) -> Peer:
     certificate = read_certificate(b"".join(context.auth_context().get(_PEER_PEM, ())))
     if certificate is None:
         raise RequestProblem(StatusCode.UNAUTHENTICATED, "the client's certificate cannot be read")
-    # gRPC looks at it when the connection is made, which may be long ago.
+    # gRPC checks the certificate when the connection is made, which may be long ago.
     if certificate.seconds_left() <= 0:
         raise certificate.expired()
     return Peer(connection, certificate.clusters, certificate)
 
 
 def _presents(context: Any, token: str | None) -> bool:
-    """Whether a call presents the token of the service.
+    """Return True if a call presents the token of the service.
 
     Raises:
-        Problem: UNAUTHENTICATED, it presents another one.
+        Problem: UNAUTHENTICATED, it presents a wrong one.
     """
     given = dict(context.invocation_metadata()).get(AUTHORIZATION)
     if token is None or given is None:
@@ -123,10 +123,10 @@ def _presents(context: Any, token: str | None) -> bool:
 
 @functools.lru_cache(maxsize=512)
 def read_certificate(pem: bytes) -> Certificate | None:
-    """The certificate of a client; None if it cannot be read.
+    """Read the certificate of a client; return None if it cannot be read.
 
-    A URI that goes on after the name of a cluster, with whatever it may be, names nobody. gRPC
-    itself gives the URI up to the first NUL, so the certificate is read here.
+    A URI that continues after the name of a cluster, with whatever it may be, names none. gRPC
+    itself returns the URI up to the first NUL, so the certificate is read here.
     """
     try:
         certificate = x509.load_pem_x509_certificate(pem)
@@ -145,10 +145,10 @@ def read_certificate(pem: bytes) -> Certificate | None:
 
 
 def read_address(host: str) -> IPAddress:
-    """An address as text; one of IPv4 that is written as one of IPv6 is one of IPv4.
+    """Parse an address; an IPv4 address in the form of IPv6 is returned as IPv4.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no address.
     """
     address = ipaddress.ip_address(host.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
@@ -157,16 +157,17 @@ def read_address(host: str) -> IPAddress:
 
 
 def client_of(address: IPAddress) -> Hashable:
-    """The key of a client, the same for all of its addresses."""
+    """Return the key of a client, the same for all of its addresses."""
     if isinstance(address, ipaddress.IPv6Address):
         return ipaddress.ip_network((address, _IPV6_PREFIX), strict=False)
     return address
 
 
 def endpoint(connection: str) -> Endpoint | None:
-    """Address and port of gRPC's name for a connection, such as "ipv6:%5B2001:db8::1%5D:50000".
+    """Parse gRPC's name for a connection, such as "ipv6:%5B2001:db8::1%5D:50000".
 
-    None if it has none, as for a closed connection.
+    Returns:
+        Address and port; None if the name has none, as for a closed connection.
     """
     host, _, port = unquote(connection).partition(":")[2].rpartition(":")
     try:

@@ -1,6 +1,6 @@
-"""The service that clients of ensemble-python speak to (`protocol/predecessors.proto`).
+"""The service for clients of ensemble-python (`protocol/predecessors.proto`).
 
-A request never fails as a call, because those clients do not look: what went wrong is in
+A request never fails as a call, because those clients do not check that. Instead the error is in
 the status of the response, and its sentence in the payload as {"error": SENTENCE}.
 """
 
@@ -19,10 +19,10 @@ from flux_ensemble.gateway.operations import Operations
 from flux_ensemble.gateway.protocol import predecessors_pb2 as pb
 from flux_ensemble.gateway.requests import json_object
 
-#: What the clients may call the type of a cluster; ensemble-python sends the plural.
+#: Types of a cluster that the clients may send; ensemble-python sends the plural.
 TYPES = ("minicluster", "miniclusters", "flux")
 
-#: What a client of ensemble-python says of the custom resource that it means.
+#: Custom resource that a client of ensemble-python names.
 RESOURCE = {"group": "flux-framework.org", "version": "v1alpha2"}
 
 _STATUS = {
@@ -37,7 +37,7 @@ class PredecessorService:
     """Answers the requests of `protocol/predecessors.proto`.
 
     Args:
-        operations: what does them.
+        operations: perform the requests.
     """
 
     #: The service's full name.
@@ -47,7 +47,7 @@ class PredecessorService:
         self._operations = operations
 
     def methods(self) -> dict[str, Method]:
-        """The methods by full name."""
+        """Return the methods by full name."""
         return {
             f"/{self.name}/RequestStatus": Method(
                 CallKind.REQUEST, pb.StatusRequest, once(self._status), _failed
@@ -114,10 +114,9 @@ def _check_type(kind: str) -> None:
 
 
 def _change(action: str, payload: Mapping[str, Any]) -> int:
-    """The change of size that a payload asks for.
+    """Return the change of size that a payload requests.
 
-    Without a number it is 1. A shrink may be given as a negative number, as ensemble-python
-    takes it.
+    Without a number it is 1. A shrink may be a negative number, as in ensemble-python.
     """
     for key, expected in RESOURCE.items():
         if payload.get(key, expected) != expected:

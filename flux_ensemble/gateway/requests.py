@@ -1,4 +1,4 @@
-"""Reading requests and reporting errors, for both protocols."""
+"""Parsing of requests and conversion of errors, for both protocols."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from flux_ensemble.gateway.errors import RequestProblem, problem
 
 log = logging.getLogger(__name__)
 
-#: How much of a text is quoted.
+#: Number of characters of a text that are quoted.
 _QUOTED = 80
 
-#: How many values a JSON text may have, and how deep they may be nested. Values take many times
-#: the memory of their text.
+#: Limits of a JSON text: the number of its values, and the depth of their nesting. Values take many
+#: times the memory of their text.
 _MOST_VALUES = 100_000
 _DEEPEST = 100
 
 
 def as_problem(exc: Exception) -> RequestProblem:
-    """The problem for an exception; bugs are logged."""
+    """Return the problem for an exception; log bugs."""
     known = problem(exc)
     if known is not None:
         return known
@@ -36,7 +36,7 @@ def as_problem(exc: Exception) -> RequestProblem:
 
 
 def json_object(text: str, what: str) -> Mapping[str, Any]:
-    """Reads a JSON object.
+    """Parse a JSON object.
 
     Args:
         text: the JSON text.
@@ -64,15 +64,15 @@ def json_object(text: str, what: str) -> Mapping[str, Any]:
 
 
 def check_plain(value: Any, what: str) -> None:
-    """Checks that a value from JSON can be sent to Flux.
+    """Check that a value from JSON can be sent to Flux.
 
     Args:
         value: the value.
         what: its name, for messages.
 
     Raises:
-        Problem: INVALID_ARGUMENT, it has a number that is not finite or has more than 64 bits,
-            text that is no Unicode, or is nested too deep.
+        Problem: INVALID_ARGUMENT, it has a number that is not finite or has more than 64 bits, text
+            that is no Unicode, or is nested too deep.
     """
     waiting = [(what, value, 1)]
     while waiting:
@@ -102,7 +102,7 @@ def check_plain(value: Any, what: str) -> None:
 
 
 def _below(path: str, key: str) -> str:
-    """The path of what is at a key."""
+    """Return the path of the value at a key."""
     return f"{path}.{key[:_QUOTED]}"
 
 

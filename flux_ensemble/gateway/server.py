@@ -3,8 +3,8 @@
     access = Access(host="localhost", port=50051)
     await serve(clusters, DryRun(), access, ready=print, stop=asyncio.Event())
 
-Requests are handled on one event loop; blocking calls run on lanes. Waiting for a client happens
-in the thread of its call.
+Requests are handled on one event loop; blocking calls run on lanes. Only the thread of a call waits
+for its client.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from flux_ensemble.gateway.predecessors import PredecessorService
 from flux_ensemble.gateway.tls import TlsFiles
 from flux_ensemble.gateway.tls_reload import Reloaded
 
-#: How long open requests may go on when the server stops, in seconds.
+#: Seconds for which open requests may continue when the server stops.
 _GRACE_SECONDS = 5.0
 
-#: Threads for calls beyond those that may be open, to refuse them.
+#: Threads for calls beyond the limits, to refuse them.
 _SPARE_THREADS = 16
 
-#: How many calls may wait for such a thread. gRPC itself refuses more, in a sentence of its own.
+#: Number of calls that may wait for such a thread. gRPC itself refuses more, with its own sentence.
 _WAITING_CALLS = 256
 
-#: How many calls of one connection gRPC takes at once; a client holds more of them back. It is
-#: well above what a connection may have open: gRPC is late to see that a call is over, and
-#: breaks off what comes too early.
+#: Number of calls of one connection that gRPC accepts at once; a client holds back more. It is well
+#: above the limit of a connection: gRPC is late to notice that a call has ended, and aborts calls
+#: that arrive too early.
 _CALLS_OF_CONNECTION = 256
 
 #: The full names of the two services.
 SERVICES = (TypedService.name, PredecessorService.name)
 
-#: Where gRPC logs what is wrong with what came, which clients can make it do at any rate.
+#: Loggers of gRPC for invalid input, which clients can trigger at any rate.
 _GRPC_LOGS = ("grpc._server", "grpc._common", "grpc._cython.cygrpc")
 _SPARING = Sparing()
 
@@ -63,7 +63,7 @@ class ServerError(Exception):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host can be reached from this machine only."""
+    """Return True if a host can be reached from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -74,17 +74,17 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """Where the server listens, and who may do what there.
+    """The address of the server, and the permissions of its clients.
 
     Attributes:
         host: a name or address of this machine.
         port: 0 chooses a free one; None listens on none.
         tls: the server's files; None is plaintext.
         insecure: allows plaintext on a host that other machines can connect to.
-        allow_load: clients that are known may load documents.
-        socket: the path of a UNIX socket to listen at too, which the user alone can connect to.
-        token: what makes clients known that connect in plaintext.
-        owner: the uid that clients' certificates have to name; None takes those of any.
+        allow_load: authenticated clients may load documents.
+        socket: the path of a UNIX socket to listen at, too, which only the user can connect to.
+        token: authenticates clients that connect in plaintext.
+        owner: the uid that clients' certificates have to name; None accepts any.
     """
 
     host: str = "localhost"
@@ -98,12 +98,12 @@ class Access:
 
     @property
     def address(self) -> str:
-        """HOST:PORT, as gRPC takes it, where there is a port."""
+        """HOST:PORT in the form of gRPC, if there is a port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
     def check(self) -> None:
-        """Check that plaintext is allowed, if it is that.
+        """Check that plaintext is allowed, if it is used.
 
         Raises:
             ServerError: it is not.
@@ -131,14 +131,14 @@ async def serve(
     stop: asyncio.Event,
     limits: Limits | None = None,
 ) -> None:
-    """Serves until `stop` is set.
+    """Serve until `stop` is set.
 
     Args:
         clusters: the table of clusters.
         backend: changes their size; None if nothing does.
-        access: where it listens, and what is allowed.
+        access: the address, and the permissions.
         ready: called with the port, if there is one, when the server answers.
-        stop: ends it; requests that are open may go on for some seconds.
+        stop: ends the server; open requests may continue for some seconds.
         limits: bounds of the requests; default: `Limits()`.
 
     Raises:
@@ -147,7 +147,7 @@ async def serve(
     """
     access.check()
     limits = limits or Limits()
-    # Once, however often this is called: a logger has a filter once.
+    # Only once, however often this is called: a logger holds a filter only once.
     for name in _GRPC_LOGS:
         logging.getLogger(name).addFilter(_SPARING)
     files = None if access.tls is None else Reloaded(access.tls)
@@ -182,18 +182,18 @@ async def serve(
 
 
 def _listen(server: grpc.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:
-    """Have the server listen at an address; gives the port.
+    """Make the server listen at an address; return the port.
 
     Raises:
-        ServerError: it cannot.
+        ServerError: it cannot listen there.
     """
-    # Both raise RuntimeError where the port cannot be had.
+    # Both raise RuntimeError if the port cannot be had.
     try:
         if credentials is None:
             return int(server.add_insecure_port(address))
         return int(server.add_secure_port(address, credentials))
     except RuntimeError as exc:
-        # So it says of keys of a kind that it cannot use, too.
+        # gRPC raises the same for keys of a kind that it cannot use.
         also = "" if credentials is None else ", or gRPC cannot use the key or the certificate"
         raise ServerError(
             f"cannot listen at {address}: the port is taken, or the host is not this "
@@ -202,10 +202,10 @@ def _listen(server: grpc.Server, address: str, credentials: grpc.ServerCredentia
 
 
 def _listen_unix(server: grpc.Server, path: Path) -> None:
-    """Have the server listen at a UNIX socket that the user alone can connect to.
+    """Make the server listen at a UNIX socket that only the user can connect to.
 
     Raises:
-        ServerError: it cannot, or others could take its place.
+        ServerError: it cannot listen there, or others could replace the socket.
     """
     try:
         with private_socket(path):
@@ -222,7 +222,7 @@ def _listen_unix(server: grpc.Server, path: Path) -> None:
 async def _server(
     methods: Mapping[str, Method], limits: Limits, gate: Gate
 ) -> AsyncIterator[grpc.Server]:
-    """gRPC's server of these methods; it is stopped in the end, and its threads are over."""
+    """Yield gRPC's server for these methods; at the end, stop it and its threads."""
     most = sum(bound.total for bound in limits.bounds().values()) + _SPARE_THREADS
     pool = ThreadPoolExecutor(most, "call")
     patience = Patience()
@@ -243,29 +243,29 @@ async def _server(
 
 
 def _options(limits: Limits) -> dict[str, int]:
-    """gRPC's options; times in milliseconds."""
-    # The other half is for what requests need: connections to Flux, and to a back end.
+    """Return gRPC's options; times in milliseconds."""
+    # The other half is for connections to Flux and to a back end.
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     connections = limits.connections if files < 0 else min(limits.connections, files // 2)
     return {
         "grpc.max_receive_message_length": limits.message_bytes,
         "grpc.max_send_message_length": limits.message_bytes,
-        # Else a second server on the port would take half of the requests.
+        # Otherwise a second server on the port would receive half of the requests.
         "grpc.so_reuseport": 0,
         "grpc.max_concurrent_streams": _CALLS_OF_CONNECTION,
         "grpc.max_allowed_incoming_connections": connections,
         "grpc.server_handshake_timeout_ms": round(1000 * limits.handshake_seconds),
         "grpc.max_connection_idle_ms": round(1000 * limits.idle_seconds),
         "grpc.max_connection_age_ms": round(1000 * limits.connection_seconds),
-        # Calls that are open then go on for as long as any may.
+        # Open calls continue then for as long as any call may.
         "grpc.max_connection_age_grace_ms": round(1000 * limits.stream_seconds),
         "grpc.keepalive_time_ms": round(1000 * limits.ping_seconds),
         "grpc.keepalive_timeout_ms": round(1000 * limits.pong_seconds),
         # The same for newer releases of gRPC, which otherwise wait for a minute.
         "grpc.http2.ping_timeout_ms": round(1000 * limits.pong_seconds),
         "grpc.keepalive_permit_without_calls": 1,
-        # A stream on which nothing happens is asked as often as any.
+        # Idle streams are pinged as often as any.
         "grpc.http2.max_pings_without_data": 0,
-        # Else a client may send 4 MiB on each call before anybody has asked for it.
+        # Otherwise a client may send 4 MiB on each call before the server has asked for it.
         "grpc.http2.bdp_probe": 0,
     }

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-#: A call that no thread has begun, and where its result goes.
+#: A call that no thread has begun, with the future of its result.
 _Waiting = tuple[Future[Any], Callable[[], Any]]
 
 
@@ -25,12 +25,12 @@ class LaneFull(Exception):
 
 
 class Lane:
-    """A queue of blocking calls, and the threads that make them.
+    """A queue of blocking calls, and the threads that perform them.
 
     Args:
         name: of its threads, and for messages.
-        threads: how many calls run at once; threads are started when they are needed.
-        waiting: how many more may wait.
+        threads: number of calls that run at once; threads are started when they are needed.
+        waiting: number of further calls that may wait.
     """
 
     def __init__(self, name: str, *, threads: int, waiting: int) -> None:
@@ -63,21 +63,21 @@ class Lane:
         try:
             return await _result_of(future)
         except asyncio.CancelledError:
-            # Else it would take the place of another until a thread comes to it.
+            # Otherwise it would take the place of another call until a thread comes to it.
             with self._changed, suppress(ValueError):
                 self._waiting.remove(item)
             raise
         finally:
-            # What the call raises holds this frame: they would keep each other.
+            # An exception of the call refers to this frame: they would keep each other alive.
             del future, item
 
     @property
     def busy(self) -> bool:
-        """Whether a call is under way or waits."""
+        """A call runs or waits."""
         return bool(self._running or self._waiting)
 
     def close(self) -> None:
-        """Ends the threads once the current calls are done."""
+        """End the threads once the current calls are done."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -93,11 +93,11 @@ class Lane:
             else:
                 self._done()
                 future.set_result(result)
-            # What a call leaves behind (the handle of an instance) belongs to this thread.
+            # Objects that a call leaves behind (the handle of an instance) belong to this thread.
             del item, future, call
 
     def _next(self) -> _Waiting | None:
-        """The next call that somebody waits for; None if there will be none."""
+        """Return the next call that somebody waits for; None if there will be none."""
         with self._changed:
             while True:
                 while not self._waiting:
@@ -115,7 +115,7 @@ class Lane:
 
 
 async def _result_of(future: Future[T]) -> T:
-    """As `asyncio.wrap_future`, which fails in the thread where the loop is closed just then."""
+    """Do as `asyncio.wrap_future`, which fails in the thread if the loop is closed just then."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
 
     def told(_: Future[T]) -> None:
@@ -131,5 +131,5 @@ async def _result_of(future: Future[T]) -> T:
         future.cancel()
         raise
     finally:
-        # What the call raises holds this frame: they would keep each other.
+        # An exception of the call refers to this frame: they would keep each other alive.
         del future

@@ -1,12 +1,12 @@
-"""Mutual TLS: the files, what is in them, and which clusters a client certificate may act for.
+"""Mutual TLS: the files, their contents, and the clusters that a client certificate may act for.
 
 A client's certificate names its clusters in URI entries of the subject alternative name:
 
-    flux-ensemble://member/NAME        (NAME as the service has it, NAMESPACE/NAME too)
-    flux-ensemble://owner/UID          (whose it is, for a service that is of one owner)
+    flux-ensemble://member/NAME        (NAME as in the service, NAMESPACE/NAME too)
+    flux-ensemble://owner/UID          (its owner, for a service that is limited to one owner)
 
 Both sides have certificates of the same authority. Without TLS every client may act for every
-cluster, so the server listens on loopback only unless told otherwise.
+cluster, so the server listens on loopback only, unless insecure access is allowed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
 from flux_ensemble.files import read
 
-#: What a URI that names a cluster starts with.
+#: Prefix of a URI that names a cluster.
 MEMBER_URI = "flux-ensemble://member/"
 
-#: What a URI that names the owner of the client starts with.
+#: Prefix of a URI that names the owner of the client.
 OWNER_URI = "flux-ensemble://owner/"
 
-#: How large a file of keys or certificates may be, in bytes.
+#: Largest file of keys or certificates, in bytes.
 _LARGEST = 1024 * 1024
 
 
@@ -51,16 +51,16 @@ class TlsFiles:
     ca: Path
 
     def check(self) -> None:
-        """Checks that the files can be read and fit together, because gRPC's errors do not say.
+        """Check that the files can be read and fit together, because gRPC's errors do not tell.
 
         Raises:
-            TlsError: one cannot be read, is not PEM, belongs to another key; a certificate
-                that is needed is not valid now; or one of an authority is none of an authority.
+            TlsError: a file cannot be read, is not PEM, or belongs to another key; a certificate
+                that is needed is not valid now; or that of an authority must not sign others.
         """
         self.read()
 
     def read(self) -> Contents:
-        """What is in the files, once they have been checked.
+        """Return the contents of the files, once they have been checked.
 
         Raises:
             TlsError: see `check`.
@@ -85,9 +85,9 @@ class TlsFiles:
         return contents
 
     def _read(self) -> Contents:
-        """What is in the files.
+        """Read the files.
 
-        They are read once: what was checked is what is used, whatever happens to the files.
+        Each is read once: whatever happens to the files, the checked contents are the ones in use.
         """
         cert, key, ca = (_contents(file) for file in (self.cert, self.key, self.ca))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -98,7 +98,8 @@ class TlsFiles:
         no_authority = f"{str(self.ca)!r} is not the certificate of an authority in PEM"
         try:
             with _in_memory(cert) as cert_file, _in_memory(key) as key_file:
-                # The password is for a key that has one: without it OpenSSL asks the terminal.
+                # The password is for keys that have one: without it OpenSSL prompts on the
+                # terminal.
                 context.load_cert_chain(cert_file, key_file, password=lambda: "")
         except ssl.SSLError as exc:
             raise TlsError(f"{unusable}: {_reason(exc)}") from exc
@@ -114,7 +115,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What is in the files, as bytes, and the certificates in them."""
+    """The contents of the files as bytes, and the certificates in them."""
 
     cert: bytes
     key: bytes
@@ -124,7 +125,7 @@ class Contents:
 
     @property
     def t_expires(self) -> float:
-        """When the first of the certificates that are needed expires, in epoch seconds.
+        """When the first of the needed certificates expires, in epoch seconds.
 
         That is the earliest end of the certificate's chain, or the end of the last authority.
         """
@@ -133,7 +134,7 @@ class Contents:
         return min(ends).timestamp()
 
     def chain(self) -> list[x509.Certificate]:
-        """The certificate, its signer, and so on, as far as the files have them."""
+        """Return the certificate, its signer, and so on, as far as the files have them."""
         now = datetime.datetime.now(datetime.UTC)
         chain = [self.certificates[0]]
         while signers := [
@@ -146,7 +147,7 @@ class Contents:
 
 
 def _contents(file: Path) -> bytes:
-    """What is in a file of the user's or of root's; see `files.read`."""
+    """Read a file that belongs to the user or to root; see `files.read`."""
     try:
         return read(file, limit=_LARGEST)
     except OSError as exc:
@@ -157,7 +158,7 @@ def _contents(file: Path) -> bytes:
 
 @contextmanager
 def _in_memory(contents: bytes) -> Iterator[str]:
-    """The name of a file in memory: OpenSSL's Python takes keys from files only."""
+    """Yield the name of a file in memory, since Python's OpenSSL reads keys from files only."""
     with open(os.memfd_create("tls", os.MFD_CLOEXEC), "wb") as file:
         file.write(contents)
         file.flush()
@@ -180,7 +181,7 @@ def _has_signed(signer: x509.Certificate, certificate: x509.Certificate) -> bool
 
 
 def _may_sign(certificate: x509.Certificate) -> bool:
-    """Whether a certificate may be one of an authority; the oldest kind does not tell."""
+    """Return True if a certificate may be an authority's; the oldest kind does not tell."""
     try:
         basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
     except x509.ExtensionNotFound:
@@ -193,7 +194,7 @@ def _may_sign(certificate: x509.Certificate) -> bool:
 def _preference(
     certificate: x509.Certificate, now: datetime.datetime
 ) -> tuple[bool, datetime.datetime]:
-    """The greater, the rather a certificate is the one to go by: valid now, and for long."""
+    """Return a sort key for certificates: those that are valid now, and for longer, are greater."""
     end = certificate.not_valid_after_utc
     return certificate.not_valid_before_utc <= now < end, end
 

@@ -1,8 +1,8 @@
-"""Certificates that are renewed while they are in use: their files are read again when they change.
+"""Certificates that are renewed while they are in use: changed files are read again.
 
-Kubernetes puts the files of a Secret in place of the old ones some time after the Secret has
-changed, and whoever renews certificates by hand replaces one file after the other. So what is read
-counts only if it fits together (`TlsFiles.check`); until then what was read before does.
+Kubernetes replaces the files of a Secret some time after the Secret has changed, and a person who
+renews certificates by hand replaces one file after the other. So new contents count only if they
+fit together (`TlsFiles.check`); until then the previous contents stay in use.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from flux_ensemble.gateway.tls import Contents, TlsError, TlsFiles
 
 log = logging.getLogger(__name__)
 
-#: What tells that a file has changed: inode, size, time of change.
+#: Mark by which a changed file is recognized: inode, size, time of change.
 _Mark = tuple[int, int, int] | None
 
 
 class Reloaded:
-    """The files of one side as they are now; thread-safe.
+    """The files of one side, kept current; thread-safe.
 
     Args:
-        files: where they are.
+        files: their paths.
 
     Raises:
         TlsError: they cannot be used.
@@ -43,7 +43,7 @@ class Reloaded:
         return self._contents.t_expires
 
     def renewed(self) -> Contents | None:
-        """What is in the files, if that has changed since the last call and can be used."""
+        """Return the contents, if they have changed since the last call and can be used."""
         with self._lock:
             marks = self._look()
             if marks == self._marks:
@@ -61,13 +61,13 @@ class Reloaded:
             return contents
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """Credentials of a server, for which the files are looked at for each connection."""
+        """Return credentials of a server, for which the files are checked at each connection."""
         return grpc.dynamic_ssl_server_credentials(
             _configuration(self._contents), self._fetch, require_client_authentication=True
         )
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
-        """Credentials of a client with what was read last."""
+        """Return credentials of a client with the latest contents."""
         contents = self._contents
         return grpc.ssl_channel_credentials(
             root_certificates=contents.ca,
@@ -93,6 +93,6 @@ def _mark(file: os.PathLike[str]) -> _Mark:
     try:
         found = os.stat(file)
     except (OSError, ValueError):
-        # Why it cannot be read is said where it is read.
+        # The reason is reported when the file is read.
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns

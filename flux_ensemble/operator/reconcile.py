@@ -82,13 +82,11 @@ class Reconciler:
         Returns:
             The longest time in seconds until the next call; None if the regular calls for all
             Ensembles suffice; `queue.LAST` if its MiniClusters are made, and its other objects may
-                wait
-            for the MiniClusters of others.
+            wait for the MiniClusters of others.
 
         Raises:
             ClusterFailure: the cluster has failed a request. The status has the reason, if it could
-                be
-                written. The call is to be repeated.
+                be written. The call is to be repeated.
         """
         ensemble = self._cluster.known(names.API_VERSION, names.KIND, namespace, name)
         if ensemble is None or ensemble["metadata"].get("deletionTimestamp"):

@@ -357,8 +357,7 @@ class Seen(KubernetesCluster):
         places: the namespaces that are watched, or "*", each with a client for its watches, which
             hold connections.
         changed: called with the namespace and name of an Ensemble, after a change of it or of one
-            of
-            its objects.
+            of its objects.
     """
 
     def __init__(

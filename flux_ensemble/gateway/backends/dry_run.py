@@ -1,4 +1,4 @@
-"""The back end `dry-run`: logs requests, and responds as if they had been performed."""
+"""The back end `dry-run`: logs requests, and responds as if it had performed them."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class DryRun:
         self._lock = threading.Lock()
 
     def canonical(self, cluster: str) -> str:
-        """The name as it is."""
+        """Return the name unchanged."""
         return cluster
 
     def size(self, cluster: str, deadline: float) -> Size:
-        """The size that the cluster would have."""
+        """Return the size that the cluster would have."""
         return Size(self._sizes.get(cluster, self._minimum), self._minimum, self._maximum)
 
     def scale(
         self, cluster: str, *, deadline: float, to: int | None = None, by: int | None = None
     ) -> Grant:
-        """Logs the change and remembers the size."""
+        """Log the change and store the size."""
         with self._lock:
             now = self.size(cluster, deadline)
             size = target(cluster, now, to=to, by=by)

@@ -1,7 +1,7 @@
-"""The back end `instance`: the size of Flux instances, by the scalers of their ensemble services.
+"""The back end `instance`: the size of Flux instances, by scalers of their ensemble services.
 
-    size    ensemble.status ──► what the scaler says of the size, its bounds and its change
-    scale   ensemble.scale  ──► the scaler begins; brokers come and go after the answer
+    size    ensemble.status ──► size, bounds and current change of the scaler
+    scale   ensemble.scale  ──► the scaler begins; brokers start and end after the response
 
 An instance has a scaler if its [ensemble] configures one (docs/elastic.md). The scaler has the
 bounds and does the work. Each thread has its own connection to a cluster's ensemble service
@@ -33,13 +33,13 @@ from flux_ensemble.gateway.clusters import Cluster
 from flux_ensemble.gateway.errors import RequestProblem
 from flux_ensemble.gateway.instances import ClusterInstance
 
-#: Errors of the ensemble service that asking again does not change.
+#: Errors of the ensemble service that a retry does not change.
 _REFUSALS = (errno.EINVAL, errno.EPERM)
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A cluster's instance, and what keeps two changes of it from mixing."""
+    """A cluster's instance, with a lock that keeps two changes of it apart."""
 
     instance: ClusterInstance
     changing: threading.Lock = field(default_factory=threading.Lock)
@@ -49,7 +49,7 @@ class FluxInstances:
     """Flux instances that have a scaler.
 
     Args:
-        clusters: those with a Flux instance, by the names that they go by here.
+        clusters: those with a Flux instance, by their names in this service.
     """
 
     name = "instance"
@@ -59,28 +59,28 @@ class FluxInstances:
         self._table = {cluster.name: _Entry(ClusterInstance(cluster)) for cluster in clusters}
 
     def canonical(self, cluster: str) -> str:
-        """The name as it is."""
+        """Return the name unchanged."""
         return cluster
 
     def size(self, cluster: str, deadline: float) -> Size:
-        """The size that the scaler is changing to, else the current one; and its bounds."""
+        """Return the size that the scaler is changing to, else the current one; and its bounds."""
         return _size(cluster, self._ask(cluster, "status", {}, deadline))
 
     def scale(
         self, cluster: str, *, deadline: float, to: int | None = None, by: int | None = None
     ) -> Grant:
-        """Lets the scaler start a change."""
+        """Make the scaler start a change."""
         with self._alone(cluster, deadline):
             now = self.size(cluster, deadline)
             size = target(cluster, now, to=to, by=by)
-            # Asked even where it is the size of now: a change that a crash of the ensemble
-            # service has cut short goes on then.
+            # Requested even if the size is the current one: a change that was cut short by a crash
+            # of the ensemble service continues then.
             answer = self._ask(cluster, "scale", {"to": size}, deadline)
         return Grant(now.nodes, answer["size"])
 
     @contextmanager
     def _alone(self, cluster: str, deadline: float) -> Iterator[None]:
-        """Keeps others from changing the cluster between the reading and the change."""
+        """Prevent other changes of the cluster between the reading and the change."""
         changing = self._entry(cluster).changing
         if not changing.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise Contended(
@@ -109,10 +109,10 @@ class FluxInstances:
 
 
 def _size(cluster: str, status: dict[str, Any]) -> Size:
-    """The size and the bounds in the answer to `status` (docs/rpc.md).
+    """Return the size and the bounds in the response to `status` (docs/rpc.md).
 
     Raises:
-        Refused: there is no scaler that could be asked, or the bounds contradict each other.
+        Refused: there is no scaler that could change the size, or the bounds contradict each other.
         Unavailable: the scaler does not know the size yet.
     """
     own = status.get("instance")

@@ -1,10 +1,10 @@
 """The back end `kubernetes`: changes the size of MiniClusters of the Flux Operator.
 
 A change reads the custom resource and writes its `/scale` subresource with the resource version
-that was read. If the resource changes in between, bounds included, the API server refuses the
-write (409), and the change is tried again. A service can be for the MiniClusters of one owner, by
-its uid: another one may have had its name. A size outside the bounds is never written: the Flux
-Operator would refuse to reconcile the MiniCluster, and say so only in its own log.
+that was read. If the resource changes in between, bounds included, the API server refuses the write
+(409), and the change is tried again. A service can be limited to the MiniClusters of one owner, by
+its uid, since another owner may have had its name. A size outside the bounds is never written: the
+Flux Operator would refuse to reconcile the MiniCluster, and report that only in its own log.
 
 The service account needs `get` on `miniclusters`, `update` on `miniclusters/scale`, and `create` on
 `events` (etc/kubernetes/grpc.yaml). A cluster is named NAMESPACE/NAME, or NAME in the service's own
@@ -51,23 +51,24 @@ MiniCluster = create_namespaced_resource(
     "flux-framework.org", "v1alpha2", "MiniCluster", "miniclusters"
 )
 
-#: How often a change is tried while others change the MiniCluster at the same time.
+#: Number of attempts of a change while others change the MiniCluster at the same time.
 _ATTEMPTS = 8
 
-#: The first pause between these, doubled each time, in seconds.
+#: The first pause between two attempts in seconds, doubled each time.
 _BACKOFF_SECONDS = 0.05
 
-#: How long a call tries 401 and 403 again, and the pause between, in seconds: an API server that
-#: has just started gives them until it has read who may do what. It is less than a cluster waits
-#: for its answer (`queues.elastic.minicluster`).
+#: Seconds for which a call repeats requests after 401 and 403, and the pause between two. An API
+#: server that has just started responds so until it has read the permissions. The time is less than
+#: a cluster waits for its response (`queues.elastic.minicluster`).
 _FORBIDDEN_SECONDS = 6.0
 _FORBIDDEN_PAUSE = 0.5
 
-#: For how long they are not final, in seconds: that may take as long on a machine with much to do,
-#: and a refusal ends the wish for another size for good. Clusters ask again until then.
+#: Seconds for which 401 and 403 are not final. On a busy machine the API server takes as long to
+#: read the permissions, and a refusal ends the request for another size for good. Clusters repeat
+#: the request until then.
 _FORBIDDEN_FINAL_SECONDS = 60.0
 
-#: How many clusters are known to be forbidden: clients choose the names.
+#: Number of forbidden clusters that are noted: clients choose the names.
 _MOST_FORBIDDEN = 1000
 
 
@@ -75,9 +76,9 @@ class Kubernetes:
     """MiniClusters, by the Kubernetes API.
 
     Args:
-        client: default: one with the pod's service account, or with the current context of
-            the configuration that KUBECONFIG names.
-        owner: the uid of what has to own the MiniClusters; None takes those of any.
+        client: default: one with the pod's service account, or with the current context of the
+            configuration that KUBECONFIG names.
+        owner: the uid of the object that has to own the MiniClusters; None accepts any.
 
     Raises:
         BackendError: there is no configuration for a client.
@@ -95,21 +96,21 @@ class Kubernetes:
         self._client = sturdy(client)
         self._owner = owner
         self._refusals = Refusals(client)
-        # Since when they are forbidden, by cluster.
+        # Times since when requests are forbidden, by cluster.
         self._forbidden: dict[str, float] = {}
 
     def canonical(self, cluster: str) -> str:
-        """NAMESPACE/NAME."""
+        """Return NAMESPACE/NAME."""
         return cluster if "/" in cluster else f"{self._client.namespace}/{cluster}"
 
     def size(self, cluster: str, deadline: float) -> Size:
-        """`spec.size` and the bounds that the operator accepts."""
+        """Return `spec.size` and the bounds that the operator accepts."""
         return _size(cluster, self._read(cluster, deadline))
 
     def scale(
         self, cluster: str, *, deadline: float, to: int | None = None, by: int | None = None
     ) -> Grant:
-        """Writes the new size to the `/scale` subresource; that it is refused is an event."""
+        """Write the new size to the `/scale` subresource; a refusal becomes an event."""
         pause = _BACKOFF_SECONDS
         for _ in range(_ATTEMPTS):
             resource = self._read(cluster, deadline)
@@ -146,7 +147,7 @@ class Kubernetes:
         return found
 
     def _write(self, cluster: str, version: str, size: int, deadline: float) -> bool:
-        """Whether it was written; False: the resource is not of that version any more."""
+        """Return True if the size was written, False if the resource has another version."""
         namespace, _, name = cluster.partition("/")
         # lightkube does not type the scale of a custom resource as a subresource.
         scale: Any = MiniCluster.Scale(
@@ -166,10 +167,10 @@ class Kubernetes:
         return self._ask(cluster, deadline, write)
 
     def _ask(self, cluster: str, deadline: float, request: Callable[[], T]) -> T:
-        """Makes a request; one that is forbidden is made again for some seconds.
+        """Send a request, and repeat it for some seconds if it is forbidden.
 
         Raises:
-            BackendError: it failed.
+            BackendError: the request failed.
         """
         t_end = min(deadline, time.monotonic() + _FORBIDDEN_SECONDS)
         while True:
@@ -201,7 +202,7 @@ def _is_forbidden(exc: Exception) -> bool:
 
 
 def _changeable(cluster: str, resource: Mapping[str, Any]) -> Size:
-    """The size of a MiniCluster, for a change of it.
+    """Return the size of a MiniCluster that is to be changed.
 
     Raises:
         Refused: it is being deleted, or as for `_size`.
@@ -212,13 +213,13 @@ def _changeable(cluster: str, resource: Mapping[str, Any]) -> Size:
 
 
 def _size(cluster: str, resource: Mapping[str, Any]) -> Size:
-    """The size and the bounds in a MiniCluster.
+    """Return the size and the bounds in a MiniCluster.
 
-    0 and absent mean unset. The operator notes the maximum in the status when it first sees
-    the MiniCluster and goes by that, so a `maxSize` that was raised later does not count.
+    A value of 0, or none, means unset. The operator copies the maximum to the status when it first
+    sees the MiniCluster, and uses that copy, so a `maxSize` that was raised later does not count.
 
     Raises:
-        Refused: they are no numbers, or contradict each other.
+        Refused: the values are no numbers, or contradict each other.
     """
     spec, status = resource.get("spec") or {}, resource.get("status") or {}
     fields = {
@@ -237,12 +238,12 @@ def _size(cluster: str, resource: Mapping[str, Any]) -> Size:
 
 
 def _failure(cluster: str, exc: Exception) -> BackendError:
-    """What a failed request means, by its HTTP status."""
+    """Return the error for a failed request, by its HTTP status."""
     if not isinstance(exc, httpx2.HTTPStatusError):
         return Unavailable(f"the Kubernetes API server does not answer: {_line(exc)}")
     code = exc.response.status_code
     if code == 404:
-        # The API server knows the resource where it can say which of it is not there.
+        # If the response names an object, the API server knows the resource.
         details = exc.status.details if isinstance(exc, ApiError) else None
         if details is None or not details.kind:
             return Refused(

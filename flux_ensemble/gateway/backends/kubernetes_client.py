@@ -1,8 +1,8 @@
-"""A client of the Kubernetes API, and one sentence for whatever keeps it from being made.
+"""A client of the Kubernetes API, and one sentence for any error in making it.
 
 The configuration is that of the pod's service account, or the current context of the file that
-KUBECONFIG names. lightkube raises what its parts raise for a configuration that is wrong (a key
-that is missing, YAML that cannot be read, a value of another type), so all of it is caught here.
+KUBECONFIG names. For a wrong configuration (a missing key, unreadable YAML, a value of another
+type), lightkube raises whatever its parts raise, so every exception is caught here.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from lightkube.config.kubeconfig import KubeConfig
 from lightkube.core.exceptions import ConfigError
 from lightkube.core.generic_client import BasicRequest, GenericSyncClient
 
-#: The longest wait for one answer of the API server, in seconds.
+#: Longest wait for a response of the API server, in seconds.
 _PATIENCE_SECONDS = 5.0
 
-#: What a request raises where its credentials cannot be had: a program that is to give them fails,
-#: is not there, or prints something else; a token's file is gone.
+#: Exceptions of a request whose credentials cannot be had: the program that provides them fails, is
+#: missing, or prints something else; or a token's file is gone.
 CREDENTIAL_ERRORS = (ConfigError, OSError, ValueError, KeyError, TypeError)
 
-#: The group of the API of programs that give credentials. lightkube refuses v1, which has for what
-#: it reads of it the same form as v1beta1.
+#: API group of programs that provide credentials. lightkube refuses v1, although the part of it
+#: that lightkube reads has the same form as v1beta1.
 _EXEC = "client.authentication.k8s.io"
 
 
 class ClusterError(Exception):
-    """There is no cluster to talk to; the text is one sentence."""
+    """No cluster can be connected to; the text is one sentence."""
 
 
 class _Requests(GenericSyncClient):
-    """lightkube's requests, with one kind of exception for whatever comes in place of an answer.
+    """lightkube's requests, with one kind of exception for anything but a proper response.
 
-    What stands before an API server answers with pages, empty texts or halves of an answer.
-    lightkube raises what its parser raises for these, as for credentials that cannot be read.
+    A proxy in front of an API server responds with web pages, empty texts or truncated responses.
+    For these, and for credentials that cannot be read, lightkube raises whatever its parser raises.
     """
 
     @staticmethod
@@ -72,7 +72,7 @@ def _content(resp: httpx2.Response) -> str:
 
 
 def sturdy(client: Client) -> Client:
-    """Return a client that raises `httpx2.HTTPError` for all that an API server can send.
+    """Return a client that raises `httpx2.HTTPError` for anything that an API server can send.
 
     Args:
         client: is changed, and returned.
@@ -82,16 +82,16 @@ def sturdy(client: Client) -> Client:
 
 
 def connect(config: KubeConfig | None = None, *, field_manager: str | None = None) -> Client:
-    """A client of the cluster.
+    """Return a client of the cluster.
 
     Args:
         config: default: the pod's service account, or KUBECONFIG.
-        field_manager: whose the fields are that it writes.
+        field_manager: the owner of the fields that the client writes.
 
     Raises:
         ClusterError: there is no configuration, or it cannot be used.
     """
-    # Else each request is a line of the log.
+    # Otherwise each request is a line of the log.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     try:
         single = (config or KubeConfig.from_env()).get()

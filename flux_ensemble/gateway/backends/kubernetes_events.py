@@ -1,4 +1,4 @@
-"""Events of Kubernetes: what `kubectl describe` shows of an object."""
+"""Events of Kubernetes, which `kubectl describe` prints for an object."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ log = logging.getLogger(__name__)
 
 Event = create_namespaced_resource("", "v1", "Event", "events")
 
-#: How often the same event is written of an object, in seconds.
+#: Seconds after which the same event of an object is written again.
 AGAIN_SECONDS = 300.0
 
-#: How many objects are known of which something was told.
+#: Number of objects whose latest event is remembered.
 _KNOWN = 1000
 
-#: The longest message that the API server takes.
+#: Longest message that the API server accepts.
 _LONGEST = 1024
 
 
@@ -37,15 +37,15 @@ def event(
     now: datetime.datetime,
     warning: bool = False,
 ) -> dict[str, Any]:
-    """An event as the API server takes it.
+    """Return an event in the form of the API server.
 
     Args:
         about: the object: its apiVersion, kind, and metadata with name, namespace and uid.
         reason: a word.
         message: a sentence.
-        component: who tells it.
+        component: that reports the event.
         now: the time.
-        warning: it is not as it should be.
+        warning: the event is a problem.
     """
     metadata = about["metadata"]
     t_now = now.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -74,7 +74,7 @@ def event(
 
 
 class Refusals:
-    """Tells of changes of size that were refused: on the Ensemble of a MiniCluster, or on itself.
+    """Writes events about refused changes of size, to the Ensemble of a MiniCluster or to itself.
 
     Args:
         client: of the API server.
@@ -85,7 +85,7 @@ class Refusals:
         self._told: dict[str, tuple[str, float]] = {}
 
     def tell(self, minicluster: Mapping[str, Any], sentence: str) -> None:
-        """Write an event; that one is lost is no failure."""
+        """Write an event; a lost event is no failure."""
         uid = minicluster["metadata"]["uid"]
         said, t_said = self._told.get(uid, ("", 0.0))
         if said == sentence and time.monotonic() < t_said + AGAIN_SECONDS:
@@ -108,7 +108,7 @@ class Refusals:
 
 
 def _owner(minicluster: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Whose the MiniCluster is, if it is somebody's."""
+    """Return the owner of the MiniCluster, or the MiniCluster itself if it has none."""
     metadata = minicluster["metadata"]
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller"):

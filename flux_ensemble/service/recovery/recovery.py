@@ -8,8 +8,7 @@
    of the KVS are replayed (`runtime.durability.replay`).
 2. `catch_up` reads the journal in full and posts the new events to the engines (`catchup`).
 3. A fence makes sure that every job which was ever sent is in the journal. Then the commands
-    without
-   an outcome are performed again; of submissions, only the jobs that are missing.
+   without an outcome are performed again; of submissions, only the jobs that are missing.
 
 When the job manager ends its journal, steps 2 and 3 are repeated once it is back. No exception
 leaves this module: an ensemble that cannot be restored stays in the KVS, and is reported as
