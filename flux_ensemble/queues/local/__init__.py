@@ -1,1 +1,1 @@
-"""The local queue: jobs as processes of this machine, and runs that go on after a kill."""
+"""The local queue: jobs as processes of this machine, and runs that can go on after a kill."""

@@ -1,7 +1,7 @@
-"""Asking a run on the local queue for something: the other end of `queues.local.control`.
+"""Requests to a run on the local queue: the other end of `queues.local.control`.
 
-Only the user of a run can steer it, not even root in that user's place: what lies in a state
-directory is that user's word.
+Only the user of a run can steer it; even root cannot do so in that user's place, since the
+contents of a state directory are under the control of its owner.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from flux_ensemble.queues.local.control import SOCKET, address, peer
 from flux_ensemble.queues.local.directory import Directory
 from flux_ensemble.queues.local.states import States
 
-#: Seconds to wait for the answer, and between two looks whether the run still goes on.
+#: Seconds to wait for the answer, and between two checks whether the run still goes on.
 PATIENCE, _LOOK_SECONDS = 10.0, 0.5
 
-#: Seconds that a run may take from its lock to its socket: it loads custom functions before.
+#: Seconds that a run may take from its lock to its socket, since it loads custom functions first;
+#: and seconds between two attempts to connect.
 _BEGIN_SECONDS, _RETRY_SECONDS = 2.0, 0.05
 
 #: Largest answer in bytes.
@@ -36,16 +37,16 @@ _CHUNK = 1 << 16
 
 
 def ask(states: States, name: str, op: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask the run of an ensemble, and wait for its answer.
+    """Send a request to the run of an ensemble, and wait for its answer.
 
     Args:
         states: the state directory.
         name: the ensemble.
         op: a request of the service, such as "pause".
-        payload: its keys; those whose value is None are left out.
+        payload: of the request; keys with the value None are left out.
 
     Raises:
-        RequestError: it is refused, or the run does not go on or does not answer.
+        RequestError: the run refuses it, does not go on, or does not answer.
         StateError: there is no such ensemble.
         OSError: its files cannot be read.
     """
@@ -58,7 +59,7 @@ def ask(states: States, name: str, op: str, payload: Mapping[str, Any]) -> dict[
 
 
 def _check_user(name: str, directory: Directory) -> None:
-    """Refuse to ask another user's run."""
+    """Refuse to contact another user's run."""
     status = os.fstat(directory.fd)
     if status.st_uid != os.geteuid():
         reason = f"the run of {name!r} is user {status.st_uid}'s, who alone can steer it"
@@ -101,7 +102,7 @@ def _connect(states: States, name: str, directory: Directory) -> socket.socket:
 
 
 class _Question:
-    """One request on a connection."""
+    """A request on a connection, with its answer."""
 
     def __init__(self, states: States, name: str, op: str, connection: socket.socket) -> None:
         self._states = states
@@ -145,7 +146,7 @@ class _Question:
             except TimeoutError:
                 self._check(pid, give_up)
             except (ConnectionResetError, BrokenPipeError):
-                return  # it may have said why before
+                return  # the reason may have been received before
 
     def _receive(self, pid: int) -> bytes:
         give_up = time.monotonic() + PATIENCE
@@ -156,7 +157,7 @@ class _Question:
                 self._check(pid, give_up)
 
     def _check(self, pid: int, give_up: float) -> None:
-        """Go on waiting, unless the run is stopped or the time is up."""
+        """Return to go on waiting; raise if the run is stopped or the time is up."""
         if _is_stopped(pid):
             raise RequestError(
                 errno.ETIMEDOUT,
@@ -173,7 +174,7 @@ def _silent(name: str, pid: int | None) -> str:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether a process is stopped, as by Ctrl-Z (proc(5))."""
+    """Return whether a process is stopped, as by Ctrl-Z (proc(5))."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -182,7 +183,7 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _over(states: States, name: str, op: str | None = None) -> RequestError:
-    """The error for a run that does not go on; of `op` it did not say whether it was done."""
+    """Make the error for a run that does not go on, and may not have performed `op`."""
     status = states.status(name)
     before = "" if op is None else f" before it answered '{op}'"
     if states.is_interrupted(status):

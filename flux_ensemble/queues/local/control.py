@@ -1,15 +1,15 @@
 """Requests to a run on the local queue, from other processes of its user.
 
 While its ensemble goes on, a run listens on the UNIX socket `control` in the directory of the
-ensemble, in which nobody else can look up a name:
+ensemble; only its user can look up names there:
 
     command ──"pause {"name": "study"}"──► Control ──► Ensemble.ask
             ◄──{"result": {...}}, or {"errno": 2, "reason": "..."}──
 
-A connection is one request, a line each way, and the requests are those of the service
-(docs/rpc.md). `queues.local.contact` is the other end. A request counts only as long as whoever
-makes it waits for the answer: a run that was stopped meanwhile does not do later what nobody
-expects any more.
+A connection has one request, a line each way, and the requests are those of the service
+(docs/rpc.md). `queues.local.contact` is the other end. A request counts only while its sender waits
+for the answer: a run that was stopped meanwhile does not perform it later, when nobody expects it
+any more.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ MAX_REQUEST = 4 << 20
 #: Most requests that are open at the same time.
 MAX_OPEN = 64
 
-#: Seconds that a request may take to come, and an answer to be taken.
+#: Seconds that a request may take to arrive, and that its sender may take to read the answer.
 PATIENCE = 10.0
 
-#: Between attempts to send what was not taken at once, and to accept again after an error.
+#: Seconds before the rest of an answer is sent, and before accepting again after an error.
 _RETRY_SECONDS, _PAUSE_SECONDS = 0.01, 1.0
 
 _CHUNK = 1 << 16
@@ -58,12 +58,12 @@ Parse = Callable[[str, str], dict[str, Any]]
 
 
 def address(directory: Directory) -> str:
-    """The socket's path by the descriptor of its directory: short, whatever the directory's is."""
+    """Return the socket's path through the descriptor of its directory; it is always short."""
     return f"/proc/self/fd/{directory.fd}/{SOCKET}"
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:
-    """The process and the user at the other end (unix(7), `SO_PEERCRED`)."""
+    """Return the process and the user at the other end (unix(7), `SO_PEERCRED`)."""
     size = struct.calcsize("3i")
     pid, user, _ = struct.unpack(
         "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
@@ -72,13 +72,13 @@ def peer(connection: socket.socket) -> tuple[int, int]:
 
 
 class Handler:
-    """What a run does about requests.
+    """The answers of a run to requests.
 
     Args:
         ensemble: its ensemble.
         describer: describes its jobs.
-        flush: writes the jobs that are gone to their file.
-        now: gives the time.
+        flush: writes the jobs that have ended to their file.
+        now: returns the time.
         parse: checks a payload.
     """
 
@@ -100,7 +100,7 @@ class Handler:
         """Answer a request, now or later.
 
         Raises:
-            RequestError: it is refused.
+            RequestError: the request is refused.
         """
         try:
             op, _, text = line.decode().partition(" ")
@@ -118,7 +118,7 @@ class Handler:
             self._ensemble.ask(op, payload, lambda result: answer(self._shaped(op, result)))
 
     def _active(self) -> list[dict[str, Any]]:
-        """The jobs that are active; those that are gone are in their file by now."""
+        """Return the active jobs; those that have ended are written to their file first."""
         self._flush()
         now, jobs = self._now(), self._ensemble.engine.workload.jobs
         return [
@@ -126,7 +126,7 @@ class Handler:
         ]
 
     def _shaped(self, op: str, result: Any) -> Any:
-        """A result as the service has it."""
+        """Return a result in the form that the service gives it."""
         if isinstance(result, RequestError) or op in ("rules", "action"):
             return result
         if op == "submit":
@@ -135,7 +135,7 @@ class Handler:
 
 
 class Control:
-    """Listens for requests.
+    """A socket for requests.
 
     Args:
         directory: of the ensemble, whose lock is held.
@@ -143,8 +143,8 @@ class Control:
         handle: answers a request, or raises `RequestError`.
 
     Raises:
-        StateError: what is in the socket's place is none of ours.
-        OSError: it cannot be made here.
+        StateError: the socket's name is taken by something else.
+        OSError: the socket cannot be made here.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Control:
             raise
 
     def close(self) -> None:
-        """Listen no more, and leave those alone who wait."""
+        """Stop listening; open connections are closed without an answer."""
         if self._socket.fileno() < 0:
             return
         self._reader.cancel()
@@ -180,7 +180,7 @@ class Control:
             remove(self._directory)
 
     def closed(self, connection: _Connection) -> None:
-        """A connection is over."""
+        """Forget a connection that is over."""
         self._open.pop(connection, None)
 
     def _accept(self) -> None:
@@ -189,7 +189,7 @@ class Control:
         except BlockingIOError:
             return
         except OSError:
-            # Such as too many open files: there is no use in asking again at once.
+            # For instance too many open files: accepting again at once would be useless.
             self._reader.cancel()
             self._pause = self.loop.timer(_PAUSE_SECONDS, self._go_on)
             return
@@ -208,7 +208,7 @@ class Control:
 
 
 class _Connection:
-    """One request, and its answer."""
+    """A request on a connection, with its answer."""
 
     def __init__(self, control: Control, connection: socket.socket) -> None:
         self._control = control
@@ -222,7 +222,7 @@ class _Connection:
         self._limit = control.loop.timer(PATIENCE, self.close)
 
     def close(self) -> None:
-        """Be done with it."""
+        """Close the connection."""
         if not self._over:
             self._over = True
             for handle in (self._reader, self._limit, self._retry):
@@ -258,7 +258,7 @@ class _Connection:
             self._handle(bytes(line))
 
     def _gone(self) -> bool:
-        """Nobody waits for the answer any more."""
+        """Return whether the sender has gone; if so, close the connection."""
         try:
             gone = not self._socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -305,10 +305,10 @@ class _Connection:
 
 
 def remove(directory: Directory) -> None:
-    """Remove the socket of a run; none is no error.
+    """Remove the socket of a run; a missing socket is no error.
 
     Raises:
-        StateError: what has its name is no socket.
+        StateError: the socket's name is taken by something else.
         OSError: it cannot be removed.
     """
     try:

@@ -1,9 +1,9 @@
-"""Directories that are the user's alone, and files in them that nobody else put there.
+"""Directories that belong to the user alone, and files in them that nobody else put there.
 
-The state of the local queue is written by whoever runs an ensemble, root too, and can be in a
-place where others can write. So a directory is opened once, and the names in it are looked up
-by its descriptor: what becomes of its path meanwhile does not matter. No symbolic link, FIFO
-or device is taken for one of our files, and none that another user owns.
+The state of the local queue is written by any user who runs an ensemble, root included, and can be
+in a place where others can write. So a directory is opened once, and names in it are looked up by
+its descriptor: later changes of its path have no effect. A symbolic link, FIFO or device is not
+accepted as a file of the local queue, nor a file that another user owns.
 
     with open_directory(root, make=True) as top:
         top.check_own()
@@ -22,7 +22,7 @@ from flux_ensemble import files
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.runtime.durability.lines import write_all
 
-#: A directory to look up names in: it need not be readable.
+#: Flags for a directory in which names are looked up: it need not be readable.
 _LOOK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _KINDS = {
@@ -41,15 +41,15 @@ class Directory:
 
     Args:
         fd: its descriptor, which is closed with it.
-        path: what messages call it.
-        ours: files in it have to belong to the user; else to whom the directory belongs.
+        path: its name in messages.
+        ours: files in it have to belong to the user; otherwise to the owner of the directory.
     """
 
     def __init__(self, fd: int, path: Path, *, ours: bool) -> None:
         self.fd = fd
         self.path = path
         self._ours = ours
-        # What is another user's word has to be that user's own: root could read anything for them.
+        # In another user's directory that user's files alone are read: links could misuse root.
         self._owner = os.geteuid() if ours else os.fstat(fd).st_uid
 
     def __enter__(self) -> Directory:
@@ -59,14 +59,14 @@ class Directory:
         self.close()
 
     def close(self) -> None:
-        """Look up no more names in it."""
+        """Close the descriptor; no names can be looked up any more."""
         os.close(self.fd)
 
     def check_own(self) -> None:
-        """Refuse it unless it is the user's and nobody else can write in it.
+        """Check that the directory is the user's, and that nobody else can write in it.
 
         Raises:
-            StateError: it is not.
+            StateError: one of the two does not hold.
         """
         status = os.fstat(self.fd)
         if status.st_uid != os.geteuid():
@@ -81,23 +81,23 @@ class Directory:
             )
 
     def check(self, name: str) -> None:
-        """Refuse what has a name in it unless it is a file of ours, or nothing.
+        """Check that a name belongs to a file of the local queue, or to nothing.
 
         Raises:
-            StateError: it is something else.
+            StateError: the name belongs to something else.
         """
         with contextlib.suppress(FileNotFoundError):
             self._check(name, self._stat(name))
 
     def enter(self, name: str, *, make: bool = False) -> Directory:
-        """The directory of a name in it.
+        """Open the directory of a name in this one.
 
         Args:
-            make: make it, for the user alone, if it is not there.
+            make: make it, for the user alone, if it does not exist.
 
         Raises:
-            StateError: the name is that of something else.
-            OSError: it cannot be opened or made.
+            StateError: the name belongs to something else.
+            OSError: the directory cannot be opened or made.
         """
         if make:
             with contextlib.suppress(FileExistsError):
@@ -109,7 +109,7 @@ class Directory:
         return Directory(fd, self.path / name, ours=self._ours)
 
     def names(self) -> list[str]:
-        """The names in it, in no order."""
+        """Return the names in the directory, in no particular order."""
         fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
         try:
             return os.listdir(fd)
@@ -117,13 +117,13 @@ class Directory:
             os.close(fd)
 
     def open(self, name: str, flags: int = os.O_RDONLY) -> int:
-        """Open a file that is there.
+        """Open an existing file.
 
         Raises:
-            StateError: it is no plain file, or another user's where it has to be ours.
-            OSError: it is not there, or cannot be opened.
+            StateError: it is no plain file, or its owner is another user.
+            OSError: it does not exist, or cannot be opened.
         """
-        # What it is has to be known before it is opened: to open a device can have effects.
+        # The type is checked before the file is opened: opening a device can have effects.
         opened = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.fd)
         try:
             self._check(name, os.fstat(opened))
@@ -132,10 +132,10 @@ class Directory:
             os.close(opened)
 
     def open_or_make(self, name: str, flags: int) -> int:
-        """Open a file; it is made, for the user alone, if it is not there.
+        """Open a file; make it, for the user alone, if it does not exist.
 
         Raises:
-            StateError, OSError: as `open`.
+            StateError, OSError: as for `open`.
         """
         while True:
             with contextlib.suppress(FileNotFoundError):
@@ -144,11 +144,11 @@ class Directory:
                 return self._make(name, flags)
 
     def create(self, name: str) -> int:
-        """Make an empty file, for the user alone, in the place of what has the name; to append to.
+        """Make an empty file to append to, for the user alone; replace a file of that name.
 
         Raises:
-            StateError: what has the name is no file of ours.
-            OSError: it cannot be made.
+            StateError: the name belongs to no file of the local queue.
+            OSError: the file cannot be made.
         """
         self.remove(name)
         return self._make(name, os.O_WRONLY | os.O_APPEND)
@@ -157,8 +157,8 @@ class Directory:
         """Replace a file as a whole, or not at all.
 
         Raises:
-            StateError: what has the name is no file of ours.
-            OSError: it cannot be written.
+            StateError: the name belongs to no file of the local queue.
+            OSError: the file cannot be written.
         """
         new = f"{name}.new"
         fd = self.create(new)
@@ -174,32 +174,32 @@ class Directory:
             raise
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, also if that is in use for a file of ours.
+        """Rename a file; a file of the local queue with the new name is replaced.
 
         Raises:
-            StateError: what has the name is no file of ours.
-            OSError: it cannot be renamed.
+            StateError: the new name belongs to no file of the local queue.
+            OSError: the file cannot be renamed.
         """
         self.check(new)
         os.rename(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
 
     def remove(self, name: str) -> None:
-        """Remove a file; one that is not there is no error.
+        """Remove a file; a missing file is no error.
 
         Raises:
-            StateError: what has the name is no file of ours.
-            OSError: it cannot be removed.
+            StateError: the name belongs to no file of the local queue.
+            OSError: the file cannot be removed.
         """
         self.check(name)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self.fd)
 
     def read(self, name: str, limit: int) -> bytes:
-        """All of a file.
+        """Read a whole file.
 
         Raises:
-            StateError: as `open`, or it has more than `limit` bytes.
-            OSError: as `open`, or it cannot be read.
+            StateError: as for `open`, or the file has more than `limit` bytes.
+            OSError: as for `open`, or the file cannot be read.
         """
         with os.fdopen(self.open(name), "rb") as file:
             data = file.read(limit + 1)
@@ -236,16 +236,16 @@ def open_directory(path: Path, *, make: bool = False, ours: bool = True) -> Dire
     """Open a directory by its path.
 
     Symbolic links on the way are followed if they belong to the user or to root: another
-    user's would lead wherever that user wants.
+    user's links could lead anywhere.
 
     Args:
         path: the directory.
-        make: make what is not there of it, for the user alone.
-        ours: files in it have to belong to the user; else to whom their directory belongs.
+        make: make missing parts of the path, for the user alone.
+        ours: files in it have to belong to the user; otherwise to the owner of their directory.
 
     Raises:
-        StateError: there is a symbolic link of another user on the way.
-        OSError: it cannot be opened or made.
+        StateError: a symbolic link of another user is on the way.
+        OSError: the directory cannot be opened or made.
     """
     try:
         fd = files.open_directory(path, make=make)

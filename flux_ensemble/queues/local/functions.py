@@ -1,4 +1,4 @@
-"""The custom functions of a local run: checked before it begins, called by a worker."""
+"""The custom functions of a local run: checked before it begins, and called by a worker."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
 
 
 class FunctionWorker:
-    """What starts the worker of a run.
+    """The worker of a run, started when it is needed.
 
     Args:
         spec: the ensemble.
-        loop: runs it.
-        printed: notes in the eventlog what functions print.
-        note: is told what else there is to say about them.
+        loop: of the run.
+        printed: writes the output of functions to the eventlog.
+        note: receives other messages about functions.
         environment, cwd: of the worker.
     """
 
@@ -46,10 +46,10 @@ class FunctionWorker:
         """Check that the functions that the document names can be called.
 
         Args:
-            over: whether the run is not to go on.
+            over: returns True if the run has to end.
 
         Raises:
-            FunctionsError: they cannot.
+            FunctionsError: they cannot be called.
             RunError: a signal came first.
         """
         functions = unresolved(self._spec)
@@ -65,7 +65,7 @@ class FunctionWorker:
             raise FunctionsError(f"{results[0].reason}\n{results[0].detail}".rstrip())
 
     def worker(self, states: Mapping[str, Any]) -> Worker:
-        """The worker that calls them: the one that was checked, or a new one with their states."""
+        """Return the worker that was checked, or a new one with the functions' states."""
         return self._checked or self._start(states)
 
     def close(self) -> None:
@@ -89,6 +89,6 @@ class FunctionWorker:
         )
 
     def _said(self, level: str, text: str) -> None:
-        # What they print, at "info", is in the eventlog.
+        # Level "info" is their output, which is in the eventlog.
         if level != "info":
             self._note(text)

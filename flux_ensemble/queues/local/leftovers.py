@@ -1,8 +1,8 @@
-"""What a local run left behind whose queue, guard and supervisor were killed together.
+"""Leftovers of a local run whose queue, guard and supervisor were killed together.
 
-The kernel ends the process groups that were tied by then (`supervisor.ties`). What is left are
-daemons, and jobs that started when their queue could not read of it any more. All of them have the
-path of the run's memo socket in their environment, by which the run that goes on finds them.
+The kernel ends the process groups that were tied by then (`supervisor.ties`). Daemons are left, and
+jobs whose start the queue could no longer take note of. All of them have the path of the run's memo
+socket in their environment, by which the run that goes on finds them.
 """
 
 from __future__ import annotations
@@ -21,36 +21,37 @@ from flux_ensemble.queues.local.directory import Directory
 #: The file in the directory of a run that has the path of its scratch directory.
 SCRATCH_FILE = "scratch"
 
-#: What the names of scratch directories begin with.
+#: The beginning of the names of scratch directories.
 PREFIX = "flux-ensemble-"
 
 _MAX_BYTES = 4096
 
-#: Seconds that processes have to be gone once they are killed, and between two looks.
+#: Seconds within which killed processes have to be gone, and seconds between two looks.
 _PATIENCE, _TICK = 5.0, 0.01
 
 
 def remember(directory: Directory, scratch: str) -> None:
-    """Note the scratch directory of a run that begins or goes on.
+    """Store the path of the scratch directory of a run that begins or goes on.
 
     Raises:
-        StateError: the file is none of ours.
-        OSError: it cannot be written.
+        StateError: the file's name is taken by something else.
+        OSError: the file cannot be written.
     """
     directory.replace(SCRATCH_FILE, os.fsencode(scratch))
 
 
 def end_leftovers(directory: Directory) -> int:
-    """Kill what is left of the earlier run in a directory, and remove its scratch directory.
+    """Kill the processes left by the earlier run in a directory; remove its scratch directory.
 
-    A command in a shell that a job has left would end that shell, and itself: it ends nothing.
+    If this command itself runs in a shell that a job has left, it would end that shell and itself,
+    so nothing is killed.
 
     Returns:
-        How many processes there were.
+        The number of these processes.
 
     Raises:
-        StateError: the file that names the scratch directory is none of ours.
-        OSError: it cannot be read.
+        StateError: the name of the file with the path is taken by something else.
+        OSError: the file cannot be read.
     """
     try:
         scratch = os.fsdecode(directory.read(SCRATCH_FILE, _MAX_BYTES))
@@ -64,7 +65,7 @@ def end_leftovers(directory: Directory) -> int:
     mark = os.fsencode(f"{memos.VARIABLE}={socket}")
     killed: set[int] = set()
     deadline = time.monotonic() + _PATIENCE
-    # Between two looks one of them may have started another one.
+    # A process may have started another one between two looks.
     while (found := set(_with(mark))) and time.monotonic() < deadline:
         for pid in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -76,7 +77,7 @@ def end_leftovers(directory: Directory) -> int:
 
 
 def _with(mark: bytes) -> Iterator[int]:
-    """Yield the processes of this user that have an entry in their environment."""
+    """Yield this user's processes that have the given entry in their environment."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue

@@ -1,4 +1,4 @@
-"""Who is told of a run on the local queue, and the errors with which one ends."""
+"""The listener to a run on the local queue, and the errors with which a run ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flux_ensemble.runtime.eventlog import Entry
 
 
 class RunError(Exception):
-    """A run that cannot begin or go on; one sentence."""
+    """The run cannot begin or go on; the text is one sentence."""
 
 
 class FunctionsError(RunError):
@@ -17,26 +17,26 @@ class FunctionsError(RunError):
 
 
 class Listener(Protocol):
-    """Is told what happens in a run.
+    """A receiver of news of a run.
 
     Attributes:
-        events: it also wants the events of jobs.
+        events: True if the events of jobs are wanted, too.
     """
 
     events: bool
 
     def entry(self, entry: Entry) -> None:
-        """An entry of the eventlog, or an event of a job."""
+        """Receive an entry of the eventlog, or an event of a job."""
         ...
 
     def note(self, text: str) -> None:
-        """Something that is not in the eventlog."""
+        """Receive a message that is not in the eventlog."""
         ...
 
     def warn(self, text: str) -> None:
-        """Something that is not in the eventlog, and of more weight."""
+        """Receive a more important message that is not in the eventlog."""
         ...
 
     def progress(self, status: Mapping[str, Any]) -> None:
-        """The status of the ensemble, at intervals."""
+        """Receive the status of the ensemble, at intervals."""
         ...

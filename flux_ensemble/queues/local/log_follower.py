@@ -1,4 +1,4 @@
-"""Following the log of a local run in its file: the run itself has nothing to do with it."""
+"""Following the log of a local run in its file, without the help of the run."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from flux_ensemble.runtime.durability.lines import whole_lines
 
 
 class Following:
-    """The entries of an ensemble's log, as they come.
+    """The entries of an ensemble's log, as they are written.
 
     Args:
         states: the state directory.
         name: the ensemble.
 
     Attributes:
-        over: there will be no more: its run has ended or was killed.
-        ended: the entries say how the ensemble ended.
+        over: no more entries will come: the run has ended or was killed.
+        ended: the entries include the end of the ensemble.
     """
 
     def __init__(self, states: States, name: str) -> None:
@@ -34,7 +34,7 @@ class Following:
         self.ended = False
 
     def take(self) -> list[dict[str, Any]]:
-        """The entries that have come since the last call.
+        """Return the entries that were written since the last call.
 
         Raises:
             StateError: there is no such ensemble any more, another run has taken its place, or
@@ -48,7 +48,7 @@ class Following:
                 raise
             raise StateError(f"ensemble {self._name!r} was unloaded before it ended") from None
         with directory:
-            # First: what a run has written before it ended is read then.
+            # Checked first, so that all is read that a run wrote before it ended.
             runs = self._states.runs(directory)
             with os.fdopen(directory.open("eventlog"), "rb") as file:
                 status = os.fstat(file.fileno())
@@ -60,7 +60,7 @@ class Following:
     def _read(self, file: Any, identity: tuple[int, int]) -> list[dict[str, Any]]:
         skip = 0
         if identity != self._file:
-            # The log of a run that goes on after a kill begins with what was in the one before.
+            # The log of a run that goes on after a kill begins with the entries of the earlier log.
             self._file, self._offset, skip = identity, 0, self._taken
         file.seek(self._offset)
         entries = []

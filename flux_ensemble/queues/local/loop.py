@@ -1,6 +1,6 @@
 """An event loop on `selectors`: timers and file descriptors, in one thread.
 
-It is the `runtime.ports.Loop` of the local queue, where there is no Flux reactor.
+It is the `runtime.ports.Loop` of the local queue, which has no Flux reactor.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _nothing() -> None:
 
 @dataclass(order=True, slots=True)
 class Timer:
-    """A timer that is set; `cancel` forgets it."""
+    """A timer that is set."""
 
     t: float
     number: int
@@ -36,7 +36,7 @@ class Timer:
 
 
 class Reader:
-    """A file descriptor that is watched; `cancel` before closing it."""
+    """A watched file descriptor; `cancel` has to be called before it is closed."""
 
     def __init__(self, selector: selectors.BaseSelector, fd: int, callback: Callable[[], None]):
         self._selector = selector
@@ -53,17 +53,17 @@ class Reader:
 
 
 class LocalLoop:
-    """Runs callbacks until a condition holds. Timers do not follow changes of the clock."""
+    """An event loop that runs until a condition holds; timers ignore changes of the clock."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._timers: list[Timer] = []
         self._numbers = itertools.count()
-        #: Called each time before it waits.
+        #: Called before each wait.
         self.before_wait: Callable[[], object] = _nothing
 
     def now(self) -> float:
-        """The time in epoch seconds."""
+        """Return the time in epoch seconds."""
         return time.time()
 
     def timer(self, after: float, callback: Callable[[], None], every: float = 0.0) -> Timer:
@@ -78,7 +78,7 @@ class LocalLoop:
 
     @property
     def timers(self) -> int:
-        """How many timers are set."""
+        """Number of timers that are set."""
         return sum(not timer.cancelled for timer in self._timers)
 
     def run(self, until: Callable[[], bool]) -> None:
@@ -87,7 +87,7 @@ class LocalLoop:
             self._turn()
 
     def close(self) -> None:
-        """Forget everything."""
+        """Drop all timers, and close the selector."""
         self._timers.clear()
         self._selector.close()
 

@@ -1,11 +1,11 @@
 """Memos of local jobs: values that a running job publishes, as `flux job memo` does in Flux.
 
-The queue listens on a datagram socket whose path its jobs find in FLUX_ENSEMBLE_MEMO. A
-datagram is a JSON object: `{"id": 7, "memo": {"fom": 1.5}}`. A job that sends more than the
-queue takes in waits: the socket holds a few datagrams.
+The queue listens on a datagram socket whose path is in the jobs' variable FLUX_ENSEMBLE_MEMO. A
+datagram is a JSON object: `{"id": 7, "memo": {"fom": 1.5}}`. A job that sends faster than the
+queue receives has to wait: the socket holds a few datagrams.
 
-A memo can hold what one of Flux can, which is what jansson reads, so that a job publishes
-the same here and there.
+A memo is limited to what jansson reads, as in Flux, so that a job can publish the same values
+in both places.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-#: The variable that has the path of the socket.
+#: The variable with the path of the socket.
 VARIABLE = "FLUX_ENSEMBLE_MEMO"
 
 #: Most bytes of one memo.
 MAX_BYTES = 32 << 10
 
-#: Most keys that the memos of all jobs together have: each number becomes a stream.
+#: Most keys of the memos of all jobs together: each number becomes a stream.
 MAX_KEYS = 10_000
 
-#: Values in values, at most.
+#: Most levels of nested values.
 MAX_DEPTH = 32
 
-#: How many memos are taken in before the queue looks at something else. It is more than a
-#: socket holds (net.unix.max_dgram_qlen), so whatever was sent before that is among them.
+#: Number of memos that are received before the queue does other work. It is more than a socket
+#: holds (net.unix.max_dgram_qlen), so all memos sent before that are among them.
 AT_ONCE = 1024
 
 
 class MemoError(ValueError):
-    """A memo that cannot be sent, in one sentence."""
+    """A memo cannot be sent; the text is one sentence."""
 
 
 def send(path: str, job: int, memo: Mapping[str, Any]) -> None:
-    """Send a memo to the queue of a job; from within the job.
+    """Send a memo to the queue of a job, from within the job.
 
     Raises:
-        MemoError: it is too large, holds what no memo can, or the queue is gone.
+        MemoError: the memo is too large or has an invalid value, or the queue is gone.
     """
     check(memo)
     data = json.dumps({"id": job, "memo": dict(memo)}, allow_nan=False).encode()
@@ -64,13 +64,13 @@ def socket_path(directory: str) -> str:
 
 
 class MemoSocket:
-    """Receives memos.
+    """A receiver of memos.
 
     Args:
-        directory: where the socket is made; its path must be short (unix(7)).
-        take: gets the job id and the values of each memo.
-        warn: gets a sentence when something is dropped because it is no memo, or one too many:
-            once for each reason.
+        directory: for the socket; its path must be short (unix(7)).
+        take: receives the job id and the values of each memo.
+        warn: receives a sentence when a datagram is dropped, because it is no memo or has one key
+            too many; once for each reason.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class MemoSocket:
         self._socket.bind(self.path)
 
     def fileno(self) -> int:
-        """For a loop to watch."""
+        """Return the descriptor of the socket, for a loop."""
         return self._socket.fileno()
 
     def receive(self) -> None:
-        """Take in memos that are there. What is no memo is dropped: any job can write."""
+        """Receive waiting memos; other datagrams are dropped, since any job can send."""
         for _ in range(AT_ONCE):
             try:
                 data = self._socket.recv(MAX_BYTES + 1)
@@ -127,15 +127,15 @@ class MemoSocket:
             self._warn(f"a memo of a job was dropped: {why}")
 
     def close(self) -> None:
-        """Receive no more."""
+        """Close the socket."""
         self._socket.close()
 
 
 def check(memo: Mapping[str, Any]) -> None:
-    """Refuse a memo that holds what one of Flux could not.
+    """Check that a memo has only values that one of Flux could have.
 
     Raises:
-        MemoError: it does.
+        MemoError: it has others.
     """
     level: list[Any] = [memo]
     for _ in range(MAX_DEPTH):

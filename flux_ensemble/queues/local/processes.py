@@ -4,10 +4,10 @@
                  ◄──started, ended──
 
 The supervisor (`queues.local.supervisor`) is one small process that starts every job and waits
-for it. Here are the parts that need the document: what to start, and for how long.
+for it. This module has the parts that need the document: the processes to start, and their limits.
 
-The process group of each job is tied to the supervisor here, and to this process there. If both
-are killed together, the kernel ends the jobs (`queues.local.supervisor.ties`).
+The process group of each job is tied to the supervisor by this process, and to this process by the
+supervisor. If both are killed together, the kernel ends the jobs (`queues.local.supervisor.ties`).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from flux_ensemble.runtime.ports import Handle, Loop
 #: Between SIGTERM and SIGKILL, in seconds: Flux's `kill-timeout`.
 GRACE_SECONDS = 5.0
 
-#: What is run as the supervisor.
+#: The program of the supervisor.
 _SUPERVISOR = os.path.join(supervisor.__path__[0], "__main__.py")
 
 _CHUNK = 1 << 16
 
-#: Between attempts to send what the supervisor did not take, in seconds.
+#: Seconds before the rest of a message that the supervisor did not take is sent.
 _RETRY_SECONDS = 0.01
 
 #: A template of Flux in the name of an output file, such as {{id}}, {{id.f58}}, {{name}}.
@@ -53,14 +53,14 @@ _TEMPLATE = re.compile(r"\{\{([a-z]+)(?:\.[a-z0-9]+)?\}\}")
 
 @dataclass(slots=True, eq=False)
 class _Running:
-    """A job that the supervisor has, or is about to get.
+    """A job that the supervisor has, or is about to receive.
 
     Args:
         job: the job.
-        kept: its output is kept, because the document names no file.
+        kept: its output is kept by the queue, because the document names no file.
         group: its process group; 0 until it has started.
         tie: the descriptor that ties its process group to the supervisor.
-        t_start: when it started, by a clock that nobody sets.
+        t_start: when it started, in seconds of the monotonic clock.
         limit, grace: timers for its time limit, and for SIGKILL.
     """
 
@@ -74,20 +74,20 @@ class _Running:
 
 
 class ProcessRunner:
-    """Runs jobs; a `queues.virtual.queue.Runner`.
+    """A runner of jobs: a `queues.virtual.queue.Runner`.
 
     Args:
         loop: for timers and file descriptors.
         environment: of the jobs.
-        cwd: what relative working directories are relative to.
+        cwd: the base of relative working directories.
         output: the directory for the output of jobs whose document names no file.
-        ready: called before the supervisor is told anything; if False, it is told nothing.
-        lost: called if the supervisor ends by itself, with a sentence; no job that runs
-            will end then.
-        warn: called with a sentence about something that a job did wrong.
-        full: called with a sentence if the output of a job cannot be kept.
+        ready: called before anything is sent to the supervisor; if False, nothing is sent.
+        lost: called with a sentence if the supervisor ends by itself; running jobs are killed
+            without a report.
+        warn: receives a sentence about a mistake of a job.
+        full: receives a sentence if the output of a job cannot be kept.
         prefix: of the jobs' names.
-        hold: a descriptor that is open until the last process of a job is gone, if given.
+        hold: a descriptor that stays open until the last process of a job is gone, if given.
 
     Raises:
         OSError: the supervisor cannot be started.
@@ -152,26 +152,26 @@ class ProcessRunner:
         ]
 
     def attach(self, queue: VirtualQueue) -> None:
-        """Tell `queue` what becomes of the jobs that it starts here."""
+        """Set the queue that receives the events of the jobs."""
         self._queue = queue
 
     @property
     def queue(self) -> VirtualQueue:
-        """The queue whose jobs these are."""
+        """The queue of these jobs."""
         assert self._queue is not None
         return self._queue
 
     @property
     def running(self) -> int:
-        """How many jobs have processes, or are about to."""
+        """Number of jobs that have processes, or are about to."""
         return len(self._running)
 
     def halt(self) -> None:
-        """Start no job any more."""
+        """Start no more jobs."""
         self._halted = True
 
     def close(self) -> None:
-        """Kill what runs, and wait until it is gone."""
+        """Kill all running jobs, and wait until they are gone."""
         if self._closed:
             return
         self._closed = True
@@ -180,11 +180,11 @@ class ProcessRunner:
         if self._retry is not None:
             self._retry.cancel()
         self._channel.close()
-        # Whoever stopped it.
+        # The supervisor may be stopped.
         self._process.send_signal(signal.SIGCONT)
         self._process.wait()
         self._close_all()
-        # The supervisor has done so, unless it was killed.
+        # The supervisor has removed it, unless it was killed.
         shutil.rmtree(self.scratch, ignore_errors=True)
         for running in self._running.values():
             self._forget(running)
@@ -199,7 +199,7 @@ class ProcessRunner:
     # -- what the queue asks for ----------------------------------------------------
 
     def start(self, job: VirtualJob) -> None:
-        """Start a job that has its nodes."""
+        """Start a job that has been given its nodes."""
         if self._halted:
             return
         whole = jobspec.build(
@@ -256,7 +256,7 @@ class ProcessRunner:
         """End a job: SIGTERM, and SIGKILL after a while."""
         running = self._running.get(job.id)
         if running is None:
-            return  # it was not started any more
+            return  # never started
         if running.limit is not None:
             running.limit.cancel()
         if running.grace is None:
@@ -266,13 +266,13 @@ class ProcessRunner:
             )
 
     def limit_changed(self, job: VirtualJob) -> None:
-        """Count the time limit anew, from when the job started."""
+        """Set the timer of a changed time limit, which counts from the start of the job."""
         running = self._running[job.id]
         if running.limit is not None:
             running.limit.cancel()
             running.limit = None
-        # One that has not started gets its limit when it does; one that is being ended
-        # has none any more.
+        # A job that has not started gets its timer when it does; a job that is being ended needs
+        # none any more.
         if job.claim.limit and running.group and running.grace is None:
             left = running.t_start + job.claim.limit - time.monotonic()
             running.limit = self._loop.timer(max(0.0, left), lambda: self.queue.expire(job))
@@ -280,7 +280,7 @@ class ProcessRunner:
     # -- what the supervisor says ---------------------------------------------------
 
     def _readable(self) -> None:
-        # All of it: a job that has ended must not run into its time limit after that.
+        # Read all, so that a job that has ended does not run into its time limit afterwards.
         more, gone = True, False
         while more:
             try:
@@ -301,7 +301,8 @@ class ProcessRunner:
                 memos = True
             elif "ended" in message:
                 if memos:
-                    # What jobs published before they ended comes first, of all that had begun.
+                    # Memos that jobs sent before they ended come first, of all jobs that had
+                    # started.
                     self._memos.receive()
                     memos = False
                 self._ended(self._running[message["ended"]], message["status"], message["t"])
@@ -334,7 +335,7 @@ class ProcessRunner:
                 handle.cancel()
         self._ties.untie(running.tie)
         if running.kept:
-            # A job that printed nothing leaves no file.
+            # A job without output leaves no file.
             name, directory = f"{running.job.id}.out", self._output.fd
             with contextlib.suppress(OSError):
                 if os.stat(name, dir_fd=directory, follow_symlinks=False).st_size == 0:
@@ -361,17 +362,17 @@ class ProcessRunner:
     def _send(self, order: Mapping[str, Any]) -> None:
         self._unsent += json.dumps(order).encode() + b"\n"
         if self._retry is None:
-            # All of this turn of the loop at once: each time costs the supervisor some work too.
+            # Once for all messages of this turn of the loop: each write costs the supervisor time.
             self._retry = self._loop.timer(0.0, self._write)
 
     def flush(self) -> None:
-        """Send what waits for the end of this turn of the loop: jobs are to start."""
+        """Send the messages of this turn of the loop now, so that jobs start."""
         if self._retry is not None:
             self._retry.cancel()
             self._write()
 
     def _write(self) -> None:
-        """Send what the supervisor takes now; the rest later, if it is busy or stopped."""
+        """Send what the supervisor accepts now; the rest later, if it is busy or stopped."""
         self._retry = None
         if not self._ready():
             return
@@ -382,5 +383,5 @@ class ProcessRunner:
         except BlockingIOError:
             self._retry = self._loop.timer(_RETRY_SECONDS, self._write)
         except OSError:
-            # That it is gone is noticed in reading.
+            # The end of the supervisor is noticed in reading.
             self._unsent.clear()

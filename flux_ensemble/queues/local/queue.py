@@ -1,7 +1,7 @@
 """The local queue: the jobs of one ensemble as processes of this machine, without Flux.
 
-It offers a virtual cluster of a few nodes, all on this machine, first come, first served
-with backfill, and gives the events of a real job (RFC 21). Job ids are 1, 2, 3.
+It has a virtual cluster of a few nodes, all of them this machine, which serves jobs first come,
+first served with backfill, and posts the events of a real job (RFC 21). Job ids are 1, 2, 3.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ class LocalQueue:
 
     Args:
         spec: the ensemble's document.
-        cluster: what it offers.
-        loop: runs it.
+        cluster: the virtual cluster.
+        loop: of the run.
         environment, cwd: of the jobs.
         output: the directory for the output of jobs whose document names no file.
-        post: gets each job event.
-        ready: called before the runner is told to do what follows from events; False: it is not.
-        lost: called with a sentence if jobs cannot be run any more.
-        warn: called with a sentence about something that a job did wrong.
-        full: called with a sentence if the output of a job cannot be kept.
-        hold: a descriptor that is open until the last process of a job is gone, if given.
+        post: receives each job event.
+        ready: called before the runner acts on events; if it returns False, the runner does not.
+        lost: receives a sentence if jobs cannot be run any more.
+        warn: receives a sentence about a mistake of a job.
+        full: receives a sentence if the output of a job cannot be kept.
+        hold: a descriptor that stays open until the last process of a job is gone, if given.
 
     Raises:
-        UnsatisfiableError: a job group asks for a form of resources that it does not have.
+        UnsatisfiableError: a job group requests a form of resources that the cluster lacks.
         OSError: no process can be started.
     """
 
@@ -91,38 +91,38 @@ class LocalQueue:
 
     @property
     def active(self) -> int:
-        """How many jobs wait or run."""
+        """Number of jobs that wait or run."""
         return len(self._queue.jobs)
 
     def adopt(self, recovered: Recovered, engine: Engine) -> None:
-        """Take in the jobs that waited in the queue of a run that was killed."""
+        """Take over the jobs that waited in the queue of a run that was killed."""
         self._queue.last_id = recovered.last_id
         for id, tag, job_set, params in recovered.waiting(engine):
             self._queue.adopt(id, tag, job_set, params, self._shape(job_set))
 
     @property
     def scratch(self) -> str:
-        """The directory of sockets, which is removed when the run ends."""
+        """Path of the directory of sockets, which is removed when the run ends."""
         return self._runner.scratch
 
     @property
     def running(self) -> int:
-        """How many jobs have processes."""
+        """Number of jobs that have processes."""
         return self._runner.running
 
     def halt(self) -> None:
-        """Start no job any more."""
+        """Start no more jobs."""
         self._runner.halt()
 
     def stop(self) -> None:
-        """Start no job any more, and end those that run: SIGTERM, and SIGKILL after a while."""
+        """Start no more jobs, and end the running ones: SIGTERM, and SIGKILL after a while."""
         self.halt()
         for job in list(self._queue.jobs.values()):
             if job.state == "running":
                 self._runner.stop(job)
 
     def abandon(self, reason: str) -> None:
-        """Kill what runs, wait until it is gone, and post the ends of all jobs as cancelled."""
+        """Kill all running jobs, wait until they are gone, and post all jobs as canceled."""
         self.halt()
         self._runner.close()
         for job in list(self._queue.jobs.values()):
@@ -133,18 +133,18 @@ class LocalQueue:
                 self._queue.cancel(job.id, reason)
 
     def close(self) -> None:
-        """Kill what runs, and wait until it is gone."""
+        """Kill all running jobs, and wait until they are gone."""
         if self._pass is not None:
             self._pass.cancel()
         self._runner.close()
 
     def _wake(self) -> None:
-        # Once for all that is submitted or ends together.
+        # Once for all jobs that are submitted or end together.
         if self._pass is None:
             self._pass = self._loop.timer(0.0, self._schedule)
 
     def _schedule(self) -> None:
         self._pass = None
         self._queue.schedule()
-        # Slots are empty until then, and a turn of the loop can be long.
+        # At once: slots stay empty until then, and a turn of the loop can be long.
         self._runner.flush()

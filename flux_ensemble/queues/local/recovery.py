@@ -1,10 +1,10 @@
-"""Going on with an ensemble whose run was killed: its events, in a file, and their replay.
+"""Resumption of an ensemble whose run was killed: a file of its events, and their replay.
 
-`EventFile` takes down each event before its commands are performed. `recover` feeds them to
-a fresh engine, which then stands where the killed one stood, and finds what that had still
-to do: timers that run, and jobs in the queue. A command that was being performed is performed
-again, so a custom function can be called twice. A job is never started twice: one that had
-been given its nodes has failed, one that waited waits again.
+`EventFile` stores each event before its commands are performed. `recover` feeds the events to a
+fresh engine, which then has the state of the killed one, and finds the unfinished work: running
+timers, and jobs in the queue. A command that was in progress is performed again, so a custom
+function can be called twice. A job is never started twice: a job that had been given its nodes has
+ended, a job that waited waits again.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ _LINE = re.compile(rb'(\{.*),"crc":"([0-9a-f]{8})"\}\n', re.DOTALL)
 class EventFile:
     """A file of events, a line of JSON each; a `runtime.ports.WriteAhead`.
 
-    A line has as `crc` the CRC-32 of all events so far, so that what was damaged, or is missing
-    before the last line, is noticed.
+    The `crc` of a line is the CRC-32 of all events so far, so that damage is noticed, and so are
+    events missing before the last line.
 
-    Events are in the file before what they bring about is done; those that bring about nothing
-    wait for the next that does, or for `flush`.
+    An event is in the file before its commands are performed; an event without commands waits for
+    the next one that has some, or for `flush`.
 
     Args:
-        directory: where the file `events` is, or is made.
+        directory: for the file `events`.
         timers: a fresh one, or as it was recovered.
-        failed: called with a sentence if an event cannot be taken down. None is taken down
-            after that, nor are its commands performed.
+        failed: receives a sentence if an event cannot be written. After that no event is written,
+            and no commands are performed.
 
     Attributes:
-        timers: what is to be known of the events taken down.
-        count: how many there are in the file.
+        timers: the state of the timers after the events written so far.
+        count: number of events in the file.
 
     Raises:
-        StateError: what is in its place is no file of ours.
-        OSError: it cannot be opened.
+        StateError: the file's name is taken by something else.
+        OSError: the file cannot be opened.
     """
 
     def __init__(self, directory: Directory, timers: Timers, failed: Callable[[str], None]) -> None:
@@ -70,15 +70,15 @@ class EventFile:
         self._waiting: list[bytes] = []
 
     def read(self, known: int = 0) -> Iterator[Event]:
-        """The events in the file, to go on after them.
+        """Yield the events in the file; further events are appended after them.
 
-        The last line is cut off where the run was killed in writing it.
+        The last line is cut off if the run was killed while writing it.
 
         Args:
-            known: how many there are at least.
+            known: the least number of events that are known to be there.
 
         Raises:
-            ValueError: a line is damaged, or some are missing.
+            ValueError: a line is damaged, or events are missing.
             OSError: the file cannot be read.
         """
         assert self._lines is not None
@@ -109,19 +109,19 @@ class EventFile:
             raise ValueError(f"{where}: {error}") from None
 
     def write(self, event: Event, commands: list[Command], then: Callable[[], None]) -> bool:
-        """Take down an event; it is durable at once, or its commands are never performed."""
+        """Write an event; it is durable on return, or its commands are never performed."""
         self.timers.take(event, commands)
         self.take_down(event)
         return not commands or self.flush()
 
     def hold(self) -> None:
-        """Each is taken down by itself."""
+        """Do nothing: each event is written by itself."""
 
     def release(self) -> None:
-        """Nothing waits."""
+        """Do nothing: no event was held."""
 
     def take_down(self, event: Event) -> None:
-        """Take down an event that the engine may not get; it waits."""
+        """Add an event to those that wait to be written; the engine may not receive it."""
         if self._lines is None:
             return
         text = encode(event).encode()
@@ -131,7 +131,7 @@ class EventFile:
             self.flush()
 
     def flush(self) -> bool:
-        """Write what waits; False if that failed, now or before."""
+        """Write the events that wait; return False if that failed, now or before."""
         if self._lines is None:
             return False
         if self._waiting:
@@ -155,16 +155,16 @@ class EventFile:
         *,
         sync: bool = False,
     ) -> None:
-        """Entries for people are in the eventlog alone."""
+        """Call `then`: entries for people are in the eventlog alone."""
         then()
 
     def barrier(self, then: Callable[[], None]) -> None:
-        """All is durable."""
+        """Call `then` when all events are durable, which is at once."""
         if self.flush():
             then()
 
     def close(self) -> None:
-        """Take down no more."""
+        """Write the events that wait, and close the file."""
         self.flush()
         if self._lines is not None:
             lines, self._lines = self._lines, None
@@ -172,11 +172,12 @@ class EventFile:
 
 
 def whole_log(before: Iterable[Entry], records: Iterable[Record]) -> Iterator[Entry]:
-    """The log of a run that goes on: what the engine records once more, and the notes between it.
+    """Yield the log of a run that goes on: the engine's entries again, and the notes between.
 
     Args:
-        before: the log of the run before, as far as there is one.
-        records: those of its events, replayed. The log has them, but for some of the last ones.
+        before: the log of the earlier run, which may be missing.
+        records: the entries from the replay of its events. The log has most of them, but some of
+            the last ones may be missing.
     """
     after: dict[int, list[Entry]] = {}
     count = 0
@@ -193,7 +194,7 @@ def whole_log(before: Iterable[Entry], records: Iterable[Record]) -> Iterator[En
 
 
 def t_stopped(before: Iterable[Entry]) -> float | None:
-    """When the run before stopped in order; None if it was killed.
+    """Return the time of the earlier run's orderly end; None if it was killed.
 
     Args:
         before: its log.
@@ -209,12 +210,12 @@ def t_stopped(before: Iterable[Entry]) -> float | None:
 
 @dataclass(slots=True)
 class Recovered:
-    """What a run that was killed had in its queue.
+    """The jobs that a killed run had in its queue.
 
     Args:
         last_id: the last job id that was used.
         placed: jobs that had been given their nodes.
-        changed: the urgency and duration that jobs were given since their submission.
+        changed: the urgency and duration that jobs were given after their submission.
     """
 
     last_id: int = 0
@@ -222,7 +223,7 @@ class Recovered:
     changed: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def waiting(self, engine: Engine) -> Iterator[tuple[int, Tag, JobSet, dict[str, Any]]]:
-        """The jobs that were waiting for nodes: id, tag, job set and parameters."""
+        """Yield the jobs that were waiting for nodes: id, tag, job set and parameters."""
         for id, job in engine.workload.jobs.items():
             firing = job.firing
             if id in self.placed or firing is None:
@@ -232,22 +233,22 @@ class Recovered:
             yield id, Tag(firing.group, firing.rule, firing.number, job.index), job_set, params
 
     def started(self, engine: Engine) -> tuple[int, ...]:
-        """The jobs that are known to have run."""
+        """Return the jobs that are known to have run."""
         jobs = engine.workload.jobs
         return tuple(id for id in jobs if id in self.placed and jobs[id].t_start is not None)
 
     def events(
         self, engine: Engine, now: float, t_end: float | None, t_known: float
     ) -> Iterator[JobEvent]:
-        """What is to be said of the jobs that were in the queue: those placed have ended.
+        """Yield the events of the jobs that were in the queue: those with nodes have ended.
 
         Args:
             engine: has replayed the events of the run.
             now: the time.
-            t_end: as `t_stopped` returns it. Of a job that is not known to have started it is not
-                known either what became of it: it is lost.
-            t_known: when the run was last known to go on, and so were the jobs that are lost: when
-                these ended nobody knows.
+            t_end: as `t_stopped` returns it. A job that is not known to have started has no known
+                outcome either: it is lost.
+            t_known: when the run is last known to have gone on. Lost jobs are reported to have
+                ended then, since nobody knows the time.
         """
         started = () if t_end is None else self.started(engine)
         for id in [id for id in engine.workload.jobs if id <= self.last_id]:
@@ -271,7 +272,7 @@ class Recovered:
             self.changed.pop(event.job, None)
 
     def change(self, command: UpdateJobs) -> None:
-        """Take into account that jobs were changed."""
+        """Take changes of jobs into account."""
         values = {"urgency": command.urgency, "duration": command.duration}
         for job in command.jobs:
             self.changed.setdefault(job, {}).update(
@@ -285,10 +286,10 @@ def recover(
     """Feed the events of a run to a fresh engine.
 
     Args:
-        engine: has taken in no event.
+        engine: a fresh one.
         timers: a fresh one.
         events: all events of the run, in order.
-        record: gets each entry of the eventlog again.
+        record: receives each entry of the eventlog again.
     """
     found = Recovered()
     for event in events:

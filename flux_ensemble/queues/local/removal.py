@@ -1,4 +1,4 @@
-"""Removing what a local run has left in files."""
+"""Removal of the files of a local run."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def unload(states: States, root: Path, name: str, *, force: bool) -> str:
     Args:
         states, root: the state directory.
         name: the ensemble.
-        force: also if its run was killed and could go on, or cannot be read.
+        force: remove it even if its run was killed and could go on, or if it cannot be read.
 
     Returns:
-        The state that the ensemble was in.
+        The state of the ensemble.
 
     Raises:
         RequestError: its run goes on, or was killed and `force` is False, or processes of its jobs
             are left.
         UnreadableError: it cannot be read, and `force` is False.
-        StateError: there is no such ensemble, or it is another user's.
+        StateError: there is no such ensemble, or it belongs to another user.
         OSError: it cannot be removed.
     """
     goes_on = f"ensemble {name!r} has not ended: cancel or terminate it first"
@@ -66,7 +66,7 @@ def unload(states: States, root: Path, name: str, *, force: bool) -> str:
                 _lock(stack, directory, lock, seconds)
             except BlockingIOError:
                 raise RequestError(errno.EBUSY, still) from None
-        # At once, so that no other command sees a part of it.
+        # Renamed first, so that no other command sees a part of it.
         hidden = f".{name}.unloaded"
         shutil.rmtree(hidden, ignore_errors=True, dir_fd=top.fd)
         os.rename(name, hidden, src_dir_fd=top.fd, dst_dir_fd=top.fd)

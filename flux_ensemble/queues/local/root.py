@@ -1,6 +1,6 @@
-"""Where the local queue keeps its state, and the error of all that is wrong with it there.
+"""The place of the local queue's state, and the errors for a state that cannot be used.
 
-Commands that ask the service need no more than this of the local queue.
+Commands that send requests to the service need no more than this of the local queue.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from pathlib import Path
 
 
 class StateError(Exception):
-    """A state directory that cannot be used, or has no such ensemble; one sentence."""
+    """The state directory cannot be used, or has no such ensemble; the text is one sentence."""
 
 
 class UnreadableError(StateError):
-    """What a run has left is damaged, or of a later version."""
+    """The files of a run are damaged, or written by a later version."""
 
 
 def default_root() -> Path:
-    """Where the directories of ensembles are, by the XDG Base Directory Specification.
+    """Return the directory of all ensembles, by the XDG Base Directory Specification.
 
     Raises:
         StateError: the user has no home directory.

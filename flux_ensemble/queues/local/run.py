@@ -1,13 +1,13 @@
-"""A run of an ensemble on the local queue: what drives it, and what it leaves in files.
+"""A run of an ensemble on the local queue, which drives the ensemble and keeps its files.
 
-It puts together the parts of the service (`runtime.ensemble`, `runtime.custom.worker`) with a
-queue of processes, a file of events instead of the KVS, and the state directory:
+It combines the parts of the service (`runtime.ensemble`, `runtime.custom.worker`) with a queue of
+processes, a file of events instead of the KVS, and the state directory:
 
     LocalQueue ──job events──► Ensemble ──entries──► StateLog, Listener
                ◄──commands───     │
                                   └──events──► EventFile ──after a kill──► recover
 
-Whoever starts a run gives it a loop and a `Listener`, and decides when it is to end:
+The code that starts a run gives it a loop and a `Listener`, and decides when it has to end:
 
     run = LocalRun(stack, spec, cluster, loop, log, listener, environment=..., cwd=...)
     run.begin(text)  # or run.recover(text)
@@ -15,12 +15,12 @@ Whoever starts a run gives it a loop and a `Listener`, and decides when it is to
     run.drive(interval)
     status, metrics = run.finish()
 
-What cannot be written to the files must not happen. If the eventlog or the file of events cannot be
-written any more, the run stops, its jobs are killed, and it can be resumed. So it is when what
-starts the jobs is gone. If only the status cannot be written, the run goes on.
+Nothing may happen that cannot be written to the files. If the eventlog or the file of events cannot
+be written any more, the run stops, its jobs are killed, and it can be resumed. The same applies if
+the process that starts the jobs is gone. If only the status cannot be written, the run goes on.
 
-A run that is *interrupted* (`interrupt`: SIGTERM, a hangup) ends its jobs and takes in nothing more
-of them. Its files are then those of a run that was killed, and it can be resumed, too.
+A run that is *interrupted* (`interrupt`: SIGTERM, a hangup) ends its jobs and takes in none of
+their further events. Its files are then those of a killed run, and it can be resumed, too.
 """
 
 from __future__ import annotations
@@ -61,27 +61,27 @@ from flux_ensemble.runtime.recording import Recorder
 #: Seconds between two snapshots of status and metrics.
 _SNAPSHOT_SECONDS = 1.0
 
-#: Most rules for which a snapshot says why they fire or do not.
+#: Most rules for which a snapshot explains why they fire or do not.
 MAX_EXPLAINED = 200
 
 
 class LocalRun:
-    """One run; an eventlog's `Follower` that keeps the entries in files.
+    """A run; also a `Follower` of its eventlog that keeps the entries in files.
 
     Args:
-        stack: closes what this opens.
+        stack: closes the resources of this run.
         spec: the ensemble.
-        cluster: what the local queue offers.
-        loop: runs it.
+        cluster: the virtual cluster of the local queue.
+        loop: of the run.
         log: its files.
-        listener: is told what happens.
+        listener: receives its news.
         environment, cwd: of its jobs and its custom functions.
-        recorder: takes down a recording, if given.
+        recorder: writes a recording, if given.
 
     Raises:
-        UnsatisfiableError: a job group asks for resources that the cluster does not have, or the
+        UnsatisfiableError: a job group requests resources that the cluster does not have, or the
             document has members.
-        StateError: its files are not ours.
+        StateError: the name of one of its files is taken by something else.
         OSError: the files cannot be opened, or no process can be started.
     """
 
@@ -192,7 +192,7 @@ class LocalRun:
         self._loop.timer(0.0, _load_statistics)
 
     def recover(self, text: str) -> None:
-        """Go on where an earlier run ended too early; the files say all that they said before.
+        """Go on where an earlier run ended too early; the new files include all of the old ones.
 
         Args:
             text: its document.
@@ -225,7 +225,7 @@ class LocalRun:
         t_end = t_stopped(before)
         if t_end is not None:
             ensemble.post([Interrupted(t_end, recovered.started(ensemble.engine))])
-        # No later than now: the clock may have been set back.
+        # Not later than now: the clock may have been set back.
         now = self._loop.now()
         t_known = min(now, max(self._log.t_known, ensemble.engine.t))
         for event in recovered.events(ensemble.engine, now, t_end, t_known):
@@ -235,7 +235,7 @@ class LocalRun:
         """Replace the files of the earlier run.
 
         Raises:
-            RunError, StateError: they cannot be written.
+            RunError, StateError: the files cannot be written.
         """
         self._snapshot()
         if self._stopped or self._unwritten:
@@ -249,7 +249,7 @@ class LocalRun:
     # -- how it goes on and ends ----------------------------------------------------
 
     def listen(self, parse: Parse) -> None:
-        """Take requests of other processes from now on.
+        """Accept requests of other processes from now on.
 
         Args:
             parse: checks their payloads.
@@ -274,21 +274,21 @@ class LocalRun:
         look.cancel()
 
     def cancel(self, reason: str | None = None) -> None:
-        """End the ensemble, for a reason, and cancel its jobs; or do not begin it."""
+        """End the ensemble with a reason and cancel its jobs, or do not begin it."""
         if self._ensemble.engine.t_start is None:
             self._left = True
         else:
             self.ask("cancel", {"reason": reason} if reason else {}, lambda _: None)
 
     def ask(self, op: str, args: Mapping[str, Any], answer: Answer) -> None:
-        """Put a request to the ensemble, as `ensemble.OP` does without a name (docs/rpc.md)."""
+        """Send a request to the ensemble, as `ensemble.OP` without a name does (docs/rpc.md)."""
         self._ensemble.ask(op, args, answer)
 
     def interrupt(self, reason: str) -> None:
-        """End its jobs, but not the ensemble: a later run goes on with it.
+        """End the jobs, but not the ensemble: a later run goes on with it.
 
         Args:
-            reason: why, in one sentence.
+            reason: the reason, as a sentence.
         """
         if self._interrupted or self._stopped is not None:
             return
@@ -298,22 +298,22 @@ class LocalRun:
 
     @property
     def interrupted(self) -> bool:
-        """It was interrupted, and is to be gone on with."""
+        """True if the run was interrupted, and can be resumed."""
         return self._interrupted
 
     def leave(self) -> None:
-        """Do not wait for its jobs any more: `finish` kills them."""
+        """Do not wait for the jobs any more: `finish` kills them."""
         self._left = True
 
     def finish(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """End it after `drive`.
+        """End the run after `drive`.
 
         Returns:
             The status of the ensemble, and its metrics.
 
         Raises:
-            RunError: it had to stop, because its files could not be written or what starts its
-                jobs was gone.
+            RunError: the run had to stop, because its files could not be written or the process
+                that starts its jobs was gone.
         """
         ensemble = self._ensemble
         if self._interrupted:
@@ -325,7 +325,7 @@ class LocalRun:
         elif self._stopped is None:
             if self._control is not None:
                 self._control.close()
-            # What custom functions leave behind is reaped by a timer.
+            # Processes that custom functions left behind are reaped by a timer.
             self._loop.run(lambda: self._over or not self._loop.timers)
         if self._stopped is not None:
             ensemble.close(errno.EIO, self._stopped)
@@ -333,22 +333,22 @@ class LocalRun:
         return self._snapshot()
 
     def check_kept(self) -> None:
-        """Check after `finish` that the files say how the ensemble ended.
+        """Check, after `finish`, that the end of the ensemble is in the files.
 
         Raises:
-            RunError: they do not.
+            RunError: it is not.
         """
         if self._unwritten:
             raise RunError(f"{self._unwritten}: how {self._spec.name!r} ended is not kept")
 
     @property
     def _over(self) -> bool:
-        """It is not to go on, whatever becomes of its jobs."""
+        """True if the run has to end now, even if the ensemble has not."""
         ended = self._interrupted and not self._queue.running
         return self._left or ended or self._stopped is not None
 
     def _stop(self, reason: str) -> None:
-        """Go no further: what cannot be taken down must not happen."""
+        """Stop the run: nothing may happen that cannot be written down."""
         if self._stopped is None:
             self._stopped = (
                 f"{reason}: its jobs are killed; when it can be written, --resume goes on"
@@ -356,9 +356,9 @@ class LocalRun:
             self._queue.halt()
 
     def _lost(self, reason: str) -> None:
-        """Go no further: nobody is left to start jobs, or to wait for them."""
+        """Stop the run: the process that starts jobs and waits for them is gone."""
         if self._interrupted:
-            self._left = True  # what runs was to end
+            self._left = True  # the running jobs were to end anyway
         elif self._stopped is None:
             self._queue.halt()
             self._ensemble.suspend(reason, lost=True)
@@ -368,9 +368,9 @@ class LocalRun:
     # -- what happens in it ---------------------------------------------------------
 
     def send(self, entry: Entry) -> None:
-        """Keep an entry of the eventlog, and pass it on."""
+        """Write an entry of the eventlog, and pass it on."""
         if entry["name"] != "job-event" and self._stopped is None:
-            # Kept before it is shown, and before it is acted on.
+            # Written before it is shown, and before its commands are performed.
             try:
                 self._log.append(entry)
             except OSError as error:
@@ -380,11 +380,11 @@ class LocalRun:
             self._listener.entry(entry)
 
     def end(self) -> None:
-        """There will be no more entries."""
+        """Do nothing at the end of the entries."""
 
     def _take(self, event: JobEvent) -> None:
         if self._interrupted:
-            return  # its jobs end because they are to; a later run begins them again
+            return  # the jobs are being ended; a later run starts them again
         if event.name == "alloc" and event.name not in self._ensemble.engine.wants_events:
             # Written before the job starts, so that no later run starts it again.
             self._events.take_down(event)
@@ -404,7 +404,7 @@ class LocalRun:
             self._listener.note(f"waiting for {active} active job{'s'[: active != 1]}")
 
     def _record(self) -> None:
-        """Write the jobs that are gone to their file."""
+        """Write the jobs that have ended to their file."""
         jobs = []
         for gone in self._ensemble.engine.records.take():
             job = self._describer.describe(gone, self._loop.now())
@@ -416,13 +416,13 @@ class LocalRun:
             self._stop(f"cannot write {self._log.directory.path / 'jobs'}: {error.strerror}")
 
     def _why(self) -> dict[str, Any]:
-        """What `why` says, for those who read the files."""
+        """Return the explanations of the rules, for readers of the files."""
         now, engine = self._loop.now(), self._ensemble.engine
         few = len(engine.rules.states) <= MAX_EXPLAINED
         return {"t": now, "rules": why(engine, now) if few else []}
 
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Write status and metrics to their file; `_unwritten` says why that failed."""
+        """Write status and metrics to their file; `_unwritten` has the reason of a failure."""
         self._snapshot_due = time.monotonic() + _SNAPSHOT_SECONDS
         self._events.flush()
         self._record()
@@ -446,5 +446,5 @@ class LocalRun:
 
 
 def _load_statistics() -> None:
-    # It takes 0.2 s: the first jobs run meanwhile.
+    # It takes 0.2 s, during which the first jobs run.
     import flux_ensemble.metrics.univariate  # noqa: F401

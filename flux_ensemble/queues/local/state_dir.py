@@ -1,27 +1,26 @@
-"""What the local queue keeps of an ensemble in files, for `log`, `status` and `metrics`.
+"""The files that the local queue keeps of an ensemble, for `log`, `status` and `metrics`.
 
 Each ensemble has a directory of its name in the state directory:
 
-    format        the number of the format of all the others, which is looked at first
-    eventlog      its entries (RFC 18), a line of JSON each, written before what they say is done
-    status.json   status and metrics as they were at most a second ago, or at the end, and how
-                  many events there were
-    jobs          its jobs that are gone, a line of JSON each, as they were at most a second ago
-    events        every event that the engine took in, for going on after a kill
+    format        the number of the format of all other files, which is read first
+    eventlog      its entries (RFC 18), a line of JSON each, written before they take effect
+    status.json   status and metrics, at most a second old while it runs, and the number of events
+    jobs          its ended jobs, a line of JSON each, at most a second old while it runs
+    events        every event that the engine took in, for resumption after a kill
     document      the document, without `use`
-    source        what it was made of, where that has `use`
+    source        the original document, if that has `use`
     output/       ID.out, the output of jobs whose document names no file
     lock          locked while the ensemble runs
     control       the socket of `queues.local.control`, while the ensemble runs
     jobs.lock     locked while there may be processes of its jobs
     scratch       the path of its scratch directory (`queues.local.leftovers`)
 
-    asked         the name that the run was asked for by
-    given-up      a run was begun in its place with --no-resume
+    asked         the name that was requested for the run
+    given-up      present if a run was begun in its place with --no-resume
 
-A run does not replace them: the next one of its name has another one (`run_names`). The last line
-of an eventlog whose run was killed may be cut short; it is ignored. `queues.local.directory` keeps
-out what others put in their places.
+A new run does not replace these files: it gets another name (`run_names`). If a run was killed, the
+last line of its eventlog may be cut short; such a line is ignored. `queues.local.directory` rejects
+files that others put in their places.
 """
 
 from __future__ import annotations
@@ -48,32 +47,32 @@ from flux_ensemble.runtime.durability.lines import MAX_LINE, Lines, whole_lines
 #: Largest `status.json` in bytes.
 MAX_STATUS = MAX_LINE
 
-#: How long somebody who only looks can have a lock, in seconds, and how long the jobs of a run
-#: that was killed may take to be gone.
+#: Seconds that a mere reader can have a lock, and seconds that the jobs of a killed run may take to
+#: be gone.
 LOOK_SECONDS, JOBS_SECONDS = 1.0, 30.0
 
-#: Between two attempts to get a lock.
+#: Seconds between two attempts to get a lock.
 _RETRY_SECONDS = 0.01
 
 
-#: What the document was made of, where that has `use`.
+#: The file with the original document, if that has `use`.
 SOURCE = "source"
 
 
-#: The number of the format, as `{"format": 2}`.
+#: The file with the number of the format, as `{"format": 2}`.
 FORMAT_FILE = "format"
 
 
-#: The name that a run was asked for by, and that nobody is to go on with it.
+#: The files with the requested name of a run, and with the mark that it is not to be resumed.
 ASKED, GIVEN_UP = "asked", "given-up"
 
 
 class _TakenError(Exception):
-    """A run that has ended has the name."""
+    """The name belongs to a run that has ended."""
 
 
 def running_already(name: str) -> StateError:
-    """The error for a name whose run goes on."""
+    """Make the error for a name whose run goes on."""
     return StateError(
         f"an ensemble named {name!r} is running already: wait for its end, or give this one "
         "another name with --name"
@@ -81,12 +80,12 @@ def running_already(name: str) -> StateError:
 
 
 def check_directory(directory: Directory) -> None:
-    """Check that a run in a directory, if there is one, is not of a later version.
+    """Check that a run in a directory, if there is one, was not written by a later version.
 
     Raises:
-        UnreadableError: it is.
-        StateError: the file that says so is no file of ours.
-        OSError: it cannot be read.
+        UnreadableError: it was.
+        StateError: the name of the file with the format is taken by something else.
+        OSError: that file cannot be read.
     """
     path = directory.path / FORMAT_FILE
     try:
@@ -106,12 +105,12 @@ def check_directory(directory: Directory) -> None:
 
 
 def state_of(directory: Directory) -> str:
-    """What was run in a directory and does not run any more: "ended", "unfinished" or "nothing".
+    """Return the state of a run that does not go on: "ended", "unfinished" or "nothing".
 
     Raises:
-        UnreadableError: a later version ran it.
-        StateError: there are no files of ours.
-        OSError: they cannot be read.
+        UnreadableError: a later version wrote its files.
+        StateError: the names of its files are taken by something else.
+        OSError: its files cannot be read.
     """
     check_directory(directory)
     with contextlib.suppress(FileNotFoundError):
@@ -124,7 +123,7 @@ def state_of(directory: Directory) -> str:
     except FileNotFoundError:
         known = False
     except ValueError:
-        pass  # cut short or damaged: what counts is whether anything happened
+        pass  # cut short or damaged: the events decide whether anything happened
     with contextlib.suppress(FileNotFoundError):
         fd = directory.open("events")
         try:
@@ -136,11 +135,11 @@ def state_of(directory: Directory) -> str:
 
 
 def is_running(directory: Directory) -> bool:
-    """Whether the run in a directory goes on.
+    """Return whether the run in a directory goes on.
 
     Raises:
-        StateError: there are no locks here.
-        OSError: there is no lock, or it cannot be read.
+        StateError: the file system has no locks.
+        OSError: there is no lock file, or it cannot be read.
     """
     lock = directory.open("lock")
     try:
@@ -155,14 +154,14 @@ def is_running(directory: Directory) -> bool:
 
 
 def runs_of(top: Directory, asked: str) -> dict[str, str]:
-    """The runs that were asked for by a name, or have it, and their states; the first one first.
+    """Return the runs with a requested or actual name, and their states; the first run first.
 
-    The states are those of `state_of`, "running", and "unreadable" if a later version ran it.
+    The states are those of `state_of`, "running", and "unreadable" for a run of a later version.
     """
     found = {}
     names = sorted(name for name in top.names() if can_be_named(name, asked))
     for name in sorted(names, key=len):
-        # What is no directory of ours is for those to refuse who want it.
+        # A caller that needs the name of something foreign refuses it then.
         with contextlib.suppress(StateError, OSError), top.enter(name) as directory:
             if name == asked or _asked_for(directory) == asked:
                 try:
@@ -184,20 +183,20 @@ def _asked_for(directory: Directory) -> str:
 
 
 def choose(top: Directory, asked: str, resume: bool | None) -> str:
-    """The name of a run that is to begin, or to go on.
+    """Choose the name of a run that is to begin, or to go on.
 
     Args:
         top: the state directory.
-        asked: what it is asked for by.
+        asked: the requested name.
         resume: as for `StateLog`. Runs that are given up are marked.
 
     Raises:
-        StateError: a run that was asked for by that name goes on.
+        StateError: a run with that requested name goes on.
         OSError: the directory cannot be read.
     """
     runs = runs_of(top, asked)
     if runs.get(asked) == "running":
-        return asked  # is waited for a little: somebody may only look, or remove it
+        return asked  # its lock is waited for a little: a reader or a removal may have it
     for name, state in runs.items():
         if state == "running":
             raise running_already(name)
@@ -207,7 +206,7 @@ def choose(top: Directory, asked: str, resume: bool | None) -> str:
     if resume or (unfinished and resume is None):
         return asked if asked in unfinished else [asked, *unfinished][-1]
     if runs.get(asked) == "unreadable":
-        return asked  # is refused, as the service refuses such a name
+        return asked  # refused later, as the service refuses such a name
     for name in unfinished:
         _give_up(top, name)
     if runs.get(asked, "nothing") == "nothing" and not unfinished:
@@ -216,10 +215,10 @@ def choose(top: Directory, asked: str, resume: bool | None) -> str:
 
 
 def _check_readable(top: Directory, runs: Iterable[str]) -> None:
-    """Refuse to look for a run to go on with where a later version has left some.
+    """Check the runs before one of them is resumed: a later version may have written some.
 
     Raises:
-        UnreadableError: one of them is of a later version.
+        UnreadableError: a run was written by a later version.
     """
     for name in runs:
         with top.enter(name) as directory:
@@ -227,7 +226,7 @@ def _check_readable(top: Directory, runs: Iterable[str]) -> None:
 
 
 def _give_up(top: Directory, name: str) -> None:
-    """Mark a run as one that nobody goes on with, when its jobs are gone."""
+    """Mark a run as given up, once its jobs are gone."""
     with ExitStack() as stack:
         directory = stack.enter_context(top.enter(name))
         directory.check_own()
@@ -245,7 +244,7 @@ def _give_up(top: Directory, name: str) -> None:
 
 
 def still_killed(name: str) -> StateError:
-    """The error for a run whose jobs are not gone yet."""
+    """Make the error for a run whose jobs are not gone yet."""
     return StateError(
         f"processes of jobs of the earlier run of {name!r} are still being killed: try again when "
         "they are gone"
@@ -257,25 +256,26 @@ class StateLog:
 
     Args:
         root: the state directory.
-        name: what the ensemble is asked for by: see `run_names`.
+        name: the requested name of the ensemble: see `run_names`.
         document: its text, without `use`.
-        resume: go on with a run that was interrupted, or begin anew and give that one up; None
-            refuses to begin anew where there is such a run.
-        source: the text that it was made of, where that has `use`.
+        resume: True to go on with an interrupted run, False to begin anew and give that one up;
+            None to begin anew, unless there is such a run.
+        source: the original document, if that has `use`.
 
     Attributes:
         name: of the ensemble.
-        resumed: it goes on with an earlier run.
-        kept: how many runs there are in the state directory besides this one.
-        directory: where they are.
+        resumed: this run goes on with an earlier one.
+        kept: number of other runs in the state directory.
+        directory: of the ensemble.
         output: the directory for the output of jobs.
-        jobs_lock: a lock that is held as long as this descriptor is open anywhere.
-        events: how many events a run that was killed is known to have taken down.
-        t_known: when that was last known to go on, by what it wrote: it does so each second.
+        jobs_lock: a lock that is held as long as this descriptor is open in any process.
+        events: number of events that a killed run is known to have written.
+        t_known: when the killed run is last known to have gone on, by the times of its files: it
+            writes each second.
 
     Raises:
-        StateError: an ensemble of the name runs, the files cannot be made, there is a
-            killed run and `resume` is None, or none and `resume` is True.
+        StateError: an ensemble of the name runs, the files cannot be made, there is an interrupted
+            run and `resume` is None, or none and `resume` is True.
     """
 
     def __init__(
@@ -332,13 +332,13 @@ class StateLog:
         except BlockingIOError:
             raise still_killed(self._name) from None
         if not resume:
-            # The run before is forgotten when its events are gone, and not earlier.
+            # The earlier run is forgotten when its events are removed, and not before.
             self.directory.remove("status.json")
             self.directory.remove("events")
             shutil.rmtree("output", dir_fd=self.directory.fd)
             self.directory.remove(SOURCE)
             self.directory.remove(GIVEN_UP)
-        # First of all that is new: from now on it may have what an earlier version cannot read.
+        # Before all new files: these may be unreadable for an earlier version.
         self.directory.replace(FORMAT_FILE, json.dumps({KEY: FORMAT}).encode())
         if not resume:
             self.directory.replace(ASKED, self._asked.encode())
@@ -346,14 +346,14 @@ class StateLog:
             if self._source is not None:
                 self.directory.replace(SOURCE, self._source.encode())
         self.output = stack.enter_context(self.directory.enter("output", make=True))
-        # What the log of the run before says stays there until this one says it too.
+        # The earlier log stays in place until the new one includes all of it.
         self._entries = Lines(self.directory.create("eventlog.new"))
         stack.callback(self._entries.close)
         self._jobs = Lines(self.directory.create("jobs.new"))
         stack.callback(self._jobs.close)
 
     def _is_in(self, top: Directory) -> bool:
-        """The directory is there under its name: nobody has removed it before it was locked."""
+        """Return whether the directory still has its name, and was not removed before its lock."""
         try:
             there = os.stat(self._name, dir_fd=top.fd, follow_symlinks=False)
         except FileNotFoundError:
@@ -361,7 +361,7 @@ class StateLog:
         return os.path.samestat(there, os.fstat(self.directory.fd))
 
     def _lock(self, stack: ExitStack, name: str, seconds: float) -> int:
-        """Lock a file; the descriptor that has the lock."""
+        """Lock a file; return the descriptor that has the lock."""
         fd = self.directory.open_or_make(name, os.O_RDWR)
         stack.callback(os.close, fd)
         take_lock(self.directory, name, fd, seconds)
@@ -397,7 +397,7 @@ class StateLog:
                     self.t_known = max(self.t_known, t)
 
     def entries_before(self) -> Iterator[dict[str, Any]]:
-        """The entries of the run before, as far as they are sound."""
+        """Yield the sound entries of the earlier run, up to the first line that is no JSON."""
         with (
             contextlib.suppress(OSError, StateError, ValueError),
             os.fdopen(self.directory.open("eventlog"), "rb") as file,
@@ -408,11 +408,11 @@ class StateLog:
                     yield entry
 
     def publish(self) -> None:
-        """Put the entries and jobs so far, and those to come, in the place of those there were.
+        """Replace the earlier files of entries and jobs by the new ones.
 
         Raises:
-            StateError: what is there is no file of ours.
-            OSError: they cannot be replaced.
+            StateError: the name of one is taken by something else.
+            OSError: the files cannot be replaced.
         """
         self.directory.rename("jobs.new", "jobs")
         self.directory.rename("eventlog.new", "eventlog")
@@ -421,45 +421,45 @@ class StateLog:
         """Write an entry.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the entry cannot be written.
         """
         self._entries.append(json.dumps(entry).encode() + b"\n")
 
     def append_jobs(self, jobs: Iterable[Mapping[str, Any]]) -> None:
-        """Write jobs that are gone.
+        """Write jobs that have ended.
 
         Raises:
-            OSError: they cannot be written.
+            OSError: the jobs cannot be written.
         """
         text = "".join(json.dumps(job) + "\n" for job in jobs)
         if text:
             self._jobs.append(text.encode())
 
     def snapshot(self, status: Mapping[str, Any], metrics: Mapping[str, Any], events: int) -> None:
-        """Replace status and metrics; `events` are taken down by now.
+        """Replace status and metrics; `events` is the number of events written so far.
 
         Raises:
-            StateError: what is in their place is no file of ours.
-            OSError: they cannot be written; those that were there are.
+            StateError: the file's name is taken by something else.
+            OSError: they cannot be written; the earlier ones stay.
         """
         snapshot = {"status": status, "metrics": metrics, "events": events}
         self.directory.replace("status.json", json.dumps(snapshot).encode())
 
     def close(self) -> None:
-        """The ensemble does not run any more."""
+        """Close the files: the ensemble does not run any more."""
         self._stack.close()
 
 
 def made_of(root: Path, name: str, source: str) -> str | None:
-    """The document of the run of a name that is to go on.
+    """Return the document of the run that is to be resumed under a name.
 
     Args:
         root: the state directory.
-        name: what it is asked for by.
-        source: the text that it has to be made of.
+        name: the requested name.
+        source: the original document that it must have.
 
     Returns:
-        Its text, without `use`; None if there is no such run.
+        The document without `use`; None if there is no such run.
     """
     with contextlib.suppress(OSError, StateError, UnicodeDecodeError), ExitStack() as stack:
         top = stack.enter_context(open_directory(root))
@@ -473,12 +473,12 @@ def made_of(root: Path, name: str, source: str) -> str | None:
 
 
 def read_snapshot(directory: Directory) -> dict[str, Any]:
-    """What is in an ensemble's `status.json`.
+    """Return the contents of an ensemble's `status.json`.
 
     Raises:
-        ValueError: it is not what a run wrote.
-        StateError: it is no file of ours.
-        OSError: it cannot be read.
+        ValueError: its contents are not those that a run writes.
+        StateError: the file's name is taken by something else.
+        OSError: the file cannot be read.
     """
     value = state_forms.parse(directory.read("status.json", MAX_STATUS))
     if not state_forms.fits(value, state_forms.SNAPSHOT):
@@ -491,14 +491,14 @@ def take_lock(directory: Directory, name: str, fd: int, seconds: float) -> None:
     """Lock a file for as long as a descriptor is open.
 
     Args:
-        directory: where it is.
+        directory: of the file.
         name: of the file.
         fd: the descriptor.
-        seconds: how long to wait for somebody else who has locked it.
+        seconds: to wait while another process has the lock.
 
     Raises:
-        BlockingIOError: somebody else has had it all the time.
-        StateError: there are no locks here.
+        BlockingIOError: another process has had the lock all the time.
+        StateError: the file system has no locks.
     """
     give_up = time.monotonic() + seconds
     while True:
@@ -514,7 +514,7 @@ def take_lock(directory: Directory, name: str, fd: int, seconds: float) -> None:
 
 
 def no_locks(directory: Directory, name: str, error: OSError) -> StateError:
-    """The error for a file that cannot be locked."""
+    """Make the error for a file that cannot be locked."""
     return StateError(
         f"cannot lock {directory.path / name}: {error.strerror}: name a state directory on a file "
         "system with locks (flock(2)) with --state-dir"

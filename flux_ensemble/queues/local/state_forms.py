@@ -1,4 +1,4 @@
-"""The forms of what the local queue keeps in files, to tell what a run left from anything else."""
+"""The forms of the local queue's files, to distinguish them from anything else."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from flux_ensemble.metrics.job_row import COLUMNS
 from flux_ensemble.metrics.names import IGNORED
 from flux_ensemble.metrics.paths import BEST, COUNT, SEARCH
 
-#: A check of a value; an object with a form for each key that it has to have, or for every
-#: value, under `...`; a list of values of one form.
+#: A check of a value; or an object with a form for each required key, or for every value, under
+#: `...`; or a list whose values all have one form.
 Form = Callable[[Any], bool] | dict[Any, "Form"] | list["Form"]
 
-#: Statistics are columns of a table.
+#: Names of statistics, which are columns of a table.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
-#: Times are before the year 10000, as dates in tables are.
+#: The greatest time: the end of the year 9999, the last that dates in tables can have.
 _MAX_TIME = 253402300799.0
 
 
 def parse(data: bytes) -> Any:
-    """The value of a JSON text.
+    """Return the value of a JSON text.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no JSON, or nests too deep.
     """
     try:
         return json.loads(data, parse_constant=_refuse)
@@ -35,7 +35,7 @@ def parse(data: bytes) -> Any:
 
 
 def fits(value: Any, form: Form) -> bool:
-    """Whether a value of JSON has a form."""
+    """Return whether a JSON value has a form."""
     if callable(form):
         return form(value)
     if isinstance(form, list):
@@ -80,7 +80,7 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no number of JSON")
 
 
-#: Later versions have more counts.
+#: The counts that a group has to have; later versions have more.
 _COUNTED: Form = dict.fromkeys(
     ("waiting", "pending", "running", "submitted", "finished",
      "success", "failed", "canceled", "timeout"),
@@ -117,7 +117,7 @@ _TERM: Form = {
     "missing": _or_none(_text),
 }
 
-#: What `why` says of a rule.
+#: The explanation of a rule.
 _REASON: Form = {
     **{
         key: _RULE[key]
@@ -166,7 +166,7 @@ _BEST: Form = {
     "params": _object,
 }
 
-#: A best job of the status, which there may not be yet.
+#: A best job in the status, whose value and job can still be missing.
 _BEST_OF: Form = {
     **dict.fromkeys(("name", "group", "of", "mode"), _text),
     "running": _flag,
@@ -177,7 +177,7 @@ _BEST_OF: Form = {
 
 
 def _status(value: Any) -> bool:
-    # Those that have no search do not say so.
+    # The keys are missing without a search or a best job.
     return (
         fits(value, _STATUS)
         and fits(value.get("best", []), [_BEST_OF])
@@ -191,7 +191,7 @@ def _status(value: Any) -> bool:
 
 _COUNTS: Form = {...: {...: _count}}
 
-#: Metrics that are no statistics.
+#: Metrics that are not statistics.
 _OF_METRICS: dict[str, Form] = {
     COUNT: _COUNTS,
     IGNORED: _COUNTS,
@@ -201,13 +201,13 @@ _OF_METRICS: dict[str, Form] = {
 
 
 def _searches(value: Any) -> bool:
-    """What searches have found; or a statistic of that name, where there is no search."""
+    """Check the results of searches, or a statistic of that name if there is no search."""
     found: Form = {**dict.fromkeys(("trials", "complete", "failed", "canceled"), _count)}
     return fits(value, {...: found}) or fits(value, {...: _or_none(_number)})
 
 
 def _metrics(value: Any) -> bool:
-    """Counts of each group, of each statistic the value of each stream, and the best jobs."""
+    """Check the counts of each group, the statistics with a value for each stream, and the best."""
     return fits(value, {COUNT: _COUNTS}) and all(
         fits(one, _OF_METRICS[name])
         if name in _OF_METRICS
@@ -222,7 +222,7 @@ SNAPSHOT: Form = {"status": _status, "metrics": _metrics, "events": _count}
 #: A line of the eventlog (RFC 18).
 ENTRY: Form = {"timestamp": _time, "name": _text, "context": _object}
 
-#: The forms of values of jobs by their types.
+#: The forms of the values of jobs, by type.
 _OF_TYPES: dict[type, Callable[[Any], bool]] = {
     bool: _flag,
     int: _count,
@@ -233,7 +233,7 @@ _OF_TYPES: dict[type, Callable[[Any], bool]] = {
 
 
 def _jobs(required: bool) -> dict[Any, Form]:
-    """The forms of what each job has, or of what it may have."""
+    """Return the forms of the keys that each job has, or of those that it may have."""
     forms: dict[Any, Any] = {}
     for field in COLUMNS.values():
         if field.required is required:
@@ -255,5 +255,5 @@ def _job(value: Any) -> bool:
     )
 
 
-#: A line of the jobs that are gone.
+#: A line of the jobs that have ended.
 JOB: Form = _job

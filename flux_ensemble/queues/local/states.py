@@ -1,4 +1,4 @@
-"""What runs on the local queue have left in files, for those who read it."""
+"""The files of runs on the local queue, for readers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from flux_ensemble.texts import listed
 def _lines(
     directory: Directory, name: str, form: state_forms.Form, expected: str
 ) -> Iterator[dict[str, Any]]:
-    """The objects in a file, a line each.
+    """Yield the objects in a file, a line each.
 
     Raises:
         StateError: a line before the last one is damaged.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     number = 1
     with os.fdopen(directory.open(name), "rb") as file:
@@ -51,29 +51,29 @@ def _lines(
             raise StateError(f"{path}:{number}: expected {expected} in JSON") from None
 
 
-#: How far a file was read: which one, and to which byte.
+#: How far a file was read: its inode, and the number of bytes.
 Mark = tuple[int, int]
 
 _FORMS = {"eventlog": state_forms.ENTRY, "jobs": state_forms.JOB}
 
 
 def _is_name(name: str) -> bool:
-    """An ensemble can have that name."""
-    # Here, because commands that ask Flux need nothing of documents.
+    """Return whether an ensemble can have that name."""
+    # Imported here, because commands that use Flux need nothing of documents.
     from flux_ensemble.document.keys.forms import ENSEMBLE_NAME
 
     return re.match(ENSEMBLE_NAME, name) is not None
 
 
 def _stat(directory: Directory, name: str) -> os.stat_result | None:
-    """Of a file, or of whatever has its name."""
+    """Return the status of a file, or of anything else of that name; None if there is none."""
     with contextlib.suppress(FileNotFoundError):
         return os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
     return None
 
 
 def _wait_again(status: dict[str, Any]) -> None:
-    """Count the jobs that were active among those that wait: nothing of them runs any more."""
+    """Count jobs that were active among those that wait: they do not run any more."""
     jobs = status["jobs"]
     status["jobs"] = {**jobs, "waiting": jobs["waiting"] + jobs["active"], "active": 0}
     for group in status["groups"].values():
@@ -82,22 +82,22 @@ def _wait_again(status: dict[str, Any]) -> None:
 
 
 class States:
-    """The ensembles in a state directory, for reading.
+    """The ensembles in a state directory, for readers.
 
-    It may be somebody else's, and there may be anything in it.
+    The directory may belong to another user, and may have any contents.
     """
 
-    #: The reason of an ensemble whose run did not come to its end.
+    #: The reason of an ensemble whose run did not end in order.
     INTERRUPTED = "its run was interrupted: 'run --resume' goes on with it"
 
-    #: That of one in whose place another one was begun.
+    #: The reason of such an ensemble if another one was begun in its place.
     GIVEN_UP = "its run was interrupted, and given up with --no-resume"
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def names(self) -> list[str]:
-        """The ensembles, those begun last at the end.
+        """Return the names of the ensembles, the latest last.
 
         Raises:
             StateError, OSError: the state directory cannot be read.
@@ -117,42 +117,42 @@ class States:
         return sorted(begun, key=begun.__getitem__)
 
     def log(self, name: str) -> Iterator[dict[str, Any]]:
-        """The entries of an ensemble's eventlog, oldest first.
+        """Yield the entries of an ensemble's eventlog, oldest first.
 
         Raises:
-            StateError: there is none, or it is damaged before its last line.
-            OSError: it cannot be read.
+            StateError: there is no such ensemble, or the log is damaged before its last line.
+            OSError: the log cannot be read.
         """
         with self.find(name, "eventlog") as directory:
             yield from _lines(directory, "eventlog", state_forms.ENTRY, "an entry")
 
     def jobs(self, name: str) -> Iterator[dict[str, Any]]:
-        """The jobs of an ensemble that are gone, in that order, as in `ensemble.jobs`.
+        """Yield the ended jobs of an ensemble, in the order of their ends, as in `ensemble.jobs`.
 
         Raises:
-            StateError, OSError: as `log`.
+            StateError, OSError: as for `log`.
         """
-        # A run of an earlier version left none.
+        # A run of an earlier version has no such file.
         with self.find(name, "status.json") as directory, contextlib.suppress(FileNotFoundError):
             yield from _lines(directory, "jobs", state_forms.JOB, "a job")
 
     def read_on(
         self, name: str, file: str, mark: Mark | None, most: int
     ) -> tuple[list[dict[str, Any]], Mark, bool]:
-        """What was written to a file since it was read last.
+        """Read what was written to a file since it was last read.
 
         Args:
             name: the ensemble.
             file: "eventlog" or "jobs".
-            mark: how far it was read; None for not at all.
-            most: bytes to read at most, those at the end.
+            mark: how far it was read; None if it was not read yet.
+            most: number of bytes to read at most, from the end.
 
         Returns:
-            The objects in it that are whole and sound, how far it is read now, and whether that
-            begins anew or leaves something out.
+            The whole and sound objects, how far the file is read now, and whether reading began
+            again or left something out.
 
         Raises:
-            StateError, OSError: as `log`.
+            StateError, OSError: as for `log`.
         """
         found = []
         with self.find(name, "status.json") as directory:
@@ -178,21 +178,21 @@ class States:
         return found, (status.st_ino, start), fresh
 
     def status(self, name: str) -> dict[str, Any]:
-        """As in the response to `ensemble.status`.
+        """Return the status of an ensemble, as `ensemble.status` does.
 
-        One whose run was interrupted or killed is failed, with `resumable`: what was active there
-        waits for the run that goes on.
+        An ensemble whose run was interrupted or killed is failed, and `resumable` unless it was
+        given up; its active jobs count as waiting for the run that goes on.
 
         Raises:
-            UnreadableError: its files are damaged, or a later version has written them.
-            StateError: there is no such ensemble, or its files are not what a run left.
-            OSError: they cannot be read.
+            UnreadableError: its files are damaged, or written by a later version.
+            StateError: there is no such ensemble, or its files were not left by a run.
+            OSError: its files cannot be read.
         """
         with self.find(name, "status.json") as directory:
             status: dict[str, Any] = self._read(directory)["status"]
-            status.pop("resumable", None)  # is found out here
+            status.pop("resumable", None)  # set below
             if status["state"] not in FINAL_STATES and not self.runs(directory):
-                # A run that has just ended has said how before it was gone.
+                # A run that has just ended wrote its final status before it released the lock.
                 status = self._read(directory)["status"]
             if status["state"] not in FINAL_STATES and not self.runs(directory):
                 t_end = os.stat("status.json", dir_fd=directory.fd).st_mtime
@@ -203,34 +203,34 @@ class States:
         return status
 
     def is_interrupted(self, status: Mapping[str, Any]) -> bool:
-        """Whether a status is that of an ensemble whose run did not come to its end."""
+        """Return whether a status is that of an ensemble whose run can be resumed."""
         return bool(status.get("resumable"))
 
     def owner(self, name: str) -> int:
-        """The user whose ensemble it is.
+        """Return the user id of an ensemble's owner.
 
         Raises:
-            StateError, OSError: as `status`.
+            StateError, OSError: as for `status`.
         """
         with self.find(name, "status.json") as directory:
             return os.fstat(directory.fd).st_uid
 
     def metrics(self, name: str) -> dict[str, Any]:
-        """As in the response to `ensemble.metrics`.
+        """Return the metrics of an ensemble, as `ensemble.metrics` does.
 
         Raises:
-            StateError, OSError: as `status`.
+            StateError, OSError: as for `status`.
         """
         with self.find(name, "status.json") as directory:
             metrics: dict[str, Any] = self._read(directory)["metrics"]
         return metrics
 
     def why(self, name: str, rule: str | None) -> dict[str, Any]:
-        """As in the response to `ensemble.why`, as it was at most a second ago.
+        """Return the explanations of rules, as `ensemble.why` does, at most a second old.
 
         Raises:
-            StateError: as `status`; or there is nothing about the rule.
-            OSError: as `status`.
+            StateError: as for `status`; or there is no explanation of the rule.
+            OSError: as for `status`.
         """
         status = self.status(name)
         found: Any = status.get("why")
@@ -252,14 +252,14 @@ class States:
             ) from None
 
     def runs(self, directory: Directory) -> bool:
-        """Whether a run of the ensemble goes on.
+        """Return whether a run of the ensemble goes on.
 
         Args:
             directory: of the ensemble.
 
         Raises:
-            StateError: there are no locks here.
-            OSError: there is no lock, or it cannot be read.
+            StateError: the file system has no locks.
+            OSError: there is no lock file, or it cannot be read.
         """
         return is_running(directory)
 
@@ -267,10 +267,10 @@ class States:
         return open_directory(self._root, ours=False)
 
     def find(self, name: str, file: str) -> Directory:
-        """The directory of an ensemble that has a file.
+        """Open the directory of an ensemble that has a file.
 
         Raises:
-            UnreadableError: a later version has written it.
+            UnreadableError: its files were written by a later version.
             StateError: there is no such ensemble.
             OSError: the state directory cannot be read.
         """
@@ -284,7 +284,7 @@ class States:
                 except BaseException:
                     directory.close()
                     raise
-        # Here, because there is mostly nothing to be said.
+        # Imported here, because it is rarely needed.
         from flux_ensemble.document.problems import hint
 
         names = self.names()

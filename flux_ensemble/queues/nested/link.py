@@ -26,7 +26,7 @@ class LinkError(Exception):
 
 
 class Link:
-    """One end of the connection.
+    """An end of the connection.
 
     >>> here, there = Link(), Link()
     >>> here.put("a"), here.put("b")

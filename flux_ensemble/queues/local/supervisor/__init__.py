@@ -1,4 +1,4 @@
-"""The processes that start the jobs of a local queue, and end them should the queue die.
+"""The processes that start the jobs of a local queue, and end them if the queue dies.
 
 `queues.local.processes` starts them as
 
@@ -21,8 +21,8 @@ The tasks of a job are one process group. When the last of them ends, the rest o
 killed. If the document names no file for a job's output, it goes to ID.out in the directory whose
 descriptor is OUTPUT.
 
-    queue ──► guard ──► supervisor ──► tasks ──► what they start
-                └─ as "subreapers", both adopt what those below leave behind
+    queue ──► guard ──► supervisor ──► tasks ──► their children
+                └─ as "subreapers", both adopt processes whose parents have ended
 
 If the queue or the guard is gone, the supervisor kills every process that came from a job, removes
 the directory SCRATCH, and exits. The guard only waits: it does the same when the supervisor is

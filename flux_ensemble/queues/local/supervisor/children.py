@@ -1,4 +1,4 @@
-"""Children that ended, and how to kill all descendants."""
+"""Children that have ended, and how to kill all descendants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def wake_for_children() -> int:
-    """A descriptor that can be read when a child has ended."""
+    """Return a descriptor that can be read when a child has ended."""
     read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
@@ -26,7 +26,7 @@ def kill_descendants() -> None:
     """Kill all descendants of this process, and wait until they are gone."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     spared: set[int] = set()
-    # What a dying process leaves behind becomes a child of this one: until none is left.
+    # Orphans of a dying process become children of this one, so repeat until none is left.
     while pids := {int(pid) for pid in children.read_text().split()} - spared:
         for pid in pids:
             try:

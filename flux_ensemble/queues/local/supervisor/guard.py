@@ -19,7 +19,7 @@ from .ties import Ties
 #: From <linux/prctl.h>.
 _PR_SET_CHILD_SUBREAPER = 36
 
-#: Seconds that the supervisor has, when the queue is gone, to kill what runs and end.
+#: Seconds that the supervisor may take to kill all jobs and end when the queue is gone.
 PATIENCE = 2.0
 
 
@@ -29,7 +29,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    # A job that held the channel would keep the queue from seeing that these are gone.
+    # A job that inherited the channel would keep the queue from noticing the end of these.
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
             with contextlib.suppress(OSError):
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def _watch(supervisor: int, channel: socket.socket, wakeup: int) -> None:
-    """Be the guard: wait until the supervisor or the queue is gone.
+    """Wait, as the guard, until the supervisor or the queue is gone.
 
     Args:
         supervisor: its process id.
@@ -69,12 +69,12 @@ def _watch(supervisor: int, channel: socket.socket, wakeup: int) -> None:
     poll.register(channel, 0)
     while channel.fileno() not in dict(poll.poll()):
         os.read(wakeup, CHUNK)
-        # Its descriptors do not tell: a process that it was about to start has them too.
+        # The state of its descriptors proves nothing: a process that it was starting has them too.
         if os.waitpid(supervisor, os.WNOHANG)[0]:
             return
     poll.unregister(channel)
-    # It sees that too. If it were killed, this process alone would be left to end the jobs, and
-    # whoever killed the queue may be about to kill this one.
+    # The supervisor notices this too. If it were killed, only this process would be left to end
+    # the jobs, and whoever killed the queue may be about to kill this one.
     os.kill(supervisor, signal.SIGCONT)
     deadline = time.monotonic() + PATIENCE
     while not os.waitpid(supervisor, os.WNOHANG)[0]:

@@ -1,4 +1,4 @@
-"""The supervisor: it talks to the queue, and starts and reaps jobs."""
+"""The supervisor: it communicates with the queue, and starts and reaps jobs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .ties import Ties
 #: Most bytes of one read.
 CHUNK = 1 << 16
 
-#: Bytes of messages that are sent before there is nothing else to do: a few jobs have started, and
-#: the queue is to tie their process groups soon.
+#: Bytes of messages that are sent before other work is done: a few jobs have started, and the queue
+#: should tie their process groups soon.
 _ENOUGH = 256
 
 
@@ -38,13 +38,13 @@ class RunningJob:
 
 
 class Supervisor:
-    """Starts and reaps jobs, as the queue orders; see the package for the messages.
+    """The process that starts and reaps jobs for the queue; see the package for the messages.
 
     Args:
         channel: to the queue.
-        guard: a socket whose other end the guard has.
+        guard: a socket whose other end belongs to the guard.
         ties: ties process groups to the queue.
-        output: the directory for output that the document names no file for.
+        output: the directory for output for which the document names no file.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class Supervisor:
         self._writing = False
         self._wakeup = wake_for_children()
         channel.setblocking(False)
-        # No events: it is reported only when the other end is gone, also where more can be read.
+        # No events: it only reports that the other end is gone, even if more can be read.
         self._hangup = select.poll()
         self._hangup.register(channel, 0)
         self._selector.register(self._wakeup, selectors.EVENT_READ)
         self._selector.register(channel, selectors.EVENT_READ)
-        # Nothing is sent on this: it can be read when the guard is gone.
+        # Nothing is sent on this socket: it becomes readable when the guard is gone.
         self._selector.register(guard, selectors.EVENT_READ)
 
     def run(self) -> None:
@@ -120,7 +120,7 @@ class Supervisor:
         with contextlib.suppress(OSError):
             while self._unsent:
                 del self._unsent[: self._channel.send(self._unsent)]
-        # A queue that is gone is noticed in reading.
+        # The end of the queue is noticed in reading.
         if bool(self._unsent) != self._writing:
             self._writing = not self._writing
             write = selectors.EVENT_WRITE if self._writing else 0
@@ -134,7 +134,7 @@ class Supervisor:
         environment["FLUX_JOB_SIZE"] = str(order["tasks"])
         environment["FLUX_JOB_NNODES"] = str(order["nodes"])
         warning = enter(order["cwd"], make=order["own"])
-        # No file of a job is to be made in the directory that replaces its own.
+        # A job must not create files in the directory that replaces its own.
         base = order["cwd"] if warning else ""
         opened: list[int] = []
         try:
@@ -194,8 +194,8 @@ class Supervisor:
             if job is not None:
                 job.running -= 1
                 if not job.running:
-                    # Before the last task is reaped, so that the group's number is still
-                    # this job's.
+                    # Before the last task is reaped, so that the number of the group still belongs
+                    # to this job.
                     kill_group(job.group, signal.SIGKILL)
             _, status = os.waitpid(ended.si_pid, 0)
             if job is not None:

@@ -8,21 +8,21 @@ import signal
 import stat
 from typing import Any
 
-#: Where a job runs whose working directory is not there, as in Flux.
+#: Working directory of a job whose own one does not exist, as in Flux.
 FALLBACK_DIRECTORY = "/tmp"
 
-#: Most levels of an output file's directory that is made.
+#: Most levels of directories that are made for an output file.
 MAX_LEVELS = 32
 
 #: Most commands whose files are remembered.
 MAX_REMEMBERED = 1000
 
-#: Command, PATH -> the file: jobs are many, and commands few.
+#: The file of each command and PATH: jobs are many, and commands few.
 _remembered: dict[tuple[str, str], str] = {}
 
 
 class UnkeptError(Exception):
-    """The queue's file for a job's output cannot be opened; why, in the system's words."""
+    """The queue's file for a job's output cannot be opened; the text is the system's reason."""
 
 
 def enter(directory: str, make: bool) -> str:
@@ -30,10 +30,10 @@ def enter(directory: str, make: bool) -> str:
 
     Args:
         directory: an absolute path.
-        make: it is made if it is missing.
+        make: make the directory if it is missing.
 
     Returns:
-        A sentence for the job's output if it cannot be entered, else "".
+        A sentence for the job's output if the directory cannot be entered, else "".
     """
     try:
         if make and directory.count("/") <= MAX_LEVELS and not os.path.isdir(directory):
@@ -54,14 +54,14 @@ def open_output(order: dict[str, Any], base: str, directory: int, opened: list[i
     Args:
         order: the order to start the job.
         base: the directory of relative paths; "" is the current one.
-        directory: the directory for output that the document names no file for.
-        opened: gets the descriptors.
+        directory: the directory for output for which the document names no file.
+        opened: receives the descriptors.
 
     Raises:
         UnkeptError: the file in `directory` cannot be opened.
         OSError, ValueError: a file that the document names cannot be opened.
     """
-    # A FIFO that nobody reads must not block the supervisor, nor a terminal become its own.
+    # A FIFO without a reader must not block the supervisor, and no terminal may become its own.
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
     stdout, stderr = order["stdout"], order["stderr"]
     if stdout is None:
@@ -77,10 +77,10 @@ def open_output(order: dict[str, Any], base: str, directory: int, opened: list[i
 
 
 def _open(path: str, base: str, flags: int) -> int:
-    """Open an output file; its directory is made, but for the working directory itself.
+    """Open an output file; make its directory, except the working directory itself.
 
     Raises:
-        OSError, ValueError: it cannot be opened.
+        OSError, ValueError: the file cannot be opened.
     """
     whole = os.path.join(base, path)
     try:
@@ -112,7 +112,7 @@ def start_task(
         The process id.
 
     Raises:
-        OSError, ValueError: it cannot be started.
+        OSError, ValueError: the process cannot be started.
     """
     path = _find(command[0], environment.get("PATH", os.defpath))
     options: dict[str, Any] = {
@@ -123,7 +123,7 @@ def start_task(
         ],
         "setpgroup": group,
         "setsigmask": [],
-        # Python ignores these two, and ignoring is inherited.
+        # Python ignores these two, and that would be inherited.
         "setsigdef": [signal.SIGPIPE, signal.SIGXFSZ],
     }
     try:
@@ -136,13 +136,13 @@ def start_task(
 
 
 def _find(command: str, path: str) -> str:
-    """The file of a command, as execvp(3) finds it.
+    """Find the file of a command, as execvp(3) does.
 
-    As in a shell, it is not looked for again as long as it is there.
+    As in a shell, a file that was found is remembered as long as it can be executed.
 
     Raises:
-        FileNotFoundError: there is none on the path.
-        PermissionError: there is one, and it cannot be executed.
+        FileNotFoundError: there is no such file on the path.
+        PermissionError: there is such a file, and it cannot be executed.
     """
     if "/" in command:
         return command
@@ -160,7 +160,7 @@ def _find(command: str, path: str) -> str:
 
 
 def _remember(command: str, path: str, file: str) -> None:
-    # Where directories are relative, the working directory counts too.
+    # With relative directories in the path, the result depends on the working directory.
     if all(directory.startswith("/") for directory in path.split(":")):
         if len(_remembered) >= MAX_REMEMBERED:
             _remembered.clear()
@@ -168,10 +168,10 @@ def _remember(command: str, path: str, file: str) -> None:
 
 
 def shell_status(status: int) -> int:
-    """A wait status as Flux's job shell reports it: a signal is exit code 128 + signal."""
+    """Return a wait status as Flux's job shell reports it: a signal is exit code 128 + signal."""
     return (128 + os.WTERMSIG(status)) << 8 if os.WIFSIGNALED(status) else status
 
 
 def reason_of(error: Exception) -> str:
-    """What went wrong, in the system's words if there are any."""
+    """Return the reason of an error, in the system's words if there are any."""
     return getattr(error, "strerror", None) or str(error)
