@@ -1,7 +1,7 @@
-"""Gives the points of simulated searches: virtual time does not pass meanwhile.
+"""Points for simulated searches; no virtual time passes while they are computed.
 
-Samplers are asked in this process. Generators are code of the user's, so they run in processes of
-their own, as in a run: what they print, change or wait for harms nothing here.
+Samplers run in this process. Generators are code of the user's, so they run in processes of their
+own, as in a run, where their output, side effects and waits do no harm.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from flux_ensemble.runtime.asks.consultant import Consultant
 
 
 class SimulatedAdvisers:
-    """A `runtime.ports.Adviser`.
+    """A source of points: a `runtime.ports.Adviser`.
 
     Args:
         spec: the ensemble's document.
-        seed: what points are drawn with.
+        seed: of all draws.
     """
 
     def __init__(self, spec: Spec, seed: int) -> None:
@@ -37,7 +37,7 @@ class SimulatedAdvisers:
         self._processes: Advisers | None = None
 
     def ask(self, command: Ask, trials: Trials, done: Callable[[Advice], None]) -> None:
-        """Ask for points, as `runtime.ports.Adviser.ask`; they are there at once."""
+        """Request points, as `runtime.ports.Adviser.ask`; they are returned at once."""
         if command.search not in self._generators:
             self._consultant.ask(command, trials, done)
             return
@@ -54,11 +54,11 @@ class SimulatedAdvisers:
         advice: list[Advice] = []
         self._processes.ask(command, trials, advice.append)
         self._loop.run(lambda: bool(advice))
-        # How long it took would be another time each time.
+        # The real duration differs each time, and a simulation has to be repeatable.
         done(replace(advice[0], seconds=0.0))
 
     def close(self) -> None:
-        """End the processes, and wait for their ends."""
+        """End the processes, and wait until they are gone."""
         loop, asked = self._loop, self._processes
         if loop is not None and asked is not None:
             asked.close()

@@ -1,4 +1,4 @@
-"""What an earlier run tells a simulation: how long the jobs of each group took."""
+"""Durations of the jobs of an earlier run by group, for a simulation."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from flux_ensemble.runtime.recording import MAX_QUOTE, RecordingError, read_line
 
 
 def durations(path: str | Path) -> Mapping[str, tuple[float, ...]]:
-    """Seconds from start to finish by group, of the jobs that ended by themselves.
+    """Return the seconds from start to finish, by group, of the jobs that ended by themselves.
 
     Args:
         path: a recording; see `runtime.recording`.
 
     Raises:
-        RecordingError: the file is no whole recording of this version.
+        RecordingError: the file is not a complete recording of this version.
         OSError: the file cannot be read.
     """
     groups: dict[int, str] = {}
@@ -51,7 +51,7 @@ def durations(path: str | Path) -> Mapping[str, tuple[float, ...]]:
 
 
 def _of_job(event: Event) -> Iterator[JobEvent]:
-    """What a job of the ensemble did."""
+    """Yield the events of the ensemble's own jobs within an event."""
     if isinstance(event, JobsAlike):
         for events in event.each():
             yield from events.each()
@@ -62,7 +62,7 @@ def _of_job(event: Event) -> Iterator[JobEvent]:
 
 
 def _check(event: JobEvent) -> None:
-    """Refuse an event that holds what none does; `event_from_json` does not look at values."""
+    """Check the values of an event, since `event_from_json` does not."""
     if not isfinite(event.t):
         raise ValueError(f"expected a time, not {event.t}")
     if type(event.job) is not int:

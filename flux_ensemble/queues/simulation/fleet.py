@@ -1,11 +1,11 @@
-"""Simulated members: each a virtual cluster of its own, which starts, ends and may be lost.
+"""Simulated members: each is a virtual cluster of its own, which starts, ends and may be lost.
 
     StartMember ──startup──► MemberUp ──duration──► its jobs time out ──► MemberEnded
                                  └──loss──► MemberLost ──FENCE_SECONDS──► MemberEnded
 
-All of them number their jobs alike, from 1, so that equal ids are what an ensemble has to cope
-with all the time. How long a member takes until it is up, and until it is lost, comes from a hash
-of the seed and its number, as does whether it fails each of its jobs.
+All members number their jobs from 1, so an ensemble constantly has to cope with equal ids. The
+seconds until a member is up and until it is lost are drawn from a hash of the seed and its number,
+and so is the choice whether it fails each of its jobs.
 """
 
 from __future__ import annotations
@@ -45,50 +45,50 @@ from flux_ensemble.runtime.ports import Done
 #: Seconds from the loss of a member until its nodes are clean, as measured with Flux 0.88.
 FENCE_SECONDS = 25.0
 
-#: Seconds that a job runs on a member that fails each.
+#: Seconds that a job runs on a member that fails all its jobs.
 BROKEN_SECONDS = 0.1
 
 
 class _Member:
-    """One simulated member."""
+    """A simulated member."""
 
     def __init__(self, command: StartMember, pool: Pool) -> None:
         self.name = command.member
         self.ordinal = command.ordinal
         self.pool = pool
-        #: None before it is up, and when it is lost.
+        #: None before it is up, and after it is lost.
         self.instance: Single | None = None
         self.nodes = 0
-        #: When it was up; None before.
+        #: The time when it came up; None before.
         self.t_up: float | None = None
         self.broken = False
         self.happenings: list[Happening] = []
 
     def cancel(self) -> None:
-        """Nothing that was to happen to it will."""
+        """Cancel all its pending happenings."""
         for happening in self.happenings:
             happening.cancel()
         self.happenings.clear()
 
 
 class SimulatedFleet:
-    """A `runtime.ports.Queue` and a `runtime.ports.Fleet` in virtual time.
+    """Members in virtual time: a `runtime.ports.Queue` and a `runtime.ports.Fleet`.
 
     Args:
         spec: the ensemble's document.
-        node: gives nodes like those of the members' clusters.
+        node: a cluster whose nodes are like those of the members.
         loop: the virtual time.
-        behaviour: how the jobs of each group behave.
-        seed: what all draws come from.
-        shape: gives the shape of a job set.
-        post: gets each event.
+        behaviour: the behaviour of each group's jobs.
+        seed: of all draws.
+        shape: returns the shape of a job set.
+        post: receives each event.
         wants: names of the job events that are posted.
 
     Attributes:
-        capacity: the nodes of all members that are up together, the most there were at once.
-        t_gone: when a job left last.
-        node_seconds: how long members had their nodes, those of a pool together.
-        notes: why jobs of a group cannot run, by the name of each such group.
+        capacity: the nodes of all members together, of which `nodes` is the most up at once.
+        t_gone: the time when the latest job ended.
+        node_seconds: the time that members had their nodes, by pool.
+        notes: the reason why jobs of a group cannot run, by group.
     """
 
     elastic = False
@@ -108,7 +108,7 @@ class SimulatedFleet:
         self._node = node
         self._loop = loop
         self._behaviour = behaviour
-        #: How they behave on a member that is broken.
+        #: The behaviour of jobs on a broken member.
         self._failing = {group: Simulated(Constant(BROKEN_SECONDS), 1.0) for group in spec.groups}
         self._uniforms = Uniforms(seed)
         self._shape = shape
@@ -126,7 +126,7 @@ class SimulatedFleet:
     # -- members --------------------------------------------------------------------
 
     def start(self, command: StartMember, done: Done) -> None:
-        """Ask for a member."""
+        """Start a member."""
         pool = self._pools[command.pool]
         member = self._members[command.ordinal] = _Member(command, pool)
         draws = self._uniforms.of(Tag("", f"member:{pool.name}", command.ordinal, 0))
@@ -143,7 +143,7 @@ class SimulatedFleet:
     def _up(self, member: _Member, loss: float | None) -> None:
         now, pool, node = self._loop.now(), member.pool, self._node
         member.happenings.clear()
-        # How large an instance is that is there already is not in the document.
+        # The document does not have the size of an existing instance.
         member.nodes = pool.nodes if pool.uri is None else node.nodes
         member.t_up = now
         cluster = VirtualCluster(member.nodes, node.cores, node.gpus, self.capacity)
@@ -185,7 +185,7 @@ class SimulatedFleet:
         member.happenings.append(self._loop.timer(FENCE_SECONDS, ended))
 
     def _expire(self, member: _Member) -> None:
-        """Its time is up: what runs is ended, as Flux does it."""
+        """End a member whose time is up, with the jobs that run, as Flux does."""
         instance = member.instance
         assert instance is not None
         for job in list(instance.queue.jobs.values()):
@@ -209,7 +209,7 @@ class SimulatedFleet:
         self._post(MemberEnded(self._loop.now(), member.name, member.ordinal, reason))
 
     def _charge(self, member: _Member) -> None:
-        """Add how long a member has had its nodes."""
+        """Add the time that a member has had its nodes."""
         if member.t_up is not None:
             seconds = self._loop.now() - member.t_up
             self.node_seconds[member.pool.name] += member.nodes * seconds
@@ -236,7 +236,7 @@ class SimulatedFleet:
     # -- jobs -----------------------------------------------------------------------
 
     def submit(self, command: SubmitJobs, done: Done) -> None:
-        """Submit jobs; a member that is lost does not answer."""
+        """Submit jobs; a lost member does not answer."""
         instance = self._instance(command.ordinal)
         if instance is not None:
             instance.member.submit(command, done)
@@ -250,7 +250,7 @@ class SimulatedFleet:
         done(CommandDone(self._loop.now(), command.id))
 
     def update(self, command: UpdateJobs, done: Done) -> None:
-        """Change urgency or duration of jobs."""
+        """Change the urgency or the duration of jobs."""
         for key in command.jobs:
             instance = self._instance(ordinal_of(key))
             if instance is not None:
@@ -263,24 +263,24 @@ class SimulatedFleet:
         done(CommandFailed(self._loop.now(), command.id, "EINVAL", reason))
 
     def seen(self, tag: Tag, job: int) -> None:
-        """Every submission gets its response, so there is nothing to learn from this."""
+        """Do nothing: every submission gets its response."""
 
     def refused(self, job: int) -> None:
-        """No job is refused after it was taken in."""
+        """Do nothing: no job is refused after it was taken in."""
 
     def revoke(self) -> None:
-        """Submissions are immediate, so none is under way."""
+        """Do nothing: submissions are immediate, so none is in progress."""
 
     @property
     def active(self) -> bool:
-        """Whether a member has jobs."""
+        """True if a member has jobs."""
         return any(
             member.instance is not None and member.instance.active
             for member in self._members.values()
         )
 
     def settle(self) -> None:
-        """Take in what the members that are up know, at the end."""
+        """Take over, at the end, the figures of the members that are up."""
         for member in self._members.values():
             self._charge(member)
             if member.instance is not None:

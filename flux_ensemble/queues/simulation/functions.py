@@ -1,5 +1,7 @@
-"""Custom functions in a simulation: those of flux-ensemble's own algorithms are called, and of the
-user's it is counted which were due."""
+"""Custom functions in a simulation.
+
+Functions of flux-ensemble's own algorithms are called; due calls of the user's are only counted.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from flux_ensemble.runtime.custom.child import entries
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A `runtime.ports.CallResult`."""
+    """The result of a call: a `runtime.ports.CallResult`."""
 
     ok: bool = True
     returned: list[dict[str, Any]] = field(default_factory=list)
@@ -29,11 +31,11 @@ class Returned:
 
 
 class Caller:
-    """A `runtime.ports.Caller`.
+    """A caller of functions: a `runtime.ports.Caller`.
 
     Args:
-        packaged: the source of functions that algorithms of flux-ensemble made.
-        calls: counts the calls of others, which are as if they returned nothing.
+        packaged: the source of the functions that flux-ensemble's algorithms made.
+        calls: counts the calls of other functions, which are treated as if they returned nothing.
     """
 
     def __init__(self, packaged: str | None, calls: Counter[str]) -> None:
@@ -52,7 +54,7 @@ class Caller:
         timeout: float,
         done: Callable[[Any], None],
     ) -> None:
-        """Call one of our own functions, or count the call."""
+        """Call a function of an algorithm, or count the call of another one."""
         if function not in self._names:
             self._calls[function] += 1
             done(Returned())
@@ -66,8 +68,8 @@ class Caller:
             done(Returned(False, reason=reason))
             return
         self._states[function] = state
-        # Plain, as it comes from the process that calls functions in a run.
+        # Plain JSON, as from the process that calls functions in a run.
         done(Returned(**json.loads(json.dumps({"returned": returned, "state": state}))))
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing: no process runs."""

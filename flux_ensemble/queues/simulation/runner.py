@@ -1,12 +1,12 @@
-"""Virtual time, and jobs that take it: what the simulator puts in place of a queue's own.
+"""Virtual time, and jobs that only take time: the simulator's clock and runner.
 
 `VirtualLoop` is a clock that jumps from one happening to the next, as in simpy: a heap of
-(time, sequence, happening). `SimulatedRunner` runs the jobs of a `VirtualQueue`
-by drawing how long each takes.
+(time, sequence, happening). `SimulatedRunner` runs the jobs of a `VirtualQueue`, with drawn
+durations.
 
 Every draw for a job comes from a hash of the seed and the job's tag
-(`queues.simulation.uniforms`), so a seed repeats exactly, and a job draws the same whatever
-else happens around it.
+(`queues.simulation.uniforms`), so a seed gives the same results again, and the draws for a job
+do not depend on anything else that happens.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from flux_ensemble.document.distributions import Drawable, FromLog, Param, Simul
 from flux_ensemble.queues.simulation.uniforms import Uniforms
 from flux_ensemble.queues.virtual.queue import VirtualJob, VirtualQueue
 
-#: How long a job takes of which nothing is said, in seconds.
+#: Seconds that a job takes if its group has no duration.
 DEFAULT_DURATION = 1.0
 
-#: How the jobs of a group behave of which nothing is said.
+#: The behaviour of the jobs of a group without one.
 UNKNOWN = Simulated()
 
-#: Wait statuses (wait(2)) of a job that exits with 1, and of one that SIGTERM ended.
+#: Wait statuses (wait(2)) of a job that exits with 1, and of a job that SIGTERM ended.
 _FAILED = 1 << 8
 _TERMINATED = 15
 
 
 class SimulationError(Exception):
-    """A simulation cannot go on; one sentence."""
+    """A simulation cannot go on; the text is one sentence."""
 
 
 class Happening:
-    """A `runtime.ports.Handle`: what will happen at some time, unless it is cancelled before."""
+    """Something that will happen at a time, unless it is cancelled: a `runtime.ports.Handle`."""
 
     __slots__ = ("callback", "every")
 
@@ -47,12 +47,12 @@ class Happening:
         self.every = every
 
     def cancel(self) -> None:
-        """It will not happen."""
+        """Prevent the happening."""
         self.callback = None
 
 
 class VirtualLoop:
-    """A `runtime.ports.Loop` in virtual time, which begins at 0.
+    """A loop in virtual time, which begins at 0: a `runtime.ports.Loop`.
 
     Args:
         advance: called with the present and the next time before the time changes.
@@ -72,7 +72,7 @@ class VirtualLoop:
         self._time = 0.0
 
     def now(self) -> float:
-        """The virtual time in seconds."""
+        """Return the virtual time in seconds."""
         return self._time
 
     def timer(self, after: float, callback: Callable[[], None], every: float = 0.0) -> Happening:
@@ -86,19 +86,19 @@ class VirtualLoop:
         self._soon.append(callback)
 
     def reader(self, fd: int, callback: Callable[[], None]) -> Happening:
-        """There are no files in virtual time."""
+        """Raise: there are no files in virtual time."""
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Nothing is to happen any more."""
+        """Drop all happenings."""
         self._heap.clear()
         self._soon.clear()
 
     def run(self, until: float) -> bool:
-        """Let things happen, up to the time `until` in seconds.
+        """Run the happenings up to the time `until`, in seconds.
 
         Returns:
-            Whether nothing is left to happen; if not, the time is `until`.
+            True if no happening is left; if False, the time is `until`.
         """
         heap, soon, settle = self._heap, self._soon, self._settle
         while heap or soon:
@@ -129,12 +129,12 @@ class VirtualLoop:
         heappush(self._heap, (time, self._sequence, happening))
 
 
-#: What a job publishes at a share of its duration.
+#: The values that a job publishes at a fraction of its duration.
 Step = tuple[float, dict[str, float]]
 
 
 class _Run:
-    """A job that runs: what was drawn for it, and what happens to it next."""
+    """A running job, with its drawn values and its next happenings."""
 
     __slots__ = ("duration", "job", "memo", "next", "started", "status", "step", "steps")
 
@@ -152,21 +152,21 @@ class _Run:
         self.memo = memo
         self.started: float | None = None
         self.next: Happening | None = None
-        #: What it publishes while it runs, the last first, and what happens then.
+        #: The memos that it publishes while it runs, the last first; and the next such happening.
         self.steps = steps
         self.step: Happening | None = None
 
 
 class SimulatedRunner:
-    """A `queues.virtual.queue.Runner` of jobs that only take time.
+    """A runner of jobs that only take time: a `queues.virtual.queue.Runner`.
 
     Args:
         loop: the virtual time.
-        behaviour: how the jobs of each group behave, with no `FromLog` left in it.
-        uniforms: what all draws come from.
+        behaviour: the behaviour of each group's jobs, without any `FromLog`.
+        uniforms: the source of all draws.
 
     Attributes:
-        queue: whose jobs it runs; to be set before the first.
+        queue: the queue of its jobs; to be set before the first job.
     """
 
     queue: VirtualQueue
@@ -217,7 +217,7 @@ class SimulatedRunner:
         self._end(run, _TERMINATED)
 
     def abandon(self) -> None:
-        """Nothing is heard of its jobs any more."""
+        """Drop all jobs without a further event."""
         for run in self._runs.values():
             for happening in (run.next, run.step):
                 if happening is not None:
@@ -226,7 +226,7 @@ class SimulatedRunner:
         self._runs.clear()
 
     def limit_changed(self, job: VirtualJob) -> None:
-        """The time limit of the running job is another one now."""
+        """Apply a changed time limit to a running job."""
         run = self._runs[job.id]
         if run.started is not None:
             assert run.next is not None
@@ -241,7 +241,7 @@ class SimulatedRunner:
             self._plan_step(run)
 
     def _plan(self, run: _Run, gone: float) -> None:
-        """Have the run, which `gone` seconds of are over, end with its time, or its limit."""
+        """Plan the end of a run, `gone` seconds after its start: its own end, or its time limit."""
         limit = run.job.claim.limit
         if limit and limit < run.duration:
             after, end = limit - gone, partial(self.queue.expire, run.job)
@@ -250,7 +250,7 @@ class SimulatedRunner:
         run.next = self._loop.timer(max(0.0, after), end)
 
     def _plan_step(self, run: _Run) -> None:
-        """Have the run publish what is next."""
+        """Plan the next memo of a run."""
         assert run.started is not None
         after = run.started + run.steps[-1][0] * run.duration - self._loop.now()
         run.step = self._loop.timer(max(0.0, after), partial(self._publish, run))
@@ -263,7 +263,7 @@ class SimulatedRunner:
             self._plan_step(run)
 
     def _steps(self, job: VirtualJob, key: str, computed: Computed) -> list[Step]:
-        """What a job publishes of a key before its end."""
+        """Return the memos of a key that a job publishes before its end."""
         assert computed.step is not None
         return [
             (step / computed.steps, {key: self._compute(job, computed, step), computed.step: step})
@@ -289,7 +289,7 @@ class SimulatedRunner:
         if run.step is not None:
             run.step.cancel()
             run.step = None
-        run.next = None  # it leads back to the run, and would keep both until a collection
+        run.next = None  # it refers to the run; a cycle would keep both until a collection
         self.queue.ended(run.job, status)
 
     def _draw(self, job: VirtualJob, drawn: Drawable, uniforms: Iterator[float]) -> float:
@@ -307,7 +307,7 @@ class SimulatedRunner:
 
 
 def _merged(steps: list[Step]) -> list[Step]:
-    """The steps in the order from the last to the first, those of one time as one."""
+    """Return the steps from the last to the first; steps of one time are combined."""
     if not steps:
         return []
     memos: dict[float, dict[str, float]] = {}

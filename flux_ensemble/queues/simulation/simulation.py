@@ -2,8 +2,8 @@
 
     Spec ──► Simulation.run ──► Prediction
 
-It is the host of its driver, and keeps what a prediction needs: the first and the last
-entries of the log, the use of the cluster, and what there is to warn of.
+It is the host of its driver, and keeps what a prediction needs: the first and the last entries of
+the log, the use of the cluster, and causes for warnings.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from flux_ensemble.queues.virtual.shapes import Shapes
 from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.ports import Queue, Tap
 
-#: How many entries are kept of the beginning, and of the end.
+#: Numbers of entries that are kept of the beginning, and of the end.
 KEPT = 1000
 
 #: Entries of the log that are on the time line.
@@ -72,18 +72,18 @@ _CLOCKED = frozenset({"heartbeat", "timer", "metric"})
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What came of a simulation.
+    """The results of a simulation.
 
     Args:
         status: of the engine (docs/rpc.md, `ensemble.status`).
         metrics: of the engine.
         first, last: entries (RFC 18) of the time line; `left_out` are between.
-        makespan: seconds until the last job was over.
+        makespan: seconds until the end of the last job.
         nodes, cores: mean shares in use, 0 to 1.
-        course: the share of the cores in use over time, a point each `point` seconds.
+        course: the share of the cores in use over time, a point for each `point` seconds.
         warnings: sentences.
         timed_out: the time was up before the end.
-        node_seconds: by the names of pools, how long their members had their nodes.
+        node_seconds: the time that the members of each pool had their nodes.
     """
 
     status: dict[str, Any]
@@ -104,16 +104,16 @@ class Prediction:
 def resolve(
     spec: Spec, behaviour: Mapping[str, Simulated], default: str | None = None
 ) -> dict[str, Simulated]:
-    """Put the durations of earlier runs in the place of each `FromLog`.
+    """Replace each `FromLog` by the durations of earlier runs.
 
     Args:
         spec: the ensemble's document.
-        behaviour: how the jobs of each group behave.
-        default: a recording for the groups without a duration that are in it.
+        behaviour: the behaviour of each group's jobs.
+        default: a recording for groups without a duration, as far as it has jobs of theirs.
 
     Raises:
         RecordingError, OSError: a recording cannot be read.
-        SimulationError: it has no job of the group.
+        SimulationError: a recording has no job of the group.
     """
     found: dict[str, Simulated] = {}
     read: dict[str, Mapping[str, tuple[float, ...]]] = {}
@@ -133,17 +133,17 @@ def resolve(
 
 
 class Simulation:
-    """A `runtime.ports.Host` that runs its ensemble in virtual time.
+    """A host that runs its ensemble in virtual time: a `runtime.ports.Host`.
 
     Args:
         spec: the ensemble's document.
-        cluster: what its jobs run on; of a document with members, what their nodes are like.
-        behaviour: how the jobs of each group behave; see `resolve`.
-        seed: what all draws come from.
-        tap: is shown each event with the commands it brought about, if given.
+        cluster: of its jobs; for a document with members it gives the form of their nodes.
+        behaviour: the behaviour of each group's jobs; see `resolve`.
+        seed: of all draws.
+        tap: receives each event with its commands, if given.
 
     Raises:
-        UnsatisfiableError: a group asks for a form of resources that the cluster has not.
+        UnsatisfiableError: a group requests a form of resources that the cluster lacks.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Simulation:
         self._events: list[Event] = []
         self._loop = VirtualLoop(self._advance, self._deliver)
         self._engine = Engine(spec)
-        # No rule joins later: that takes a custom function.
+        # No rule is added later: that would take a custom function.
         wants, post, shapes = self._engine.wants_events, self._events.append, Shapes(spec)
         fleet: SimulatedFleet | None = None
         member: Queue
@@ -196,14 +196,14 @@ class Simulation:
 
     @property
     def engine(self) -> Engine:
-        """Its engine, for those who keep the record of its jobs."""
+        """The engine, for a record of its jobs."""
         return self._engine
 
     def run(self, until: float = math.inf) -> Prediction:
         """Run the ensemble to its end, or to the time `until` in seconds.
 
         Raises:
-            SimulationError: it cannot go on.
+            SimulationError: the simulation cannot go on.
         """
         self._driver.post(Started(0.0))
         self._deliver()
@@ -211,7 +211,7 @@ class Simulation:
             with _rare_collections():
                 in_time = self._loop.run(until)
         finally:
-            # The processes of generators, where the time is up.
+            # Ends the processes of generators, if the time is up.
             self._driver.close()
         if self._error is not None:
             raise self._error
@@ -223,8 +223,10 @@ class Simulation:
         self._usage.advance(before, after)
 
     def _deliver(self) -> None:
-        """Post what the queue said. Not while it says it: what the engine wants done
-        about it finds the queue between two changes."""
+        """Post the queue's events.
+
+        Not while the queue produces them, so that commands never find it in the middle of a change.
+        """
         while self._events:
             events = tuple(self._events)
             self._events.clear()
@@ -243,20 +245,20 @@ class Simulation:
         kept.append({"timestamp": entry.t, "name": entry.name, "context": entry.context})
 
     def reply(self, reply: Reply) -> None:
-        """There are no requests."""
+        """Do nothing: there are no requests."""
 
     def finish(self, finish: Finish) -> None:
-        """The ensemble has ended; its jobs may still be active."""
+        """Note that the ensemble has ended; its jobs may still be active."""
         self._ended = True
 
     def settled(self) -> None:
-        """An event has been handled."""
+        """Note, after an event, whether the limit of active jobs holds jobs back."""
         workload = self._engine.workload
         if not self._capped and workload.backlog and workload.room <= 0:
             self._capped = True
 
     def broken(self, error: BaseException) -> None:
-        """The driver has closed because of a fault."""
+        """Stop because of a fault of the driver."""
         self._error = error
         self._loop.stop()
 
@@ -318,7 +320,7 @@ class Simulation:
             yield from self._stuck(groups)
 
     def _most(self) -> str:
-        """How many jobs are active at most; and how many would be if that did not bound them."""
+        """Return the limit of active jobs, with advice if the members have more cores than that."""
         most = self._spec.limits.active_jobs
         capacity = self._queues.capacity if isinstance(self._queues, SimulatedFleet) else None
         cores = 0 if capacity is None else capacity.nodes * capacity.cores
@@ -330,7 +332,7 @@ class Simulation:
         )
 
     def _endless(self, rules: Sequence[Mapping[str, Any]]) -> str:
-        """Why the time was up: rules that trigger each other, or that a clock triggers."""
+        """Explain why the time was up: rules that trigger each other, or that a clock triggers."""
         sentence = "the ensemble had not ended when the time was up"
         fired = [rule["id"] for rule in rules if rule["fired"]]
         cycles = dict.fromkeys(tuple(self._engine.rules.cycle(rule)) for rule in fired)
@@ -346,7 +348,7 @@ class Simulation:
         )
 
     def _stuck(self, groups: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-        """Why nothing happens any more though the ensemble has not ended."""
+        """Explain why nothing happens any more although the ensemble has not ended."""
         waiting = [name for name, counts in groups.items() if counts["pending"]]
         unplaced = [name for name, counts in groups.items() if counts["waiting"]]
         if waiting:
@@ -361,8 +363,7 @@ class Simulation:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Look for garbage in cycles less often: jobs leave none, and each look costs the more
-    the more jobs are active."""
+    """Collect garbage less often: jobs leave no cycles, and the cost grows with the active jobs."""
     before = gc.get_threshold()
     gc.set_threshold(70_000, *before[1:])
     try:

@@ -1,4 +1,4 @@
-"""What a simulation runs its jobs on: one virtual cluster with one queue."""
+"""The cluster of a simulation without members: one virtual cluster with one queue."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Single:
         spec: the ensemble's document.
         cluster: its nodes.
         loop: the virtual time.
-        behaviour: how the jobs of each group behave.
-        uniforms: what all draws come from.
-        shape: gives the shape of a job set.
-        post: gets each job event.
+        behaviour: the behaviour of each group's jobs.
+        uniforms: the source of all draws.
+        shape: returns the shape of a job set.
+        post: receives each job event.
         wants: names of the events that are posted.
-        after: what the ids of its jobs come after.
+        after: the ids of its jobs begin after this one.
 
     Attributes:
         queue: of the cluster.
-        member: the queue, as the ensemble sees it.
-        draining: no more jobs are started.
+        member: the queue, as the ensemble uses it.
+        draining: if True, no more jobs are started.
     """
 
     def __init__(
@@ -75,22 +75,22 @@ class Single:
             self.queue.schedule()
 
     def abandon(self) -> None:
-        """Nothing is heard of it any more."""
+        """Drop all jobs without a further event: the cluster is lost."""
         self.draining = True
         self._runner.abandon()
         self._cluster.abandon()
 
     @property
     def active(self) -> bool:
-        """Whether it has jobs."""
+        """True if the queue has jobs."""
         return bool(self.queue.jobs)
 
     @property
     def t_gone(self) -> float:
-        """When a job left last."""
+        """The time when the latest job ended."""
         return self.queue.t_gone
 
     @property
     def notes(self) -> Mapping[str, str]:
-        """Why jobs of a group cannot run, by the name of each such group."""
+        """The reason why jobs of a group cannot run, by group."""
         return self.queue.refused

@@ -1,12 +1,12 @@
-"""Uniform numbers for what jobs draw: hashes of a counter, in place of a generator's state.
+"""Uniform numbers for the draws of jobs: hashes of a counter, instead of a generator's state.
 
     seed, group, rule ──hash──► stream ─┐
                         firing, index ──┼──hash──► eight numbers ──► `distributions.Drawable`
                                 block ──┘
 
-So the numbers of a job depend on nothing but the seed and the job's tag, and a job that draws
-nothing costs nothing. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011),
-on generators of this kind; RFC 7693 on the hash.
+So the numbers of a job depend on nothing but the seed and the job's tag, and a job without draws
+costs nothing. See Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), on
+generators of this kind, and RFC 7693 on the hash.
 
     uniforms = Uniforms(seed=7)
     numbers = uniforms.of(tag)
@@ -23,10 +23,10 @@ from struct import Struct
 
 from flux_ensemble.engine.events import Tag
 
-#: What is hashed: the stream, the firing, the index and the block.
+#: Input of the hash: the stream, the firing, the index and the block.
 _COUNTER = Struct("<16s3Q")
 
-#: The hash of it, as numbers.
+#: Output of the hash, as numbers.
 _BLOCK = Struct("<8Q")
 
 
@@ -34,7 +34,7 @@ class Uniforms:
     """Uniform numbers for each job.
 
     Args:
-        seed: what all of them come from.
+        seed: of all numbers.
     """
 
     def __init__(self, seed: int) -> None:
@@ -42,7 +42,7 @@ class Uniforms:
         self._streams: dict[tuple[str, str], bytes] = {}
 
     def of(self, tag: Tag) -> Iterator[float]:
-        """The numbers of one job, without end; each is above 0 and below 1."""
+        """Yield the numbers of one job, without end; each is above 0 and below 1."""
         group, rule, firing, index = tag
         stream = self._streams.get((group, rule)) or self._stream(group, rule)
         for block in count():
@@ -51,13 +51,13 @@ class Uniforms:
                 yield uniform(number)
 
     def _stream(self, group: str, rule: str) -> bytes:
-        """What the jobs of a group by one rule have in common."""
+        """Return the part of the hashed input that the jobs of a group by one rule share."""
         name = json.dumps([self._seed, group, rule]).encode()
         stream = self._streams[group, rule] = blake2b(name, digest_size=16).digest()
         return stream
 
 
 def uniform(number: int) -> float:
-    """A number of 64 bits → one above 0 and below 1: the middle of one of 2**52 equal parts."""
-    # With another bit the last of the middles would be rounded to 1.
+    """Map 64 bits to a number above 0 and below 1: the middle of one of 2**52 equal parts."""
+    # With 53 bits the last middle would be rounded to 1.
     return ((number >> 12) + 0.5) * 2**-52

@@ -1,29 +1,29 @@
-"""How much of a cluster is in use over time."""
+"""The use of a cluster over time."""
 
 from __future__ import annotations
 
 from flux_ensemble.queues.virtual.cluster import Capacity
 
-#: The course over time has at most twice so many points, and at least so many but at first.
+#: The course over time has at most twice this many points; and at least this many, after the start.
 POINTS = 40
 
-#: Seconds of a point at first; a power of two, so that doubling it is exact.
+#: Initial seconds of a point; a power of two, so that doubling it is exact.
 FIRST_LENGTH = 2.0**-10
 
 
 class Usage:
-    """Adds up the nodes and cores in use, in points of equal length.
+    """Sums of the nodes and cores in use, in points of equal length.
 
-    How long it will last is not known, so the points become twice as long, and half as
-    many, whenever they are too many.
+    The length of the simulation is not known in advance, so the points become twice as long, and
+    half as many, whenever they are too many.
 
     Args:
-        cluster: what is watched.
+        cluster: the cluster.
 
     Attributes:
         length: seconds of one point.
         cores: core-seconds in use in each point.
-        node_seconds, core_seconds: in all.
+        node_seconds, core_seconds: the totals.
     """
 
     def __init__(self, cluster: Capacity) -> None:
@@ -35,7 +35,7 @@ class Usage:
         self.core_seconds = 0.0
 
     def advance(self, before: float, after: float) -> None:
-        """What is in use now was so from `before` to `after`, in seconds from 0."""
+        """Add the present use for the time from `before` to `after`, in seconds from 0."""
         cluster, seconds = self._cluster, after - before
         used = cluster.busy_cores * seconds
         self.node_seconds += cluster.busy_nodes * seconds
@@ -55,7 +55,7 @@ class Usage:
             point += 1
 
     def course(self, until: float) -> list[float]:
-        """The share of the cores in use in each point up to the time `until`, 0 to 1."""
+        """Return the share of the cores in use in each point up to the time `until`, 0 to 1."""
         shares = []
         for point, cores in enumerate(self.cores):
             length = min(self.length, until - point * self.length)
@@ -68,7 +68,7 @@ class Usage:
         return self._cluster.nodes * self._cluster.cores
 
     def averages(self, until: float) -> tuple[float, float]:
-        """The mean shares of nodes and cores in use from 0 to `until`, each 0 to 1."""
+        """Return the mean shares of nodes and cores in use from 0 to `until`, each 0 to 1."""
         if not until:
             return 0.0, 0.0
         return (

@@ -1,4 +1,4 @@
 """A queue on a virtual cluster, with a scheduler of its own, for `local` and `simulation`.
 
-It starts nothing: a runner that is given to it does.
+The queue starts no processes: a runner that is given to it does.
 """

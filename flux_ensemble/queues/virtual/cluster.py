@@ -1,8 +1,8 @@
-"""A virtual cluster: nodes with cores and gpus, and who has them.
+"""A virtual cluster: nodes with cores and gpus, and their use.
 
-Nodes are kept in buckets by their number of free cores, and a bit mask tells which
-buckets are not empty, so that finding room for a job costs the nodes that it gets and
-not the nodes that there are.
+Nodes are kept in buckets by their number of free cores, and a bit mask has a bit for each bucket
+that is not empty. So the cost of finding room for a job depends on the number of nodes that it
+gets, and not on the size of the cluster.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a job asks for.
+    """The resources that a job requests.
 
     Args:
-        chunks: how many pieces; a piece is on one node.
+        chunks: number of pieces; a piece is on one node.
         cores: cores of each piece.
         gpus: gpus of each piece.
         distinct: each piece is on a node of its own.
-        exclusive: the job's nodes run nothing else.
+        exclusive: no other job runs on the job's nodes.
     """
 
     chunks: int
@@ -29,7 +29,7 @@ class Shape:
     gpus: int = 0
     distinct: bool = True
     exclusive: bool = False
-    #: Every job is looked up by its shape some times.
+    #: Stored, because every job is looked up by its shape several times.
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -41,14 +41,14 @@ class Shape:
 
 
 class UnsatisfiableError(ValueError):
-    """A job asks for what the cluster does not have, whoever else runs."""
+    """A job requests resources that the cluster does not have, even when it is empty."""
 
 
 def shape_of(jobspec: Mapping[str, Any]) -> Shape:
-    """The shape of a canonical V1 jobspec (RFC 25).
+    """Return the shape of a canonical V1 jobspec (RFC 25).
 
     Raises:
-        UnsatisfiableError: the resources have a form that a virtual cluster does not have.
+        UnsatisfiableError: a virtual cluster has no resources of this form.
     """
     top = _only(jobspec["resources"])
     nodes, exclusive = 0, bool(top.get("exclusive"))
@@ -78,10 +78,10 @@ def _only(resources: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 class Capacity:
-    """Nodes, and how much of them is in use.
+    """A number of nodes, and their use.
 
     Args:
-        nodes: how many nodes.
+        nodes: number of nodes.
         cores: cores of each.
 
     Attributes:
@@ -95,13 +95,13 @@ class Capacity:
 
 
 class VirtualCluster(Capacity):
-    """Nodes 0 to `nodes - 1`, all alike.
+    """A cluster of equal nodes, numbered from 0 to `nodes - 1`.
 
     Args:
-        nodes: how many nodes.
+        nodes: number of nodes.
         cores: cores of each.
         gpus: gpus of each.
-        part_of: what counts the use of several clusters.
+        part_of: receives the use of several clusters in all, if given.
     """
 
     def __init__(
@@ -115,16 +115,16 @@ class VirtualCluster(Capacity):
         self._part_of = part_of
         self.free_cores = [cores] * nodes
         self.free_gpus = [gpus] * nodes
-        # Dictionaries as ordered sets: a node that was freed last is taken last.
+        # Dictionaries as ordered sets: the node that was released last is taken last.
         self._buckets: list[dict[int, None]] = [{} for _ in range(cores + 1)]
         self._buckets[cores] = dict.fromkeys(range(nodes))
         self._mask = 1 << cores
 
     def check(self, shape: Shape) -> None:
-        """The cluster could hold the shape if it were empty.
+        """Check that the shape fits into the empty cluster.
 
         Raises:
-            UnsatisfiableError: it could not.
+            UnsatisfiableError: it does not.
         """
         if shape.cores > self.cores or shape.gpus > self.gpus:
             raise UnsatisfiableError(
@@ -136,19 +136,19 @@ class VirtualCluster(Capacity):
             raise UnsatisfiableError(f"the cluster has room for {room} of {shape.chunks} pieces")
 
     def capacity(self, shape: Shape) -> int:
-        """How many pieces of a shape an empty node holds."""
+        """Return the number of pieces of a shape that fit on an empty node."""
         return self._pieces(shape, self.cores, self.gpus)
 
     def fits(self, shape: Shape) -> bool:
-        """There may be room for one piece of the shape; False is certain."""
+        """Return whether there may be room for one piece of the shape; False is certain."""
         return bool(self._mask >> (self.cores if shape.exclusive else shape.cores))
 
     def place(self, shape: Shape, without: Collection[int] = ()) -> list[int] | None:
         """Take the resources of a job.
 
         Args:
-            shape: what it asks for.
-            without: nodes to leave alone.
+            shape: of the job.
+            without: nodes that must not be used.
 
         Returns:
             The node of each piece, or None if there is no room.
@@ -159,7 +159,7 @@ class VirtualCluster(Capacity):
         found: list[int] = []
         mask = self._mask >> least << least
         while mask:
-            # The fullest nodes with room for a piece.
+            # Fullest nodes first.
             free = (mask & -mask).bit_length() - 1
             mask &= mask - 1
             for node in self._buckets[free]:
@@ -177,11 +177,11 @@ class VirtualCluster(Capacity):
         return None
 
     def release(self, shape: Shape, placed: Sequence[int]) -> None:
-        """Give back what `place` took."""
+        """Give back the resources that `place` took."""
         self._use(shape, placed, -1)
 
     def emptiest(self) -> Iterator[int]:
-        """All nodes, those with the most free cores first."""
+        """Yield all nodes, those with the most free cores first."""
         for bucket in reversed(self._buckets):
             yield from bucket
 
@@ -195,7 +195,7 @@ class VirtualCluster(Capacity):
         return min(pieces, cores // shape.cores) if shape.cores else pieces
 
     def _use(self, shape: Shape, placed: Sequence[int], sign: int) -> None:
-        """Take (1) or give back (-1) what a job uses on its nodes."""
+        """Take (1) or give back (-1) the resources of a job on its nodes."""
         cores, gpus = sign * shape.cores, sign * shape.gpus
         nodes: Iterable[int] = placed
         if shape.exclusive:
@@ -207,7 +207,7 @@ class VirtualCluster(Capacity):
                 self._move(node, cores)
 
     def _move(self, node: int, cores: int) -> None:
-        """Take so many cores of a node, or give them back if it is less than 0."""
+        """Take a number of cores of a node, or give them back if the number is negative."""
         buckets, before = self._buckets, self.free_cores[node]
         self.free_cores[node] = after = before - cores
         self._count(cores, (before == self.cores) - (after == self.cores))
@@ -221,7 +221,7 @@ class VirtualCluster(Capacity):
         bucket[node] = None
 
     def _count(self, cores: int, nodes: int) -> None:
-        """So many more cores and nodes are in use."""
+        """Add to the numbers of cores and nodes in use."""
         self.busy_cores += cores
         self.busy_nodes += nodes
         if self._part_of is not None:
@@ -229,5 +229,5 @@ class VirtualCluster(Capacity):
             self._part_of.busy_nodes += nodes
 
     def abandon(self) -> None:
-        """The nodes are gone, with all that runs on them."""
+        """Stop counting the use of these nodes: they are lost, with all that runs on them."""
         self._count(-self.busy_cores, -self.busy_nodes)

@@ -1,4 +1,4 @@
-"""A queue that is no resource manager: jobs on a virtual cluster, with a real job's events.
+"""A queue without a resource manager: jobs on a virtual cluster, with a real job's events.
 
     commands ──► VirtualMember ──► VirtualQueue ──scheduler──► Runner (processes, or virtual time)
                                        │  ▲                        │
@@ -27,7 +27,7 @@ from flux_ensemble.runtime.ports import Done
 #: An event: its name and its context (RFC 21).
 Notice = tuple[str, Mapping[str, Any]]
 
-# The events that are always the same.
+# Events that are always the same.
 _VALIDATE: Notice = ("validate", {})
 _DEPEND: Notice = ("depend", {})
 _ALLOC: Notice = ("alloc", {})
@@ -38,22 +38,22 @@ _CLEAN: Notice = ("clean", {})
 
 @cache
 def _beginning(urgency: int) -> tuple[Notice, ...]:
-    """The events of a job that is taken in; jobs are many, and urgencies few."""
+    """Return the events of a new job; cached, since jobs are many and urgencies few."""
     submit, priority = {"urgency": urgency}, {"priority": urgency}
     return ("submit", submit), _VALIDATE, _DEPEND, ("priority", priority)
 
 
 class VirtualJob:
-    """One active job.
+    """An active job.
 
     Not a dataclass: see `engine.jobs.RunningJob`.
 
     Args:
         id: its number.
-        tag: which job of which firing it is.
+        tag: the firing, and the index within it.
         job_set: as the document has it.
         params: its parameter values.
-        claim: its place in the queue and in the cluster.
+        claim: its place in the queue and on the cluster.
 
     Attributes:
         state: "pending", "placed" (it has nodes), "allocated" (and its alloc event was
@@ -74,37 +74,37 @@ class VirtualJob:
 
 
 class Runner(Protocol):
-    """Runs jobs that have their resources."""
+    """A way to run jobs that have their resources."""
 
     def start(self, job: VirtualJob) -> None:
-        """Start the job; calls `VirtualQueue.started`, later `VirtualQueue.ended`."""
+        """Start the job; `VirtualQueue.started` and later `VirtualQueue.ended` are called."""
         ...
 
     def stop(self, job: VirtualJob) -> None:
-        """End the running job soon; its `VirtualQueue.ended` still comes."""
+        """End the running job soon; `VirtualQueue.ended` is called when it has ended."""
         ...
 
     def limit_changed(self, job: VirtualJob) -> None:
-        """The time limit of the running job is another one now."""
+        """Apply a changed time limit to a running job."""
         ...
 
 
 class VirtualQueue:
-    """Jobs of one ensemble on a virtual cluster.
+    """The jobs of one ensemble on a virtual cluster.
 
     Args:
-        scheduler: who gets which nodes.
-        now: gives the time in seconds.
-        post: gets each job event.
+        scheduler: chooses the nodes of jobs.
+        now: returns the time in seconds.
+        post: receives each job event.
         runner: runs the jobs.
-        wake: called when `schedule` is to be called soon.
+        wake: called when `schedule` has to be called soon.
         wants: names of the events that are posted.
-        after: what the ids of its jobs come after.
+        after: the ids of its jobs begin after this one.
 
     Attributes:
         last_id: the last job id that was used.
-        t_gone: when a job left last.
-        refused: why jobs of a group cannot run, by the name of each such group.
+        t_gone: the time when the latest job ended.
+        refused: the reason why jobs of a group cannot run, by group.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class VirtualQueue:
         """Take in a job.
 
         Returns:
-            Its id. What the cluster cannot run ends with an exception, as in Flux.
+            Its id. A job that the cluster cannot run ends with an exception, as in Flux.
         """
         self.last_id += 1
         id = self.last_id
@@ -146,7 +146,7 @@ class VirtualQueue:
     def adopt(
         self, id: int, tag: Tag, job_set: JobSet, params: Mapping[str, Any], shape: Shape
     ) -> None:
-        """Take in a job that an earlier queue took in and did not start."""
+        """Take in a job that an earlier queue had taken in and not started."""
         claim = Claim(id, shape, job_set.urgency, job_set.duration)
         job = self.jobs[id] = VirtualJob(id, tag, job_set, params, claim)
         self.last_id = max(self.last_id, id)
@@ -159,7 +159,7 @@ class VirtualQueue:
             job = self.jobs[claim.job]
             job.state = "placed"
             jobs.append(job)
-        # An event can bring about that this job or a later one is cancelled.
+        # An event can cause the cancellation of this job or of a later one.
         for job in jobs:
             if job.state == "placed":
                 job.state = "allocated"
@@ -169,32 +169,32 @@ class VirtualQueue:
                 self._runner.start(job)
 
     def started(self, job: VirtualJob, t: float | None = None) -> None:
-        """The job runs; the event says when and where it was given its nodes, as on Flux.
+        """Post that a job runs; the event has the time and place of its allocation, as on Flux.
 
         Args:
-            job: it.
-            t: since when, in epoch seconds, where that is not now.
+            job: the job.
+            t: the time since when it runs, in epoch seconds, if that is not now.
         """
         placed = job.claim.placed or ()
         ranks = str(placed[0]) if len(placed) == 1 else joined(placed)
         self._post_of(job, ("start", {"t_alloc": job.t_alloc, "ranks": ranks}), t=t)
 
     def memo(self, job: VirtualJob, values: Mapping[str, Any]) -> None:
-        """The job publishes values."""
+        """Post values that the job publishes."""
         if job.state != "ended":
             self._post_of(job, ("memo", values))
 
     def exception(self, job: VirtualJob, kind: str, note: str) -> None:
-        """Something ends the job: a timeout, a cancel, a command that does not exist."""
+        """Post the reason that ends the job: a timeout, a cancellation, a missing command."""
         self._post_of(job, ("exception", {"type": kind, "severity": 0, "note": note}))
 
     def ended(self, job: VirtualJob, status: int, t: float | None = None) -> None:
-        """The job's processes are gone.
+        """Post that the job's processes are gone, and release its nodes.
 
         Args:
-            job: it.
+            job: the job.
             status: a wait status (wait(2)).
-            t: since when, in epoch seconds, where that is not now.
+            t: the time since when they are gone, in epoch seconds, if that is not now.
         """
         self._post_of(job, ("finish", {"status": status}), _RELEASE, t=t)
         self.scheduler.release(job.claim)
@@ -203,7 +203,7 @@ class VirtualQueue:
             self._wake()
 
     def cancel(self, id: int, note: str) -> None:
-        """Cancel a job; one that is not active is no error."""
+        """Cancel a job; a job that is not active is no error."""
         job = self.jobs.get(id)
         if job is None:
             return
@@ -219,12 +219,12 @@ class VirtualQueue:
         self._wake()
 
     def expire(self, job: VirtualJob) -> None:
-        """The job has reached its time limit."""
+        """End a job that has reached its time limit."""
         self.exception(job, "timeout", "resource allocation expired")
         self._runner.stop(job)
 
     def update(self, id: int, urgency: int | None, duration: float | None) -> None:
-        """Change a job that is active; the urgency of one that runs stays."""
+        """Change an active job; the urgency of a running job stays."""
         job = self.jobs.get(id)
         if job is None:
             return
@@ -240,7 +240,7 @@ class VirtualQueue:
         self._wake()
 
     def _post_of(self, job: VirtualJob, *events: Notice, t: float | None = None) -> float:
-        """Post those events of the job that are wanted; they happen at `t`, or now: returned."""
+        """Post the wanted ones of a job's events, with the time `t` or now; return the time."""
         now = self._now() if t is None else t
         for name, context in events:
             if name in self._wants:
@@ -267,13 +267,13 @@ class VirtualQueue:
 
 
 class VirtualMember:
-    """A `runtime.ports.Queue` on a virtual queue.
+    """The view of an ensemble on a virtual queue: a `runtime.ports.Queue`.
 
     Args:
         spec: the ensemble's document.
-        queue: where its jobs go.
-        shape: gives the shape of a job set.
-        now: gives the time in seconds.
+        queue: of its jobs.
+        shape: returns the shape of a job set.
+        now: returns the time in seconds.
     """
 
     elastic = False
@@ -307,7 +307,7 @@ class VirtualMember:
         done(CommandDone(self._now(), command.id, {"ids": ids}))
 
     def _submission(self, command: SubmitJobs) -> Submission:
-        """The jobs of the firing; a large one comes in many commands, one after the other."""
+        """Return the jobs of a firing; kept, since many commands in a row may belong to it."""
         firing = command.rule, command.firing
         if self._latest is None or self._latest[0] != firing:
             group = self._spec.groups[command.group]
@@ -321,21 +321,21 @@ class VirtualMember:
         done(CommandDone(self._now(), command.id))
 
     def update(self, command: UpdateJobs, done: Done) -> None:
-        """Change urgency or duration of jobs."""
+        """Change the urgency or the duration of jobs."""
         for job in command.jobs:
             self._queue.update(job, command.urgency, command.duration)
         done(CommandDone(self._now(), command.id))
 
     def scale(self, command: Scale, done: Done) -> None:
-        """Refuse: the cluster has as many nodes as it was given."""
+        """Refuse: the number of nodes is fixed."""
         reason = "the instance has a fixed size"
         done(CommandFailed(self._now(), command.id, "EINVAL", reason))
 
     def seen(self, tag: Tag, job: int) -> None:
-        """Every submission gets its response, so there is nothing to learn from this."""
+        """Do nothing: every submission gets its response."""
 
     def refused(self, job: int) -> None:
-        """No job is refused after it was taken in."""
+        """Do nothing: no job is refused after it was taken in."""
 
     def revoke(self) -> None:
-        """Submissions are immediate, so none is under way."""
+        """Do nothing: submissions are immediate, so none is in progress."""

@@ -1,15 +1,14 @@
-"""First come, first served with backfill: which waiting jobs start now.
+"""First come, first served with backfill: the choice of the waiting jobs that start now.
 
-Jobs are considered by urgency, then in the order of their submission. The first that
-does not fit, the head, reserves the emptiest nodes that it needs; its turn comes when
-the last job on these has reached its time limit, or before. A job behind the head may
-start on other nodes, or on these if its own time limit ends before the head's turn. So
-a job waits for those before it, never for those behind. This is EASY backfill (Lifka
-1995), with nodes reserved rather than counted, because jobs without a limit have no end
-to count on.
+Jobs are considered by urgency, then in the order of their submission. The first that does not fit,
+the head, reserves the emptiest nodes that it needs; its turn comes when the last job on these has
+reached its time limit, or before. A job behind the head may start on other nodes, or on these if
+its own time limit ends before the head's turn. So a job waits for those before it, never for those
+behind. This is EASY backfill (Lifka 1995), except that nodes are reserved rather than counted,
+because the end of a job without a limit is unknown.
 
-Waiting jobs are kept in lines of equal jobs, and of each line only the first is looked
-at, so a pass costs the kinds of jobs that wait and the jobs that start, whatever the
+Waiting jobs are kept in lines of equal jobs, and only the first job of each line is considered. So
+the cost of a pass depends on the number of different jobs and of jobs that start, and not on the
 length of the queue.
 """
 
@@ -22,24 +21,24 @@ from typing import Any
 
 from flux_ensemble.queues.virtual.cluster import Shape, VirtualCluster
 
-#: The urgency of a job that is not to start (RFC 30).
+#: The urgency of a job that must not start (RFC 30).
 HELD = 0
 
 
 class Claim:
-    """A job's place in the queue, and then in the cluster.
+    """The place of a job in the queue, and then on the cluster.
 
     Not a dataclass: see `engine.jobs.RunningJob`.
 
     Args:
-        job: whatever the owner calls the job by.
-        shape: what it asks for.
+        job: the owner's key of the job.
+        shape: the resources that it requests.
         urgency: 0 (held) to 31.
-        limit: its time limit in seconds, 0 for none.
+        limit: its time limit in seconds; 0 for none.
 
     Attributes:
-        order: its place among those of the same urgency.
-        placed: the nodes that it has, or None while it waits.
+        order: its place among jobs of the same urgency.
+        placed: the nodes that it has; None while it waits.
     """
 
     def __init__(self, job: Any, shape: Shape, urgency: int = 16, limit: float = 0.0) -> None:
@@ -51,7 +50,7 @@ class Claim:
         self.placed: list[int] | None = None
 
 
-#: What the claims of a line have in common: urgency, shape, limit.
+#: The urgency, shape and limit that the claims of a line share.
 Key = tuple[int, Shape, float]
 
 
@@ -71,15 +70,15 @@ class _Line:
 
 
 class Scheduler:
-    """Decides who gets the nodes of a cluster."""
+    """The scheduler of a cluster."""
 
     def __init__(self, cluster: VirtualCluster) -> None:
         self.cluster = cluster
-        #: An empty line stays until the next pass: often the next job is like the last one.
+        #: An empty line stays until the next pass, since the next job is often like the last one.
         self._lines: dict[Key, _Line] = {}
-        #: Shapes that the cluster has been found to have room for when it is empty.
+        #: Shapes that are known to fit into the empty cluster.
         self._possible: set[Shape] = set()
-        #: When the jobs of each node have all reached their limits; may be too late.
+        #: For each node the time when all its jobs have reached their limits; it may be too late.
         self._ends = [0.0] * cluster.nodes
         self._head: Claim | None = None
         self._reserved: frozenset[int] = frozenset()
@@ -88,10 +87,10 @@ class Scheduler:
         self.waiting = 0
 
     def add(self, claim: Claim) -> None:
-        """A job waits.
+        """Add a waiting job.
 
         Raises:
-            UnsatisfiableError: it asks for what there is not.
+            UnsatisfiableError: it requests resources that the cluster does not have.
         """
         if claim.shape not in self._possible:
             self.cluster.check(claim.shape)
@@ -109,13 +108,13 @@ class Scheduler:
         self.waiting += 1
 
     def remove(self, claim: Claim) -> None:
-        """A job waits no more."""
+        """Remove a waiting job."""
         key = (claim.urgency, claim.shape, claim.limit)
         self._lines[key].remove(claim)
         self.waiting -= 1
 
     def change(self, claim: Claim, urgency: int | None, limit: float | None, now: float) -> None:
-        """Change urgency or time limit of a job that waits, or the limit of one that runs."""
+        """Change the urgency or the time limit of a waiting job, or the limit of a running one."""
         waits = claim.placed is None
         if waits:
             self.remove(claim)
@@ -129,7 +128,7 @@ class Scheduler:
             self._set_end(claim, now)
 
     def release(self, claim: Claim) -> None:
-        """A job that ran gives back its nodes."""
+        """Release the nodes of a job that ran."""
         assert claim.placed is not None
         cluster, ends = self.cluster, self._ends
         cluster.release(claim.shape, claim.placed)
@@ -139,7 +138,7 @@ class Scheduler:
         claim.placed = None
 
     def start(self, now: float) -> list[Claim]:
-        """Start what can start now; each claim comes with its `placed` nodes."""
+        """Choose the jobs that start now; return their claims, which have their `placed` nodes."""
         cluster = self.cluster
         started: list[Claim] = []
         lines: list[tuple[int, int, _Line]] = []
@@ -189,7 +188,7 @@ class Scheduler:
                 ends[node] = until
 
     def _reserve(self, head: Claim) -> None:
-        """Choose the nodes that `head` will get, and when at the latest, unless it has."""
+        """Choose the nodes that `head` will get and the latest time, unless done before."""
         if self._head is head:
             return
         self._head = head

@@ -9,12 +9,12 @@ from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.model import Spec
 from flux_ensemble.queues.virtual.cluster import Shape, UnsatisfiableError, shape_of
 
-#: How many shapes are kept. There are more only where the sizes of jobs differ from job to job.
+#: Number of shapes that are kept. There are more only if the sizes differ from job to job.
 KEPT = 10_000
 
 
 class Shapes:
-    """The shape of each job by its job set, which has the sizes of that job.
+    """The shape of each job, by the job set with its sizes.
 
     Args:
         spec: the ensemble's document.
@@ -26,10 +26,11 @@ class Shapes:
 
     def __init__(self, spec: Spec) -> None:
         self._of: dict[tuple[Any, ...], Shape] = {}
-        #: Jobs are looked up by their shape, and the same object is found soonest.
+        #: One object for equal shapes, since a lookup is fastest with the same object.
         self._same: dict[Shape, Shape] = {}
         self._spec = spec
-        #: Those of the job sets of the document, which lives as long as this, by their identity.
+        #: Shapes of the document's job sets, by identity; the document lives as long as this
+        #: object.
         self._fixed = {
             id(job_set): self._look_up(job_set)
             for group in spec.groups.values()
@@ -37,7 +38,7 @@ class Shapes:
         }
 
     def __call__(self, job_set: JobSet) -> Shape:
-        """The shape of a job."""
+        """Return the shape of a job."""
         shape = self._fixed.get(id(job_set))
         return shape if shape is not None else self._look_up(job_set)
 
