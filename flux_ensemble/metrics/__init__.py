@@ -1,4 +1,4 @@
 """Metrics: their names, conditions on them, and streaming statistics.
 
-Shared by `document` and `engine`. Only this room imports River.
+Both `document` and `engine` use this package. No other package imports River.
 """

@@ -1,8 +1,7 @@
 """The best job by one of its values, with its parameters: `best.NAME.params.X`.
 
-The best is that of the jobs that have succeeded, by the value that a job had at its end. With
-`live`, jobs that run take part with the value that they have now; so a job that fails leaves, and
-the best is what it would be without it.
+The best is chosen among the jobs that have succeeded, by the value that each had at its end. With
+`live`, running jobs take part with their present values. A job that then fails is left out again.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ MODES = ("max", "min")
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """What is kept: of the jobs of `group`, the one with the largest or smallest `variable`.
+    """A best job to keep: among the jobs of `group`, that with the largest or smallest `variable`.
 
-    With `live`, jobs that run take part.
+    With `live`, running jobs take part.
     """
 
     name: str
@@ -37,7 +36,7 @@ class Best:
     live: bool = False
 
     def beats(self, value: Number, other: Number) -> bool:
-        """Whether a value is better than another.
+        """Return whether a value is better than another.
 
         >>> Best("top", "md", "fom").beats(2, 1), Best("top", "md", "loss", "min").beats(2, 1)
         (True, False)
@@ -45,11 +44,11 @@ class Best:
         return value > other if self.mode == "max" else value < other
 
     def path(self, keys: list[str], params: Collection[str]) -> MetricPath:
-        """The metric with these keys, the first two of which are "best" and its name.
+        """Return the metric with these keys, the first two of which are "best" and its name.
 
         Args:
-            keys: of the name in an expression.
-            params: the parameters that jobs of its group can have.
+            keys: the keys of a name in an expression.
+            params: the parameters that jobs of the group can have.
 
         Raises:
             ValueError: there is no such field.
@@ -76,9 +75,9 @@ class Point(NamedTuple):
     """A job with its value.
 
     Attributes:
-        value: finite.
-        job: as expressions have its id.
-        params: its parameters.
+        value: the value, which is finite.
+        job: the job's id, as in expressions.
+        params: the job's parameters.
     """
 
     value: Number
@@ -86,7 +85,7 @@ class Point(NamedTuple):
     params: Mapping[str, Any]
 
     def report(self) -> dict[str, Any]:
-        """The job as JSON, for people.
+        """Return the job as JSON, for people.
 
         >>> Point(0.5, 17, {"t": 300}).report()
         {'value': 0.5, 'job': 17, 'params': {'t': 300}}
@@ -94,24 +93,24 @@ class Point(NamedTuple):
         return {"value": self.value, "job": self.job, "params": dict(self.params)}
 
     def dump(self) -> dict[str, Any]:
-        """The job as JSON that `load` takes."""
+        """Return the job as JSON, for `load`."""
         params = {name: packed(value) for name, value in self.params.items()}
         return {**self.report(), "params": params}
 
     @classmethod
     def load(cls, value: Mapping[str, Any]) -> Point:
-        """The job of which `dump` returned this."""
+        """Return the job from the result of `dump`."""
         params = {name: unpacked(one) for name, one in value["params"].items()}
         return cls(value["value"], value["job"], params)
 
 
 class _Kept:
-    """One best job.
+    """The state of one `Best`.
 
     Attributes:
-        ended: the best of those that have succeeded.
-        running: those that run, by their ids, in the order in which they came to their values.
-        now: the best of all of them; of equal ones the one that has succeeded, then the first.
+        ended: the best of the jobs that have succeeded.
+        running: the running jobs by id, in the order in which they reached their values.
+        now: the best of all these; among equal ones, the one that has succeeded, then the first.
     """
 
     def __init__(self, best: Best) -> None:
@@ -121,7 +120,7 @@ class _Kept:
         self.now: Point | None = None
 
     def run(self, id: int, point: Point | None) -> bool:
-        """A job that runs has a value now, or none; whether the best is another one now."""
+        """Set the value of a running job, or remove it; return whether the best has changed."""
         before = self.running.get(id)
         if before is not None and point is not None and before.value == point.value:
             return False
@@ -136,7 +135,7 @@ class _Kept:
         return True
 
     def end(self, id: int, point: Point | None) -> bool:
-        """A job is over; with a value if it has succeeded and has one."""
+        """End a job, with its value if it has succeeded; return whether the best has changed."""
         before = self.running.pop(id, None)
         if point is not None and self._beats(point, self.ended):
             self.ended = point
@@ -175,41 +174,41 @@ class Bests:
 
     @property
     def kept(self) -> bool:
-        """Whether any are."""
+        """True if any best is kept."""
         return bool(self._kept)
 
     def of(self, group: str) -> Iterable[Best]:
-        """Those of the jobs of a group."""
+        """Return the bests among the jobs of a group."""
         return self._of.get(group, ())
 
     def run(self, name: str, id: int, point: Point | None) -> bool:
-        """A job that runs has a value for a best that is live, or none any more.
+        """Set the value of a running job for a best that is live.
 
         Args:
-            name: of the best.
-            id: of the job.
-            point: the job with its value.
+            name: the name of the best.
+            id: the id of the job.
+            point: the job with its value; None if it has none any more.
 
         Returns:
-            Whether the best has changed.
+            True if the best has changed.
         """
         return self._kept[name].run(id, point)
 
     def end(self, name: str, id: int, point: Point | None) -> bool:
-        """A job is over.
+        """End a job.
 
         Args:
-            name: of the best.
-            id: of the job.
+            name: the name of the best.
+            id: the id of the job.
             point: the job with its value at the end, if it has succeeded and has one.
 
         Returns:
-            Whether the best has changed.
+            True if the best has changed.
         """
         return self._kept[name].end(id, point)
 
     def lookup(self, path: str) -> Any:
-        """The value of a field such as `top.value`; None where there is no job yet."""
+        """Return the value of a field such as `top.value`; None if there is no job yet."""
         name, field, *key = path.split(".", 2)
         now = self._kept[name].now
         if now is None:
@@ -219,13 +218,13 @@ class Bests:
         return now.value if field == "value" else now.job
 
     def snapshot(self) -> dict[str, Any]:
-        """Those that there are as JSON: name -> value, job and parameters."""
+        """Return the best jobs so far as JSON: name -> value, job and parameters."""
         return {
             name: kept.now.report() for name, kept in self._kept.items() if kept.now is not None
         }
 
     def report(self) -> list[dict[str, Any]]:
-        """What is kept, with the best jobs so far, as JSON (docs/rpc.md, `ensemble.status`)."""
+        """Return all bests, with the jobs so far, as JSON (docs/rpc.md, `ensemble.status`)."""
         return [
             {
                 "name": best.name,
@@ -240,7 +239,7 @@ class Bests:
         ]
 
     def dump(self) -> dict[str, Any]:
-        """All of them as JSON: name -> the best that has succeeded, and those that run."""
+        """Return all bests as JSON: name -> the best job that has succeeded, and running jobs."""
         return {
             name: {
                 "ended": kept.ended and kept.ended.dump(),
@@ -251,7 +250,7 @@ class Bests:
         }
 
     def load(self, value: Mapping[str, Any]) -> None:
-        """Set what `dump` returned."""
+        """Set the state from the result of `dump`."""
         for name, dumped in value.items():
             kept = self._kept[name]
             kept.ended = dumped["ended"] and Point.load(dumped["ended"])

@@ -1,8 +1,8 @@
 """Statistics by the values of parameters: the names of their streams, such as `fom[t=300]`.
 
-A metric that is kept by value has, besides its own stream, one for each combination of the values
-that its jobs have of some parameters. Numbers that are equal are one value, however they are
-written; a text that could be taken for something else is quoted.
+A metric that is kept by value has its own stream, and one more for each combination of the values
+of some parameters among its jobs. Equal numbers are one value, however they are written; text that
+could be read as something else is quoted.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _SPLIT = re.compile(r"(?P<variable>.+?)\[\s*[A-Za-z_][A-Za-z0-9_-]*\s*=.*\]", re
 
 @dataclass(frozen=True, slots=True)
 class ByValue:
-    """What is kept: `variable` of the jobs of `group`, by the values of `params`."""
+    """A metric that is kept by value: `variable` of the jobs of `group`, by values of `params`."""
 
     group: str
     variable: str
     params: tuple[str, ...]
 
     def suffix(self, values: Mapping[str, Any]) -> str:
-        """What the values of the parameters add to the name of the variable.
+        """Return the suffix of the variable's name for some values of the parameters.
 
         >>> ByValue("md", "fom", ("t", "mode")).suffix({"mode": "fast", "t": 300.0, "x": 1})
         '[t=300,mode=fast]'
@@ -47,21 +47,21 @@ class ByValue:
 
     @property
     def form(self) -> str:
-        """How it is named: `md-fom[t=VALUE]`."""
+        """The form of the metric's name: `md-fom[t=VALUE]`."""
         values = ",".join(f"{name}=VALUE" for name in self.params)
         return f"{self.group}-{self.variable}[{values}]"
 
 
 def parse_variable(group: str, variable: str, kept: Collection[ByValue]) -> str:
-    """The variable that a name means, which may be one by value.
+    """Return the variable for a written name, which may be one by value.
 
     Args:
         group: the group.
-        variable: as it is written: `fom`, or `fom[t = 300.0]`.
-        kept: what is kept by value.
+        variable: the name as written: `fom`, or `fom[t = 300.0]`.
+        kept: the metrics that are kept by value.
 
     Raises:
-        ValueError: it is not kept by these parameters, or a value is not written as one.
+        ValueError: the variable is not kept by these parameters, or a value is malformed.
 
     >>> kept = [ByValue("md", "fom", ("t",))]
     >>> parse_variable("md", "fom[t = 300.0]", kept), parse_variable("md", "loss[0]", kept)
@@ -88,7 +88,7 @@ def parse_variable(group: str, variable: str, kept: Collection[ByValue]) -> str:
 
 
 def unsplit(variable: str) -> str:
-    """The variable without values of parameters.
+    """Return the variable without values of parameters.
 
     >>> unsplit("fom[t=300]"), unsplit("loss[0]")
     ('fom', 'loss[0]')
@@ -98,7 +98,7 @@ def unsplit(variable: str) -> str:
 
 
 def values_of(text: str) -> dict[str, Any] | None:
-    """The values in `t=300,mode=fast]`; None if it is something else.
+    """Return the values in text such as `t=300,mode=fast]`; None if it has another form.
 
     >>> values_of("t=300,mode=fast]")
     {'t': 300, 'mode': 'fast'}
@@ -117,7 +117,7 @@ def values_of(text: str) -> dict[str, Any] | None:
 
 
 def _read(text: str) -> Any:
-    """A value as it is written."""
+    """Return the value of its written form."""
     if text.startswith('"'):
         try:
             return json.loads(text)
@@ -129,13 +129,13 @@ def _read(text: str) -> Any:
 
 
 def _written(value: Any) -> str:
-    """How a value is written, so that it is read as the same one."""
+    """Return the written form of a value, from which `_read` makes the same value."""
     if isinstance(value, str) and _WORD.fullmatch(value) and _read(value) == value:
         return value
     return json.dumps(_plain(value), separators=(",", ":"))
 
 
 def _plain(value: Any) -> Any:
-    """A number as an integer, if it is one."""
+    """Return a whole float as an integer, and any other value unchanged."""
     whole = isinstance(value, float) and math.isfinite(value) and value.is_integer()
     return int(value) if whole else value

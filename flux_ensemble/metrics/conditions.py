@@ -1,7 +1,7 @@
 """Conditions: the text of `when`, compiled once and evaluated often.
 
-Three forms: a number (equality), a comparison with a number ("> 5.5"), and an
-expression over metrics and the triggering job ("count.a.success >= 3 and job.returncode == 1"),
+A condition has one of three forms: a number (equality), a comparison with a number ("> 5.5"), and
+an expression over metrics and the triggering job ("count.a.success >= 3 and job.returncode == 1"),
 which `metrics.expressions` compiles and evaluates.
 """
 
@@ -34,7 +34,7 @@ from flux_ensemble.metrics.paths import (
 from flux_ensemble.metrics.search_paths import Searched
 from flux_ensemble.texts import listed, shortened, shown
 
-#: Returns the value of a metric: a number, of a best point also text, or None.
+#: Returns the value of a metric: a number, None, or for a parameter of a best job also text.
 Lookup = Callable[[MetricPath], Any]
 Subject = Literal["metric", "memo"] | None
 
@@ -46,13 +46,13 @@ NO_BESTS: Bested = {}
 Searches = Mapping[str, Searched]
 NO_SEARCHES: Searches = {}
 
-#: Returns the value of a field of the triggering job, of any type; None where it has none.
+#: Returns the value of a field of the triggering job, of any type; None if it has none.
 JobLookup = Callable[[JobField], Any]
 
-#: What a name in an expression stands for; a text is the key of a memo.
+#: The meaning of a name in an expression; text is the key of a memo.
 Variable = MetricPath | JobField | str
 
-#: What a `when` can use besides the metrics it names, by trigger.
+#: Trigger -> the data that a `when` can use besides the metrics that it names.
 SUBJECTS: Mapping[str, Subject] = {"metric": "metric", "job-memo": "memo"}
 
 #: An expression in braces.
@@ -78,13 +78,13 @@ class Condition:
 
     Args:
         text: the text in the document.
-        compare, number: of a comparison with the rule's metric.
-        expression: if it is not a comparison.
+        compare, number: operator and number of a comparison with the rule's metric.
+        expression: the expression, if the condition is not such a comparison.
 
     Attributes:
         paths: the metrics that an expression reads.
-        compares: whether it compares the rule's metric with a number.
-        of_job: whether it reads fields of the triggering job.
+        compares: True if the condition compares the rule's metric with a number.
+        of_job: True if the condition reads fields of the triggering job.
     """
 
     __slots__ = ("_compare", "_expression", "_number", "compares", "of_job", "paths", "text")
@@ -115,13 +115,13 @@ class Condition:
         memo: Mapping[str, Any] | None = None,
         job: JobLookup | None = None,
     ) -> bool:
-        """Whether the condition holds.
+        """Return whether the condition holds.
 
         Args:
             value: the value of the rule's own metric, for a number or a comparison.
             lookup: returns the value of a metric; None if it is empty.
             memo: the keys of a memo event, which an expression may name.
-            job: returns the value of a field of the triggering job, which it may name too.
+            job: returns the value of a field of the triggering job, which an expression may name.
 
         >>> condition = compile_condition("> 60", groups=(), statistics=(), subject="metric")
         >>> condition.holds(75.0, lookup=lambda path: None)
@@ -136,7 +136,7 @@ class Condition:
 def variables(
     lookup: Lookup, memo: Mapping[str, Any] | None = None, job: JobLookup | None = None
 ) -> Callable[[Variable], Any]:
-    """What gives the value of each variable of an expression; the arguments are as for `holds`.
+    """Return a function from variables of an expression to values; arguments as for `holds`.
 
     >>> value_of = variables(lambda path: None, {"loss": 0.5}, lambda field: str(field))
     >>> value_of("loss"), value_of(JobField("id"))
@@ -171,9 +171,9 @@ def compile_condition(
         when: a number, a comparison with a number, or an expression.
         groups: names of the job groups.
         statistics: names of the statistics that are kept.
-        subject: what the rule provides: "metric" a value to compare, "memo" the keys of a memo,
-            None nothing.
-        job: what it can say of the triggering job; None where there is none.
+        subject: the data that the rule provides: "metric" a value to compare, "memo" the keys of a
+            memo, None nothing.
+        job: the fields of the triggering job; None if no job triggers the rule.
         bests: the best jobs that are kept, by name, with the parameters that they can have.
         by: the metrics that are kept by value.
         searches: the searches, by name.
@@ -219,7 +219,7 @@ def compile_condition(
 
 
 def split_comparison(when: float | str) -> tuple[str, float] | None:
-    """The operator and the number of a `when` that compares the rule's metric; None if it does not.
+    """Return operator and number of a `when` that compares the rule's metric; else None.
 
     >>> split_comparison("<= 5"), split_comparison(3), split_comparison("count.a.success > 5")
     (('<=', 5.0), ('==', 3.0), None)
@@ -235,7 +235,7 @@ class Names:
     """Resolves the names in an expression; the arguments are as for `compile_condition`.
 
     With `of_member` the metrics are those of one member. `pools` are the names of the pools of
-    members, None where names were checked before.
+    members, None if names were checked before.
     """
 
     def __init__(
@@ -261,10 +261,10 @@ class Names:
         self._searches = searches
 
     def resolve(self, keys: list[str]) -> Variable:
-        """The metric, the field of the triggering job or the key of a memo with this name.
+        """Return the metric, the field of the triggering job or the memo key with this name.
 
         Raises:
-            ValueError: there is nothing of this name.
+            ValueError: nothing has this name.
 
         >>> Names(["md"], ["mean"], None, None).resolve(["count", "md", "success"])
         MetricPath(statistic='count', group='md', variable='success')
@@ -291,7 +291,7 @@ class Names:
                 ids = listed(sorted(self._searches))
                 raise ValueError(f"no search named {keys[1]!r} (searches: {ids})")
             return self._searches[keys[1]].path(keys)
-        # A memo may well have a key `nodes`, or `n`.
+        # A memo may have a key `nodes`, or `n`.
         bare = len(keys) == 1 and self._subject == "memo"
         of_member = (head in MEMBER_METRICS or head == RATE) and not bare
         of_stream = head in self._statistics and not (bare and head == NUMBER)
@@ -312,10 +312,10 @@ class Names:
         raise ValueError(f"no metric named {name!r} (metrics begin with: {known})")
 
     def fitted(self, variable: Variable, value: Value) -> Value:
-        """A literal that is compared with what a name stands for, as that has it.
+        """Return a literal in the form of the values of the variable that it is compared with.
 
         Raises:
-            ValueError: it can never be that.
+            ValueError: the variable can never have this value.
 
         >>> names = Names(["md"], ["mean"], None, None)
         >>> names.fitted(JobField("outcome"), "failed")
@@ -336,7 +336,7 @@ class Names:
         return value
 
     def objection(self, path: MetricPath) -> str | None:
-        """Why a metric cannot be named here; None if it can."""
+        """Return why a metric cannot be named in the rule; None if it can."""
         reason = not_of_member(path) if self._of_member else None
         if reason is None and self._pools is not None:
             reason = not_of_pool(path, self._pools)
@@ -347,7 +347,7 @@ class Names:
         try:
             return parse_path(".".join(keys), self._groups, self._statistics, self._by)
         except ValueError as error:
-            # Of the metrics of the member, only those of the queue have a hyphen.
+            # Among the metrics of the member, only those of the queue have a hyphen.
             if head not in (COUNT, RATE, "nodes", "time") and len(keys) == 2 and "-" not in keys[1]:
                 example = MEMBER_METRICS.get(head, ("GROUP-duration",))[0]
                 raise ValueError(

@@ -1,20 +1,20 @@
-"""What a rule on `drift` or `anomaly` has: a stream, and a kind of detector with its arguments."""
+"""The detector of a rule on `drift` or `anomaly`: a stream, a kind of detector, its arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-#: Triggers on detections -> the kinds of detectors that they have.
+#: Trigger on detections -> its kinds of detectors.
 DETECTORS: Mapping[str, tuple[str, ...]] = {
     "drift": ("adwin", "page-hinkley"),
     "anomaly": ("quantile",),
 }
 
-#: Which changes count: values that rise, values that fall, or both.
+#: The changes that count: rising values, falling values, or both.
 UP, DOWN, BOTH = MODES = ("up", "down", "both")
 
-#: Largest window of a detector.
+#: The largest window of a detector.
 MAX_WINDOW = 100_000
 
 
@@ -22,9 +22,9 @@ class Detector(NamedTuple):
     """The detector of a rule.
 
     Args:
-        group, variable: the stream that it watches.
+        group, variable: the stream that the detector watches.
         kind: one of `DETECTORS`.
-        arguments: of that kind, all of them, by their names in a document.
+        arguments: all arguments of that kind, by their names in a document.
 
     >>> Detector("md", "error", "adwin", {}).stream
     'md-error'

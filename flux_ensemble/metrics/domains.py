@@ -1,7 +1,7 @@
 """Checks of literals that fields of a job are compared with (`metrics.job_row`).
 
-`job.outcome == "fail"` parses and can never hold, so it is refused with what was meant. A signal
-can be written in several ways, which mean the same: `job.returncode == 137`, `== -9`, and
+`job.outcome == "fail"` parses and can never hold, so it is refused, with a suggestion. A signal can
+be written in several equivalent ways: `job.returncode == 137`, `== -9`, and
 `job.signal == "SIGKILL"`.
 """
 
@@ -21,7 +21,7 @@ def number(name: str, value: Value) -> Value:
     """Return a literal that a number of this name is compared with.
 
     Raises:
-        ValueError: it is text.
+        ValueError: the literal is text.
 
     >>> number("nodes.free", 3)
     3
@@ -35,7 +35,7 @@ def one_of(names: tuple[str, ...], name: str, value: Value) -> Value:
     """Return a literal that is one of some names.
 
     Raises:
-        ValueError: the field can never be that.
+        ValueError: the field can never have this value.
     """
     if value in names:
         return value
@@ -45,10 +45,10 @@ def one_of(names: tuple[str, ...], name: str, value: Value) -> Value:
 
 
 def text(name: str, value: Value) -> Value:
-    """Return a literal that a text is compared with.
+    """Return a literal that text is compared with.
 
     Raises:
-        ValueError: the field can never be that.
+        ValueError: the field can never have this value.
     """
     if not isinstance(value, str):
         raise ValueError(f"{name!r} is text, and never {shown(value)} (write it in quotes)")
@@ -59,7 +59,7 @@ def whole(name: str, value: Value) -> Value:
     """Return a literal that an integer from 0 on is compared with.
 
     Raises:
-        ValueError: the field can never be that.
+        ValueError: the field can never have this value.
     """
     if number(name, value) is not None and not (float(value) >= 0 and float(value).is_integer()):  # type: ignore[arg-type]
         raise ValueError(f"{name!r} is an integer >= 0, and never {shown(value)}")
@@ -70,7 +70,7 @@ def flag(name: str, value: Value) -> Value:
     """Return a literal that true or false is compared with.
 
     Raises:
-        ValueError: the field can never be that.
+        ValueError: the field can never have this value.
     """
     if value in (0, 1):
         return value
@@ -78,10 +78,10 @@ def flag(name: str, value: Value) -> Value:
 
 
 def exit_code(name: str, value: Value) -> Value:
-    """Return a literal that an exit code is compared with; of a signal its negative number.
+    """Return a literal that an exit code is compared with; for a signal its negative number.
 
     Raises:
-        ValueError: the field can never be that.
+        ValueError: the field can never have this value.
     """
     if isinstance(value, str):
         raise ValueError(
@@ -98,10 +98,10 @@ def exit_code(name: str, value: Value) -> Value:
 
 
 def signal_number(name: str, value: Value) -> Value:
-    """Return the number of a signal that is named, or is a number.
+    """Return the number of a signal that is given by name or number.
 
     Raises:
-        ValueError: the field can never be that.
+        ValueError: the field can never have this value.
     """
     if isinstance(value, str):
         word = value.upper()

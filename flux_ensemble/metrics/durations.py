@@ -1,14 +1,14 @@
-"""How long jobs take, learned from what their parameters are.
+"""A model of the durations of jobs, learned from their parameters.
 
     learn(values, seconds) ──► recursive least squares of log(seconds) ──► predict(values)
 
-The logarithm of the duration is taken as linear in the logarithms of the numbers among the values,
-so a cost that grows as n, n² or √n is learned from a few jobs, and each other value has a factor of
-its own. It is Bayesian linear regression with a wide prior (Bishop, Pattern Recognition and Machine
-Learning, 3.3), and gives what River's `linear_model.BayesianLinearRegression` does. That takes a
-second of processor time to import, rounds as the BLAS of a machine does, and has its state in
-private attributes. Here the same values give the same predictions, bit by bit, and the state is
-JSON.
+The logarithm of the duration is modelled as linear in the logarithms of the numbers among the
+values, so a cost that grows as n, n² or √n is learned from a few jobs. Each other value has its own
+factor. The method is Bayesian linear regression with a wide prior (Bishop, Pattern Recognition and
+Machine Learning, 3.3), with the same results as River's `linear_model.BayesianLinearRegression`.
+River's class takes a second of processor time to import, rounds as the BLAS of a machine does, and
+has its state in private attributes. Here the same values give the same predictions, bit by bit, and
+the state is JSON.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-#: So many jobs must have succeeded before there are predictions.
+#: The number of jobs that must have succeeded before there are predictions.
 FEWEST = 3
 
-#: Most terms of a model. Values for which there is no more room have no factor of their own.
+#: The most terms of a model. Further values have no factor.
 MAX_TERMS = 32
 
-#: Longest text of a value that is kept; of longer ones it is a digest.
+#: The longest text of a value that is kept; longer text is replaced by a digest.
 MAX_TEXT = 64
 
-#: The variance of coefficients before anything is known, in units of that of the logarithm of
-#: durations among equal jobs. So wide that a few jobs outweigh it.
+#: The prior variance of coefficients, in units of the variance of log(seconds) among equal jobs. It
+#: is so wide that a few jobs outweigh it.
 PRIOR = 100.0
 
 #: Shorter durations count as this many seconds.
 SHORTEST = 1e-3
 
-#: Nothing is predicted to take this many times longer than the longest so far, or less than that
-#: part of the shortest.
+#: Bound of predictions, as the logarithm of a factor: none is longer than the longest duration so
+#: far times this factor, or shorter than the shortest divided by it.
 FARTHEST = math.log(1e4)
 
 #: The name of the constant term; no value has it.
@@ -47,8 +47,8 @@ class Durations:
     """A model of the durations of one group's jobs.
 
     Attributes:
-        count: how many jobs it has learned from.
-        version: how many it had learned from when `rank` was last brought up to date.
+        count: the number of jobs that the model has learned from.
+        version: the `count` when `rank` was last brought up to date; 0 before.
 
     >>> model = Durations()
     >>> for n in (1000, 2000, 4000):
@@ -60,11 +60,11 @@ class Durations:
     def __init__(self) -> None:
         self.count = 0
         self.version = 0
-        #: The logarithm of the first duration, from which all are counted, and the range of all.
+        #: The logarithm of the first duration, which is the origin, and the range of all.
         self._first = self._low = self._high = 0.0
-        #: The numbers of the terms, by name.
+        #: Name of a term -> its number.
         self._terms: dict[str, int] = {}
-        #: The logarithms of the first values of numbers, from which they are counted.
+        #: Name of a variable -> the logarithm of its first number, which is the origin.
         self._origins: dict[str, float] = {}
         self._weights: list[float] = []
         #: Covariance of the weights, its lower triangle.
@@ -74,15 +74,15 @@ class Durations:
 
     @property
     def known(self) -> bool:
-        """Whether there are predictions."""
+        """True if there are predictions."""
         return self.count >= FEWEST
 
     def learn(self, values: Mapping[str, Any], seconds: float) -> None:
-        """Take in a job.
+        """Learn from a job.
 
         Args:
-            values: of its parameters.
-            seconds: how long it ran.
+            values: the values of its parameters.
+            seconds: the duration of the job.
         """
         y = math.log(max(seconds, SHORTEST))
         if not self.count:
@@ -115,15 +115,18 @@ class Durations:
             self._ranking = list(weights)
 
     def predict(self, values: Mapping[str, Any]) -> float | None:
-        """How long a job takes, in seconds; None before `FEWEST` jobs.
+        """Return the predicted seconds of a job; None before `FEWEST` jobs.
 
         Args:
-            values: of its parameters.
+            values: the values of its parameters.
         """
         return self._predicted(values, self._weights) if self.known else None
 
     def rank(self, values: Mapping[str, Any]) -> float | None:
-        """The same with what was known after 3, 6, 12, ... jobs, so that it rarely changes."""
+        """Return the prediction of the model after the latest of 3, 6, 12, ... jobs.
+
+        It rarely changes, so it can serve to sort jobs.
+        """
         return self._predicted(values, self._ranking) if self.version else None
 
     def _predicted(self, values: Mapping[str, Any], weights: list[float]) -> float:
@@ -134,7 +137,7 @@ class Durations:
         return math.exp(max(self._low - FARTHEST, min(self._high + FARTHEST, y)))
 
     def _x(self, values: Mapping[str, Any], *, new: bool = False) -> list[tuple[int, float]]:
-        """The terms that a job has, with their values; with `new`, terms are added."""
+        """Return the terms of a job with their values; with `new`, unknown terms are added."""
         x = []
         if (constant := self._term(_CONSTANT, new)) is not None:
             x.append((constant, 1.0))
@@ -164,7 +167,7 @@ class Durations:
         return term
 
     def dump(self) -> dict[str, Any]:
-        """The state as JSON."""
+        """Return the state as JSON."""
         return {
             "count": self.count,
             "version": self.version,
@@ -177,7 +180,7 @@ class Durations:
         }
 
     def load(self, value: Mapping[str, Any]) -> None:
-        """Set what `dump` returned."""
+        """Set the state from the result of `dump`."""
         self.count, self.version = value["count"], value["version"]
         self._first, self._low, self._high = value["range"]
         self._terms = {name: term for term, name in enumerate(value["terms"])}
@@ -188,7 +191,7 @@ class Durations:
 
 
 def _logarithm(value: Any) -> float | None:
-    """The logarithm of a number's size; None of what is no number, and of 0."""
+    """Return the logarithm of a number's size; None for 0, NaN, infinity and other values."""
     if type(value) not in (int, float) or not value or value != value:
         return None
     return None if value in (math.inf, -math.inf) else math.log(abs(value))

@@ -7,8 +7,8 @@ construction: one step for each part of the expression, and no recursion. No ope
 and the results of arithmetic are bounded (`operations`).
 
 A comparison with no value is false, and so is one with a division by zero or an overflow. Text can
-only be compared for equality, and looked for with `in`; any other use of it makes a whole condition
-false, and is an error where a value is needed.
+only be compared for equality, and searched for with `in`. Any other use of text makes a whole
+condition false, and is an error if a value is needed.
 """
 
 from __future__ import annotations
@@ -33,23 +33,24 @@ from flux_ensemble.metrics.operations import (
 )
 from flux_ensemble.texts import shortened
 
-#: Longest expression, in characters, and deepest nesting. Each term of a sum counts as a level.
+#: The longest expression, in characters, and the deepest nesting. Each term of a sum counts as a
+#: level.
 MAX_LENGTH = 4096
 MAX_DEPTH = 200
 
-#: What a name in an expression stands for.
+#: The meaning of a name in an expression.
 Variable = TypeVar("Variable")
 
 
 class Step(NamedTuple):
-    """One step of an evaluation on a stack of values.
+    """A step of an evaluation on a stack of values.
 
     Args:
-        kind: "value" puts `what` on the stack, and "name" the value of the variable `what`.
-            "call" replaces the last `number` values by what the function `what` gives for
-            them. "and" and "or" go on at step `number` if the last value decides, and drop it
-            if not. "chain" compares the last two values with `what`: it keeps the last one if
-            that holds, and goes on at step `number` with False if not.
+        kind: "value" pushes `what`, and "name" pushes the value of the variable `what`.
+            "call" replaces the last `number` values by the result of the function `what` for
+            them. "and" and "or" jump to step `number` if the last value decides, and drop it
+            if not. "chain" compares the last two values with `what`: if the comparison holds it
+            keeps the last one; if not, it pushes False and jumps to step `number`.
         what, number: as above.
     """
 
@@ -59,11 +60,11 @@ class Step(NamedTuple):
 
 
 class Expression(Generic[Variable]):
-    """An expression.
+    """A compiled expression.
 
     Args:
         steps: the compiled steps.
-        variables: what its names resolve to.
+        variables: the variables to which the names resolve.
     """
 
     __slots__ = ("steps", "variables")
@@ -73,7 +74,7 @@ class Expression(Generic[Variable]):
         self.variables = variables
 
     def holds(self, lookup: Callable[[Variable], Any]) -> bool:
-        """Whether it is true.
+        """Return whether the expression is true.
 
         Args:
             lookup: returns the value of a variable, of any type.
@@ -90,13 +91,13 @@ class Expression(Generic[Variable]):
             return False
 
     def value(self, lookup: Callable[[Variable], Any]) -> Value:
-        """Its value; None if there is none, as after a division by zero.
+        """Return the value; None if there is none, as after a division by zero.
 
         Args:
             lookup: returns the value of a variable, of any type.
 
         Raises:
-            ValueError: it computes with text, or a variable is a list or a mapping.
+            ValueError: the expression computes with text, or a variable is a list or a mapping.
 
         >>> compile_expression("steps * 2", ".".join).value({"steps": 200}.get)
         400
@@ -149,15 +150,16 @@ def compile_expression(
     """Compile an expression.
 
     Args:
-        text: of at most MAX_LENGTH characters.
+        text: the expression, of at most MAX_LENGTH characters.
         resolve: returns the variable for the keys of a name: `a.b["c"]` has the keys a, b, c.
-        calculus: it may have powers, and functions such as `exp`.
-        fitted: returns a literal that a variable is compared with as the variable has it, or
-            raises ValueError where it can never be that.
+        calculus: allow powers, and functions such as `exp`.
+        fitted: returns a literal that a variable is compared with in the form of the variable's
+            values, or raises ValueError if the variable can never have that value.
 
     Raises:
         SyntaxError, RecursionError, MemoryError: the text is not a Python expression.
-        ValueError: it uses unsupported syntax, or `resolve` refuses a name, or `fitted` a literal.
+        ValueError: the text uses unsupported syntax, or `resolve` refuses a name, or `fitted` a
+            literal.
 
     >>> sorted(compile_expression("max(a.b, c['d-e']) > 1", ".".join).variables)
     ['a.b', 'c.d-e']
@@ -172,9 +174,10 @@ def compile_expression(
 
 @lru_cache(maxsize=16)
 def _tree(text: str) -> ast.expr:
-    """The tree of an expression that is not too deep.
+    """Return the tree of an expression that is not too deep.
 
-    Large documents repeat expressions. A tree can have a megabyte, so few are kept.
+    Large documents repeat expressions, so trees are cached. A tree can take a megabyte, so few are
+    kept.
     """
     tree = parse_expression(text)
     _check_depth(tree)
@@ -182,7 +185,7 @@ def _tree(text: str) -> ast.expr:
 
 
 def parse_expression(text: str) -> ast.expr:
-    """Python's syntax tree of an expression.
+    """Return Python's syntax tree of an expression.
 
     Raises:
         SyntaxError, RecursionError, MemoryError: the text is not a Python expression.
@@ -191,7 +194,7 @@ def parse_expression(text: str) -> ast.expr:
     'a > 1'
     """
     with warnings.catch_warnings():
-        # Python's parser prints some of what is wrong with the text, besides what it raises.
+        # Python's parser prints warnings about the text, besides the errors that it raises.
         warnings.simplefilter("ignore")
         return ast.parse(text, mode="eval").body
 
@@ -200,7 +203,7 @@ def _check_depth(tree: ast.expr) -> None:
     """Refuse a tree that is too deep for recursion.
 
     Raises:
-        ValueError: it is too deep.
+        ValueError: the tree is too deep.
     """
     level: list[ast.AST] = [tree]
     for _ in range(MAX_DEPTH):
@@ -219,7 +222,7 @@ def _check_depth(tree: ast.expr) -> None:
 
 
 class _Compiler(Generic[Variable]):
-    """Turns a tree into steps, and refuses syntax that conditions do not have."""
+    """Compiles a tree to steps, and refuses syntax that conditions do not have."""
 
     def __init__(
         self,
@@ -288,7 +291,7 @@ class _Compiler(Generic[Variable]):
         self._land(jumps)
 
     def _operands(self, node: ast.Compare) -> list[ast.expr]:
-        """The operands of a comparison, with literals as what they are compared with has them."""
+        """Return the operands of a comparison, with literals fitted to the variables they meet."""
         operands = [node.left, *node.comparators]
         for place, operator in enumerate(node.ops):
             left, right = operands[place : place + 2]
@@ -302,19 +305,19 @@ class _Compiler(Generic[Variable]):
         return operands
 
     def _fit(self, node: ast.expr, other: ast.expr) -> ast.expr:
-        """What a node is compared with; in place of a literal the one that a variable has."""
+        """Return `other`, a literal fitted to the variable `node`, or an unchanged expression."""
         keys = keys_of(node)
         if keys is None or self._fitted is None:
             return other
         try:
             literal = _literal(_constant(other))
         except ValueError:
-            # Something else, or refused when it is compiled.
+            # `other` is no literal, or it is refused when it is compiled.
             return other
         return ast.Constant(self._fitted(self._resolve(keys), literal))
 
     def _then(self, node: ast.expr, step: Step) -> int:
-        """Add a node and a step after it; returns the step's index."""
+        """Add a node and a step after it; return the step's index."""
         self.add(node)
         self.steps.append(step)
         return len(self.steps) - 1
@@ -339,10 +342,10 @@ class _Compiler(Generic[Variable]):
 
 
 def _check_ordered(*operands: ast.expr) -> None:
-    """Refuse text among what is to be larger or smaller.
+    """Refuse text among the operands of an order comparison.
 
     Raises:
-        ValueError: there is some.
+        ValueError: an operand is text.
     """
     for operand in operands:
         if isinstance(operand, ast.Constant) and isinstance(operand.value, str):
@@ -360,10 +363,10 @@ def _operation(node: ast.AST) -> Callable[..., Value]:
 
 
 def _constant(node: ast.expr) -> Any:
-    """The value of a literal of a list, which may have a sign.
+    """Return the value of a literal, which may have a sign.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the node is no literal.
     """
     if isinstance(node, ast.Constant):
         return node.value
@@ -384,7 +387,7 @@ def _refusal(node: ast.AST) -> ValueError:
     return ValueError(f"{said}{remedy(what)}")
 
 
-#: Operators that expressions do not have, as they are written.
+#: Operators that expressions do not have -> their written form.
 _WRITTEN: dict[type[ast.AST], str] = {
     ast.Pow: "**",
     ast.Is: "is",
@@ -397,10 +400,10 @@ _WRITTEN: dict[type[ast.AST], str] = {
 
 
 def _literal(value: Any) -> Value:
-    """The value of a literal.
+    """Return the value of a literal.
 
     Raises:
-        ValueError: it is neither text nor a finite number.
+        ValueError: the value is neither text nor a finite number.
     """
     if isinstance(value, (bool, str)):
         return value
@@ -411,7 +414,7 @@ def _literal(value: Any) -> Value:
 
 
 def keys_of(node: ast.AST) -> list[str] | None:
-    """The keys of `a.b`, `a['b']` or a mixture, from the left; None for other nodes.
+    """Return the keys of `a.b`, `a['b']` or a mixture, from the left; None for other nodes.
 
     >>> keys_of(parse_expression("a['b-c'].d"))
     ['a', 'b-c', 'd']

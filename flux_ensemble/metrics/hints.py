@@ -1,4 +1,4 @@
-"""What the writer of an expression that cannot be read may have meant, as a remedy."""
+"""Remedies for expressions that cannot be parsed: the form that was probably meant."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 from flux_ensemble.texts import shortened
 
-#: What is written like a duration: 30min, 1.5 h, 1h30m; and as clocks and Slurm have it: 1:30:00.
+#: Text with the form of a duration: 30min, 1.5 h, 1h30m; and as on clocks and in Slurm: 1:30:00.
 _UNIT = r"(ms|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)"
 _PART = re.compile(rf"(\d+(?:\.\d+)?)\s*{_UNIT}(?![a-z_])", re.IGNORECASE)
 _DURATION = re.compile(rf"(?<![\w.])(?:\d+(?:\.\d+)?\s*{_UNIT}\s*)+(?![\w.])", re.IGNORECASE)
@@ -18,7 +18,7 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 _ASCII = {"≥": ">=", "≤": "<=", "≠": "!="}
 
-#: What is written otherwise here -> how, or what to do.
+#: Pattern of a foreign notation -> the remedy.
 _OTHERWISE: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"&&", lambda match: "write 'and' for '&&'"),
     (r"\|\|", lambda match: "write 'or' for '||'"),
@@ -42,7 +42,7 @@ _OTHERWISE: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
 
 
 def remedy(text: str) -> str:
-    """What to write in place of an expression that cannot be read, in brackets; "" if unknown.
+    """Return a remedy for an expression that cannot be parsed, in brackets; "" if unknown.
 
     >>> remedy("count.a.success > 3 && job.runtime > 60")
     " (write 'and' for '&&')"
@@ -62,7 +62,7 @@ def remedy(text: str) -> str:
 
 
 def in_seconds(text: str) -> tuple[str, float] | None:
-    """The first duration in a text, as it is written and in seconds; None if there is none.
+    """Return the first duration in a text, as written and in seconds; None if there is none.
 
     >>> in_seconds("90 minutes"), in_seconds("1-00:00:30"), in_seconds("soon")
     (('90 minutes', 5400.0), ('1-00:00:30', 86430.0), None)
@@ -72,7 +72,7 @@ def in_seconds(text: str) -> tuple[str, float] | None:
     match = _CLOCK.search(text)
     if match is not None:
         days, first, second, third = match.groups()
-        # As Slurm has them: minutes and seconds, or hours first where there are three or days.
+        # As in Slurm: minutes and seconds; hours come first if there are three numbers, or days.
         large = 3600 if third or days else 60
         clock = int(first) * large + int(second) * (large // 60) + int(third or 0)
         return match[0], float(clock + 86400 * int(days or 0))
@@ -86,12 +86,12 @@ def in_seconds(text: str) -> tuple[str, float] | None:
 
 
 def meant(name: str, job: Collection[str], params: Collection[str]) -> str:
-    """What a name that nothing has may mean, in brackets; "" if unknown.
+    """Return the probable meaning of an unknown name, in brackets; "" if there is none.
 
     Args:
-        name: as it is written.
-        job: the fields of the job that triggers the rule; none where no job does.
-        params: its parameters.
+        name: the name as written.
+        job: the fields of the triggering job; empty if no job triggers the rule.
+        params: the parameters of that job.
 
     >>> meant("t", ["params", "runtime"], ["t"]), meant("params.t", ["params"], ["t"])
     (" (did you mean 'job.params.t'?)", " (did you mean 'job.params.t'?)")

@@ -1,8 +1,8 @@
-"""Metrics of one member each: what rules with `scope: member` name, and nothing else.
+"""The metrics of single members, as far as rules with `scope: member` read them.
 
-They are counted and taken in beside those of all members, from when such a rule is there. Each
-statistic has a stream of its own, so that one that a further rule names later begins with it, and
-what is fed again after a restore gives the same.
+They are kept beside the metrics of all members, from the time when such a rule is added. Each
+statistic has its own stream. So a statistic that is first read by a later rule begins with that
+rule, and feeding the values again after a restore gives the same result.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from flux_ensemble.metrics.numbers import Number
 from flux_ensemble.metrics.paths import COUNT, MetricPath
 from flux_ensemble.metrics.stream import Stream
 
-#: In the texts by which a stream is known beside a snapshot: `GROUP@MEMBER`, `STATISTIC:VARIABLE`.
-#: No group and no statistic has such a name.
+#: Separators in the names of streams beside a snapshot: `GROUP@MEMBER`, `STATISTIC:VARIABLE`. No
+#: group and no statistic has such a name.
 AT = "@"
 _COLON = ":"
 
@@ -28,11 +28,11 @@ class MemberMetrics:
     """The metrics of the members of one ensemble.
 
     Args:
-        statistics: that are kept, of all members.
+        statistics: the statistics that the document keeps.
 
     Attributes:
-        active: whether rules name any.
-        counts: (member, group) -> its counters, as far as they are not 0.
+        active: True if rules read any metric of a member.
+        counts: (member, group) -> the counters that are not 0.
 
     >>> metrics = MemberMetrics([Statistic("mean", "Mean")])
     >>> path = MetricPath("mean", "md", "duration")
@@ -45,16 +45,16 @@ class MemberMetrics:
     def __init__(self, statistics: Collection[Statistic]) -> None:
         self.active = False
         self._by_name = {statistic.name: statistic for statistic in statistics}
-        #: (group, variable of the stream) -> the statistics that rules name.
+        #: (group, variable of the stream) -> the statistics that rules read.
         self._wanted: dict[tuple[str, str], list[Statistic]] = {}
-        #: The groups whose counters rules name.
+        #: The groups whose counters rules read.
         self._counted: set[str] = set()
         self.counts: dict[tuple[str, str], dict[str, int]] = {}
         self._streams: dict[_Key, Stream] = {}
         self._kept: dict[_Key, list[Number | None]] | None = None
 
     def want(self, paths: Iterable[MetricPath]) -> None:
-        """Keep metrics from now on; those of other kinds are left out."""
+        """Keep metrics from now on; metrics that are not of a member are ignored."""
         for statistic, group, variable in paths:
             self.active = True
             if statistic == COUNT and AT not in variable:
@@ -66,7 +66,7 @@ class MemberMetrics:
                     wanted.append(named)
 
     def observe(self, member: str, group: str, variable: str, value: Number) -> None:
-        """Take in a value of a job on a member, as `Metrics.observe` does."""
+        """Add a value of a job on a member, as `Metrics.observe` does."""
         for statistic in self._wanted.get((group, variable), ()):
             self._update((member, group, statistic.name, variable), value)
 
@@ -79,18 +79,18 @@ class MemberMetrics:
             self._kept.setdefault(key, []).append(value)
 
     def count(self, member: str, group: str, counter: str, more: int) -> None:
-        """A counter of a group has grown by a job on a member."""
+        """Add to a counter of a group on a member."""
         if group in self._counted:
             counts = self.counts.setdefault((member, group), {})
             counts[counter] = counts.get(counter, 0) + more
 
     def lookup(self, member: str, path: MetricPath, ages: Iterable[float] | None = None) -> Any:
-        """The value of a counter or a statistic; None if it is empty.
+        """Return the value of a counter or a statistic; None if it is empty.
 
         Args:
-            member: its name.
+            member: the name of the member.
             path: the metric.
-            ages: the values that are taken in at a heartbeat, if there are any.
+            ages: values to add at a heartbeat; None without one.
         """
         statistic, group, variable = path
         if statistic == COUNT:
@@ -107,7 +107,7 @@ class MemberMetrics:
         """Forget the values of a variable, or of a group; of one member, or of all.
 
         Returns:
-            How many statistics had values.
+            The number of statistics that had values.
         """
         variables = (
             None if variable is None else (variable, of_finished(variable), of_success(variable))
@@ -124,7 +124,7 @@ class MemberMetrics:
         return len(keys)
 
     def forget(self, member: str) -> None:
-        """A member has ended."""
+        """Forget the metrics of a member that has ended."""
         for key in [key for key in self._streams if key[0] == member]:
             self._forget(key)
         for pair in [pair for pair in self.counts if pair[0] == member]:
@@ -138,12 +138,12 @@ class MemberMetrics:
     # -- snapshots --------------------------------------------------------------------
 
     def keep_values(self) -> None:
-        """As `Metrics.keep_values`."""
+        """Keep values from now on, as `Metrics.keep_values` does."""
         if self._kept is None:
             self._kept = {}
 
     def take_values(self) -> list[list[Any]]:
-        """As `Metrics.take_values`; `feed` takes the rows."""
+        """Return the values since the last call, for `feed`, as `Metrics.take_values` does."""
         kept, self._kept = self._kept or {}, None if self._kept is None else {}
         return [[*_texts(key), values] for key, values in kept.items()]
 
@@ -165,15 +165,15 @@ class MemberMetrics:
                 self._update(key, value)
 
     def sizes(self) -> list[list[Any]]:
-        """As `Metrics.sizes`."""
+        """Return the number of values of each stream, as `Metrics.sizes` does."""
         return [[*_texts(key), self._streams[key].count] for key in sorted(self._streams)]
 
     def dump(self) -> list[list[Any]]:
-        """The counters as JSON."""
+        """Return the counters as JSON."""
         return [[*pair, dict(counts)] for pair, counts in self.counts.items()]
 
     def load(self, value: Iterable[Any]) -> None:
-        """Set what `dump` returned."""
+        """Set the counters from the result of `dump`."""
         for member, group, counts in value:
             self.counts[member, group] = dict(counts)
 

@@ -8,26 +8,26 @@ from typing import Any
 
 from flux_ensemble.metrics.by_value import unsplit
 
-#: Longest name of a group, rule, ensemble, parameter or statistic, in characters.
+#: The longest name of a group, rule, ensemble, parameter or statistic, in characters.
 MAX_NAME = 128
 
-#: The name of the member that an ensemble runs on.
+#: The name of the member on which an ensemble runs.
 MEMBER = "default"
 
 #: Outcomes of a job (docs/document.md); a job ends in exactly one.
 OUTCOMES = ("success", "failed", "canceled", "timeout")
 
-#: The outcome of an attempt whose end was no doing of the job, and after which it runs again.
+#: The outcome of an attempt whose end was no doing of the job, and after which the job runs again.
 INTERRUPTED = "interrupted"
 
-#: Outcomes of an attempt; it has exactly one.
+#: Outcomes of an attempt; each attempt has exactly one.
 ATTEMPT_OUTCOMES = (*OUTCOMES, INTERRUPTED)
 
 #: Counters of a group, as in `count.GROUP.COUNTER`. A job that runs again is submitted again, and
 #: each of its attempts has an outcome; it finishes once.
 COUNTERS = ("submitted", "finished", *ATTEMPT_OUTCOMES, "attempts", "gave-up")
 
-#: Those that the first versions did not have. `finished` counted attempts then.
+#: Counters that the first versions did not have; there `finished` counted attempts.
 NEWER_COUNTERS = ("attempts", "gave-up", INTERRUPTED)
 
 #: Metrics of the member, of the jobs that wait for it, and of its time, as in `nodes.free`.
@@ -37,22 +37,24 @@ MEMBER_METRICS = {
     "time": ("elapsed", "left", "remaining"),
 }
 
-#: Begins the metric of how many jobs of a group finish per second, `rate.GROUP`.
+#: The first key of the metric `rate.GROUP`: the jobs of a group that finish per second.
 RATE = "rate"
 
-#: Among the metrics, how many values of memos have no statistics; no statistic has this name.
+#: The key of the numbers of memo values without statistics, among the metrics; no statistic has
+#: this name.
 IGNORED = "memo-ignored"
 
 #: Variables with a stream in every group; memo keys add more.
 STREAMS = ("duration", "pending")
 
-#: The stream of `duration` for the statistics that are of all finished jobs; paths do not name it.
+#: The stream of `duration` for the statistics of all finished jobs; paths do not name it.
 DURATION_OF_FINISHED = "duration of finished"
 
-#: Ends the stream of a memo key for the statistics that are of jobs that succeeded.
+#: The suffix of the stream of a memo key for the statistics of successful jobs.
 OF_SUCCESS = " of success"
 
-#: Whose values a statistic can take in; without, durations of jobs that succeeded, and all memos.
+#: The jobs to which a statistic can be restricted. By default it uses durations of successful jobs,
+#: and memos of all jobs.
 OF = ("success", "finished")
 
 #: Variables that exist only while a heartbeat is evaluated.
@@ -68,10 +70,10 @@ DEFAULT_STATISTICS = {
     "mad": "MAD",
 }
 
-#: The statistic that is how many values there were. It is none of River's: streams count them.
+#: The statistic for the number of values. It is none of River's: streams count their values.
 NUMBER = "n"
 
-#: Arguments of River's statistics that say how many values are kept -> the smallest allowed.
+#: Arguments of River's statistics for the number of values kept -> the smallest value allowed.
 STATISTIC_SIZES = {"window_size": 1, "lag": 1, "amount": 0, "k": 1}
 
 
@@ -79,8 +81,8 @@ STATISTIC_SIZES = {"window_size": 1, "lag": 1, "amount": 0, "k": 1}
 class Statistic:
     """A statistic kept for every stream: `name` in paths, River `kind` (or `NUMBER`) and arguments.
 
-    It takes in the jobs that `of` says, one of `OF`; by default the durations of jobs that
-    succeeded, and what jobs publish as soon as they do.
+    `of`, one of `OF`, restricts it to some jobs. By default it uses the durations of successful
+    jobs, and the memo values of all jobs when they are published.
     """
 
     name: str
@@ -89,7 +91,7 @@ class Statistic:
     of: str | None = None
 
     def stream(self, variable: str) -> str:
-        """The variable of the stream that it is of where a path has `variable`.
+        """Return the variable of the statistic's stream for `variable` in a path.
 
         >>> Statistic("mean", "Mean").stream("duration")
         'duration'
@@ -104,7 +106,7 @@ class Statistic:
 
 
 def of_finished(variable: str) -> str:
-    """The variable of all finished jobs where there is another one of those that succeeded.
+    """Return the variable for all finished jobs, if `variable` is of successful ones only.
 
     >>> of_finished("duration"), of_finished("duration[t=300]"), of_finished("fom")
     ('duration of finished', 'duration of finished[t=300]', 'fom')
@@ -114,7 +116,7 @@ def of_finished(variable: str) -> str:
 
 
 def of_success(variable: str) -> str:
-    """The variable of the jobs that succeeded where there is another one of all: of memo keys.
+    """Return the variable for successful jobs, if `variable` is a memo key, which is of all jobs.
 
     >>> of_success("duration"), of_success("fom"), of_success("fom[t=300]")
     ('duration', 'fom of success', 'fom of success[t=300]')
@@ -126,7 +128,7 @@ def of_success(variable: str) -> str:
 
 
 def as_named(variable: str) -> str:
-    """The variable of a stream as paths name it.
+    """Return the variable of a stream as paths name it.
 
     >>> as_named("duration of finished[t=300]"), as_named("fom of success"), as_named("fom")
     ('duration[t=300]', 'fom', 'fom')

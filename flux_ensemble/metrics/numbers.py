@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-#: An int or a float. For a parameter of type float, compiled code would convert an int.
+#: An int or a float. (For a parameter of type `float`, compiled code would convert an int.)
 Number = int | float
 
 #: Integers beyond this, of more than 64 bits, become floats.

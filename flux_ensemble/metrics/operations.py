@@ -1,9 +1,9 @@
-"""What expressions compute: the values of operands, the operators and the functions.
+"""The operations of expressions: values of operands, operators and functions.
 
-A value is a number bounded by `numbers.finite`, text, or None for "no value". A number that was
-written in a way of its own, such as 1.10, is a number that also equals its text. An operation that
-does not take its operands raises `Unfit`; one without a result, such as a division by zero, gives
-None.
+A value is a number bounded by `numbers.finite`, text, or None for "no value". A number with its own
+spelling, such as 1.10, is a number that also equals its text (`Spelled`). An operation raises
+`Unfit` for operands that it does not accept, and returns None if it has no result, as for a
+division by zero.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flux_ensemble.scalars import Spelled, number
 #: No float has more digits before or after the point.
 _MAX_DIGITS = 308
 
-#: What operations take and return; see above.
+#: The operands and results of operations; see above.
 Value = Number | str | None
 
 
@@ -29,10 +29,10 @@ class Unfit(Exception):
 
 
 def taken(value: Any) -> Value:
-    """A value from outside as an operand.
+    """Convert a value from outside to an operand.
 
     Raises:
-        Unfit: it is a list or a mapping.
+        Unfit: the value is a list or a mapping.
 
     >>> taken("text"), taken(1.0), taken(float("nan"))
     ('text', 1.0, None)
@@ -46,7 +46,7 @@ def taken(value: Any) -> Value:
 
 
 def plain(value: Value) -> Value:
-    """A value without its spelling.
+    """Return a value without its spelling.
 
     >>> plain(Spelled("1.10")), plain("1.10")
     (1.1, '1.10')
@@ -55,10 +55,10 @@ def plain(value: Value) -> Value:
 
 
 def truth(value: Value) -> bool:
-    """Whether a value is true.
+    """Return whether a value is true.
 
     Raises:
-        Unfit: it is text.
+        Unfit: the value is text.
 
     >>> truth(0.5), truth(None)
     (True, False)
@@ -86,7 +86,7 @@ def _arithmetic(compute: Callable[..., Number]) -> Callable[..., Value]:
         try:
             return finite(compute(*operands))
         except (ArithmeticError, TypeError):
-            # A division by zero, or arguments that a function does not take.
+            # Examples: a division by zero; arguments that a function does not accept.
             return None
 
     return bounded
@@ -108,7 +108,7 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Value, Value], bo
 
 
 def same(left: Value, right: Value) -> bool:
-    """Whether two values are equal: a spelling and a text as texts, else as numbers.
+    """Return whether two values are equal; a spelled number equals both its number and its text.
 
     >>> same(Spelled("1.10"), 1.1), same(Spelled("1.10"), "1.10"), same("1.10", 1.1)
     (True, True, False)
@@ -130,7 +130,7 @@ def _unequal(left: Value, right: Value) -> bool:
 
 
 def _in(left: Value, right: Any) -> bool:
-    """Whether a value is in a list of literals, or a text in another one."""
+    """Return whether a value is in a list of literals, or text is part of other text."""
     if left is None or right is None:
         return False
     if type(right) is tuple:
@@ -151,7 +151,7 @@ def _round(number: Number, *digits: int) -> Number:
 
 
 def _floating(compute: Callable[..., float]) -> Callable[..., float]:
-    """A function of `math` without a value where it has none, as for a logarithm of 0."""
+    """Return a function of `math` that returns NaN outside its domain, as for a logarithm of 0."""
 
     def guarded(*operands: float) -> float:
         try:
@@ -162,7 +162,7 @@ def _floating(compute: Callable[..., float]) -> Callable[..., float]:
     return guarded
 
 
-#: node of a syntax tree -> what computes it.
+#: Node of a syntax tree -> the function that computes it.
 OPERATORS: Mapping[type[ast.AST], Callable[..., Value]] = {
     ast.Not: _not,
     ast.USub: _arithmetic(operator.neg),
@@ -182,7 +182,7 @@ OPERATORS: Mapping[type[ast.AST], Callable[..., Value]] = {
     ast.In: _in,
     ast.NotIn: _not_in,
 }
-#: name -> function.
+#: Name -> function.
 FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "abs": _arithmetic(abs),
     "max": _arithmetic(max),

@@ -1,6 +1,6 @@
 """Metric paths: the names of metrics in rules.
 
-Three forms: `STATISTIC.GROUP-VARIABLE`, such as `mean.lammps-duration`;
+A path has one of three forms: `STATISTIC.GROUP-VARIABLE`, such as `mean.lammps-duration`;
 `count.GROUP.COUNTER`, such as `count.lammps.success`; and metrics of the member, such as
 `nodes.free`.
 """
@@ -24,23 +24,23 @@ from flux_ensemble.texts import listed
 
 COUNT = "count"
 
-#: What the names of the best jobs begin with; `variable` is then NAME.FIELD.
+#: The first key of metrics of the best jobs; `variable` is then NAME.FIELD.
 BEST = "best"
 
-#: What the names of what searches have found begin with; `variable` is then ID.FIELD.
+#: The first key of metrics of searches; `variable` is then ID.FIELD.
 SEARCH = "search"
 
-#: Metrics of time that a member has of its own.
+#: Metrics of time that each member has for itself.
 _OF_TIME = ("elapsed", "left")
 
-#: The variables that are no keys of memos, which may have any name.
+#: The variables that are not keys of memos. (A key of a memo may have any name.)
 _TIMES = (*STREAMS, *GAUGES)
 
 
 class MetricPath(NamedTuple):
-    """One metric. For `statistic` "count", `variable` is a counter of the group.
+    """A metric. For `statistic` "count", `variable` is a counter of the group.
 
-    For those of `MEMBER_METRICS`, `group` is the name of the member. A rate has no variable.
+    For metrics of `MEMBER_METRICS`, `group` is the name of the member. A rate has no variable.
 
     >>> str(MetricPath("mean", "lammps", "duration"))
     'mean.lammps-duration'
@@ -132,7 +132,7 @@ def split_stream(name: str, groups: Collection[str]) -> tuple[str, str]:
     >>> split_stream("a-b-duration", ["a", "a-b"])
     ('a-b', 'duration')
     """
-    # No group has a longer name; each look at a longer one would copy it.
+    # No group has a longer name. The search begins there, since each step copies a prefix.
     at = MAX_NAME + 1
     while (at := name.rfind("-", 0, at)) > 0:
         if name[:at] in groups and at + 1 < len(name):
@@ -149,9 +149,12 @@ def split_stream(name: str, groups: Collection[str]) -> tuple[str, str]:
 def parse_label(
     text: str, groups: Collection[str], by: Collection[ByValue] = ()
 ) -> tuple[str, str | None]:
-    """The group and the variable whose statistics are meant; no variable for all of the group.
+    """Parse the label of a `reset`: a group, or `GROUP-VARIABLE`.
 
     The arguments are as for `parse_path`.
+
+    Returns:
+        The group, and the variable; None stands for all variables of the group.
 
     Raises:
         ValueError: no group fits, or the variable has no statistics that are kept.
@@ -168,7 +171,7 @@ def parse_label(
 
 
 def not_of_member(path: MetricPath) -> str | None:
-    """Why a rule with `scope: member` cannot name a metric; None if it can.
+    """Return why a rule with `scope: member` cannot name a metric; None if it can.
 
     >>> not_of_member(MetricPath("mean", "md", "duration")) is None
     True
@@ -187,7 +190,7 @@ def not_of_member(path: MetricPath) -> str | None:
 
 
 def not_of_pool(path: MetricPath, pools: Collection[str]) -> str | None:
-    """Why there is no such metric of the members of one pool; None if there is, or it is of all.
+    """Return why a metric `...@POOL` does not exist; None if it does, or names no pool.
 
     Args:
         path: the metric.
@@ -220,7 +223,7 @@ def _parse_count(text: str, rest: str, groups: Collection[str]) -> MetricPath:
         raise ValueError(f"expected 'count.GROUP.COUNTER', not {text!r}")
     if group not in groups:
         raise ValueError(f"no job group named {group!r} (groups: {_listed(groups)})")
-    # Of the jobs on the members of one pool; whether there is such a pool `not_of_pool` says.
+    # `COUNTER@POOL` counts the jobs on one pool; `not_of_pool` checks that the pool exists.
     of_all, _, _ = counter.partition("@")
     if of_all not in COUNTERS:
         raise ValueError(f"no counter named {counter!r} (counters: {', '.join(COUNTERS)})")

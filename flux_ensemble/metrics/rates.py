@@ -1,4 +1,4 @@
-"""How many jobs of a group finish per second, of late."""
+"""The rate at which jobs of a group finish, over a moving window of time."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import math
 from collections import deque
 from typing import Any
 
-#: Parts of a window; with each that has passed, the oldest is forgotten.
+#: The number of parts of a window; when a new part begins, the oldest is forgotten.
 PARTS = 60
 
 
 class Rate:
-    """Counts what happens in a window of time, by its parts.
+    """A counter over a moving window of time, by parts of the window.
 
     Args:
-        window: its length in seconds.
+        window: the length of the window in seconds.
 
     Attributes:
-        begin: since when it counts; None before that.
+        begin: when counting began; None before that.
 
     >>> rate = Rate(60.0)
     >>> rate.begin = 0.0
@@ -30,11 +30,11 @@ class Rate:
     def __init__(self, window: float) -> None:
         self.begin: float | None = None
         self._window = window
-        #: [number of the part, how many], oldest first; parts with nothing are left out.
+        #: [number of the part, count], oldest first; parts with count 0 are left out.
         self._parts: deque[list[int]] = deque()
 
     def add(self, t: float) -> None:
-        """Count one more at a time that is not before the last."""
+        """Count one more event at a time that is not before the last."""
         part = self._part(t)
         if self._parts and self._parts[-1][0] == part:
             self._parts[-1][1] += 1
@@ -44,7 +44,7 @@ class Rate:
             self._parts.popleft()
 
     def get(self, t: float) -> float | None:
-        """How many per second; None before it has counted for a whole window."""
+        """Return the events per second; None before a whole window has been counted."""
         if self.begin is None or t - self.begin < self._window:
             return None
         oldest = self._part(t) - PARTS
@@ -54,10 +54,10 @@ class Rate:
         return math.floor(t / self._window * PARTS)
 
     def dump(self) -> list[Any]:
-        """It as JSON."""
+        """Return the state as JSON."""
         return [self.begin, [list(part) for part in self._parts]]
 
     def load(self, value: Any) -> None:
-        """Set what `dump` returned."""
+        """Set the state from the result of `dump`."""
         self.begin, parts = value
         self._parts = deque(list(part) for part in parts)

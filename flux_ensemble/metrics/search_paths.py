@@ -1,4 +1,4 @@
-"""What expressions can say of a search: `search.ID.best.VARIABLE`, and its counts."""
+"""The fields of a search in expressions: `search.ID.best.VARIABLE`, and its counts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from flux_ensemble.metrics.paths import SEARCH, MetricPath
 from flux_ensemble.texts import shown
 
-#: Fields that are numbers of trials: those that have ended, and how they did.
+#: Fields that are numbers of trials: of those that have ended, and of those with each outcome.
 COUNTS = ("trials", "complete", "failed", "canceled")
 
-#: How many trials were stopped early, where that may be.
+#: The number of trials that were stopped early, if the search has `stop`.
 PRUNED = "pruned"
 
-#: How many trials are in the Pareto front, where there are several objectives.
+#: The number of trials in the Pareto front, if there are several objectives.
 FRONT = "front"
 
 #: Fields of the best trial besides its parameters.
@@ -26,7 +26,7 @@ OF_BEST = ("value", "trial")
 class Searched:
     """A search: its name, the group of its trials, and the variables that it varies.
 
-    One with several objectives has no best trial, but how many are such that none is better in all.
+    A search with several objectives has no best trial; it has the size of its Pareto front.
     """
 
     id: str
@@ -36,7 +36,7 @@ class Searched:
     stops: bool = False
 
     def path(self, keys: list[str]) -> MetricPath:
-        """The metric with these keys, the first two of which are "search" and its name.
+        """Return the metric with these keys, the first two of which are "search" and its name.
 
         Raises:
             ValueError: there is no such field.
@@ -59,7 +59,7 @@ class Searched:
 
 
 def field_of(searches: Mapping[str, Mapping[str, Any]], variable: str) -> Any:
-    """The value of a field such as `hpo.best.lr`; None where there is none yet.
+    """Return the value of a field such as `hpo.best.lr`; None if there is none yet.
 
     >>> field_of({"hpo": {"complete": 3, "best": {"lr": 0.1}}}, "hpo.best.lr")
     0.1

@@ -9,11 +9,11 @@ from __future__ import annotations
 import signal
 from typing import Final
 
-#: What a shell adds to the number of a signal.
+#: The number that a shell adds to that of a signal.
 SHELL: Final = 128
 
-#: name -> number of the signals that end a process if nothing is done about them. Exit codes such
-#: as 150 are none of theirs.
+#: Name -> number of the signals that end a process by default. So an exit code such as 150 is not
+#: taken for a signal.
 SIGNALS: Final[dict[str, int]] = {
     name: int(signal.Signals[name])
     for name in (
@@ -28,7 +28,7 @@ _NAMES: Final[dict[int, str]] = {number: name for name, number in SIGNALS.items(
 
 
 def signal_of(status: int) -> int | None:
-    """The number of the signal that ended a process; None where it exited by itself.
+    """Return the number of the signal that ended a process; None if it exited by itself.
 
     Args:
         status: a wait status (wait(2)), of the process or of a shell that ran it.
@@ -40,7 +40,7 @@ def signal_of(status: int) -> int | None:
 
 
 def signal_of_code(code: int) -> int | None:
-    """The signal that an exit code of a shell means; None where it means none.
+    """Return the signal for which an exit code of a shell stands; None if for none.
 
     >>> signal_of_code(137), signal_of_code(1)
     (9, None)
@@ -49,7 +49,7 @@ def signal_of_code(code: int) -> int | None:
 
 
 def name_of(number: int) -> str:
-    """The name of a signal.
+    """Return the name of a signal.
 
     >>> name_of(9), name_of(63)
     ('SIGKILL', 'signal 63')

@@ -1,4 +1,4 @@
-"""One stream: a variable of a group, with a statistic of River for each configured name.
+"""A stream: a variable of a group, with a statistic of River for each configured name.
 
 A stream is one variable of one group (`duration`, `pending`, or a memo key) and holds
 one River statistic (https://riverml.xyz, `river.stats`) per configured name. Values are fed
@@ -16,12 +16,12 @@ from flux_ensemble.faults import ENDINGS
 from flux_ensemble.metrics.names import NUMBER, Statistic
 from flux_ensemble.metrics.numbers import Number, finite
 
-#: Most distinct values that a statistic such as `Entropy` keeps.
+#: The most distinct values that a statistic such as `Entropy` keeps.
 MAX_DIFFERENT = 100_000
 
 
 class StatisticError(Exception):
-    """A statistic of River failed; the text is one sentence."""
+    """The failure of a statistic of River; the text is one sentence."""
 
 
 class _Different:
@@ -32,7 +32,7 @@ class _Different:
         self._full = False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Different:
-        # What is compiled cannot be copied without.
+        # A class compiled by mypyc needs this method to be copied.
         other = _Different(copy.deepcopy(self._statistic, memo))
         other._full = self._full
         return other
@@ -47,12 +47,12 @@ class _Different:
             self._full = True
 
     def get(self) -> Number | None:
-        """Its value."""
+        """Return the value; None if there were too many distinct values."""
         return None if self._full else self._statistic.get()
 
 
 def _made(statistic: Statistic) -> Any:
-    # Late, because River takes 0.2 s to import, and jobs can start before there is a value.
+    # The import is late, because River takes 0.2 s, and jobs can start before there is a value.
     from flux_ensemble.metrics.univariate import stats
 
     made = getattr(stats, statistic.kind)(**statistic.arguments)
@@ -76,7 +76,7 @@ class Stream:
         self._wanted = {
             statistic.name: statistic for statistic in statistics if statistic.kind != NUMBER
         }
-        #: Those of River, made with the first value.
+        #: The statistics of River, made with the first value.
         self._statistics: dict[str, Any] = {}
         self._updates: tuple[Any, ...] = ()
 
@@ -108,7 +108,7 @@ class Stream:
         self._begin()
         self.count += len(values)
         try:
-            # They do not depend on each other.
+            # Statistics do not depend on each other, so each may receive all values in turn.
             for update in self._updates:
                 for value in values:
                     update(value)
@@ -127,7 +127,7 @@ class Stream:
         return StatisticError(f"statistic {names[0]!r} cannot take in {value!r}: {error}")
 
     def get(self, statistic: str) -> Number | None:
-        """The statistic's value; None if there is none. `n` is the number of values.
+        """Return the statistic's value; None if there is none. `n` is the number of values.
 
         Raises:
             StatisticError: the statistic fails.
@@ -139,7 +139,7 @@ class Stream:
         try:
             return finite(self._statistics[statistic].get())
         except (ArithmeticError, ValueError):
-            # The root of what is negative by rounding, a division by a variance of 0.
+            # Examples: the root of a number that is negative by rounding; a division by variance 0.
             return None
         except ENDINGS:
             raise
@@ -149,7 +149,7 @@ class Stream:
             ) from error
 
     def extended(self, values: Iterable[Number], statistic: str | None = None) -> Stream:
-        """A copy with `values` added; with `statistic`, of that one only."""
+        """Return a copy with `values` added; with `statistic`, only of that statistic."""
         wanted = self._wanted.values()
         other = Stream([one for one in wanted if statistic is None or one.name == statistic])
         if self.count:

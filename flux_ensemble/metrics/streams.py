@@ -40,24 +40,24 @@ from flux_ensemble.metrics.search_paths import field_of
 from flux_ensemble.metrics.stream import Stream
 from flux_ensemble.metrics.watch import Watch
 
-#: Raw values of streams: [[group, variable, [value, ...]], ...]. None among them is a reset: what
-#: came before it is forgotten.
+#: Raw values of streams: [[group, variable, [value, ...]], ...]. None among the values is a reset:
+#: the values before it are forgotten.
 Values = list[list[Any]]
 
-#: Most variables of a group besides `STREAMS`, and longest name of one. Each has a stream, and
-#: jobs choose the names with their memos.
+#: The most variables of a group besides `STREAMS`, and the longest name of one. Each has a stream,
+#: and jobs choose the names with their memos.
 MAX_VARIABLES = 1000
 MAX_NAME = 256
 
-#: Most streams by value of one variable of a group.
+#: The most streams by value of one variable of a group.
 MAX_VALUES = 1000
 
-#: Most memo keys of a group whose ignored values are counted, each by itself; those of further
-#: ones, and of keys longer than `MAX_NAME`, are counted together.
+#: The most memo keys of a group whose ignored values are counted separately. Those of further keys,
+#: and of keys longer than `MAX_NAME`, are counted together under `OTHERS`.
 MAX_IGNORED = 100
 OTHERS = "..."
 
-#: Variables that are not a job's own.
+#: Variables that are not keys of memos.
 _BUILT_IN = frozenset((*STREAMS, DURATION_OF_FINISHED))
 
 #: Variables that depend on the ages of active jobs.
@@ -75,15 +75,15 @@ class Metrics:
         pending_nodes: nodes that jobs in the queue need that have not started.
         nodes: the known metrics `nodes.*`.
         bests: the best jobs so far.
-        searches: of each search that has begun, its counts and its best trial.
-        ignored: by group and key, how many values of memos have no statistics.
-        rates: how fast jobs finish, of the groups for which that is watched.
+        searches: for each search that has been started, its counts and its best trial.
+        ignored: group -> key -> the number of memo values without statistics.
+        rates: group -> the rate at which its jobs finish, for the groups that are watched.
         watches: the detectors of rules on drift and anomalies, by the ids of the rules.
-        takes_successes: whether statistics take in what jobs have published that succeeded.
+        takes_successes: True if a statistic is of the last memo values of successful jobs.
         detected: the rules whose detectors the latest values triggered, with these values.
-        of_members: what rules with `scope: member` read.
+        of_members: the metrics that rules with `scope: member` read.
         t, t_start, t_expires: the time, when the ensemble began, and when the allocation of the
-            member expires; None where that is not so or not known.
+            member expires; None if that has not happened or is not known.
 
     >>> metrics = Metrics(["md"], [Statistic("mean", "Mean")])
     >>> metrics.observe("md", "duration", 12.0)
@@ -104,7 +104,7 @@ class Metrics:
         self._rate_window = rate_window
         self.rates: dict[str, Rate] = {}
         self.watches: dict[str, Watch] = {}
-        #: The same by group and variable.
+        #: The same detectors by group and variable.
         self._watching: dict[tuple[str, str], list[Watch]] = {}
         self.detected: dict[str, Number] = {}
         self.of_members = MemberMetrics(statistics)
@@ -122,21 +122,21 @@ class Metrics:
             DURATION_OF_FINISHED: finishing,
             "pending": self._statistics,
         }
-        #: Those of what jobs have published that succeeded, and those of what any job publishes.
+        #: The statistics of memo values of successful jobs, and those of memo values of any job.
         self._of_success = tuple(one for one in statistics if one.of == "success")
         self._of_published = tuple(one for one in statistics if one.of != "success")
         finished = (DURATION_OF_FINISHED,) if finishing else ()
-        #: The variables that take in how long a job ran, of one that succeeded and of another one.
+        #: The variables for the duration of a job: of one that succeeded, and of any other.
         self._durations: tuple[tuple[str, ...], tuple[str, ...]] = ("duration", *finished), finished
         self.counts: dict[str, dict[str, int]] = {}
         self.takes_successes = bool(self._of_success)
-        #: What is kept by value, by group and variable.
+        #: Group and variable -> the metrics that are kept by value.
         self.by: dict[tuple[str, str], list[ByValue]] = {}
         for by_value in by:
             self.by.setdefault((by_value.group, by_value.variable), []).append(by_value)
-        #: How many streams there are of one of these, by group and variable.
+        #: Group and variable -> the number of streams by value.
         self._values: dict[tuple[str, str], int] = {}
-        #: Those that have a value.
+        #: The streams that have a value.
         self._streams: dict[tuple[str, str], Stream] = {}
         self._variables: dict[str, int] = {}
         self._kept: dict[tuple[str, str], list[Number | None]] | None = None
@@ -148,7 +148,7 @@ class Metrics:
             self._variables[group] = 0
 
     def has_room(self, group: str, variable: str) -> bool:
-        """Whether the variable has a stream, or can get one."""
+        """Return whether the variable has a stream, or can get one."""
         if (group, variable) in self._streams:
             return True
         base = self.kept_by_value(group, variable)
@@ -159,7 +159,7 @@ class Metrics:
         return not full and len(variable) <= MAX_NAME
 
     def kept_by_value(self, group: str, variable: str) -> str | None:
-        """The variable of which this one is by value, if it is."""
+        """Return the variable without values of parameters, if it is kept by value; else None."""
         if not self.by or not variable.endswith("]"):
             return None
         base = unsplit(variable)
@@ -192,24 +192,24 @@ class Metrics:
         return stream
 
     def _taken(self, variable: str) -> tuple[Statistic, ...]:
-        """The statistics that take in the values of a variable."""
+        """Return the statistics of a variable."""
         known = self._of.get(variable)
         if known is not None:
             return known
         return self._of_success if variable.endswith(OF_SUCCESS) else self._of_published
 
     def _count(self, group: str, variable: str, base: str | None, change: int) -> None:
-        """Count one more stream, or one less."""
+        """Count one stream more or less; `change` is 1 or -1."""
         if base is not None:
             self._values[group, base] = self._values.get((group, base), 0) + change
         elif variable not in _BUILT_IN and not variable.endswith(OF_SUCCESS):
             self._variables[group] += change
 
     def reset(self, group: str, variable: str | None = None) -> int:
-        """Forget the values of a stream and of those by value, or of all streams of a group.
+        """Forget the values of a stream and of its streams by value, or of all of a group.
 
         Returns:
-            How many streams had values.
+            The number of streams that had values.
         """
         wanted = (
             None if variable is None else (variable, of_finished(variable), of_success(variable))
@@ -247,7 +247,7 @@ class Metrics:
                 self.observe(group, variable, value)
 
     def durations(self, outcome: str | None) -> tuple[str, ...]:
-        """The variables that take in how long a job ran that ended with an outcome."""
+        """Return the variables for the duration of a job with an outcome."""
         succeeded, others = self._durations
         return succeeded if outcome == "success" else others
 
@@ -275,14 +275,14 @@ class Metrics:
         return rows + self.of_members.take_values()
 
     def sizes(self) -> list[list[Any]]:
-        """How many values each stream has: [[group, variable, n], ...]; empty ones are left out."""
+        """Return the numbers of values of streams with values: [[group, variable, n], ...]."""
         return [
             [group, variable, stream.count]
             for (group, variable), stream in sorted(self._streams.items())
         ] + self.of_members.sizes()
 
     def lookup(self, path: MetricPath) -> Any:
-        """The value of a metric: a number, a parameter's value of any type, or None if empty."""
+        """Return the value of a metric: a number, a parameter of any type, or None if empty."""
         statistic, group, variable = path
         if statistic == COUNT:
             return self.counts[group].get(variable)
@@ -315,41 +315,41 @@ class Metrics:
         return self.nodes.get(path)
 
     def watch_rate(self, group: str) -> None:
-        """Watch how fast the jobs of a group finish, from now on."""
+        """Count the rate at which the jobs of a group finish, from now on."""
         if group not in self.rates:
             rate = self.rates[group] = Rate(self._rate_window)
             rate.begin = None if self.t_start is None else self.t
 
     def watch(self, rule: str, detector: Detector) -> None:
-        """Have a detector take in the values of its stream for a rule, from now on."""
+        """Pass the values of a detector's stream to it, for a rule, from now on."""
         if rule not in self.watches:
             key = detector.group, detector.variable
             watch = self.watches[rule] = Watch(rule, detector, self.count(*key))
             self._watching.setdefault(key, []).append(watch)
 
     def count(self, group: str, variable: str) -> int:
-        """How many values a stream has."""
+        """Return the number of values of a stream."""
         stream = self._streams.get((group, variable))
         return 0 if stream is None else stream.count
 
     def start(self, t: float) -> None:
-        """The ensemble begins."""
+        """Set the time at which the ensemble began."""
         self.t_start = t
         for rate in self.rates.values():
             rate.begin = t
 
     def at(self, ages: Ages) -> View:
-        """The metrics at a heartbeat. The streams do not change."""
+        """Return the metrics at a heartbeat, without changing the streams."""
         return View(self, ages)
 
     def snapshot(self, ages: Ages) -> dict[str, Any]:
-        """All metrics, nested: `{"mean": {"GROUP-VARIABLE": x}, "count": {"GROUP": {...}}}`.
+        """Return all metrics, nested: `{"mean": {"GROUP-VARIABLE": x}, "count": {"GROUP": {...}}}`.
 
         Gauges are included for groups with active jobs, `{"nodes": {...}, "queue": {...}}` once the
-        member has reported, `{"rate": {"GROUP": x}}` for those that rules read,
+        member has reported, `{"rate": {"GROUP": x}}` for rates that rules read,
         `{"best": {NAME: {"value", "job", "params"}}}` for the best jobs so far,
-        `{"search": {ID: {"complete": n, ..., "best": {...}}}}` for searches that have begun, and
-        `{"memo-ignored": {"GROUP": {"KEY": n}}}` where values of memos have no statistics.
+        `{"search": {ID: {"complete": n, ..., "best": {...}}}}` for searches that have been started,
+        and `{"memo-ignored": {"GROUP": {"KEY": n}}}` if values of memos have no statistics.
         """
         empty = Stream(self._statistics)
         streams = {(group, variable): empty for group in self.counts for variable in STREAMS}
@@ -399,11 +399,12 @@ class View:
     def __init__(self, metrics: Metrics, ages: Ages) -> None:
         self._metrics = metrics
         self._ages = ages
-        #: With the streams of the metrics that they are made of, which a reset replaces.
+        #: Metric -> the recorded stream that the computed one extends, and the computed one. A
+        #: reset replaces the recorded stream, so the computed one is then made anew.
         self._streams: dict[MetricPath, tuple[Stream | None, Stream]] = {}
 
     def lookup(self, path: MetricPath) -> Any:
-        """The value of a metric; None if it is empty."""
+        """Return the value of a metric; None if it is empty."""
         statistic, group, variable = path
         if statistic == COUNT or variable not in _AGES:
             return self._metrics.lookup(path)

@@ -1,7 +1,7 @@
-"""The terms of a condition: what `and` joins in a `when`, and which metrics each of them reads.
+"""The terms of a condition: the parts joined by `and` in a `when`, and the metrics each one reads.
 
-Conditions are compiled and evaluated as a whole (`metrics.conditions`). This is for telling people
-about them: which part of a condition is missing, and which part can never hold.
+Conditions are compiled and evaluated as a whole (`metrics.conditions`). Terms serve explanations
+for people: the part of a condition that does not hold yet, and the part that can never hold.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OPERATORS: dict[type[ast.cmpop], str] = {
     ast.NotEq: "!=",
 }
 
-#: The operator with its sides exchanged.
+#: Operator -> the operator for exchanged sides.
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
@@ -36,12 +36,12 @@ class Comparison(NamedTuple):
 
 
 class Term(NamedTuple):
-    """One term of a condition.
+    """A term of a condition.
 
     Attributes:
         text: the term.
-        names: of what it reads, such as `count.a.success`.
-        comparison: what it compares, if it is no more than that.
+        names: the names that the term reads, such as `count.a.success`.
+        comparison: the comparison, if the term is just that of one name with a number.
     """
 
     text: str
@@ -51,10 +51,10 @@ class Term(NamedTuple):
 
 @lru_cache(maxsize=2048)
 def terms_of(when: float | str, name: str | None = None) -> tuple[Term, ...]:
-    """The terms of a `when` that compiles; one where nothing is joined by `and`.
+    """Return the terms of a `when` that compiles; a single one if it has no `and`.
 
     Args:
-        when: as in a document.
+        when: the `when` of a document.
         name: the rule's metric, which a number or a comparison is about.
 
     >>> terms_of("> 5", "mean.a-duration")[0].text
@@ -97,7 +97,7 @@ def _comparison(node: ast.expr) -> Comparison | None:
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    """The names that a part of an expression reads; functions are none."""
+    """Yield the names that a part of an expression reads, without those of functions."""
     keys = _keys(node)
     if keys:
         yield ".".join(keys)
@@ -108,7 +108,7 @@ def _names(node: ast.AST) -> Iterator[str]:
 
 
 def _keys(node: ast.AST) -> list[str]:
-    """The keys of a name such as `count["a-b"].success`; [] if it is something else."""
+    """Return the keys of a name such as `count["a-b"].success`; [] for any other node."""
     keys: list[str] = []
     while True:
         if isinstance(node, ast.Attribute):

@@ -1,8 +1,7 @@
-"""River's statistics, also where numpy, scipy and narwhals are not installed.
+"""River's statistics of one variable, which also work without numpy, scipy and narwhals.
 
-River imports these, 220 MB in all, for what it has beside statistics of one variable, which use
-none of them. Where documents are read and nothing runs, as in the image for Kubernetes, they are
-left out.
+River imports these packages, 220 MB in all, for its other parts; statistics of one variable use
+none of them. They are not installed where documents are only read, as in the image for Kubernetes.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-#: What River imports and its univariate statistics do not use.
+#: Packages that River imports and its univariate statistics do not use.
 UNUSED = ("numpy", "scipy", "narwhals")
 
 
 class _Anything:
-    """Stands for what River names in annotations, defaults and types, and does not use then."""
+    """A stand-in for names that River mentions in annotations, defaults and types only."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -35,14 +34,14 @@ class _Anything:
 
 
 class _Hollow(ModuleType):
-    """A module in which every name is there."""
+    """A module that has every name."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(_Anything(), name)
 
 
 class _Hollows(MetaPathFinder, Loader):
-    """Finds packages that are not installed, as hollow ones."""
+    """Finds hollow packages in place of those that are not installed."""
 
     def __init__(self, packages: Sequence[str]) -> None:
         self._packages = packages
@@ -59,12 +58,12 @@ class _Hollows(MetaPathFinder, Loader):
         return _Hollow(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """There is nothing to execute."""
+        """Do nothing: a hollow module has no code."""
 
 
 @contextmanager
 def _hollow(packages: Sequence[str]) -> Iterator[None]:
-    """What is imported here finds these packages, whoever asks for them later does not."""
+    """Let imports within the context find hollow packages, and forget these afterwards."""
     finder = _Hollows(packages)
     sys.meta_path.append(finder)
     try:

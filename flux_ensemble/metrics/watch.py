@@ -1,9 +1,9 @@
-"""Detectors: what says of each value of a stream whether it is an anomaly, or the stream drifts.
+"""Detectors at run time: they detect anomalies among the values of a stream, or its drift.
 
-    Metrics.observe ──► Watch.take ──► a class of River ──► whether the rule is triggered
+    Metrics.observe ──► Watch.take ──► a class of River ──► True if the rule is triggered
 
-A detector takes in the values of one stream in their order, for one rule, and nothing else. So the
-same values give the same detections, and a restored engine, whose streams are fed again, goes on as
+A detector depends only on the values of one stream, in their order, for one rule. So the same
+values give the same detections, and a restored engine, whose streams are fed again, continues as
 the one that was dumped.
 
 River's detectors of drift are loaded from their own modules: the package `river.drift` imports most
@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from flux_ensemble.metrics.detector import BOTH, DOWN, UP, Detector
 from flux_ensemble.metrics.numbers import Number
 
-#: A value farther away from 0 counts as this one. Squares of it, and their sums, are finite.
+#: Values farther from 0 are clipped to this one, whose square, and sums of that, are finite.
 FARTHEST = 1e100
 
 
@@ -30,8 +30,9 @@ class Watch:
     """A detector at run time.
 
     Attributes:
-        rule: the id of the rule that it is for.
-        since: how many values the stream had when the rule came; these are not for it.
+        rule: the id of the detector's rule.
+        since: the number of values that the stream had when the rule was added; the detector does
+            not receive these.
 
     >>> arguments = {"q": 0.9, "warm-up": 3, "window": 10, "mode": "up"}
     >>> watch = Watch("hot", Detector("md", "energy", "quantile", arguments))
@@ -49,18 +50,18 @@ class Watch:
 
     @property
     def warm_up(self) -> int:
-        """How many values it takes in before it detects anything."""
+        """The number of values that the detector needs before it detects anything."""
         return self._taker.warm_up
 
     def take(self, number: int, value: Number) -> bool:
         """Take in a value.
 
         Args:
-            number: how many values the stream has with this one.
+            number: the number of values of the stream, with this one.
             value: the value.
 
         Returns:
-            Whether it is an anomaly, or shows a drift.
+            True if the value is an anomaly, or if a drift is detected with it.
         """
         if number <= self.since:
             return False
@@ -85,7 +86,7 @@ def _made(detector: Detector) -> _Taker:
 
 @cache
 def _river(name: str) -> ModuleType:
-    """A module of `river.drift`, without that package."""
+    """Return a module of `river.drift`, without importing that package."""
     import river
 
     path = Path(river.__file__).parent / "drift" / f"{name}.py"
@@ -98,7 +99,7 @@ def _river(name: str) -> ModuleType:
 
 
 class _Adwin:
-    """River's ADWIN: a window that is cut where its two parts have different means."""
+    """River's ADWIN: a window that is cut when its two parts have different means."""
 
     def __init__(self, *, mode: str, **arguments: Any) -> None:
         self._adwin = _river("adwin").ADWIN(**arguments)
@@ -115,7 +116,7 @@ class _Adwin:
 
 
 class _PageHinkley:
-    """River's Page-Hinkley test: a sum of deviations from the mean that goes too far."""
+    """River's Page-Hinkley test: the sum of deviations from the mean exceeds a bound."""
 
     def __init__(self, **arguments: Any) -> None:
         self._test = _river("page_hinkley").PageHinkley(**arguments)
@@ -127,11 +128,11 @@ class _PageHinkley:
 
 
 class _Quantile:
-    """Values beyond a quantile of the latest ones before.
+    """A test for values beyond a quantile of the latest values before.
 
-    An anomaly is taken in as one that is no farther beyond the quantile than this is from the
-    median. So values of a kind that is no longer rare stop being anomalies, and yet a wild one does
-    not hide those after it.
+    An anomalous value is clipped before it enters the window: its distance beyond the quantile is
+    at most that of the quantile from the median. So frequent values stop being anomalies, and yet
+    one extreme value cannot hide later ones.
     """
 
     def __init__(self, *, q: float, warm_up: int, window: int, mode: str) -> None:
