@@ -1,6 +1,6 @@
 """flux-ensemble: ensembles of jobs on Flux, driven by rules that react to events.
 
-A program that makes and runs ensembles imports from here; see docs/python.md.
+Programs that make and run ensembles import from here; see docs/python.md.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["Action", "AsyncClient", "Ensemble", "Job", "Rule"]
 
 __version__ = "0.1.0"
 
-#: What is imported when it is asked for, since commands and custom functions do without it.
+#: Names that are imported on first use, since commands and custom functions do not need them.
 _LATER = {"AsyncClient": "flux_ensemble.api.asynchronous", "Ensemble": "flux_ensemble.api.ensemble"}
 
 

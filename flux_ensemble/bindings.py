@@ -1,15 +1,15 @@
-"""Finds Flux's Python bindings for us, and our packages for the broker module.
+"""Search for Flux's Python bindings, and for our packages for the broker module.
 
 `require_flux` makes `import flux` work from a virtual environment, with either
 
-- the bindings of the Flux installation, which `flux config builtin python_path` tells, or
+- the bindings of the Flux installation, whose path `flux config builtin python_path` prints, or
 - the package flux-python in the environment, if its version is that of the `flux` on PATH,
 
-and says in one sentence what to do where neither works. The broker module runs under
-Flux's own Python instead, which does not see the environment: `module_path` and
-`module_arguments` say what to load it with, `keeper_path` and `keeper_arguments` do so for the
-module that keeps the service running beside the broker, and `python -m flux_ensemble.bindings`
-prints all of them as JSON for `etc/rc1.d/ensemble.py`. Only the standard library is needed here.
+and raises an error with the remedy in one sentence if neither works. The broker module runs under
+Flux's own Python instead, which does not see the environment: `module_path` and `module_arguments`
+return what to load it with. `keeper_path` and `keeper_arguments` do so for the module that keeps
+the service running beside the broker, and `python -m flux_ensemble.bindings` prints all of them as
+JSON for `etc/rc1.d/ensemble.py`. Only the standard library is needed here.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ import urllib.parse
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-#: What the bindings import and do not bring: module -> package.
+#: Packages that the bindings import but do not include: module -> package.
 _PACKAGES = {"_cffi_backend": "cffi", "ply": "ply", "yaml": "pyyaml"}
 
-#: Nothing that is asked of the `flux` command takes nearly as long, in seconds.
+#: Time limit of a `flux` command in seconds, far above the usual time.
 _PATIENCE_SECONDS = 60
 
-#: The oldest Python that the service runs with.
+#: The oldest Python that can run the service.
 OLDEST = (3, 11)
 
-#: Run by Flux's Python with the module's file and site directories as arguments: imports
-#: what the module does, and prints its own version and the error.
+#: Run by Flux's Python with the module's file and site directories as arguments: imports the
+#: module's dependencies, and prints its own version and the error.
 _TRY_MODULE = """
 import sys
 from flux.importer import import_path
@@ -48,14 +48,14 @@ except Exception as error:
 
 
 class BindingsError(RuntimeError):
-    """Flux's Python bindings are not usable; the text is one sentence that says what to do."""
+    """Flux's Python bindings are not usable; the text is one sentence with the remedy."""
 
 
 def require_flux() -> None:
-    """Make sure that `import flux` works, and what else of the bindings is used.
+    """Make sure that `import flux` works, with everything else that is used of the bindings.
 
     Raises:
-        BindingsError: it does not.
+        BindingsError: it does not work.
     """
     if "_flux._core" in sys.modules:
         return
@@ -63,7 +63,7 @@ def require_flux() -> None:
         _put_flux_on_path(first=True)
     error = _try_import()
     if error is not None:
-        # What was found and does not load must not be found again.
+        # Bindings that were found but do not load must not be found again.
         absent = isinstance(error, ModuleNotFoundError) and error.name == "flux"
         directories = _put_flux_on_path(first=not absent, error=None if absent else error)
         error = _try_import()
@@ -75,11 +75,11 @@ def require_flux() -> None:
 
 
 def _try_import() -> Exception | None:
-    """Import the bindings; the exception if that fails."""
+    """Import the bindings; return the exception if that fails."""
     try:
         importlib.import_module("flux")
         importlib.import_module("_flux._core")
-    except Exception as error:  # cffi raises plain Exception where versions do not fit
+    except Exception as error:  # cffi raises a plain Exception if versions do not fit
         for name in list(sys.modules):
             if name.partition(".")[0] in ("flux", "_flux"):
                 del sys.modules[name]
@@ -88,7 +88,7 @@ def _try_import() -> Exception | None:
 
 
 def _has_wheel_of_another_version() -> bool:
-    """`import flux` would find flux-python, of another version than the `flux` on PATH."""
+    """Return True if `import flux` would find a flux-python of another version than `flux`."""
     spec = PathFinder.find_spec("flux")
     if spec is None or spec.origin is None:
         return False
@@ -100,12 +100,12 @@ def _has_wheel_of_another_version() -> bool:
 
 
 def _flux(*arguments: str) -> str:
-    """What a `flux` command prints.
+    """Return the output of a `flux` command.
 
     Raises:
         BindingsError: there is no `flux` on PATH, or the command fails.
     """
-    # Here, because a command that Flux starts finds the bindings by itself.
+    # Imported here, because a command that Flux starts finds the bindings without this.
     import subprocess
 
     command = shutil.which("flux")
@@ -132,7 +132,7 @@ def _flux(*arguments: str) -> str:
 
 
 def _flux_version() -> str:
-    """The version of the `flux` on PATH, such as "0.88.0"; "" if it does not tell."""
+    """Return the version of the `flux` on PATH, such as "0.88.0"; "" if it is not printed."""
     found = re.search(r"^commands:\s*(\S+)", _flux("--version"), re.MULTILINE)
     return found[1] if found else ""
 
@@ -141,10 +141,11 @@ def _put_flux_on_path(*, first: bool, error: Exception | None = None) -> list[st
     """Add the directories of Flux's own bindings to `sys.path`.
 
     Args:
+        first: put them first, else last.
         error: why other bindings, which were found before, do not load.
 
     Raises:
-        BindingsError: there is no `flux` to ask.
+        BindingsError: there is no `flux` command.
     """
     if error is not None and shutil.which("flux") is None:
         raise BindingsError(
@@ -159,7 +160,7 @@ def _put_flux_on_path(*, first: bool, error: Exception | None = None) -> list[st
 
 
 def _advice(error: Exception, directories: list[str]) -> str:
-    """What to do about bindings that do not load."""
+    """Return the remedy for bindings that do not load."""
     where = ":".join(directories)
     name = error.name if isinstance(error, ModuleNotFoundError) else None
     if name is not None and name.partition(".")[0] not in ("flux", "_flux"):
@@ -192,12 +193,12 @@ def _minor(version: tuple[object, ...]) -> str:
 
 
 def module_path() -> Path:
-    """The file of the broker module, for `flux module load`."""
+    """Return the file of the broker module, for `flux module load`."""
     return Path(__file__).resolve().parent / "modules" / "ensemble.py"
 
 
 def module_arguments() -> list[str]:
-    """`site=DIRECTORY` for each directory that this Python finds installed packages in.
+    """Return `site=DIRECTORY` for each directory in which this Python finds installed packages.
 
     Paths are percent-encoded, because Flux splits a module's arguments at white space.
     """
@@ -220,22 +221,23 @@ def _has_packages(directory: str) -> bool:
 
 
 def keeper_path() -> Path:
-    """The file of the broker module that keeps the service running beside the broker."""
+    """Return the file of the broker module that keeps the service running beside the broker."""
     return module_path().with_name("ensemble-keeper.py")
 
 
 def keeper_arguments() -> list[str]:
-    """`python=FILE`, this Python, for the keeper to run the service with."""
+    """Return `python=FILE` with this Python, by which the keeper runs the service."""
     return [f"python={urllib.parse.quote(sys.executable)}"]
 
 
 def module_problem() -> str | None:
-    """Why the broker module cannot run under Flux's Python, in one sentence; None if it can.
+    """Return why the broker module cannot run under Flux's Python; None if it can.
 
-    Takes as long as starting the service does, so it is for explaining a failure.
+    The text is one sentence. The check takes as long as starting the service does, so it is only
+    for explaining a failure.
 
     Raises:
-        BindingsError: there is no `flux` to ask.
+        BindingsError: there is no `flux` command.
     """
     sites = [urllib.parse.unquote(entry.partition("=")[2]) for entry in module_arguments()]
     said = _flux("python", "-c", _TRY_MODULE, str(module_path()), *sites)

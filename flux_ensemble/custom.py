@@ -1,9 +1,9 @@
-"""What a custom function gets and returns: `Action`, `Rule` and `Metrics`.
+"""The arguments and results of custom functions: `Action`, `Rule` and `Metrics`.
 
 `Action` and `Rule` are the mappings of the document (see docs/custom.md), with their keys readable
 as attributes: `rule.action.label` is `rule["action"]["label"]`, and a key with a hyphen is read
-with an underscore, `rule.on_error`. They are checked where they are used, by the service, as an
-action or a rule of the document is.
+with an underscore, `rule.on_error`. The service checks them when they are used, like an action or a
+rule of the document.
 
 >>> action = Action(name="submit", label="echo")
 >>> action.label
@@ -33,13 +33,13 @@ class Metrics(dict[str, Any]):
 
     @property
     def models(self) -> dict[str, Any]:
-        """The same, with values as ensemble-python has them: `.get()` gives the number."""
+        """The same metrics, with values as in ensemble-python: `.get()` returns the number."""
         models: dict[str, Any] = _models(self)
         return models
 
 
 class _Model:
-    """A value that `get` returns."""
+    """A wrapper whose `get` returns the value."""
 
     def __init__(self, value: Any) -> None:
         self._value = value

@@ -1,8 +1,8 @@
-"""JSON as text, for what is written for each job event.
+"""JSON as text, for what is written at each job event.
 
-`json.JSONEncoder` makes a new encoder of C for each value, which takes half as long again as the
-encoding of an entry does, and where other processes have had the core meanwhile, 20 us. So there
-is one here for all.
+`json.JSONEncoder` makes a new C encoder for each value. That takes half as long again as the
+encoding of an entry, and 20 us if other processes have used the core meanwhile. So this module has
+one encoder for all values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _refuse(value: Any) -> Any:
 
 
 def _make() -> Any:
-    """What encodes a value, in one line; `json.encoder` says what the arguments are."""
+    """Return a function that encodes a value in one line; `json.encoder` explains the arguments."""
     make: Any = getattr(encoder, "c_make_encoder", None)
     if make is None:
         return json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -30,12 +30,12 @@ _encode = _make()
 
 
 def dumps(value: Any) -> str:
-    """A value as JSON, in one line without blanks.
+    """Return a value as JSON, in one line without blanks.
 
     Raises:
         ValueError: a number is not finite.
-        TypeError: JSON has nothing of a type.
-        RecursionError: it nests too deep.
+        TypeError: JSON has no form for a type.
+        RecursionError: the value nests too deep.
     """
     text: str = _encode(value)
     return text

@@ -9,8 +9,8 @@ Rule({'trigger': 'job-fail', 'on-error': 'fail', 'action': Action({'name': 'term
 >>> rule.on_error, rule.action.name
 ('fail', 'terminate')
 
-Nothing is checked here. Documents are checked as a whole, as their YAML would be, and what custom
-functions return is checked by the service. The types of the keywords are for type checkers.
+Nothing is checked here. Documents are checked as a whole, as their YAML would be, and the service
+checks the results of custom functions. The types of the keywords are for type checkers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Place = tuple[str, int]
 
 
 def caller() -> Place | None:
-    """Where a program calls this package: the file and the line.
+    """Return the file and line at which a program calls this package.
 
     >>> caller()[0].endswith("entries.py")
     False
@@ -45,7 +45,7 @@ def _is_ours(module: str) -> bool:
 
 
 def key_of(keyword: str) -> str:
-    """The key of a document that a keyword stands for.
+    """Return the key of a document that a keyword stands for.
 
     >>> key_of("max_active"), key_of("with_")
     ('max-active', 'with')
@@ -58,10 +58,10 @@ class Entry(dict[str, Any]):
 
     Args:
         mapping: keys as in a document.
-        keys: more of them, as keywords; None leaves one out.
+        keys: further keys, as keywords; None leaves one out.
 
     Attributes:
-        place: where the program made it.
+        place: the line of the program that made it.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Entry(dict[str, Any]):
 
 
 class Action(Entry):
-    """What to do.
+    """An action of a rule.
 
     >>> Action(name="submit", label="echo", count=2).count
     2
@@ -102,7 +102,7 @@ class Action(Entry):
 
 
 class Rule(Entry):
-    """When to do what; a plain mapping under `action` becomes an `Action`.
+    """A rule; a plain mapping under `action` becomes an `Action`.
 
     >>> Rule(trigger="start", action={"name": "submit", "label": "echo"}).action.label
     'echo'
@@ -127,7 +127,7 @@ class Rule(Entry):
 
 
 class Job(Entry):
-    """Jobs of one kind: an entry of `jobs`. Those of one name form a group.
+    """A job set: an entry of `jobs`. Entries of one name form a group.
 
     >>> Job(name="md", command="md -t {t}", params={"t": [280, 300]}, max_active=4)["max-active"]
     4

@@ -1,7 +1,7 @@
 """The keywords of `Job`, `Rule`, `Action` and `Ensemble`, for type checkers; nothing runs here.
 
-A key of a document has its hyphens as underscores here, and an underscore behind it where it is a
-word of Python's. A test compares them with the schema (`document.schema`).
+Hyphens in a key of a document become underscores here, and a key that is a word of Python's gets an
+underscore at its end. A test compares them with the schema (`document.schema`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from datetime import timedelta
 from os import PathLike
 from typing import Any, Literal, TypedDict
 
-#: Seconds, or text such as "30s"; and what can also be computed by an expression.
+#: Seconds, or text such as "30s"; and values that an expression can also compute.
 Duration = float | str | timedelta
 Number = int | str
 
 
 class Overrides(TypedDict, total=False):
-    """What a submission has in place of what its group says."""
+    """The keys of a submission that override those of its group."""
 
     nodes: Number
     tasks: Number
@@ -109,7 +109,7 @@ Limits = TypedDict("Limits", {"active-jobs": int, "jobs": int, "records": int}, 
 
 
 class EnsembleKeys(TypedDict, total=False):
-    """The keys of a document, but for its name, its jobs and its rules."""
+    """The keys of a document, except for its name, its jobs and its rules."""
 
     logging: Mapping[str, Any]
     custom: str

@@ -1,7 +1,7 @@
-"""What may go wrong in one place, and must not end the service that everything depends on.
+"""Faults that must stay local, and must not end the service that everything depends on.
 
-A broker module that dies takes the user's Flux instance with it. So whoever calls something on
-behalf of one ensemble, or hands Flux a callback, catches what is raised:
+A broker module that dies takes the user's Flux instance with it. So code that calls something on
+behalf of one ensemble, or passes a callback to Flux, catches every fault:
 
     try:
         work()
@@ -15,5 +15,5 @@ behalf of one ensemble, or hands Flux a callback, catches what is raised:
 
 from __future__ import annotations
 
-#: Somebody wants this process, or a generator, to end. Whatever else is raised is a fault.
+#: Exceptions by which this process, or a generator, is asked to end. Any other is a fault.
 ENDINGS = (KeyboardInterrupt, SystemExit, GeneratorExit)

@@ -1,16 +1,16 @@
-"""Files by paths that others may have had a hand in: opened if nobody else can have chosen them.
+"""Files by paths that others may control: opened only if no other user can have chosen them.
 
 A path in `/tmp`, or in another user's directory, can lead anywhere: a symbolic link there leads
-where its owner wants, and a file there has what its owner put into it. So every link on the way has
-to belong to the user or to root, what is read has to be somebody's who is trusted, and what is
-written to must not be a trap that somebody laid in a directory where everybody can make files.
+where its owner wants, and a file there has the contents that its owner wants. So every link on the
+way has to belong to the user or to root, a file to be read has to belong to a trusted user, and a
+file to be written must not be a trap in a directory where everybody can make files.
 
     text = read(path, limit=4096)             # a token: the user's, or root's
     with create(path) as file: ...            # a record: made, or written anew
     with replacing(path) as beside: ...       # a report: as a whole or not at all
 
-Each path is walked once, name by name, from an open directory to the next, so nobody can exchange
-what has been looked at.
+Each path is walked once, name by name, from an open directory to the next, so that nobody can
+exchange a part that has been checked.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO
 
-#: A directory to look up names in: it need not be readable.
+#: Flags of a directory in which names are looked up; it need not be readable.
 _LOOK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-#: How many symbolic links there are in a path at most, as in the kernel.
+#: Most symbolic links in a path, as in the kernel.
 _MAX_LINKS = 40
 
 #: The mode of a directory in which everybody can make files, and nobody can take those of others.
@@ -36,7 +36,7 @@ _EVERYBODYS = stat.S_ISVTX | stat.S_IWOTH
 
 
 class ForeignFile(PermissionError):
-    """A path leads through, or to, what another user has put there; `strerror` is the sentence."""
+    """A path leads through, or to, another user's file; `strerror` is the sentence."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(errno.EACCES, sentence)
@@ -46,7 +46,7 @@ class ForeignFile(PermissionError):
 
 
 def trusted() -> frozenset[int]:
-    """The users whose links and files are taken: the one of this process, and root."""
+    """Return the users whose links and files are accepted: that of this process, and root."""
     return frozenset((0, os.geteuid()))
 
 
@@ -55,7 +55,7 @@ def open_directory(path: Path, *, make: bool = False) -> int:
 
     Args:
         path: the directory.
-        make: make what is not there of it, for the user alone.
+        make: create missing directories on the way, for the user only.
 
     Raises:
         ForeignFile: there is a symbolic link of another user on the way.
@@ -66,20 +66,20 @@ def open_directory(path: Path, *, make: bool = False) -> int:
 
 
 def open_to_read(path: str | Path, owners: Collection[int] | None = None) -> int:
-    """Open a regular file to read, without waiting for anybody.
+    """Open a regular file to read, without blocking.
 
     Args:
         path: the file.
-        owners: the users whose file it may be; default: `trusted`.
+        owners: the users who may own it; default: `trusted`.
 
     Raises:
-        ForeignFile: it is another user's, or a link on the way is.
+        ForeignFile: another user owns it, or a link on the way.
         OSError: it cannot be opened, or is no regular file.
     """
     owners = trusted() if owners is None else owners
     directory, name = _walk(Path(path), trusted() | set(owners), last=True)
     try:
-        # What it is has to be known before it is opened: to open a device can have effects.
+        # Its kind has to be known before it is opened: opening a device can have effects.
         with _named(path):
             found = os.open(name, _flags(directory, os.O_PATH), dir_fd=directory)
     finally:
@@ -96,15 +96,15 @@ def open_to_read(path: str | Path, owners: Collection[int] | None = None) -> int
 
 
 def read(path: str | Path, *, limit: int, private: bool = False) -> bytes:
-    """All of a file of the user's, or of root's, such as a key or a token.
+    """Return the contents of a file of the user or of root, such as a key or a token.
 
     Args:
         path: the file.
-        limit: the most bytes that it may have.
+        limit: its largest size in bytes.
         private: nobody else may be able to read it.
 
     Raises:
-        ForeignFile: others own it, or a link on the way; or others can read what is private.
+        ForeignFile: others own it, or a link on the way; or others can read a private file.
         OSError: it cannot be read, is no regular file, or is larger.
     """
     with os.fdopen(open_to_read(path), "rb") as file:
@@ -117,18 +117,18 @@ def read(path: str | Path, *, limit: int, private: bool = False) -> bytes:
 
 
 def create(path: str | Path, *, mode: int = 0o666, new: bool = False, regular: bool = False) -> int:
-    """Open a file to write from its beginning; it is made where there is none.
+    """Open a file to write from its beginning; create it if it is missing.
 
     Args:
         path: the file.
-        mode: of a file that is made.
-        new: there must be none yet.
-        regular: refuse what is no regular file. Nobody who would read from a FIFO is waited for.
+        mode: of a file that is created.
+        new: the file must not exist yet.
+        regular: refuse anything but a regular file, without waiting for a reader of a FIFO.
 
     Raises:
-        ForeignFile: a link on the way is another user's; or the file is, in a directory where
+        ForeignFile: another user owns a link on the way; or the file, in a directory where
             everybody can make files.
-        FileExistsError: there is one, and it had to be `new`.
+        FileExistsError: the file exists, and had to be `new`.
         OSError: it cannot be opened.
     """
     directory, name = _walk(Path(path), trusted(), last=True)
@@ -138,7 +138,7 @@ def create(path: str | Path, *, mode: int = 0o666, new: bool = False, regular: b
             flags |= os.O_EXCL
         if regular:
             flags |= os.O_NONBLOCK
-        # A trap is not opened: to open a FIFO or a device can have effects.
+        # A trap is not opened: opening a FIFO or a device can have effects.
         with contextlib.suppress(FileNotFoundError):
             _check_trap(path, directory, os.stat(name, dir_fd=directory, follow_symlinks=False))
         try:
@@ -165,7 +165,7 @@ def create(path: str | Path, *, mode: int = 0o666, new: bool = False, regular: b
 
 @contextlib.contextmanager
 def writing(path: str | Path, *, mode: int = 0o666, new: bool = False) -> Iterator[IO[str]]:
-    """A file to write text to, in UTF-8; see `create`. A new one is not left in part."""
+    """Open a file to write UTF-8 text to; see `create`. A new file is removed after an error."""
     made = create(path, mode=mode, new=new)
     try:
         with open(made, "w", encoding="utf-8") as file:
@@ -179,19 +179,19 @@ def writing(path: str | Path, *, mode: int = 0o666, new: bool = False) -> Iterat
 
 @contextlib.contextmanager
 def replacing(path: Path, *, mode: int | None = None) -> Iterator[Path]:
-    """A path to write a file at that takes the place of another as a whole, or not at all.
+    """Yield a path to write to, whose file then replaces another as a whole, or not at all.
 
     Args:
-        path: the file to be replaced. A symbolic link in its place is replaced itself.
-        mode: of the new file; default: as the process makes files.
+        path: the file to be replaced. If it is a symbolic link, the link itself is replaced.
+        mode: of the new file; default: that of new files of the process.
 
     Raises:
-        ForeignFile: a link on the way to its directory is another user's.
-        OSError: there is no such directory, or nothing can be made in it.
+        ForeignFile: another user owns a link on the way to its directory.
+        OSError: there is no such directory, or no file can be made in it.
     """
     directory = open_directory(path.parent)
     try:
-        # By its descriptor: what becomes of the path meanwhile does not matter.
+        # By the descriptor: later changes of the path do not matter.
         parent = f"/proc/self/fd/{directory}"
         with tempfile.TemporaryDirectory(prefix=f".{path.name[:100]}-", dir=parent) as made:
             beside = Path(made, path.name)
@@ -207,7 +207,7 @@ def check_own_directory(path: Path) -> None:
     """Refuse a directory that is not the user's, or in which others can make files.
 
     Raises:
-        ForeignFile: it is such a one.
+        ForeignFile: it is such a directory.
         OSError: it cannot be opened.
     """
     directory = open_directory(path)
@@ -218,7 +218,7 @@ def check_own_directory(path: Path) -> None:
     if status.st_uid != os.geteuid():
         raise ForeignFile(f"{str(path)!r} belongs to user {status.st_uid} and not to you")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        # Nobody is to change the mode of what is everybody's, such as /tmp.
+        # The remedy must not be to change the mode of a shared directory, such as /tmp.
         everybodys = status.st_mode & _EVERYBODYS == _EVERYBODYS
         remedy = "name a directory of yours" if everybodys else f"'chmod go-w {path}' ends that"
         raise ForeignFile(
@@ -228,13 +228,13 @@ def check_own_directory(path: Path) -> None:
 
 @contextlib.contextmanager
 def private_socket(path: Path) -> Iterator[None]:
-    """Within this, a UNIX socket that is made at a path can be connected to by the user alone.
+    """Restrict a UNIX socket that is made at a path to connections of its user.
 
-    A socket there that nobody listens on any more is removed.
+    A socket at the path that nobody listens on any more is removed.
 
     Raises:
-        FileExistsError: somebody listens there, or there is something else.
-        ForeignFile: others can make files in its directory, so that they could take its place.
+        FileExistsError: somebody listens there, or the path is something else.
+        ForeignFile: others can make files in its directory, so that they could replace the socket.
         OSError: there is no such directory.
     """
     check_own_directory(path.parent)
@@ -260,7 +260,7 @@ def _irregular(path: str | Path) -> OSError:
 
 
 def _check_trap(path: str | Path, directory: int, status: os.stat_result) -> None:
-    """Refuse to write to what another user has put where everybody can."""
+    """Refuse to write to another user's file in a directory where everybody can make files."""
     there = os.fstat(directory).st_mode & _EVERYBODYS
     if there == _EVERYBODYS and status.st_uid not in trusted():
         raise ForeignFile(
@@ -272,13 +272,13 @@ def _check_trap(path: str | Path, directory: int, status: os.stat_result) -> Non
 def _walk(
     path: Path, followed: Collection[int], *, make: bool = False, last: bool
 ) -> tuple[int, str]:
-    """The directory that a path ends in, open, and the last name; it is no link to be followed.
+    """Open the directory that a path ends in; return it with the last name, which is no link.
 
     Args:
         path: the path.
         followed: the users whose symbolic links are followed.
-        make: make directories that are not there.
-        last: leave the last name; else it is that of a directory too, and "" is given.
+        make: create missing directories.
+        last: leave out the last name; else it is a directory, too, and "" is returned.
     """
     with _named(path):
         return _step(path, followed, make=make, last=last)
@@ -286,7 +286,7 @@ def _walk(
 
 @contextlib.contextmanager
 def _named(path: str | Path) -> Iterator[None]:
-    """Errors name the whole path, whatever name in it they are about."""
+    """Make errors name the whole path, instead of a name in it."""
     try:
         yield
     except ForeignFile:
@@ -297,7 +297,7 @@ def _named(path: str | Path) -> Iterator[None]:
 
 
 def _step(path: Path, followed: Collection[int], *, make: bool, last: bool) -> tuple[int, str]:
-    """See `_walk`."""
+    """Walk a path: see `_walk`."""
     names = [*reversed(path.absolute().parts[1:])]
     links = 0
     here = os.open("/", _LOOK)
@@ -334,7 +334,7 @@ def _step(path: Path, followed: Collection[int], *, make: bool, last: bool) -> t
                 there = os.open("/", _LOOK)
                 os.close(here)
                 here = there
-        # "/", or a link to it: a directory, whatever it is taken for.
+        # "/", or a link to it, which is a directory in any case.
         return here, "." if last else ""
     except BaseException:
         os.close(here)
@@ -342,10 +342,10 @@ def _step(path: Path, followed: Collection[int], *, make: bool, last: bool) -> t
 
 
 def _link(directory: int, name: str, path: Path, followed: Collection[int]) -> Path | None:
-    """Where a symbolic link on the way to `path` leads; None if it is none, or nothing is there.
+    """Return the target of a symbolic link on the way to `path`; None if there is no link.
 
     Raises:
-        ForeignFile: it is another user's.
+        ForeignFile: another user owns it.
     """
     try:
         fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
@@ -366,9 +366,9 @@ def _link(directory: int, name: str, path: Path, followed: Collection[int]) -> P
 
 
 def _is_descriptors(directory: int) -> bool:
-    """Whether it has the open files of this process: `/dev/stdout` and `/dev/fd/63` lead there.
+    """Return True if a directory has the open files of this process (see `/dev/stdout`).
 
-    What is there is no path, and open already.
+    Entries of it, such as `/dev/fd/63`, are no paths, and are open already.
     """
     try:
         own = os.stat("/proc/self/fd")
@@ -378,6 +378,6 @@ def _is_descriptors(directory: int) -> bool:
 
 
 def _flags(directory: int, flags: int) -> int:
-    """Flags to open the last name of a path with."""
+    """Return the flags to open the last name of a path."""
     follow = 0 if _is_descriptors(directory) else os.O_NOFOLLOW
     return flags | follow | os.O_CLOEXEC

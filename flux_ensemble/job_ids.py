@@ -1,4 +1,4 @@
-"""Ids of jobs that were submitted, with where the jobs are."""
+"""Ids of submitted jobs, with the members that the jobs are on."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from typing import Any
 
 
 class JobIds(list[int]):
-    """The ids of jobs that were submitted.
+    """The ids of submitted jobs.
 
     Args:
         answer: the response to `ensemble.submit` or `ensemble.action`.
 
     Attributes:
-        members: of an ensemble with members the name of the one that each job is on, in the order
-            of the ids, which are not unique then; else empty.
-        waiting: how many more of the jobs wait until a member has room for them.
-
-    >>> ids = JobIds({"ids": [17, 17], "members": ["pool.0", "pool.1"], "waiting": 3})
-    >>> ids, ids.members, ids.waiting
-    ([17, 17], ['pool.0', 'pool.1'], 3)
+        members: for an ensemble with members, the name of each job's member, in the order of the
+            ids, which are then not unique; else empty.
+        waiting: number of further jobs that wait until a member has room for them.
     """
 
     def __init__(self, answer: Mapping[str, Any]) -> None:

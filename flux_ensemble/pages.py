@@ -1,10 +1,10 @@
-"""Small HTTP servers of pages to GET: metrics and probes. No client keeps the others from them.
+"""Small HTTP servers of pages for GET: metrics and probes. No client can block the others.
 
-    connection ──► waits: its request arrives, and is let in ──► a page is sent
+    connection ──► waits: its request arrives, and is admitted ──► a page is sent
 
-Each of the two has a total time limit, however slowly bytes come, and a bound. A connection beyond
-the bound ends the one that has waited longest without a request: whoever opens connections and
-sends little ends only their own.
+Both steps have a total time limit, however slowly bytes arrive, and a bound. A connection beyond
+the bound ends the one that has waited longest without a request: a client that opens connections
+and sends little ends only its own.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 else:
     _Server = object
 
-#: Seconds until a request has to be there as a whole, and seconds for its page to be received.
+#: Seconds within which a request has to arrive completely, and its page has to be received.
 REQUEST_SECONDS = 10.0
 PAGE_SECONDS = 60.0
 
-#: Connections that may wait for their request, and those that may be sent a page.
+#: Connections that may wait for their request, and those that may receive a page.
 MOST_WAITING = 32
 MOST_SENT = 16
 
 
 class Page(NamedTuple):
-    """What is answered; `headers` are more than the usual ones."""
+    """The response to a request; `headers` are in addition to the usual ones."""
 
     status: HTTPStatus
     kind: str
@@ -46,10 +46,10 @@ class Page(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
-#: Gives the page of a request, from its path without a query, and its headers.
+#: Returns the page of a request, given its path without a query, and its headers.
 Give = Callable[[str, Message], Page]
 
-#: Looks at the headers of a request: why it is not let in; None lets it in.
+#: Checks the headers of a request: returns the refusal, or None to admit the request.
 Check = Callable[[Message], Page | None]
 
 _BUSY = Page(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", b"too many requests: try again later\n")
@@ -65,12 +65,12 @@ class _Bounded(ThreadingMixIn, _Server):
         """Begin without connections."""
         self._seconds = waiting_seconds
         self._lock = threading.Lock()
-        # Until when each may take; the oldest first.
+        # Deadlines of connections, the oldest first.
         self._waiting: dict[Any, float] = {}
         self._sent: dict[Any, float] = {}
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Take a connection in; the one that has waited longest may have to go for it."""
+        """Accept a connection, for which the one that has waited longest may have to end."""
         with self._lock:
             if len(self._waiting) >= MOST_WAITING:
                 oldest = next(iter(self._waiting))
@@ -80,7 +80,7 @@ class _Bounded(ThreadingMixIn, _Server):
         super().process_request(request, client_address)
 
     def let_in(self, request: Any) -> bool:
-        """Whether a connection whose request is there may be sent a page."""
+        """Return True if a connection with a complete request may receive a page."""
         with self._lock:
             self._waiting.pop(request, None)
             if len(self._sent) >= MOST_SENT:
@@ -109,17 +109,17 @@ class _Bounded(ThreadingMixIn, _Server):
             _end(one)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away in the middle is no error of ours."""
+        """Ignore a client that disconnects early, which is no error of the server."""
 
 
 class _Tcp(_Bounded, TCPServer):
-    # A server that starts again after another can have its port at once.
+    # A restarted server can have the port of its predecessor at once.
     allow_reuse_address = True
 
 
 class _Unix(_Bounded, UnixStreamServer):
     def server_close(self) -> None:
-        """The socket goes with the server."""
+        """Close the server and remove its socket."""
         super().server_close()
         Path(str(self.server_address)).unlink(missing_ok=True)
 
@@ -132,19 +132,19 @@ def serve_port(
     *,
     seconds: float = REQUEST_SECONDS,
 ) -> TCPServer:
-    """A server of pages on a port; `serve_forever` serves them.
+    """Return a server of pages on a port; `serve_forever` serves them.
 
     Args:
-        host: where to listen; "" is all addresses of IPv4.
+        host: to listen on; "" is all addresses of IPv4.
         port: 0 is a free one.
-        give: makes pages. It is called by several threads.
-        check: who is let in; None: everybody.
-        seconds: the time for a request to be there.
+        give: returns pages. Several threads call it.
+        check: admits requests; None: all.
+        seconds: the time for a request to arrive.
 
     Raises:
         OSError, OverflowError: it cannot listen there.
     """
-    # Bound here, because a class has one family of addresses.
+    # Bound here, because a class has one address family.
     server = _Tcp((host, port), _handler(give, check), bind_and_activate=False)
     if ":" in host:
         server.socket.close()
@@ -156,11 +156,11 @@ def serve_port(
 def serve_socket(
     path: Path, give: Give, check: Check | None = None, *, seconds: float = REQUEST_SECONDS
 ) -> TCPServer:
-    """A server of pages on a UNIX socket that the user alone can connect to; see `serve_port`.
+    """Return a server of pages on a UNIX socket for its user only; see `serve_port`.
 
     Raises:
-        OSError: it cannot listen there, or somebody does.
-        ForeignFile: others can make files in its directory, so that they could take its place.
+        OSError: it cannot listen there, or somebody does already.
+        ForeignFile: others can make files in its directory, so that they could replace the socket.
     """
     with private_socket(path):
         return _begin(_Unix(str(path), _handler(give, check), bind_and_activate=False), seconds)
@@ -178,7 +178,7 @@ def _begin(server: _Tcp | _Unix, seconds: float) -> TCPServer:
 
 
 def _end(connection: socket.socket) -> None:
-    # Its thread sees the end, and closes it.
+    # The thread of the connection notices the end, and closes it.
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 
@@ -211,6 +211,6 @@ def _handler(give: Give, check: Check | None) -> type[BaseHTTPRequestHandler]:
             return "a client"
 
         def log_message(self, *_: Any) -> None:
-            """Scrapes and probes are no news."""
+            """Log nothing, since scrapes and probes are frequent."""
 
     return Handler

@@ -1,7 +1,7 @@
-"""Names that users knew before, each with the new one.
+"""Former names that users know, each with the new one.
 
-The old ones work for one release, with a warning. Whoever takes one out deletes its line here. The
-old names of keys of documents are in `document.keys`: `Key.formerly`.
+The former names work for one release, with a warning. To end that, delete the line here. Former
+names of keys of documents are in `document.keys`: `Key.formerly`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def deprecated(old: str, new: str) -> str:
 def takes_old_arguments(
     function: Callable[_Arguments, _Result],
 ) -> Callable[_Arguments, _Result]:
-    """Have a function accept arguments by the names that they had before."""
+    """Make a function accept arguments by their former names."""
     known = frozenset(signature(function).parameters)
 
     @wraps(function)

@@ -1,7 +1,7 @@
-"""Names of runs: that of one that has ended is kept, and a second run of it gets a number.
+"""Names of runs: an ended run keeps its name, and a second run of it gets a number.
 
-A run is asked for by a name: that of its document, or of its file. The first one has that name;
-later ones, as long as it is kept, are `sweep-2`, `sweep-3`, and so on.
+A run is requested by a name: that of its document, or of its file. The first run has that name;
+later ones, as long as the first is kept, are `sweep-2`, `sweep-3`, and so on.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 
-#: Characters of a name at most: see `document.keys.forms.ENSEMBLE_NAME`.
+#: Longest name in characters: see `document.keys.forms.ENSEMBLE_NAME`.
 _LONGEST = 128
 
 
 def free_name(asked: str, taken: Container[str]) -> str:
-    """The first name for a run that is not taken.
+    """Return the first name for a run that is not taken.
 
     >>> free_name("sweep", ["hello"]), free_name("sweep", ["sweep", "sweep-2"])
     ('sweep', 'sweep-3')
@@ -28,7 +28,7 @@ def free_name(asked: str, taken: Container[str]) -> str:
 
 
 def can_be_named(name: str, asked: str) -> bool:
-    """Whether a run that was asked for by a name can have got another one.
+    """Return True if a run that was requested by a name can have got the other one.
 
     >>> can_be_named("sweep-12", "sweep"), can_be_named("sweep-b", "sweep")
     (True, False)
@@ -40,7 +40,7 @@ def can_be_named(name: str, asked: str) -> bool:
 
 
 def named_otherwise(asked: str, name: str, command: str) -> str:
-    """Say which name a run has, where that is not the one that was asked for.
+    """Return the message about a run whose name is not the requested one.
 
     >>> named_otherwise("sweep", "sweep-2", "flux ensemble")
     "'sweep' has ended and is kept ('flux ensemble rm sweep' removes it): this run is 'sweep-2'"

@@ -1,7 +1,7 @@
-"""Scalars as they are written: what a plain one of YAML means, and the text that it keeps.
+"""Scalars as they are written: the meaning of a plain one in YAML, and the text that it keeps.
 
-The spelling of a value is its text: commands, names, tables and exports have it. What computes with
-the value, such as an expression or a sampler, has its number.
+The spelling of a value is its text, in commands, names, tables and exports. Computations with the
+value, such as expressions or samplers, use its number.
 
     1.10 ──spelled──► Spelled("1.10") ──► text "1.10"
                                       └──number──► 1.1
@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-#: The key of a mapping in place of values: their texts, as a document has them without quotes.
+#: Key of a mapping in place of values: their texts, as in a document without quotes.
 WRITTEN = "written"
 
 _WORDS: dict[str, bool | None] = {
@@ -35,16 +35,16 @@ _FLOAT = re.compile(
     r"[-+]?(?:(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
     r"|[0-9][0-9_]*[eE][-+]?[0-9]+|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)"
 )
-#: Longer numbers are read as text.
+#: Length above which a number is read as text.
 _MAX_DIGITS = 400
 _INT64 = 2**63
 
-#: Types of formats that texts do not have, and none.
+#: Types of formats that are only for numbers.
 _OF_NUMBERS = frozenset("bcdeEfFgGnoxX%")
 
 
 def plain_scalar(text: str) -> Any:
-    """The value of a plain scalar: null, a boolean, a number, or text.
+    """Return the value of a plain scalar: null, a boolean, a number, or text.
 
     >>> plain_scalar("1e-5"), plain_scalar("on"), plain_scalar("null")
     (1e-05, True, None)
@@ -61,7 +61,7 @@ def plain_scalar(text: str) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A scalar as text; booleans as in YAML.
+    """Return a scalar as text; booleans as in YAML.
 
     >>> as_text(True), as_text(0.5), as_text(spelled("1.10"))
     ('true', '0.5', '1.10')
@@ -70,9 +70,9 @@ def as_text(value: Any) -> str:
 
 
 class Spelled(str):
-    """A number or a boolean as it was written, which is not how it would be: `1.10`, `0x1F`, `NO`.
+    """A number or a boolean in an unusual spelling, which is kept: `1.10`, `0x1F`, `NO`.
 
-    It is a text, so that whoever shows it, and JSON, has it as it was written.
+    It is a text, so that output and JSON have it as it was written.
     """
 
     __slots__ = ()
@@ -83,7 +83,7 @@ class Spelled(str):
         return plain_scalar(self)
 
     def __format__(self, spec: str) -> str:
-        """The text, or the number where the format is one of numbers.
+        """Format the text, or the number if the format is one of numbers.
 
         >>> f"{Spelled('1.10'):>5}", f"{Spelled('1.10'):.3f}"
         (' 1.10', '1.100')
@@ -92,7 +92,7 @@ class Spelled(str):
 
 
 def spelled(text: str) -> Any:
-    """The value of a plain scalar, with its text where that says more.
+    """Return the value of a plain scalar, with its text if that differs from the usual spelling.
 
     >>> spelled("300"), spelled("fast"), spelled("true"), spelled("1e-05")
     (300, 'fast', True, 1e-05)
@@ -108,7 +108,7 @@ def spelled(text: str) -> Any:
 
 
 def as_spelling(value: Any) -> Any:
-    """A value from JSON, where a text may have been a number without quotes: it is taken for one.
+    """Return a value from JSON; a text that could be a number without quotes is taken for one.
 
     >>> as_spelling("1.10").value, as_spelling("fast"), as_spelling("null"), as_spelling(3)
     (1.1, 'fast', 'null', 3)
@@ -118,7 +118,7 @@ def as_spelling(value: Any) -> Any:
 
 
 def number(value: Any) -> Any:
-    """What expressions and samplers have of a value: without its spelling.
+    """Return the value for expressions and samplers: without its spelling.
 
     >>> number(spelled("0x1F")), number(spelled("NO")), number("0x1F"), number(2.5)
     (31, False, '0x1F', 2.5)
@@ -127,7 +127,7 @@ def number(value: Any) -> Any:
 
 
 def numbers(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by name, without their spellings, also in mappings among them.
+    """Return values by name, without their spellings, also in nested mappings.
 
     >>> numbers({"top": {"c": spelled("1.10")}, "job": 1})
     {'top': {'c': 1.1}, 'job': 1}
@@ -139,7 +139,7 @@ def numbers(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def packed(value: Any) -> Any:
-    """A value such that JSON keeps which text is a spelling; `unpacked` undoes it.
+    """Return a value in which JSON keeps that a text is a spelling; `unpacked` undoes it.
 
     >>> packed(spelled("1.10")), packed("1.10"), packed(300)
     ({'written': '1.10'}, '1.10', 300)
@@ -148,7 +148,7 @@ def packed(value: Any) -> Any:
 
 
 def unpacked(value: Any) -> Any:
-    """The value that `packed` was given.
+    """Return the value that `packed` was given.
 
     >>> unpacked({"written": "1.10"}).value
     1.1
@@ -157,7 +157,7 @@ def unpacked(value: Any) -> Any:
 
 
 def identity(value: Any) -> tuple[type, Any]:
-    """By what two values are told apart, also after JSON: 1, 1.0 and true are three.
+    """Return a key that distinguishes values, also after JSON: 1, 1.0 and true are three.
 
     >>> identity(1) == identity(True), identity("1.10") == identity(spelled("1.10"))
     (False, True)

@@ -1,9 +1,9 @@
-"""Text of others, made fit to be sent, logged and shown: bounded, and without odd characters.
+"""Text of others, made safe to be sent, logged and displayed: bounded, without odd characters.
 
-What users, their jobs and other people's jobs say ends up in errors, in Flux's log and on
-terminals. Text as Python has it can hold what these cannot take: lone surrogates cannot be
-encoded, a NUL ends a C string, control characters steer a terminal, others turn the direction of
-the text around them or are not seen at all, and a line break begins a line that looks like ours.
+Texts of users and of their jobs end up in errors, in Flux's log and on terminals. Text in Python
+can hold characters that these cannot take. Lone surrogates cannot be encoded, and a NUL ends a C
+string. Control characters steer a terminal, others turn the direction of the text around them or
+are invisible, and a line break begins a line that looks like ours.
 
     printable(text)   a text of its own, of several lines
     hanging(text)     an entry of a list or a log: its further lines are indented
@@ -30,10 +30,10 @@ MAX_LISTED = 128
 #: Most names that a sentence lists.
 MAX_NAMES = 60
 
-#: Larger integers are not quoted.
+#: Size in bits above which integers are not quoted.
 _MAX_BITS = 1024
 
-#: Compiled when the first text is odd, because most commands meet none.
+#: Compiled when the first odd text is met, because most commands meet none.
 _ODD = (
     "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -44,10 +44,10 @@ _LINE_BREAK = r"\n(?! {4})"
 
 
 def printable(text: str) -> str:
-    r"""Text with escapes for what steers, turns or hides text: `\x1b`, `\u202e`, `\udcff`.
+    r"""Escape characters that steer, turn or hide text: `\x1b`, `\u202e`, `\udcff`.
 
-    These are control characters, those of the direction of text (Unicode's Bidi_Control), those
-    that are not seen, other line breaks and lone surrogates. Newlines and tabs stay.
+    These are control characters, those of the direction of text (Unicode's Bidi_Control), invisible
+    ones, other line breaks and lone surrogates. Newlines and tabs stay.
 
     >>> printable("a\x1b[31m b\u202ec")
     'a\\x1b[31m b\\u202ec'
@@ -63,7 +63,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def hanging(text: str) -> str:
-    r"""An entry of a log or a list: as `printable`, with its further lines indented.
+    r"""Return an entry of a log or a list: as `printable`, with its further lines indented.
 
     >>> hanging("failed\nall is well")
     'failed\n    all is well'
@@ -73,7 +73,7 @@ def hanging(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""A text in a line of ours: as `printable`, with escapes for newlines and tabs too.
+    r"""Return a text for a line of ours: as `printable`, with escapes for newlines and tabs, too.
 
     >>> one_line("failed\nall is well")
     'failed\\nall is well'
@@ -82,7 +82,7 @@ def one_line(text: str) -> str:
 
 
 def clip(text: str, limit: int = MAX_LINE) -> str:
-    """Text without its middle if it has more than `limit` characters."""
+    """Return a text without its middle if it has more than `limit` characters."""
     if len(text) <= limit:
         return text
     half = limit // 2
@@ -90,12 +90,12 @@ def clip(text: str, limit: int = MAX_LINE) -> str:
 
 
 def bounded(text: str) -> str:
-    """Text that can be sent and logged: see `printable`; of many lines the first ones."""
+    """Return text that can be sent and logged: see `printable`; only the first of many lines."""
     kept: list[str] = []
     left = MAX_TEXT
     lines = text.split("\n")
     for line in lines:
-        # Escapes take more room than what they stand for.
+        # Escapes are longer than the characters that they stand for.
         line = clip(printable(clip(line)))
         left -= len(line) + 1
         if left < 0 or len(kept) == MAX_LINES:
@@ -106,7 +106,7 @@ def bounded(text: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as a sentence quotes it: as YAML has it, and never long."""
+    """Return a value as a sentence quotes it: in the form of YAML, and never long."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -122,26 +122,27 @@ def shown(value: Any) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names as a sentence lists them, the first ones where they are many."""
+    """Return names as a sentence lists them, only the first of many."""
     known = list(names)
     more = len(known) - MAX_NAMES
-    # One that is wrong itself, such as with a lone surrogate, is listed too.
+    # A name that is invalid itself, such as one with a lone surrogate, is listed, too.
     legible = [name if name.isprintable() else repr(name) for name in known[:MAX_NAMES]]
     first = [shortened(name, MAX_LISTED) for name in legible]
     return ", ".join(first + [f"and {more} more"] * (more > 0)) or "none"
 
 
 def shortened(text: str, longest: int = MAX_QUOTED) -> str:
-    """Text that is quoted in a sentence, without the rest where it is long."""
+    """Return text that is quoted in a sentence, without the rest if it is long."""
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
-#: How a text begins that a spreadsheet takes for a formula, in halfwidth and fullwidth characters.
+#: The beginning of a text that a spreadsheet takes for a formula, in halfwidth and fullwidth
+#: characters.
 _FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 
 
 def with_guard(text: str) -> str:
-    """A text for a cell of a spreadsheet, which an apostrophe keeps from being a formula.
+    """Return a text for a cell of a spreadsheet; an apostrophe keeps it from being a formula.
 
     https://owasp.org/www-community/attacks/CSV_Injection
 
@@ -152,7 +153,7 @@ def with_guard(text: str) -> str:
 
 
 def without_guard(text: str) -> str:
-    """The text that `with_guard` was given.
+    """Return the text that `with_guard` was given.
 
     >>> without_guard("'=1+1"), without_guard("'quoted'")
     ('=1+1', "'quoted'")

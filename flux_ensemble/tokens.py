@@ -1,6 +1,6 @@
-"""Tokens: what a client has to present where a connection does not say whose it is.
+"""Tokens, which a client presents if the connection does not identify its user.
 
-A token is in a file that only its user can read. The server makes the file where there is none, and
+A token is in a file that only its user can read. The server creates the file if it is missing, and
 clients of the same user read it: `Authorization: Bearer TOKEN`.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from flux_ensemble import files
 
-#: The shortest token that is taken, in characters.
+#: The shortest valid token, in characters.
 SHORTEST = 16
 
 #: The largest file of a token, in bytes.
@@ -21,14 +21,14 @@ _LARGEST = 4096
 
 
 class TokenError(Exception):
-    """A file has no token that can be taken; the text is one sentence."""
+    """A file has no valid token; the text is one sentence."""
 
 
 def read_token(path: Path) -> str:
-    """The token in a file.
+    """Read the token in a file.
 
     Raises:
-        TokenError: another user owns the file or can read it, or it is no token.
+        TokenError: another user owns the file or can read it, or it has no valid token.
     """
     try:
         text = files.read(path, limit=_LARGEST, private=True).decode("ascii", "replace").strip()
@@ -42,17 +42,17 @@ def read_token(path: Path) -> str:
 
 
 def read_or_make_token(path: Path) -> str:
-    """The token in a file; it is made, for the user alone, where there is none.
+    """Read the token in a file; create it, for the user only, if it is missing.
 
     Raises:
-        TokenError: as `read_token`, or it cannot be made.
+        TokenError: as `read_token`, or it cannot be created.
     """
     try:
         fd = files.create(path, mode=0o600, new=True)
     except FileExistsError:
         return read_token(path)
     except files.ForeignFile as error:
-        # Where there is one already, that it is another's says more than that it is in the way.
+        # That the existing file is another user's is more helpful than that it exists.
         raise TokenError(str(error)) from None
     except OSError as error:
         raise TokenError(f"cannot make {path}: {error.strerror}") from None
@@ -63,5 +63,5 @@ def read_or_make_token(path: Path) -> str:
 
 
 def presents(given: str, token: str) -> bool:
-    """Whether the value of an `Authorization` header presents a token."""
+    """Return True if the value of an `Authorization` header presents the token."""
     return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())

@@ -1,4 +1,4 @@
-"""Ensembles from Python: a document made of objects, runs of it, and what notebooks show.
+"""Ensembles from Python: a document made of objects, runs of it, and its display in notebooks.
 
     Ensemble ──► document, the same as from YAML ──► checked by `document`
        │

@@ -1,12 +1,12 @@
-"""The client for programs with asyncio: each method of `Client`, to be awaited.
+"""The client for programs with asyncio: each method of `Client`, as a coroutine or iterator.
 
     async with AsyncClient() as client:
         name = (await client.load(text))["name"]
         async for entry in client.log(name, follow=True):
             print(entry["name"])
 
-Requests go through one handle, in a thread of its own, one after the other; each log and each wait
-has a handle and a thread too, since Flux handles cannot be shared by threads.
+Requests are sent through one handle, in a thread of its own, one after the other. Each log and each
+wait also has its own handle and thread, since threads cannot share Flux handles.
 """
 
 from __future__ import annotations
@@ -53,41 +53,41 @@ class AsyncClient:
         self.close()
 
     def close(self) -> None:
-        """Send no more requests."""
+        """Stop sending requests."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def load(self, document: str | Mapping[str, Any], **more: Any) -> Loaded:
-        """As `Client.load`."""
+        """Do as `Client.load`."""
         return await self._do(lambda client: client.load(document, **more))
 
     async def list(self) -> Summaries:
-        """As `Client.list`."""
+        """Do as `Client.list`."""
         return await self._do(Client.list)
 
     async def status(self, name: str | None = None) -> Status:
-        """As `Client.status`."""
+        """Do as `Client.status`."""
         return await self._do(lambda client: client.status(name))
 
     async def metrics(self, name: str) -> dict[str, dict[str, Any]]:
-        """As `Client.metrics`."""
+        """Do as `Client.metrics`."""
         return await self._do(lambda client: client.metrics(name))
 
     async def why(self, name: str, rule: str | None = None) -> Why:
-        """As `Client.why`."""
+        """Do as `Client.why`."""
         return await self._do(lambda client: client.why(name, rule))
 
     async def scale(self, to: int) -> dict[str, int]:
-        """As `Client.scale`."""
+        """Do as `Client.scale`."""
         return await self._do(lambda client: client.scale(to))
 
     def jobs(self, name: str, **chosen: str | None) -> AsyncIterator[JobRow]:
-        """As `Client.jobs`."""
+        """Do as `Client.jobs`."""
         return stream(
             lambda stopped: iter(StoppableClient(self._uri, stopped).jobs(name, **chosen))
         )
 
     def log(self, name: str, *, follow: bool = False, events: bool = False) -> AsyncIterator[Entry]:
-        """As `Client.log`."""
+        """Do as `Client.log`."""
         return stream(
             lambda stopped: StoppableClient(self._uri, stopped).log(
                 name, follow=follow, events=events
@@ -95,41 +95,41 @@ class AsyncClient:
         )
 
     async def wait(self, name: str, timeout: float | None = None) -> Ended:
-        """As `Client.wait`."""
+        """Do as `Client.wait`."""
         return await in_thread(
             lambda stopped: StoppableClient(self._uri, stopped).wait(name, timeout)
         )
 
     async def submit(self, name: str, group: str, **more: Any) -> JobIds:
-        """As `Client.submit`."""
+        """Do as `Client.submit`."""
         return await self._do(lambda client: client.submit(name, group, **more))
 
     async def pause(self, name: str) -> State:
-        """As `Client.pause`."""
+        """Do as `Client.pause`."""
         return await self._do(lambda client: client.pause(name))
 
     async def resume(self, name: str) -> State:
-        """As `Client.resume`."""
+        """Do as `Client.resume`."""
         return await self._do(lambda client: client.resume(name))
 
     async def terminate(self, name: str, *, cancel: bool = False) -> State:
-        """As `Client.terminate`."""
+        """Do as `Client.terminate`."""
         return await self._do(lambda client: client.terminate(name, cancel=cancel))
 
     async def cancel(self, name: str, group: str | None = None) -> State:
-        """As `Client.cancel`."""
+        """Do as `Client.cancel`."""
         return await self._do(lambda client: client.cancel(name, group))
 
     async def unload(self, name: str) -> State:
-        """As `Client.unload`."""
+        """Do as `Client.unload`."""
         return await self._do(lambda client: client.unload(name))
 
     async def set_rule(self, name: str, rule: str, *, enabled: bool) -> None:
-        """As `Client.set_rule`."""
+        """Do as `Client.set_rule`."""
         await self._do(lambda client: client.set_rule(name, rule, enabled=enabled))
 
     async def action(self, name: str, action: Mapping[str, Any]) -> dict[str, Any]:
-        """As `Client.action`."""
+        """Do as `Client.action`."""
         return await self._do(lambda client: client.action(name, action))
 
     async def _do(self, request: Callable[[Client], _T]) -> _T:

@@ -1,4 +1,4 @@
-"""From what a Python program writes to the plain data that a document is made of."""
+"""Conversion of a Python program's values to the plain data of a document."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from flux_ensemble.entries import Entry, Place
 
 
 class PythonDocument(Document):
-    """A document made in Python: its places are lines of the program.
+    """A document made in Python, whose places are lines of the program.
 
     Args:
-        value: the document; entries that know their places, and what `plain` takes.
-        place: where it was put together.
+        value: the document; entries that know their places, and values that `plain` accepts.
+        place: the line that composed it.
 
     >>> document = PythonDocument({"jobs": [{"name": "a"}]}, ("study.py", 3))
     >>> document.value, document.line(("jobs", 0)), document.file(())
@@ -30,12 +30,12 @@ class PythonDocument(Document):
         super().__init__(_convert(value, (), self._places))
 
     def line(self, path: Path) -> int | None:
-        """The line that made the value at `path`, or the closest value around it."""
+        """Return the line that made the value at `path`, or the closest value around it."""
         place = self._place_of(path)
         return None if place is None else place[1]
 
     def file(self, path: Path) -> str | None:
-        """The file with that line."""
+        """Return the file with that line."""
         place = self._place_of(path)
         return None if place is None else _shown_file(place[0])
 
@@ -48,7 +48,7 @@ class PythonDocument(Document):
 
 
 def _shown_file(file: str) -> str:
-    """A file as people know it: a cell of a notebook by its number, not by its file in /tmp."""
+    """Return the name of a file for people: for a notebook cell its number, not a file in /tmp."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     name = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(file)
@@ -56,7 +56,7 @@ def _shown_file(file: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as plain data; what has no such form is left as it is.
+    """Return a value as plain data; a value without such a form is left as it is.
 
     Tuples and arrays of numpy become lists, `range` becomes `{"range": [...]}`, `timedelta`
     seconds, and a path its text.
@@ -89,7 +89,7 @@ def _convert(value: Any, path: Path, places: dict[Path, Place]) -> Any:
 
 
 def _base(value: Any) -> Any:
-    """The value as the plain type that it extends (members of enumerations do), if any."""
+    """Return the value as the plain type that it extends (as enumeration members do), if any."""
     for kind in (str, bool, int, float):
         if isinstance(value, kind):
             return kind(value)

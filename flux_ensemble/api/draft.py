@@ -1,4 +1,4 @@
-"""A document that a Python program put together, checked by the code that checks YAML."""
+"""A document that a Python program has composed, checked by the code that checks YAML."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Draft:
     """The document of an ensemble.
 
     Args:
-        value: the document: entries, and what else `api.plain` takes.
-        place: where the program put it together.
+        value: the document: entries, and other values that `api.plain` accepts.
+        place: the line of the program that composed it.
 
     >>> draft = Draft({"name": "demo", "jobs": [{"name": "hello", "comand": "true"}]}, None)
     >>> draft.check()
@@ -32,7 +32,7 @@ class Draft:
         self._place = place
 
     def plain(self) -> dict[str, Any]:
-        """The document as plain data, as JSON and YAML have it."""
+        """Return the document as plain data, as JSON and YAML have it."""
         value: dict[str, Any] = self._read().value
         return value
 
@@ -40,8 +40,8 @@ class Draft:
         """Check the document.
 
         Args:
-            elastic: whether rules may grow and shrink the member.
-            warnings: gets what there is to say of a document without errors.
+            elastic: rules may grow and shrink the queue.
+            warnings: receives warnings about a document without errors.
 
         Raises:
             DocumentError: it has problems; all of them, with lines of the program.
@@ -53,13 +53,13 @@ class Draft:
         )
 
     def yaml(self, spec: Spec | None = None) -> str:
-        """The document as YAML.
+        """Return the document as YAML.
 
         Args:
-            spec: what it was read as, for what its `use` makes in its place.
+            spec: the result of reading it, which has the expansion of its `use`.
 
         Raises:
-            DocumentError: it holds what YAML has no form for.
+            DocumentError: it holds values that YAML has no form for.
         """
         from flux_ensemble.api.yaml_writer import to_yaml
         from flux_ensemble.document.plain import check_plain

@@ -1,4 +1,4 @@
-"""An ensemble, as Python programs make it, run it, and look at it."""
+"""An ensemble, as Python programs make, run and examine it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Ensemble:
         rules: `Rule`s, or mappings with their keys.
         keys: the other keys of a document (docs/document.md), with underscores for hyphens.
 
-    Nothing is checked before `validate`, `simulate`, `start` or `run`, which say all that is wrong.
+    Nothing is checked before `validate`, `simulate`, `start` or `run`, which report all errors.
 
     >>> from flux_ensemble import Action, Ensemble, Job, Rule
     >>> ensemble = Ensemble(
@@ -80,12 +80,12 @@ class Ensemble:
     def attach(
         cls, name: str, queue: Queue | None = None, *, state_dir: str | Path | None = None
     ) -> Ensemble:
-        """An ensemble that was started elsewhere, to look at it and to steer it.
+        """Return an ensemble that was started elsewhere, to examine and steer it.
 
         Args:
             name: the ensemble.
-            queue: "flux" or "local"; default: Flux where an instance is reached.
-            state_dir: where the local queue keeps its files.
+            queue: "flux" or "local"; default: Flux if an instance is reached.
+            state_dir: the directory of the local queue's files.
 
         Raises:
             EnsembleError: there is no such ensemble.
@@ -112,10 +112,10 @@ class Ensemble:
         return self._draft.plain()
 
     def to_yaml(self) -> str:
-        """The document as YAML, for `flux ensemble run`.
+        """Return the document as YAML, for `flux ensemble run`.
 
         Raises:
-            DocumentError: it holds what no document can.
+            DocumentError: it holds values that no document can.
 
         >>> print(Ensemble(name="demo", finish="never").to_yaml(), end="")
         name: demo
@@ -151,13 +151,13 @@ class Ensemble:
 
         Args:
             nodes, cores, gpus: the cluster; default: 4 nodes with the cores of this machine.
-            seed: what is drawn with; default: the document's.
+            seed: of the random numbers; default: the document's.
             until: stop after so many seconds in virtual time; None is no limit.
 
         Raises:
             DocumentError: the document has errors.
             ValueError: the cluster cannot run its jobs.
-            SimulationError: it cannot go on.
+            SimulationError: the simulation cannot continue.
         """
         import math
 
@@ -187,19 +187,19 @@ class Ensemble:
         state_dir: str | Path | None = None,
         resume: bool | None = None,
     ) -> Ensemble:
-        """Start the ensemble, and do not wait for its end.
+        """Start the ensemble, without waiting for its end.
 
-        Where one of its name has ended and is kept, this one gets a number: see `name`.
+        If an ended ensemble of its name is kept, this one gets a number: see `name`.
 
-        On Flux the service goes on with it when the program ends; a run on the local queue ends
-        with the program.
+        On Flux, the service continues the ensemble when the program ends; a run on the local queue
+        ends with the program.
 
         Args:
-            queue: "flux" or "local"; default: Flux where an instance is reached.
-            nodes, cores, gpus: what the local queue offers: nodes (default 4), and cores (default
-                those of this machine) and GPUs (default 0) of each.
-            state_dir: where the local queue keeps its files.
-            resume: go on with a local run that was killed (True), or begin anew (False).
+            queue: "flux" or "local"; default: Flux if an instance is reached.
+            nodes, cores, gpus: of the local queue: the number of nodes (default 4), and the cores
+                (default those of this machine) and GPUs (default 0) of each.
+            state_dir: the directory of the local queue's files.
+            resume: continue a local run that was killed (True), or begin anew (False).
 
         Returns:
             The ensemble itself.
@@ -221,7 +221,7 @@ class Ensemble:
             self._host = host
         else:
             cluster = _cluster(nodes or NODES, cores, gpus or 0)
-            # Kept before it is waited for: an interrupt of `run` is to end it.
+            # Stored before it is waited for, so that an interrupt of `run` can end it.
             self._host = started = hosts.start_locally(
                 spec, self._draft.yaml(spec), cluster, _root(state_dir), resume
             )
@@ -235,21 +235,10 @@ class Ensemble:
 
     @takes_old_arguments
     def run(self, queue: Queue | None = None, *, timeout: float | None = None, **how: Any) -> Ended:
-        """Run the ensemble to its end; in a notebook, show how far it is.
-
-        An interrupt cancels the ensemble and its jobs.
-
-        Args:
-            queue: as for `start`.
-            timeout: cancel it after so many seconds.
-            how: the other arguments of `start`.
+        """Run the ensemble to its end; in a notebook, display its progress.
 
         Returns:
-            {"name", "state", "reason"}: how it ended.
-
-        Raises:
-            DocumentError, EnsembleError: as `start`.
-            TimeoutError: it was cancelled after `timeout` seconds.
+            {"name", "state", "reason"} at its end.
         """
         from flux_ensemble.api.progress import showing
 
@@ -264,17 +253,17 @@ class Ensemble:
             raise
 
     async def wait(self, timeout: float | None = None) -> Ended:
-        """Wait until the ensemble and its jobs have ended; in a notebook, show how far it is.
+        """Wait until the ensemble and its jobs have ended; in a notebook, display its progress.
 
         Args:
             timeout: seconds to wait at most.
 
         Returns:
-            {"name", "state", "reason"}: how it ended.
+            {"name", "state", "reason"} at its end.
 
         Raises:
-            TimeoutError: it has not ended in time; it goes on.
-            EnsembleError: it could not go on, or its service stays away.
+            TimeoutError: it has not ended in time; it continues.
+            EnsembleError: it could not continue, or its service stays away.
         """
         from flux_ensemble.api.progress import showing
         from flux_ensemble.api.threads import in_thread
@@ -284,10 +273,10 @@ class Ensemble:
             return await in_thread(lambda stopped: host.wait(timeout, stopped))
 
     async def log(self, *, follow: bool = True) -> AsyncIterator[Entry]:
-        """The entries of its eventlog, oldest first.
+        """Yield the entries of the ensemble's eventlog, oldest first.
 
         Args:
-            follow: go on with new entries until the ensemble and its jobs have ended.
+            follow: continue with new entries until the ensemble and its jobs have ended.
         """
         from flux_ensemble.api.threads import stream
 
@@ -296,26 +285,26 @@ class Ensemble:
             yield entry
 
     def status(self) -> EnsembleStatus:
-        """Its state, its groups and its rules; see docs/rpc.md, `status`."""
+        """Return the ensemble's state, groups and rules; see docs/rpc.md, `status`."""
         return self._running.status()
 
     def metrics(self) -> dict[str, dict[str, Any]]:
-        """Its metrics: statistic -> "GROUP-VARIABLE" -> value."""
+        """Return the ensemble's metrics: statistic -> "GROUP-VARIABLE" -> value."""
         return self._running.metrics()
 
     def why(self, rule: str | None = None) -> Why:
-        """Why its rules, or one of them, fire or do not."""
+        """Return why the ensemble's rules, or one of them, fire or do not."""
         return self._running.why(rule)
 
     def jobs(
         self, *, filter: str | None = None, group: str | None = None, outcome: str | None = None
     ) -> Iterator[JobRow]:
-        """Its jobs: those that have ended, and on Flux active ones.
+        """Return the ensemble's jobs: ended ones, and on Flux active ones.
 
         Args:
             filter: an expression such as "job.returncode != 0".
             group: only jobs of this group.
-            outcome: only jobs that ended so.
+            outcome: only jobs with this outcome.
         """
         return self._running.jobs(filter=filter, group=group, outcome=outcome)
 
@@ -330,19 +319,19 @@ class Ensemble:
         return JobIds(self._running.ask("submit", group=group, count=count, **more))
 
     def pause(self) -> str:
-        """Keep its rules from firing; returns its state."""
+        """Keep the ensemble's rules from firing; return its state."""
         return self._ask("pause")
 
     def resume(self) -> str:
-        """Let it go on; returns its state."""
+        """Resume the ensemble; return its state."""
         return self._ask("resume")
 
     def cancel(self, group: str | None = None) -> str:
-        """Cancel it and its jobs, or the jobs of one group; returns its state."""
+        """Cancel the ensemble and its jobs, or the jobs of one group; return its state."""
         return self._ask("cancel", group=group)
 
     def terminate(self, *, cancel: bool = False) -> str:
-        """End it, and with `cancel` cancel its jobs; returns its state."""
+        """End the ensemble, and with `cancel` cancel its jobs; return its state."""
         return self._ask("terminate", cancel=cancel)
 
     def _ask(self, op: str, **payload: Any) -> str:
@@ -384,7 +373,7 @@ def _root(state_dir: str | Path | None) -> Path:
 
 
 def _chosen(queue: Queue | None, state_dir: str | Path | None) -> Queue:
-    """Where to run: as asked for, else on Flux where an instance is reached."""
+    """Return the queue to run on: the requested one, else Flux if an instance is reached."""
     if queue not in (None, "flux", "local"):
         raise ValueError(f"queue: expected 'flux' or 'local', not {queue!r}")
     if queue is not None:

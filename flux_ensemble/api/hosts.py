@@ -1,6 +1,6 @@
-"""What runs an ensemble, as `Ensemble` sees it: the service of a Flux instance, or the local queue.
+"""The hosts that run an ensemble for `Ensemble`: the service of an instance, or the local queue.
 
-The two answer the same questions. Any thread may ask: each has a Flux handle of its own.
+Both have the same methods, which any thread may call: each thread has a Flux handle of its own.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ if TYPE_CHECKING:
     from flux_ensemble.document.model import Spec
     from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
-#: Seconds between two looks at the files of the local queue.
+#: Seconds between two reads of the files of the local queue.
 LOOK_SECONDS = 0.2
 
 
 class Host(Protocol):
-    """What runs one ensemble. Each method raises `EnsembleError`."""
+    """A host that runs one ensemble. Each method raises `EnsembleError`."""
 
     name: str
 
     def status(self) -> EnsembleStatus:
-        """As one of `ensembles` in `Client.status`."""
+        """Return the entry of `ensembles` in `Client.status`."""
         ...
 
     def metrics(self) -> dict[str, dict[str, Any]]:
-        """As `Client.metrics`."""
+        """Do as `Client.metrics`."""
         ...
 
     def why(self, rule: str | None) -> Why:
-        """As `Client.why`."""
+        """Do as `Client.why`."""
         ...
 
     def jobs(self, **chosen: str | None) -> Iterator[JobRow]:
-        """As `Client.jobs`."""
+        """Do as `Client.jobs`."""
         ...
 
     def log(self, *, follow: bool, stopped: Event) -> Iterator[Entry]:
-        """As `Client.log`, until it ends or `stopped` is set."""
+        """Do as `Client.log`, until it ends or `stopped` is set."""
         ...
 
     def wait(self, timeout: float | None, stopped: Event) -> Ended:
-        """As `Client.wait`, or until `stopped` is set."""
+        """Do as `Client.wait`, or until `stopped` is set."""
         ...
 
     def ask(self, op: str, **payload: Any) -> Mapping[str, Any]:
-        """A request about the ensemble, and its answer."""
+        """Send a request about the ensemble, and return the response."""
         ...
 
 
@@ -71,7 +71,7 @@ class StoppableClient(Client):
 
     Args:
         uri: the instance; None is the enclosing one.
-        stopped: is set then.
+        stopped: set when nobody wants them any more.
     """
 
     def __init__(self, uri: str | None, stopped: Event) -> None:
@@ -79,7 +79,7 @@ class StoppableClient(Client):
         self._stopped = stopped
 
     def send(self, op: str, payload: Mapping[str, Any], *, stream: bool = False) -> Any:
-        # A reader that follows asks now and then whether it is still the same service.
+        # A reader that follows checks from time to time that the service is still the same.
         if self._stopped.is_set():
             raise Stopped
         return super().send(op, payload, stream=stream)
@@ -100,7 +100,7 @@ class FluxHost:
 
     @property
     def client(self) -> Client:
-        """A client for this thread alone."""
+        """A client for the calling thread only."""
         client: Client | None = getattr(self._own, "client", None)
         if client is None:
             client = self._own.client = Client(uri=self._uri)
@@ -130,12 +130,12 @@ class FluxHost:
 
 
 class LocalHost:
-    """The local queue: what a run left in files, and the run itself if it is this program's.
+    """The local queue: the files of a run, and the run itself if it belongs to this program.
 
     Args:
         name: the ensemble.
         root: the state directory.
-        session: the run; None if another process has it.
+        session: the run; None if it belongs to another process.
     """
 
     def __init__(self, name: str, root: Path, session: LocalSession | None = None) -> None:
@@ -175,7 +175,7 @@ class LocalHost:
     def log(self, *, follow: bool, stopped: Event) -> Iterator[Entry]:
         read = 0
         while True:
-            # Asked before the log is read, so that nothing is written after that.
+            # Checked before the log is read, so that no entry is written after the last read.
             over = not follow or self._over(self.status())
             for entry in self._entries(read):
                 read += 1
@@ -212,14 +212,14 @@ class LocalHost:
         return list(_told(lambda: list(islice(self._states.log(self.name), after, None))))
 
     def _over(self, status: EnsembleStatus) -> bool:
-        """It has ended, and so have its jobs."""
+        """Return True if the ensemble and its jobs have ended."""
         if self._session is not None:
             return not self._session.is_alive()
         return status["state"] in FINAL_STATES
 
 
 def _told(read: Any) -> Any:
-    """What is read from files, with errors as the client has them."""
+    """Return the result of reading files, with the client's kind of errors."""
     try:
         return read()
     except StateError as error:
@@ -231,13 +231,13 @@ def _told(read: Any) -> Any:
 
 
 def load(client: Client, text: str) -> str:
-    """Load a document into the service, which is started where it is not there.
+    """Load a document into the service, which is started if it does not run.
 
     Returns:
         The name of the ensemble.
 
     Raises:
-        EnsembleError: it is refused, or the service cannot be started.
+        EnsembleError: the document is refused, or the service cannot be started.
     """
     from flux_ensemble.deploy.service_start import DeployError, ensure_service
 
@@ -251,13 +251,13 @@ def load(client: Client, text: str) -> str:
 def start_locally(
     spec: Spec, text: str, cluster: VirtualCluster, root: Path, resume: bool | None
 ) -> LocalHost:
-    """A run on the local queue that is about to begin: see `LocalHost.begun`."""
+    """Return a run on the local queue that is about to begin: see `LocalHost.begun`."""
     session = LocalSession(spec, text, cluster, root, resume)
     return LocalHost(spec.name, root, session)
 
 
 def local_root() -> Path:
-    """The state directory of the local queue.
+    """Return the state directory of the local queue.
 
     Raises:
         EnsembleError: the user has no home directory.
@@ -267,7 +267,7 @@ def local_root() -> Path:
 
 
 def reaches_flux() -> bool:
-    """Whether there is a Flux instance to talk to.
+    """Return True if there is a Flux instance to connect to.
 
     Raises:
         BindingsError, EnsembleError: FLUX_URI names one that cannot be reached.

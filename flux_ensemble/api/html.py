@@ -1,6 +1,6 @@
-"""What a notebook shows of an ensemble: a small table, in which all text is escaped.
+"""The display of an ensemble in a notebook: a small table, in which all text is escaped.
 
-Names, reasons and errors are the users' and their jobs'; they may hold markup.
+Names, reasons and errors come from users and their jobs, so they may contain markup.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from typing import Any
 
 from flux_ensemble.texts import printable, shortened
 
-#: Most rows that are shown, and most characters of a text.
+#: Most rows of a table, and most characters of a text.
 MOST_ROWS, MOST_TEXT = 50, 200
 
-#: Okabe and Ito's colours, which colour-blind people tell apart, by outcome; each has a word too.
+#: Okabe and Ito's colours, which colour-blind people can distinguish, by outcome; each also has a
+#: word.
 _COLOURS = {"success": "#009E73", "failed": "#D55E00"}
 
 _COLUMNS = ("waiting", "pending", "running", "success", "failed", "canceled", "timeout")
 
 
 def status_html(status: Mapping[str, Any]) -> str:
-    """An ensemble that has been started: its state, and a row for each group.
+    """Return HTML for a started ensemble: its state, and a row for each group.
 
     >>> "<b>" in status_html({"name": "<b>", "state": "running", "groups": {}})
     False
@@ -41,7 +42,7 @@ def status_html(status: Mapping[str, Any]) -> str:
 
 
 def document_html(document: Mapping[str, Any]) -> str:
-    """An ensemble that has not been started: its job groups and rules.
+    """Return HTML for an ensemble that has not been started: its job groups and rules.
 
     >>> html = document_html({"name": "demo", "jobs": [{"name": "a", "command": "<script>"}]})
     >>> "<script>" in html, "&lt;script&gt;" in html
@@ -78,7 +79,7 @@ def _framed(
 
 
 def _bar(counts: Mapping[str, int]) -> str:
-    """A bar of the finished jobs, and their number."""
+    """Return a bar of the finished jobs, and their number."""
     finished = counts["finished"]
     total = finished + counts["waiting"] + counts["pending"] + counts["running"]
     if not total:

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 #: Seconds between two reports of progress.
 _PROGRESS_SECONDS = 0.5
 
-#: Seconds that the process of custom functions has to end.
+#: Seconds within which the process of custom functions has to end.
 _REAP_SECONDS = 2.0
 
 
 class LocalSession:
-    """One run, which begins and goes on in its thread.
+    """A run of an ensemble in a thread of its own.
 
     Args:
         spec: the ensemble.
         text: its document.
-        cluster: what the local queue offers.
+        cluster: resources of the local queue.
         root: the state directory.
         resume: as for `queues.local.state_dir.StateLog`.
 
@@ -55,12 +55,12 @@ class LocalSession:
         self.name = spec.name
         self._begun: Future[None] = Future()
         self._failure: EnsembleError | None = None
-        #: What the thread is to do, and a pipe that says there is something.
+        #: Calls for the thread, and a pipe that signals them.
         self._calls: deque[Callable[[], None]] = deque()
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.notes: deque[str] = deque(maxlen=100)
         self._run: LocalRun
-        # A daemon: a program that ends ends its jobs, as closing its guard does.
+        # A daemon thread: when the program ends, its jobs end, because the guard is closed.
         self._thread = Thread(
             target=self._main,
             args=(spec, text, cluster, root, resume, user_context()),
@@ -78,23 +78,23 @@ class LocalSession:
         self._begun.result()
 
     def is_alive(self) -> bool:
-        """The run has not ended."""
+        """Return True if the run has not ended."""
         return self._thread.is_alive()
 
     def check(self) -> None:
-        """Check that the run, which has ended, did not have to stop.
+        """Check that the run, which has ended, did not have to stop early.
 
         Raises:
-            EnsembleError: it could not go on.
+            EnsembleError: it could not continue.
         """
         if self._failure is not None:
             raise self._failure
 
     def ask(self, op: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A request to the ensemble, and its answer.
+        """Send a request to the ensemble, and return the response.
 
         Raises:
-            EnsembleError: it was refused, or the run is over.
+            EnsembleError: the request was refused, or the run is over.
         """
         answered: Future[Mapping[str, Any]] = Future()
 
@@ -115,18 +115,18 @@ class LocalSession:
     # -- a `queues.local.listener.Listener` -------------------------------------------
 
     def entry(self, entry: Entry) -> None:
-        """The files have it."""
+        """Ignore the entry, which is in the files."""
 
     def note(self, text: str) -> None:
-        """Keeps it."""
+        """Keep the note."""
         self.notes.append(text)
 
     def warn(self, text: str) -> None:
-        """Keeps it."""
+        """Keep the warning as a note."""
         self.notes.append(text)
 
     def progress(self, status: Mapping[str, Any]) -> None:
-        """The files have it."""
+        """Ignore the progress, which is in the files."""
 
     # -- in the thread ----------------------------------------------------------------
 
@@ -183,13 +183,13 @@ class LocalSession:
 
 
 def _reap(loop: LocalLoop) -> None:
-    """Wait a short time for the process of custom functions to be gone, which a timer looks for."""
+    """Wait a short time for the end of the process of custom functions, which a timer checks."""
     deadline = time.monotonic() + _REAP_SECONDS
     loop.run(lambda: not loop.timers or time.monotonic() > deadline)
 
 
 def _in_python(sentence: str) -> str:
-    """A sentence that advises options of the command, with the arguments of `Ensemble.start`."""
+    """Return a sentence about options of the command with the arguments of `Ensemble.start`."""
     for option, argument in (
         ("--no-resume", "resume=False"),
         ("--resume", "resume=True"),

@@ -1,7 +1,7 @@
-"""How far an ensemble is, shown in a notebook while it is waited for.
+"""The progress of an ensemble, displayed in a notebook while it is waited for.
 
-A thread asks for the status once a second and replaces what the cell shows. Outside of notebooks
-nothing is shown: `flux ensemble top` and `watch` are for terminals.
+A thread requests the status once a second and replaces the display of the cell. Outside of
+notebooks nothing is displayed: `flux ensemble top` and `watch` are for terminals.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INTERVAL = 1.0
 
 @contextmanager
 def showing(ensemble: Any, interval: float = INTERVAL) -> Iterator[None]:
-    """Show an ensemble in the cell that runs, until the block is left, and how it is then."""
+    """Display an ensemble in the running cell until the block is left, and its final state then."""
     display = _display(ensemble)
     if display is None:
         yield
@@ -44,10 +44,10 @@ def showing(ensemble: Any, interval: float = INTERVAL) -> Iterator[None]:
 
 
 def _display(ensemble: Any) -> Any:
-    """A display of IPython's that can be updated; None where there is no notebook."""
+    """Return a display of IPython that can be updated; None outside of a notebook."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
-    # A terminal's IPython shows no HTML.
+    # IPython in a terminal cannot display HTML.
     if shell is None or not getattr(shell, "kernel", None):
         return None
     return ipython.display.display(ensemble, display_id=True)  # type: ignore[union-attr]

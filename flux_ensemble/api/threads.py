@@ -1,7 +1,7 @@
-"""From blocking calls to `await` and `async for`: each in a thread of its own.
+"""Blocking calls for `await` and `async for`, each in a thread of its own.
 
-Flux handles cannot be shared by threads, so what is called opens its own. The threads are daemons,
-since a program that ends must not wait for an ensemble that goes on.
+Threads cannot share Flux handles, so each call opens its own. The threads are daemons, since a
+program that ends must not wait for an ensemble that continues.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 _T = TypeVar("_T")
 
-#: Most items that are read before they are wanted.
+#: Most items that are read ahead.
 MOST_AHEAD = 1000
 
 _END = object()
@@ -27,7 +27,7 @@ async def in_thread(function: Callable[[Event], _T]) -> _T:
     """Call a function in a thread.
 
     Args:
-        function: gets an event that is set when nobody waits any more.
+        function: receives an event that is set when nobody waits any more.
 
     >>> asyncio.run(in_thread(lambda stopped: 6 * 7))
     42
@@ -51,10 +51,10 @@ async def in_thread(function: Callable[[Event], _T]) -> _T:
 
 
 async def stream(iterate: Callable[[Event], Iterator[_T]]) -> AsyncIterator[_T]:
-    """Go through an iterator in a thread, at most `MOST_AHEAD` items ahead.
+    """Iterate in a thread, at most `MOST_AHEAD` items ahead.
 
     Args:
-        iterate: makes the iterator; gets an event that is set when no more is wanted.
+        iterate: makes the iterator; receives an event that is set when no more items are wanted.
 
     >>> async def count():
     ...     return [number async for number in stream(lambda stopped: iter(range(3)))]
@@ -101,7 +101,7 @@ def _settle(future: asyncio.Future[_T], result: Any, error: BaseException | None
 
 
 def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., Any], *args: Any) -> bool:
-    """Call back from the loop; False if it has ended."""
+    """Call back from the loop; return False if the loop has ended."""
     try:
         loop.call_soon_threadsafe(callback, *args)
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Writes plain data as a document in YAML, such that the reader of documents gets the same data."""
+"""Output of plain data as a YAML document, from which the document reader gets the same data."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import yaml
 
 from flux_ensemble.scalars import plain_scalar
 
-#: What also ends a line in YAML, and would be read as a line feed.
+#: Characters that also end a line in YAML, and would be read as a line feed.
 _OTHER_BREAKS = re.compile("[\r\x85\u2028\u2029]")
 
 
 class _Writer(yaml.SafeDumper):
-    """PyYAML knows the words of YAML 1.1; in documents some mean less, and some more."""
+    """A writer for words whose meaning in documents differs from that in YAML 1.1."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -32,7 +32,7 @@ _Writer.add_representer(str, _Writer.represent_text)
 
 
 def to_yaml(document: Any) -> str:
-    r"""The text of a document.
+    r"""Return the text of a document.
 
     >>> print(to_yaml({"jobs": [{"name": "a", "command": ["echo", "1e-3", "no"]}]}), end="")
     jobs:

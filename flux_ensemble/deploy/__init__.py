@@ -1,5 +1,5 @@
-"""Getting the service to run in a Flux instance, and keeping it running.
+"""Start of the service in a Flux instance, and supervision of it.
 
-Loading the broker modules, and the checks of `flux ensemble doctor`. It speaks to Flux
-and to the service as a client; nothing here runs inside the service.
+Loads the broker modules, and has the checks of `flux ensemble doctor`. This package connects to
+Flux and to the service as a client; nothing here runs inside the service.
 """

@@ -1,9 +1,9 @@
-"""How the instance was launched: whether each task of a Slurm step became an instance of its own.
+"""Check of the launch: whether each task of a Slurm step became an instance of its own.
 
-Where `srun` and Flux do not agree on how brokers find each other (`--mpi=none`, or a plugin
-that Flux was built without), each of the N tasks starts an instance of size 1. A script then runs
-N times, and so would an ensemble. Flux removes `SLURM_*` from the broker's environment,
-so they are read where the kernel keeps what the broker was started with.
+If `srun` and Flux do not agree on how brokers find each other (`--mpi=none`, or a plugin that Flux
+was built without), each of the N tasks starts an instance of size 1. A script then runs N times,
+and so would an ensemble. Flux removes `SLURM_*` from the broker's environment, so the variables are
+read where the kernel keeps the initial environment of the broker.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from pathlib import Path
 from socket import gethostname
 from typing import Any
 
-#: The number of tasks of the step that launched a process (srun(1)).
+#: Variables with the number of tasks of the step that launched a process, and its rank (srun(1)).
 _TASKS = "SLURM_STEP_NUM_TASKS"
 _RANK = "SLURM_PROCID"
 
 
 def split_by_slurm(attr_get: Callable[[str], Any], proc: Path = Path("/proc")) -> str | None:
-    """Say so if the instance is one of several that were meant to be one.
+    """Return a sentence if the instance is one of several that were meant to be one.
 
     Args:
         attr_get: `flux.Flux.attr_get` of a handle of the instance, on the node of its rank 0.
-        proc: where the kernel shows processes.
+        proc: the file system in which the kernel exposes processes.
 
     Returns:
-        A sentence with the remedy; None if all is well, or if that cannot be told.
+        A sentence with the remedy; None if all is well, or if that is unknown.
     """
     try:
         if int(attr_get("size")) != 1 or int(attr_get("instance-level")) != 0:

@@ -1,9 +1,9 @@
-"""A scheduler that Flux 0.88 has given up, loaded again.
+"""Reload of a scheduler that Flux 0.88 has given up.
 
 A broker that is lost between the allocation of a job and its record leaves a job that waits and has
-resources. Flux that is started anew gives its scheduler up over that job, each time ("already
-allocated"), and no job starts any more. The job has not begun, so it is told to have been lost,
-which has its ensemble submit it again, and the scheduler is loaded anew.
+resources. After a restart, Flux gives up its scheduler because of that job, each time ("already
+allocated"), and no job starts any more. The job has not begun. So an exception marks it as lost,
+for which its ensemble submits it again, and the scheduler is reloaded.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from typing import Any
 
 from flux_ensemble.service.status.conditions import OFFLINE
 
-#: The scheduler that can be loaded anew without more ado.
+#: The only scheduler that can be reloaded here.
 _NAME = "sched-simple"
 
-#: A job that waits for resources (flux-core, `job.h`).
+#: State of a job that waits for resources (flux-core, `job.h`).
 _SCHED = 8
 
-#: The exception of a job that is no doing of its own (`engine.jobs`), and what is said of it.
+#: The exception that marks the job as interrupted (`engine.jobs`), and its note.
 _LOST, _NOTE = "lost", "its resources were not recorded before the broker was lost"
 
-#: How long Flux may take to go on with a job that it gives resources just now, and to let one go,
-#: in seconds; and how often that is looked at.
+#: Seconds in which Flux should start a job that it is just giving resources, or end one; and
+#: seconds between two checks.
 _LONGEST, _PAUSE = 30.0, 0.2
 
 
 def revive(handle: Any) -> str | None:
-    """Load the scheduler anew where Flux has given it up over jobs that have not begun.
+    """Reload the scheduler if Flux has given it up because of jobs that have not begun.
 
     Args:
-        handle: of the instance, which is one's own.
+        handle: of the instance, which belongs to the user.
 
     Returns:
-        What was done, in one sentence; None where there was nothing to do.
+        What was done, in one sentence; None if there was nothing to do.
 
     Raises:
-        OSError: Flux did not do it.
+        OSError: a request to Flux failed.
     """
     deadline = time.monotonic() + _LONGEST
     while ids := [id for id in _waiting(handle) if _has_resources(handle, id)]:
@@ -72,7 +72,7 @@ def revive(handle: Any) -> str | None:
 
 
 def _waiting(handle: Any) -> list[int]:
-    """The jobs that wait for resources."""
+    """Return the jobs that wait for resources."""
     jobs = _rpc(handle, "job-manager.list", {"max_entries": 0})["jobs"]
     return [job["id"] for job in jobs if job["state"] == _SCHED]
 
@@ -88,7 +88,7 @@ def _has_resources(handle: Any, id: int) -> bool:
 
 
 def _is_offline(handle: Any) -> bool:
-    """Whether Flux has no scheduler."""
+    """Return True if Flux has no scheduler."""
     names = _rpc(handle, "job-manager.queue-list", {})["queues"]
     about: list[dict[str, str]] = [{"name": name} for name in names] or [{}]
     return any(

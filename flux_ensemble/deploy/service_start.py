@@ -1,8 +1,8 @@
-"""Starting the service where it is not there: as the module `ensemble`, or beside the broker.
+"""Start of the service if it does not run: as the module `ensemble`, or beside the broker.
 
-The module is what there is where Flux's Python can run it. Elsewhere, and where that is asked for,
-the module `ensemble-keeper`, which any Flux's Python can run, keeps the service running as a
-process of its own.
+The module is used if Flux's Python can run it. Otherwise, or on request, the module
+`ensemble-keeper`, which any Flux's Python can run, keeps the service running as a process of its
+own.
 """
 
 from __future__ import annotations
@@ -28,28 +28,27 @@ from flux_ensemble.deploy.launch import split_by_slurm
 #: The first Flux with Python broker modules.
 MODULES_SINCE = (0, 84)
 
-#: What `[ensemble] service` may say.
+#: Valid values of `[ensemble] service`.
 KINDS = ("module", "process")
 
 
 class DeployError(Exception):
-    """The service cannot be started here; the text says why, and what to do."""
+    """The service cannot be started here; the text has the reason and the remedy."""
 
 
 def ensure_service(client: Client, *, isolate: bool = False) -> str | None:
-    """Starts the service on rank 0, unless some ensemble service answers already.
+    """Start the service on rank 0, unless an ensemble service answers already.
 
     Args:
         client: of the instance.
-        isolate: beside the broker, whatever the configuration says.
+        isolate: beside the broker, whatever is configured.
 
     Returns:
-        How it was started, in one sentence; None where it was there.
+        How it was started, in one sentence; None if it was running.
 
     Raises:
-        DeployError: it cannot be started here, is a keeper's to start again, or is there as a
-            module and `isolate` is given; or the instance is one of several that were meant to
-            be one.
+        DeployError: it cannot be started here, is a keeper's to restart, or runs as a module and
+            `isolate` is given; or the instance is one of several that were meant to be one.
         EnsembleError: the service answers with an error.
     """
     split = split_by_slurm(client.handle.attr_get)
@@ -64,7 +63,7 @@ def ensure_service(client: Client, *, isolate: bool = False) -> str | None:
         return None
     kept = client.keeper()
     if kept is not None:
-        # A service that dies again and again is not for the broker, which it would take along.
+        # A service that dies again and again must not run in the broker, which would die with it.
         raise DeployError(not_kept(kept))
     return start_service(client, isolate=isolate)
 
@@ -80,7 +79,7 @@ def _is_there(client: Client) -> bool:
 
 
 def start_service(client: Client, *, isolate: bool) -> str:
-    """Loads one of the two modules on rank 0; as for `ensure_service`."""
+    """Load one of the two modules on rank 0; arguments and result as for `ensure_service`."""
     handle = client.handle
     version = str(handle.attr_get("version"))
     if parse_version(version) < MODULES_SINCE:
@@ -113,7 +112,7 @@ def start_service(client: Client, *, isolate: bool) -> str:
 
 
 def _is_python_too_old() -> bool:
-    """Flux's bindings are for a Python that is too old, so that there is no need to try it."""
+    """Return True if Flux's bindings are for a Python that is too old, so that none is tried."""
     file = str(getattr(sys.modules.get("flux"), "__file__", ""))
     found = re.search(r"/python(\d+)\.(\d+)/flux/", file)
     return found is not None and (int(found[1]), int(found[2])) < OLDEST
@@ -124,7 +123,8 @@ def _load(handle: Any, path: str, arguments: list[str]) -> None:
     try:
         handle.rpc("module.load", {"path": path, "args": arguments}, nodeid=0).get()
     except OSError as exc:
-        if exc.errno != errno.EEXIST:  # else someone has loaded it in the meantime
+        # The error means that another process has loaded the module in the meantime.
+        if exc.errno != errno.EEXIST:
             raise
 
 
@@ -152,10 +152,10 @@ def _refusal(exc: OSError, *, process: bool) -> DeployError:
 
 
 def configured_kind(handle: Any) -> str | None:
-    """What `[ensemble] service` says: "module", "process", or None for whichever works.
+    """Return the value of `[ensemble] service`: "module", "process", or None for either.
 
     Raises:
-        DeployError: something else.
+        DeployError: it has another value.
         OSError: the configuration cannot be read.
     """
     table = handle.rpc("config.get", {}, nodeid=0).get().get(SERVICE)
@@ -169,7 +169,7 @@ def configured_kind(handle: Any) -> str | None:
 
 
 def replace_service(client: Client) -> str:
-    """Has the service run beside the broker: instead of the module, or anew after it was given up.
+    """Run the service beside the broker, in place of the module or after it was given up.
 
     Returns:
         What was done, in one sentence.
@@ -206,11 +206,11 @@ def _remove(handle: Any, name: str) -> None:
 
 
 def declare_module(handle: Any) -> None:
-    """Has the instance remove the modules when it ends.
+    """Make the instance remove the modules when it ends.
 
-    flux-modprobe(1) removes only modules that it knows, and an instance that has to kill a
-    module ends with 1. So the modules' declaration, which a site puts in Flux's own
-    directory to load one with the broker, is added to where the broker looks.
+    flux-modprobe(1) removes only modules that it knows, and an instance that has to kill a module
+    exits with 1. So the directory with the modules' declaration, which a site puts in Flux's own
+    directory to load one with the broker, is added to the broker's search path.
     """
     name = "FLUX_MODPROBE_PATH_APPEND"
     package = module_path().parents[1]
@@ -224,6 +224,6 @@ def declare_module(handle: Any) -> None:
 
 
 def parse_version(text: str) -> tuple[int, int]:
-    """Major and minor of a version such as "0.88.0-12-gabcdef"; (0, 0) if it is none."""
+    """Parse major and minor of a version such as "0.88.0-12-gabcdef"; (0, 0) if it is none."""
     found = re.match(r"(\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2])) if found else (0, 0)

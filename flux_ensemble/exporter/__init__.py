@@ -1,6 +1,6 @@
-"""The exporter of metrics: what `ensemble.status` says, for Prometheus and what reads its formats.
+"""The exporter of metrics: `ensemble.status` for Prometheus, and other readers of its formats.
 
     status ──families──► metric families ──► server, or textfile
 
-It is a client like others, never a part of the service: a scrape costs one request for the status.
+It is a client like others, not a part of the service: a scrape costs one status request.
 """

@@ -1,7 +1,7 @@
-"""The status of ensembles as families of metrics, named as Prometheus wants: base units, `_total`.
+"""The status of ensembles as families of metrics, named by Prometheus' rules: base units, `_total`.
 
 Labels are names of ensembles, groups, outcomes, rules and members, never job ids or parameters. So
-there are as many series as ensembles have groups and rules, and no more than a bound.
+the number of series depends on the number of groups and rules, and has a bound.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _POOL_MEMBER = ("ensemble", "pool", "member")
 
 
 def families(status: Mapping[str, Any] | None, most_series: int = MOST_SERIES) -> Iterator[Metric]:
-    """The metrics of a service, its member and its ensembles.
+    """Yield the metrics of a service, its instance and its ensembles.
 
     Args:
-        status: as in the response to `ensemble.status`; None where nobody answered.
+        status: as in the response to `ensemble.status`; None if there was no response.
         most_series: most series of ensembles; those of further ensembles are left out.
     """
     yield GaugeMetricFamily(
@@ -67,7 +67,7 @@ def families(status: Mapping[str, Any] | None, most_series: int = MOST_SERIES) -
 def _bounded(
     ensembles: Iterable[Mapping[str, Any]], most: int
 ) -> tuple[list[Mapping[str, Any]], int]:
-    """The ensembles that there is room for, live ones first, and the series of the others."""
+    """Return the ensembles within the bound, live ones first, and the number of series left out."""
     chosen, used, left_out = [], 0, 0
     order = sorted(
         ensembles,
@@ -93,7 +93,7 @@ def _bounded(
 
 
 def _service(service: Mapping[str, Any]) -> Iterator[Metric]:
-    if "pid" not in service:  # guests see the version alone; the local queue has no service
+    if "pid" not in service:  # Guests receive the version only; the local queue has no service.
         return
     info = {"version": service["version"], "mode": service["mode"], "python": service["python"]}
     yield InfoMetricFamily(f"{PREFIX}service", "The service.", value=info)
@@ -120,7 +120,7 @@ def _service(service: Mapping[str, Any]) -> Iterator[Metric]:
             yield CounterMetricFamily(PREFIX + name, text, value=value)
 
 
-#: Gauges of the Flux instance: the end of the name, the text, and where `status` has it.
+#: Gauges of the Flux instance: the end of the name, the text, and the keys in `status`.
 _OF_INSTANCE = {
     "nodes": ("Nodes that are up.", "nodes", "node_up_count"),
     "nodes_free": ("Nodes that no job has.", "nodes", "node_free_count"),
@@ -148,7 +148,7 @@ def _instance(status: Mapping[str, Any]) -> Iterator[Metric]:
 
 
 def _members(members: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
-    """Yield the same by the names that they had before."""
+    """Yield the same gauges by their former names."""
     for name, (text, part, key) in _OF_INSTANCE.items():
         family = GaugeMetricFamily(f"{PREFIX}member_{name}", text, labels=("member",))
         for member, about in members.items():
@@ -237,7 +237,7 @@ def _rules(ensembles: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
 
 
 def _pools(ensembles: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
-    """The members of ensembles that have some, which are Flux instances of their own."""
+    """Yield metrics of the members of ensembles, which are Flux instances of their own."""
     gauges = {
         "nodes": ("nodes", "Nodes of the member."),
         "cores": ("cores", "Cores of the member."),

@@ -1,7 +1,7 @@
-"""Where metrics are read: HTTP on a UNIX socket, or on loopback with a token; or a file.
+"""The endpoint of metrics: HTTP on a UNIX socket, or on loopback with a token; or a file.
 
-On a login node everybody reaches loopback, so who asks there has to show a token. A UNIX socket is
-in a directory with permissions, and is the user's alone.
+On a login node every user reaches loopback, so a client there has to present a token. A UNIX socket
+is in a directory with permissions, and only its user can connect.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from flux_ensemble.pages import (
 )
 from flux_ensemble.tokens import TokenError, presents, read_or_make_token
 
-#: Gives the metrics as they are now.
+#: Returns the current metrics.
 Collect = Callable[[], Iterable[Metric]]
 
-#: What is answered where a client has no wish of its own.
+#: The format of a response to a client that accepts any.
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class ExporterError(Exception):
-    """Metrics cannot be exported so; one sentence."""
+    """Metrics cannot be exported this way; the text is one sentence."""
 
 
 class _Now(Collector):
@@ -51,8 +51,8 @@ class _Now(Collector):
 
 
 def registry(collect: Collect) -> CollectorRegistry:
-    """A registry that has the metrics anew each time it is asked."""
-    # That of a process would have metrics of this process too.
+    """Return a registry that collects the metrics anew at each request."""
+    # The default registry would have metrics of this process, too.
     found = CollectorRegistry(auto_describe=False)
     found.register(_Now(collect))
     return found
@@ -62,7 +62,7 @@ def write_textfile(path: Path, collect: Collect) -> None:
     """Write the metrics to a file for node_exporter(1), as a whole or not at all.
 
     Raises:
-        ExporterError: it cannot be written.
+        ExporterError: the file cannot be written.
     """
     if path.suffix != ".prom":
         raise ExporterError(f"{path}: expected a file that ends in .prom, as node_exporter reads")
@@ -76,12 +76,12 @@ def write_textfile(path: Path, collect: Collect) -> None:
 def listen(
     address: str, collect: Collect, token_file: Path | None, *, seconds: float = REQUEST_SECONDS
 ) -> BaseServer:
-    """A server that listens; the metrics are collected by one thread at a time.
+    """Return a listening server; one thread at a time collects the metrics.
 
     Args:
         address: the path of a UNIX socket, or HOST:PORT of loopback; port 0 is a free one.
-        collect: gives the metrics.
-        token_file: what has the token that clients by HOST:PORT have to present.
+        collect: returns the metrics.
+        token_file: file with the token that clients by HOST:PORT have to present.
         seconds: the time for a request to arrive.
 
     Raises:
@@ -115,7 +115,7 @@ def listen(
 
 
 def _metrics(registry: CollectorRegistry) -> Give:
-    # What is asked for them is asked by one at a time.
+    # Only one thread at a time may send requests for the metrics.
     lock = threading.Lock()
 
     def give(path: str, headers: Message) -> Page:

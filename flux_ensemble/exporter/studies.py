@@ -1,7 +1,7 @@
 """The searches of an ensemble as studies of Optuna: `export --to optuna`.
 
-Each search is a study of its name, and each of its trials one of the study with its number, its
-state and its value. What reads files of Optuna reads them, such as optuna-dashboard.
+Each search becomes a study of its name, and each of its trials a trial of the study, with its
+number, state and value. Programs that read files of Optuna can read them, such as optuna-dashboard.
 
     log, jobs ──► trials ──optuna──► a journal, or a database of SQLite
 """
@@ -27,7 +27,7 @@ from flux_ensemble.engine.trials import ACTIVE, COMPLETE
 from flux_ensemble.metrics.search_paths import PRUNED
 from flux_ensemble.scalars import as_text, identity
 
-#: The files that Optuna can keep studies in, by their suffixes.
+#: Suffixes of the files that Optuna can keep studies in.
 JOURNALS, DATABASES = (".journal", ".log"), (".db", ".sqlite", ".sqlite3")
 SUFFIXES = (*JOURNALS, *DATABASES)
 
@@ -35,7 +35,7 @@ Job = Mapping[str, Any]
 
 _DIRECTIONS = {False: StudyDirection.MINIMIZE, True: StudyDirection.MAXIMIZE}
 
-#: States of Optuna by ours; every other one is of a trial that failed.
+#: States of Optuna by ours; every other state counts as failed.
 _STATES = {
     ACTIVE: TrialState.RUNNING,
     COMPLETE: TrialState.COMPLETE,
@@ -44,17 +44,17 @@ _STATES = {
 
 
 class StudyError(Exception):
-    """There is nothing to write; one sentence."""
+    """There is nothing to write; the text is one sentence."""
 
 
 def searches_of(entries: Iterable[Mapping[str, Any]]) -> tuple[Search, ...]:
-    """The searches of the document that an eventlog begins with.
+    """Return the searches of the document at the beginning of an eventlog.
 
     Args:
         entries: the oldest first.
 
     Raises:
-        StudyError: it has none.
+        StudyError: there are none.
     """
     for entry in entries:
         if entry["name"] == "load":
@@ -68,7 +68,7 @@ def searches_of(entries: Iterable[Mapping[str, Any]]) -> tuple[Search, ...]:
 
 
 def _searches(document: Any) -> tuple[Search, ...]:
-    """The searches of a document, whatever files the rest of it needs."""
+    """Return the searches of a document, whatever files the rest of it needs."""
     searches = list(document.get("search") or ())
     if not searches:
         raise StudyError("the ensemble has no search")
@@ -80,19 +80,19 @@ def _searches(document: Any) -> tuple[Search, ...]:
 
 
 def write(path: Path, name: str, searches: Iterable[Search], jobs: Iterable[Job]) -> dict[str, int]:
-    """Write searches to a file that is not there yet, in the form that its suffix says.
+    """Write searches to a new file, in the format of its suffix.
 
     Args:
         path: the file; its suffix is one of `SUFFIXES`.
         name: of the ensemble.
         searches: of its document.
-        jobs: as `Client.jobs` gives them.
+        jobs: as `Client.jobs` returns them.
 
     Returns:
-        How many trials each search has, by its id.
+        The number of trials of each search, by its id.
 
     Raises:
-        StudyError, OSError: it cannot be written.
+        StudyError, OSError: the file cannot be written.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
@@ -107,7 +107,7 @@ def _write(
     by_group = {search.group: search for search in searches}
     trials: dict[str, dict[int, Job]] = {search.id: {} for search in by_group.values()}
     for job in jobs:
-        # The last job of a trial says what came of it.
+        # The last job of a trial decides its result.
         if job.get("trial") is not None and job["group"] in by_group:
             trials[by_group[job["group"]].id][job["trial"]] = job
     database = path.suffix.lower() in DATABASES
@@ -126,7 +126,7 @@ def _write(
         study.set_user_attr("sampler", search.suggests)
         found = trials[search.id]
         distributions = {one.name: _distribution(one) for one in search.variables}
-        # One whose job is not in the record has its place all the same.
+        # A trial whose job is not in the record still has its number.
         numbers = range(max(found, default=-1) + 1)
         study.add_trials([_trial(search, distributions, found.get(number)) for number in numbers])
     if isinstance(storage, RDBStorage):
@@ -146,7 +146,7 @@ def _distribution(variable: Variable) -> Any:
 
 
 def _labels(variable: Variable) -> dict[tuple[type, Any], Any]:
-    """What Optuna is to call each choice: itself, or of those that are equal in Python its text.
+    """Return Optuna's label of each choice: itself, or its text if others are equal in Python.
 
     >>> list(_labels(Variable("c", choices=(0, 1, 2, False))).values())
     ['0', 1, 2, 'false']
@@ -163,7 +163,7 @@ def _labels(variable: Variable) -> dict[tuple[type, Any], Any]:
 
 
 def _trial(search: Search, distributions: Mapping[str, Any], job: Job | None) -> FrozenTrial:
-    """The trial of a job, as far as it is known."""
+    """Return the trial of a job, as far as it is known."""
     if job is None:
         return create_trial(state=TrialState.FAIL)
     state = _STATES.get(job["trial_state"], TrialState.FAIL)
@@ -189,7 +189,7 @@ def _trial(search: Search, distributions: Mapping[str, Any], job: Job | None) ->
 def _values(
     search: Search, state: TrialState, memo: Mapping[str, Any]
 ) -> tuple[list[float] | None, dict[int, float] | None]:
-    """The values of a trial, and that of the step at which it was stopped early."""
+    """Return the values of a trial, and that of the step at which it was stopped early."""
     try:
         value = search.values(memo)
     except ValueError:
@@ -202,5 +202,5 @@ def _values(
 
 
 def _time(t: float | None) -> datetime.datetime | None:
-    # As Optuna has it: local, and without a zone.
+    # As in Optuna: local time, without a time zone.
     return None if t is None else datetime.datetime.fromtimestamp(t)

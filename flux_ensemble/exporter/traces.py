@@ -2,8 +2,8 @@
 
     log, jobs ──spans──► batches ──OTLP over HTTP──► collector
 
-Ids of traces and spans follow from what they are of, so to send an ensemble twice makes no
-duplicates. What has not ended has no span.
+Ids of traces and spans are derived from their subjects, so sending an ensemble twice makes no
+duplicates. A job that has not ended has no span.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from opentelemetry.trace import Status, StatusCode, set_span_in_context
 
 from flux_ensemble import __version__
 
-#: Spans of one request.
+#: Number of spans of one request.
 BATCH = 500
 
 _PREFIX = "flux_ensemble."
@@ -30,18 +30,18 @@ _BAD = ("failed", "timeout")
 
 
 class TraceError(Exception):
-    """The spans cannot be sent; one sentence."""
+    """The spans cannot be sent; the text is one sentence."""
 
 
 class _Ids(IdGenerator):
-    """Ids made of what a span is of; `of` says that before the span is started."""
+    """Ids derived from the subject of a span, which `of` sets before the span is started."""
 
     def __init__(self, *trace: object) -> None:
         self._trace = trace
         self._span: tuple[object, ...] = ()
 
     def of(self, *span: object) -> None:
-        """The next span is of that."""
+        """Set the subject of the next span."""
         self._span = span
 
     def generate_trace_id(self) -> int:
@@ -57,7 +57,7 @@ def _number(size: int, *parts: object) -> int:
 
 
 class _Collected(SpanProcessor):
-    """Holds spans that have ended, until they are sent."""
+    """A store of spans that have ended, until they are sent."""
 
     def __init__(self) -> None:
         self.spans: list[ReadableSpan] = []
@@ -76,7 +76,7 @@ class Traces:
         now: the time, for an ensemble that has not ended, in epoch seconds.
 
     Attributes:
-        active: how many jobs have no span, because they have not ended.
+        active: number of jobs without a span, because they have not ended.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Traces:
         self._tracer = provider.get_tracer("flux_ensemble", __version__)
 
     def batches(self) -> Iterator[list[ReadableSpan]]:
-        """The spans, some at a time: parents first."""
+        """Yield the spans in batches, parents first."""
         status = self._status
         begin = self._now if status["t_start"] is None else status["t_start"]
         end = self._now if status["t_end"] is None else status["t_end"]
@@ -134,7 +134,7 @@ class Traces:
             yield spans
 
     def _firings(self, root: Span) -> Iterator[Span]:
-        """A span for each firing, from when it fired to its outcome."""
+        """Yield a span for each firing, from its start to its outcome."""
         open_: dict[tuple[str, int], tuple[Span, float]] = {}
         for entry in self._entries:
             t, name, context = entry["timestamp"], entry["name"], entry["context"]
@@ -208,7 +208,7 @@ def _nanoseconds(t: float) -> int:
 
 
 def _attribute(value: Any) -> Any:
-    """A value that attributes can have."""
+    """Convert a value to a type that attributes can have."""
     if isinstance(value, int) and value.bit_length() > 63:
         return str(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -225,14 +225,14 @@ def send(
 
     Args:
         batches: the spans.
-        endpoint: the collector's address; None: what OTEL_EXPORTER_OTLP_ENDPOINT says.
-        make: makes what sends them; default: OTLP over HTTP.
+        endpoint: the collector's address; None: that of OTEL_EXPORTER_OTLP_ENDPOINT.
+        make: makes the exporter; default: OTLP over HTTP.
 
     Returns:
-        How many there were.
+        The number of spans.
 
     Raises:
-        TraceError: the collector cannot be reached, or refuses them.
+        TraceError: the collector cannot be reached, or refuses the spans.
     """
     if make is None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -253,7 +253,7 @@ def send(
 
 
 def _traces_of(endpoint: str) -> str:
-    """Where traces go: the path is that of OTLP, unless there is one.
+    """Return the URL for traces: the path is that of OTLP, unless the endpoint has one.
 
     >>> _traces_of("http://localhost:4318"), _traces_of("http://localhost:4318/x")
     ('http://localhost:4318/v1/traces', 'http://localhost:4318/x')

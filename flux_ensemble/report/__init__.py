@@ -4,9 +4,10 @@
       status, metrics,   columns of jobs and firings,
       jobs, log          totals, the best points
 
-A `Source` is what is known of an ensemble (of the service, the local queue, or a recording: see
-`recorded`). `gather` goes once through its jobs and its log, and keeps columns and totals. `page`
-writes these: tables for everybody, and the columns for the scripts in `assets`, which draw.
+A `Source` has everything known about an ensemble (from the service, the local queue, or a
+recording: see `recorded`). `gather` reads its jobs and its log once, and keeps columns and totals.
+`page` writes these: tables for every reader, and the columns for the scripts in `assets`, which
+draw charts.
 
 `assets/uplot` is uPlot 1.6.32 (https://github.com/leeoniya/uPlot), unchanged, with its licence.
 """

@@ -1,6 +1,6 @@
-"""The first jobs by each key of their memos: that succeeded with the most and the least of it.
+"""The best jobs by each key of their memos: successful ones with the greatest and least values.
 
-Which job or trial is the best is known by the status; here are the points beside it.
+The status has the best job or trial; this module has the points next to it.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from heapq import heappush, heappushpop
 from operator import itemgetter
 from typing import Any
 
-#: Points that are kept at each end, and keys of memos that are looked at.
+#: Number of points kept at each end, and of keys of memos that are examined.
 KEPT = 10
 MAX_KEYS = 50
 
-#: A value, with what tells equal ones apart, and the job.
+#: A value, with a number that orders equal ones, and the job.
 _Held = tuple[float, int, Mapping[str, Any]]
 
 
 class Points:
-    """The jobs of each group that succeeded with the most and the least of each key.
+    """The successful jobs of each group with the greatest and least values of each key.
 
     >>> points = Points()
     >>> for number in range(100):
@@ -43,7 +43,7 @@ class Points:
         return sorted(self._seen, key=lambda key: -self._seen[key])
 
     def add(self, job: Mapping[str, Any]) -> None:
-        """Take a job."""
+        """Add a job."""
         for key, value in job["memo"].items():
             if type(value) not in (int, float) or not math.isfinite(value):
                 continue
@@ -61,7 +61,7 @@ class Points:
                 _keep(held, (sign * value, order, job))
 
     def first(self, group: str, key: str, mode: str) -> list[Mapping[str, Any]]:
-        """The jobs of a group by a key, in order; `mode` is "max" or "min"."""
+        """Return the jobs of a group by a key, in order; `mode` is "max" or "min"."""
         held = self._held.get((group, key, mode), [])
         return [job for _, _, job in sorted(held, key=itemgetter(0, 1), reverse=True)]
 

@@ -2,10 +2,10 @@
 
     values ──► Codes, Numbers, Times, Ids ──► pack ──► text (base64 of gzip)
 
-What is packed begins with a header: its length in four bytes, and JSON that says of each table how
-many rows it has and where each column is. The bytes of a column are not interleaved: first the
-lowest byte of each number, then the next, because what does not change compresses well that way.
-Columns that grow have differences. All numbers are little-endian, and whole ones wrap round.
+The packed data begins with a header: its length in four bytes, and JSON with the number of rows and
+the offset of each column for each table. The bytes of a column are grouped by position: first the
+lowest byte of each number, then the next, because bytes that do not change compress well that way.
+Columns that grow hold differences. All numbers are little-endian, and integers wrap round.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from typing import Any, Protocol
 
 from flux_ensemble.report.texts import MAX_VALUE, shown
 
-#: Most different values of a column; what comes later is shown as `OTHER`.
+#: Most different values of a column; later ones appear as `OTHER`.
 MAX_VALUES = 50_000
 OTHER = "…"
 
-#: A column of more different values than these is one of numbers, if they are numbers.
+#: A column with more different values than this becomes one of numbers, if all are numbers.
 FEW_VALUES = 5_000
 
-#: The types of `array` by their names in the header, and what stands for no number in "u32".
+#: The types of `array` by their names in the header, and the value for "no number" in "u32".
 _CODES = {"u8": "B", "u16": "H", "u32": "I", "f32": "f", "f64": "d", "i64": "q"}
 _NONE = 0xFFFFFFFF
 
-#: Seconds of one step of a column of times: the first in which all of them can be told.
+#: Possible steps of a column of times in seconds: the first one that fits the span is used.
 _STEPS = (1e-6, 1e-3, 1.0)
 
-#: Above so many rows numbers of few digits are enough.
+#: Number of rows above which numbers of few digits suffice.
 MANY_ROWS = 20_000
 
 
 class Encoded:
-    """A column: its numbers, and what the header says of them."""
+    """A column: its numbers, and its description in the header."""
 
     def __init__(self, kind: str, numbers: Sequence[Any], **about: Any) -> None:
         self.about = {"type": kind, **about}
         self._numbers = array(_CODES[kind], numbers)
 
     def to_bytes(self) -> bytes:
-        """The numbers, the lowest byte of each first."""
+        """Return the numbers as bytes, the lowest byte of each first."""
         numbers, size = self._numbers, self._numbers.itemsize
         if sys.byteorder == "big":
             numbers.byteswap()
@@ -57,22 +57,22 @@ class Encoded:
 
 
 class Column(Protocol):
-    """Takes the values of a column, and encodes them."""
+    """A collector of the values of a column, which encodes them."""
 
     def add(self, value: Any) -> None:
-        """Take the value of the next row."""
+        """Add the value of the next row."""
         ...
 
     def encode(self) -> Encoded:
-        """The column."""
+        """Return the encoded column."""
         ...
 
 
 class Codes:
-    """A column of which values come again: each value once, and numbers of values.
+    """A column with recurring values: each value once, and the numbers of the values.
 
     Attributes:
-        left_out: how many rows have a value that is not told, since there are too many.
+        left_out: number of rows whose value is left out, since there are too many values.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Codes:
         self.left_out = 0
 
     def add(self, value: Any) -> None:
-        """Take the value of the next row."""
+        """Add the value of the next row."""
         kind = type(value)
         if kind not in (str, int, float) and value is not None:
             value = json.dumps(value)
@@ -104,17 +104,17 @@ class Codes:
         return self._rows
 
     def encode(self) -> Encoded:
-        """The column, with its values as texts and finite numbers."""
+        """Return the encoded column, with its values as texts and finite numbers."""
         values = [_told(value) for value in self._numbers]
         kind = "u8" if len(values) <= 0xFF else "u16" if len(values) <= 0xFFFF else "u32"
         return Encoded(kind, self._rows, values=values)
 
 
 class Values:
-    """A column of values of any kind: numbers where there are many of them, else codes.
+    """A column of values of any kind: numbers if there are many of them, else codes.
 
     Attributes:
-        left_out: how many rows have a value that is not told.
+        left_out: number of rows whose value is left out.
     """
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class Values:
         self._left_out = 0
 
     def add(self, value: Any) -> None:
-        """Take the value of the next row."""
+        """Add the value of the next row."""
         if self._codes is not None:
             self._codes.add(value)
             if len(self._codes._numbers) == FEW_VALUES:
@@ -134,7 +134,7 @@ class Values:
         self._numbers.append(math.nan if number is None else number)
 
     def fill(self, rows: int) -> None:
-        """Have no value in the rows before that number in which there is none yet."""
+        """Add None for the missing rows before the given number of rows."""
         for _ in range(rows - len(self)):
             self.add(None)
 
@@ -143,7 +143,7 @@ class Values:
 
     @property
     def left_out(self) -> int:
-        """How many rows have a value that is not told."""
+        """Number of rows whose value is left out."""
         return self._left_out + (0 if self._codes is None else self._codes.left_out)
 
     def _become_numbers(self) -> None:
@@ -156,39 +156,39 @@ class Values:
         self._codes = None
 
     def encode(self) -> Encoded:
-        """The column."""
+        """Return the encoded column."""
         if self._codes is not None:
             return self._codes.encode()
         return Encoded("f32" if len(self) > MANY_ROWS else "f64", self._numbers)
 
 
 class Counts:
-    """A column of whole numbers from 0 on."""
+    """A column of integers from 0."""
 
     def __init__(self) -> None:
         self._rows = array("I")
 
     def add(self, value: int) -> None:
-        """Take the value of the next row."""
+        """Add the value of the next row."""
         self._rows.append(min(max(value, 0), _NONE))
 
     def encode(self) -> Encoded:
-        """The column."""
+        """Return the encoded column."""
         return Encoded("u32", _differences(self._rows), delta=True)
 
 
 class Ids:
-    """A column of ids of 64 bits."""
+    """A column of 64-bit ids."""
 
     def __init__(self) -> None:
         self._rows = array("q")
 
     def add(self, value: int) -> None:
-        """Take the value of the next row."""
+        """Add the value of the next row."""
         self._rows.append(value)
 
     def encode(self) -> Encoded:
-        """The column."""
+        """Return the encoded column."""
         rows = self._rows
         steps = array("q", rows[:1])
         for before, after in pairwise(rows):
@@ -198,7 +198,7 @@ class Ids:
 
 
 class Times:
-    """Columns of times, in seconds: all in steps from the first of them on.
+    """Columns of times in seconds, encoded in steps from the first time on.
 
     Attributes:
         names: of the columns.
@@ -212,7 +212,7 @@ class Times:
         self.last: float | None = None
 
     def add(self, name: str, t: float | None) -> None:
-        """Take a time of the next row, or that there is none."""
+        """Add a time of the next row, or None."""
         if t is None:
             self._rows[name].append(math.nan)
             return
@@ -223,11 +223,11 @@ class Times:
             self.last = t
 
     def rows(self, name: str) -> Sequence[float]:
-        """The times of a column; not a number where there is none."""
+        """Return the times of a column; NaN for none."""
         return self._rows[name]
 
     def encode(self, begin: float) -> dict[str, Encoded]:
-        """The columns, from a time on that none of them is before."""
+        """Return the encoded columns, relative to a time that is not after any of them."""
         span = (self.last or begin) - begin
         step = next((step for step in _STEPS if span / step < _NONE - 1), _STEPS[-1])
         found = {}
@@ -254,7 +254,7 @@ def _number(value: Any) -> float | None:
 
 
 def _told(value: Any) -> Any:
-    """A value as the header has it: a number that JSON has, or text."""
+    """Convert a value for the header: a number that JSON can hold, or text."""
     if value is None:
         return None
     if type(value) is str:
@@ -266,11 +266,11 @@ def _told(value: Any) -> Any:
 
 
 def pack(tables: Mapping[str, tuple[int, Mapping[str, Encoded]]], about: Any) -> str:
-    """Tables as base64 of gzip.
+    """Pack tables as base64 of gzip.
 
     Args:
-        tables: by name: how many rows there are, and the columns by name.
-        about: what else the header has, as JSON.
+        tables: by name: the number of rows, and the columns by name.
+        about: further contents of the header, as JSON.
     """
     parts: list[bytes] = []
     offset = 0
@@ -288,6 +288,6 @@ def pack(tables: Mapping[str, tuple[int, Mapping[str, Encoded]]], about: Any) ->
 
 
 def _gzip(parts: Iterable[bytes]) -> bytes:
-    """The parts in the form of gzip, with no name and no time in it."""
+    """Compress the parts in gzip format, without a name and a time."""
     packer = zlib.compressobj(6, zlib.DEFLATED, 31)
     return b"".join([*(packer.compress(part) for part in parts), packer.flush()])

@@ -1,4 +1,4 @@
-"""The hash of a log, by which a report can be checked against a recording."""
+"""The hash of a log, by which a report can be verified against a recording."""
 
 from __future__ import annotations
 
@@ -17,13 +17,7 @@ class Digest:
     """SHA-256 of the entries of an engine, each as a line of JSON with sorted keys.
 
     Attributes:
-        count: how many there were.
-
-    >>> digest = Digest()
-    >>> digest.add({"timestamp": 1.5, "name": "start", "context": {}})
-    >>> digest.add({"timestamp": 1.5, "name": "epoch", "context": {"epoch": 2}})
-    >>> digest.count, digest.text[:8]
-    (1, '13591715')
+        count: number of entries.
     """
 
     def __init__(self) -> None:
@@ -31,7 +25,7 @@ class Digest:
         self._digest = hashlib.sha256()
 
     def add(self, entry: Entry) -> None:
-        """Take an entry; one that no engine wrote changes nothing."""
+        """Add an entry; one that no engine wrote changes nothing."""
         if is_note(entry):
             return
         self.count += 1
@@ -44,7 +38,7 @@ class Digest:
 
 
 def hashes(path: Path) -> set[str]:
-    """The hashes of logs in a report.
+    """Return the hashes of logs in a report.
 
     Raises:
         OSError: it cannot be read.

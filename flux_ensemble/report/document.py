@@ -1,4 +1,4 @@
-"""The document of a report: as it was written, but for the values of environment variables."""
+"""The document of a report: as it was written, except for the values of environment variables."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-#: The key whose values stay out, and what is there instead.
+#: The key whose values are left out, and the text in their place.
 ENVIRONMENT = "environment"
 LEFT_OUT = "..."
 
 
 def text_of(document: str | Mapping[str, Any], *, environment: bool) -> str:
-    """The text of a document.
+    """Return the text of a document.
 
     Args:
         document: as it was loaded.
-        environment: show the values of variables too.
+        environment: include the values of variables.
 
     >>> print(text_of("name: a\\nenvironment: {KEY: secret, N: 1} # why", environment=False))
     name: a
@@ -38,14 +38,14 @@ def text_of(document: str | Mapping[str, Any], *, environment: bool) -> str:
 
 
 def _spans(root: Any) -> Iterator[tuple[int, int]]:
-    """Where the values of environment variables begin and end."""
+    """Yield where the values of environment variables begin and end."""
     from yaml import MappingNode, SequenceNode
 
     seen: set[tuple[int, bool]] = set()
     nodes = [] if root is None else [(root, False)]
     while nodes:
         node, hidden = nodes.pop()
-        # Aliases are the node that they stand for.
+        # An alias is the same node as its anchor.
         if (id(node), hidden) in seen:
             continue
         seen.add((id(node), hidden))
@@ -62,7 +62,7 @@ def _spans(root: Any) -> Iterator[tuple[int, int]]:
 
 
 def without_environment(value: Any) -> Any:
-    """JSON without the values of environment variables.
+    """Return JSON without the values of environment variables.
 
     >>> without_environment({"action": {"environment": {"KEY": "secret"}, "label": "a"}})
     {'action': {'environment': {'KEY': '...'}, 'label': 'a'}}

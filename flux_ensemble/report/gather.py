@@ -1,9 +1,9 @@
-"""Goes once through what is known of an ensemble, and keeps what a report needs of it.
+"""Collection of what a report needs, in one pass over the jobs and the log of an ensemble.
 
     Source ──gather──► Run
 
-Jobs become typed columns (`columns`) and totals as they go by: of each no more is kept than some
-bytes. Of the log the firings become columns, and the first and the last entries lines of text.
+Each job is added to typed columns (`columns`) and totals, so that only some bytes of it are kept.
+Firings in the log become columns, and the first and the last entries lines of text.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from flux_ensemble.report.document import without_environment
 from flux_ensemble.report.members import MOST_MEMBERS, MembersSeen
 from flux_ensemble.report.source import Entry, Job, Source, place_of
 
-#: Entries of the log that a report shows, of its beginning and of its end.
+#: Number of entries of the log that a report has, of its beginning and of its end.
 HEAD, TAIL = 200, 800
 
-#: Parameters and keys of memos that a report has columns of.
+#: Number of parameters and of keys of memos for which a report has columns.
 MAX_PARAMS, MAX_MEMO = 60, 60
 
-#: Jobs that the table has where no script runs.
+#: Number of jobs in the table for readers without scripts.
 FIRST_JOBS = 20
 
 _CODED = ("name", "group", "rule", "outcome", "state", "returncode", "attempt")
@@ -41,16 +41,16 @@ class Jobs:
     """The jobs of one ensemble, as columns.
 
     Attributes:
-        count: how many they are.
-        outcomes: how many jobs of each group ended how; None are active.
-        first: the first of them.
-        points: the first by what they published.
+        count: number of jobs.
+        outcomes: number of jobs by group and outcome; None is active.
+        first: the first jobs.
+        points: the best jobs by the values that they published.
         params, memo: the columns of parameters and of keys of memos.
-        times: when they were submitted, began, and ended.
-        seconds: how long jobs ran, in all.
-        durations: how long those ran that succeeded, by group.
-        trials: when complete trials ended, and their values, by group.
-        left_out: what there is no room for, and of how many jobs.
+        times: when jobs were submitted, began, and ended.
+        seconds: total time for which jobs ran.
+        durations: the times of successful jobs, by group.
+        trials: the ends of complete trials, with their values, by group.
+        left_out: kinds of data that were left out, with the numbers of jobs.
     """
 
     def __init__(self, source: Source) -> None:
@@ -75,13 +75,13 @@ class Jobs:
         self._counts = {name: Counts() for name in ("firing", "index")}
 
     def read(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Take each job, and pass it on."""
+        """Add each job, and pass it on."""
         for job in jobs:
             self.add(job)
             yield job
 
     def add(self, job: Job) -> None:
-        """Take a job."""
+        """Add a job."""
         row = self.count
         self.count += 1
         self.outcomes[job["group"], job["outcome"]] += 1
@@ -133,11 +133,11 @@ class Jobs:
 
     @property
     def ranks(self) -> Codes:
-        """Where jobs ran: see `place_of`."""
+        """The places where jobs ran: see `place_of`."""
         return self._codes["ranks"]
 
     def table(self, begin: float) -> Table:
-        """The columns; times are from `begin` on."""
+        """Return the encoded columns; times are relative to `begin`."""
         columns: dict[str, Encoded] = {"id": self._ids.encode()}
         columns.update(
             (name, column.encode())
@@ -155,7 +155,7 @@ class Jobs:
         return self.count, columns
 
     def course(self, begin: float) -> Table:
-        """Of the columns those that another run is compared by."""
+        """Return the encoded columns by which another run is compared."""
         columns = self.times.encode(begin)
         for name in ("group", "outcome"):
             columns[name] = self._codes[name].encode()
@@ -166,9 +166,9 @@ class Log:
     """The log of one ensemble: firings as columns, and lines of text.
 
     Attributes:
-        document: what was loaded, or None where the log does not begin with that.
-        count: how many entries there are.
-        fired: how many firings.
+        document: as it was loaded, or None if the beginning of the log is gone.
+        count: number of entries.
+        fired: number of firings.
         digest: of the entries of the engine.
         head, tail: the first and the last lines.
     """
@@ -188,7 +188,7 @@ class Log:
         self.tail: deque[str] = deque(maxlen=TAIL)
 
     def add(self, entry: Entry) -> None:
-        """Take an entry."""
+        """Add an entry."""
         t, name, context = entry["timestamp"], entry["name"], entry["context"]
         if self._t_start is None:
             self._t_start = t
@@ -211,24 +211,24 @@ class Log:
 
     @property
     def first(self) -> float | None:
-        """When the first of the firings was."""
+        """The time of the first firing."""
         return self._times.first
 
     def table(self, begin: float) -> Table:
-        """The firings; times are from `begin` on."""
+        """Return the encoded firings; times are relative to `begin`."""
         columns = {"rule": self._rules.encode(), "firing": self._numbers.encode()}
         return self.fired, {**columns, **self._times.encode(begin)}
 
 
 @dataclass
 class Run:
-    """What a report says of one ensemble.
+    """The contents of a report on one ensemble.
 
     Args:
-        source: where it is from.
-        jobs, log, members: those.
-        begin, end: of its time, in seconds; `end` is the present for what has not ended.
-        notes: what is not in the report, in sentences.
+        source: of the data.
+        jobs, log, members: collected from the source.
+        begin, end: of its time, in seconds; `end` is the present if it has not ended.
+        notes: about data that is not in the report, in sentences.
         tables: the columns by name.
     """
 
@@ -243,7 +243,7 @@ class Run:
 
     @property
     def span(self) -> float:
-        """Seconds from its begin to its end."""
+        """Seconds from begin to end."""
         return max(0.0, self.end - self.begin)
 
 
@@ -254,13 +254,14 @@ def gather(
     *,
     environment: bool = False,
 ) -> Run:
-    """Read what is known of an ensemble.
+    """Read everything known about an ensemble.
 
     Args:
-        source: where it is from.
-        line: an entry of the log, which began at a time, as a line of text.
-        watch: is shown each job.
-        environment: values of environment variables may be shown.
+        source: of the data.
+        line: converts an entry of the log, given the time of the log's beginning, to a line of
+            text.
+        watch: called with each job.
+        environment: values of environment variables may be included.
 
     Raises:
         OSError: jobs or log cannot be had.

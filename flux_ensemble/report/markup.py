@@ -1,4 +1,4 @@
-"""HTML in which every text is escaped: it is made of elements, never of text that others wrote."""
+"""HTML in which every text is escaped, since it is made of elements, not of others' text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from flux_ensemble.report.texts import MAX_LINE, shown
 
-#: Elements that have no end.
+#: Elements without an end tag.
 _VOID = frozenset({"br", "hr", "meta", "link", "input", "col", "wbr"})
 
 
@@ -18,18 +18,18 @@ class Markup(str):
     __slots__ = ()
 
 
-#: What an element can hold.
+#: Possible contents of an element.
 Child = str | int | None | Iterable[Any]
 
 
 def h(name: str, /, *children: Child, **attributes: str | bool | int | None) -> Markup:
-    """An element.
+    """Return an element.
 
     Args:
-        name: its name; of a heading with a class `h2.quiet`.
+        name: its name; `h2.quiet` is a heading with a class.
         children: texts, which are escaped; elements; or several of either.
         attributes: `class_` is `class`, and `_` is `-`. True is an attribute without a value; None
-            and False are none.
+            and False leave it out.
 
     >>> h("p.note", "1 < 2", h("b", "x"), id="a&b", hidden=True)
     '<p class="note" id="a&amp;b" hidden>1 &lt; 2<b>x</b></p>'
@@ -49,7 +49,7 @@ def h(name: str, /, *children: Child, **attributes: str | bool | int | None) -> 
 
 
 def join(children: Child) -> Markup:
-    """Texts, which are escaped, and elements, one after the other."""
+    """Concatenate texts, which are escaped, and elements."""
     if children is None:
         return Markup("")
     if isinstance(children, Markup):
@@ -62,9 +62,9 @@ def join(children: Child) -> Markup:
 
 
 def pre(lines: Iterable[str], longest: int = MAX_LINE, **attributes: str | int) -> Markup:
-    """Lines of text, as they are."""
+    """Return a `pre` element with lines of text."""
     text = "\n".join(html.escape(shown(line, longest)) for line in lines)
-    # A first newline would be left out.
+    # A browser drops the first newline.
     return Markup(f"{h('pre', **attributes)[: -len('</pre>')]}\n{text}</pre>")
 
 
@@ -76,10 +76,10 @@ def table(
     numeric: Iterable[int] = (),
     **attributes: str | int | bool | None,
 ) -> Markup:
-    """A table whose first column names the rows.
+    """Return a table whose first column names the rows.
 
     Args:
-        caption: says what it is of.
+        caption: of the table.
         headings: of the columns.
         rows: the cells.
         numeric: the columns that are aligned to the right.

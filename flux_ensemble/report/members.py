@@ -1,4 +1,4 @@
-"""The members of an ensemble over several instances: how long each was there, and what it ran."""
+"""The members of an ensemble over several instances: how long each existed, and what it ran."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flux_ensemble.report.markup import Child, h, table
 from flux_ensemble.report.source import Entry, Job
 from flux_ensemble.report.texts import NOTHING, plural, seconds
 
-#: Members that are kept by name; of more only the first are shown.
+#: Members that are kept by name; further ones are left out.
 MOST_MEMBERS = 2000
 
 #: The columns of the table that are numbers.
@@ -19,14 +19,14 @@ _NUMERIC = range(2, 10)
 
 @dataclass
 class Seen:
-    """What is known of one member.
+    """The data of one member.
 
     Args:
-        state: the last one that the log says.
-        t_start, t_up, t_end: when it was asked for, was up, and had ended.
-        nodes, cores: what it had.
-        why: it was drained, was lost or ended.
-        outcomes: how many of its jobs ended how; None are active.
+        state: the last one in the log.
+        t_start, t_up, t_end: when it was requested, was up, and had ended.
+        nodes, cores: its size.
+        why: the reason for which it was drained, was lost or ended.
+        outcomes: number of its jobs by outcome; None is active.
     """
 
     state: str = "starting"
@@ -40,11 +40,11 @@ class Seen:
 
 
 class MembersSeen:
-    """The members that the log and the jobs of an ensemble name.
+    """The members that occur in the log and the jobs of an ensemble.
 
     Attributes:
-        by_name: what is known of each, in the order in which they were asked for.
-        left_out: how many times one was named that there is no room for.
+        by_name: the data of each, in the order of their requests.
+        left_out: how many times a member beyond the limit occurred.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class MembersSeen:
         return seen
 
     def take_entry(self, entry: Entry) -> None:
-        """Take an entry of the log."""
+        """Process an entry of the log."""
         kind, context = entry["name"], entry["context"]
         if not kind.startswith("member-"):
             return
@@ -85,7 +85,7 @@ class MembersSeen:
                 seen.state = "lost" if seen.state == "lost" else "ended"
 
     def take_job(self, job: Job) -> None:
-        """Take a job."""
+        """Count a job."""
         if "member" in job:
             seen = self._of(job["member"])
             if seen is not None:
@@ -93,13 +93,7 @@ class MembersSeen:
 
 
 def members(seen: MembersSeen, begin: float, end: float, most: int) -> Iterator[Child]:
-    """The table of the members.
-
-    Args:
-        seen: the members.
-        begin, end: of the report's time.
-        most: rows of the table.
-    """
+    """Yield the table of the members."""
     named = list(seen.by_name.items())
     if not named:
         return

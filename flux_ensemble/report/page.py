@@ -1,7 +1,7 @@
-"""The page of a report: one HTML file that loads nothing, and runs nothing but its own script.
+"""The page of a report: one HTML file that loads nothing, and runs only its own script.
 
-Its policy (CSP) allows no request at all, and of scripts and styles those whose hashes it has. The
-columns are in an element that is no script to a browser.
+Its policy (CSP) allows no request at all, and only those scripts and styles whose hashes it has.
+The columns are in an element that browsers do not run as a script.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from flux_ensemble.report.sections import MOST_ROWS, Content, sections
 from flux_ensemble.report.summary import cards, headline
 from flux_ensemble.report.texts import plural
 
-#: What a file of ours begins with.
+#: The beginning of each report file.
 MARK = "<!doctype html>\n<!-- A report of flux-ensemble -->\n"
 
-#: Scripts and styles, in order; those of uPlot have its licence with them.
+#: Scripts and styles, in order; those of uPlot include its licence.
 SCRIPTS = (
     "uplot/uPlot.iife.min.js",
     "data.js",
@@ -51,7 +51,7 @@ _NO_SCRIPT = (
 
 
 def page(contents: Sequence[Content], t: float) -> str:
-    """The page.
+    """Return the page.
 
     Args:
         contents: of each ensemble.
@@ -95,7 +95,7 @@ def page(contents: Sequence[Content], t: float) -> str:
 
 
 def _menu(contents: Sequence[Content]) -> Markup | None:
-    """Links to the ensembles, where there are several."""
+    """Return links to the ensembles, if there are several."""
     if len(contents) == 1:
         return None
     links = []
@@ -137,14 +137,14 @@ def _article(content: Content, key: str) -> Markup:
 
 
 def _titles(inside: Sequence[Markup], key: str) -> Iterator[tuple[str, str]]:
-    """The names and the titles of sections, from their own text."""
+    """Yield the names and the titles of sections, from their own markup."""
     for section in inside:
         name = section.split(f'id="{key}-', 1)[1].split('-title"', 1)[0]
         yield name, section.split("</h3>", 1)[0].rsplit(">", 1)[1]
 
 
 def _data(contents: Sequence[Content]) -> str:
-    """What the script draws: the columns of all ensembles."""
+    """Return the data that the script draws: the columns of all ensembles."""
     tables, about = {}, []
     for number, content in enumerate(contents):
         key = f"e{number}"
@@ -173,7 +173,7 @@ def _about(content: Content) -> dict[str, Any]:
 
 
 def _assets(names: Sequence[str]) -> str:
-    """Files of ours, one after the other."""
+    """Return files of this package, concatenated."""
     root = files(__package__).joinpath("assets")
     parts = []
     for name in names:
@@ -183,7 +183,7 @@ def _assets(names: Sequence[str]) -> str:
             parts.append(f"/* uPlot, https://github.com/leeoniya/uPlot\n{licence}*/\n")
         parts.append(text)
     text = "\n".join(parts)
-    # None of them may end the element that it is in.
+    # None of them may end the element that contains it.
     assert not re.search("</(script|style)", text, re.IGNORECASE)
     return text
 

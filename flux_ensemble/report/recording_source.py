@@ -1,4 +1,4 @@
-"""An ensemble from a recording of its events: what a fresh engine makes of them.
+"""An ensemble from a recording of its events, which a fresh engine replays.
 
 recording ──events──► Engine ──► status, metrics, jobs, log
 """
@@ -24,12 +24,12 @@ from flux_ensemble.report.source import Entry, Job, Source
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.recording import MAX_QUOTE, RecordingError, read_lines
 
-#: Jobs that are kept as they are, before they are put together.
+#: Number of jobs that are kept unpacked, before they are packed together.
 CHUNK = 4000
 
 
 class Spool:
-    """Entries of a log, in a file that is gone with it."""
+    """The entries of a log, in a temporary file."""
 
     def __init__(self) -> None:
         self._file: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
@@ -42,7 +42,7 @@ class Spool:
 
     def __iter__(self) -> Iterator[Entry]:
         self._file.seek(0)
-        # Line by line, so that it is not gone before it is read.
+        # Line by line, so that the file is not closed before it is read.
         for line in self._file:
             yield json.loads(line)
 
@@ -51,7 +51,7 @@ class RecordingTap:
     """Keeps what an engine has recorded; a `runtime.ports.Tap`.
 
     Args:
-        engine: has taken in no event.
+        engine: has not handled any event yet.
         document: of its ensemble, text or mapping.
     """
 
@@ -64,7 +64,7 @@ class RecordingTap:
         self._begun = False
 
     def __call__(self, event: Event, commands: Sequence[Command]) -> None:
-        """Take what an event brought about."""
+        """Store the result of an event."""
         if not self._begun:
             self._begun = True
             self._entries.add(event.t, "load", {"document": self._document})
@@ -75,7 +75,7 @@ class RecordingTap:
             self._records.take()
 
     def source(self, now: float, kind: str, size: tuple[int, int] | None = None) -> Source:
-        """What is known of the ensemble.
+        """Return the source of a report.
 
         Args:
             now: the time, in seconds.
@@ -111,10 +111,10 @@ class RecordingTap:
 
 
 def recorded(path: Path) -> Source:
-    """The ensemble of a recording.
+    """Return the ensemble of a recording.
 
     Raises:
-        RecordingError: it is no whole recording of this version.
+        RecordingError: it is no complete recording of this version.
         DocumentError: its document is not valid any more.
         OSError: it cannot be read.
     """
@@ -130,9 +130,9 @@ def recorded(path: Path) -> Source:
             keeper(event, engine.handle(event))
             now = event.t
         except Exception as error:
-            # Only somebody who made the file up can have written that.
+            # Only a forged recording can have such an event.
             what = repr(error)[:MAX_QUOTE]
             raise RecordingError(f"{path}:{number}: not an event of a run: {what}") from None
-    # Virtual time begins at 0, and that of the world long ago.
+    # Virtual time begins at 0, real time long after that.
     simulated = engine.t_start is not None and engine.t_start < 1.0
     return keeper.source(now, "simulation" if simulated else "recording")

@@ -1,4 +1,4 @@
-"""The searches of an ensemble: how far they are, and how the best value came about."""
+"""The searches of an ensemble: their progress, and the course of the best value."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from flux_ensemble.report.gather import Run
 from flux_ensemble.report.markup import Markup, h, table
 from flux_ensemble.report.texts import NOTHING, number, plural, seconds
 
-#: Searches, variables of one, best trials, and trials of a Pareto front that are shown.
+#: Limits of searches, variables of one, best trials, and trials of a Pareto front in a report.
 _SEARCHES, _VARIABLES, _BEST, _FRONT = 10, 8, 10, 20
 
 #: States of trials that have ended.
 _STATES = ("complete", "failed", "pruned", "canceled")
 
-#: Most steps of the line of a course, and of a part of it: an attribute has its length.
+#: Most steps of the line of a course, and of a part of it: the length of an attribute is limited.
 _STEPS, _PART = 400, 50
 
-#: Size of a drawing, and the room left of it and below for what is at its axes.
+#: Size of a drawing, and the space to the left and below for labels of the axes.
 _WIDTH, _HEIGHT, _LEFT, _BELOW = 640, 170, 76, 22
 
-#: From this ratio of the first to the best value on the axis is logarithmic.
+#: Ratio of the first to the best value from which the axis is logarithmic.
 _LOG = 1000
 
 
 def searches(run: Run, key: str) -> Iterator[Markup]:
-    """What there is to say of each search; `key` begins the ids of what is in it."""
+    """Yield the parts about each search; `key` begins the ids of their elements."""
     found: Sequence[Mapping[str, Any]] = run.source.status.get("searches", [])
     for position, search in enumerate(found[:_SEARCHES]):
         if search["trouble"]:
@@ -46,7 +46,7 @@ def searches(run: Run, key: str) -> Iterator[Markup]:
 
 
 def _counts(search: Mapping[str, Any]) -> Markup:
-    # Of a search without early stopping no trial is pruned.
+    # A search without early stopping has no pruned trials.
     states = {state: search.get(state, 0) for state in _STATES}
     state = search["state"] + (f" ({search['reason']})" if search["reason"] else "")
     row = [
@@ -116,7 +116,7 @@ def _params(trial: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) -> li
 
 
 def course(values: Sequence[float], direction: str) -> list[tuple[int, float]]:
-    """Where the best value became better: how many trials were complete then, and the value.
+    """Return the improvements of the best value: the number of complete trials, and the value.
 
     >>> course([3, 5, 2, 2, 1], "minimize"), course([3, 5, 2], "maximize")
     ([(1, 3), (3, 2), (5, 1)], [(1, 3), (2, 5)])
@@ -146,7 +146,7 @@ def _course(search: Mapping[str, Any], values: Sequence[float], key: str) -> Mar
 
 
 def _thinned(steps: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Not more steps than can be seen, the first and the last among them."""
+    """Return at most as many steps as can be seen, including the first and the last."""
     each = max(1, math.ceil(len(steps) / _STEPS))
     return [*steps[:-1:each], steps[-1]]
 

@@ -1,4 +1,4 @@
-"""The sections of a report on one ensemble: tables for everybody, and places for what is drawn."""
+"""The sections of a report on one ensemble: tables for every reader, and placeholders of charts."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ MOST_ROWS = 36
 
 @dataclass
 class Content:
-    """What is said of one ensemble.
+    """The data of a report's part on one ensemble.
 
     Args:
         run: its jobs and its log.
-        failures: why jobs failed, the most frequent reason first.
+        failures: reasons of failures, the most frequent first.
         statistics: the headings and the rows of the table of metrics.
-        document: its text; None where it is not known.
-        figure: what points are compared by.
-        usage: of the nodes; None where it is not known.
+        document: its text; None if unknown.
+        figure: by which points are compared.
+        usage: of the nodes; None if unknown.
         simulated: another run of the same document, to compare with.
-        seed: as the document has it.
+        seed: of the document.
         rows: most rows of a table.
     """
 
@@ -49,14 +49,14 @@ class Content:
     left_out: list[str] = field(default_factory=list)
 
     def first(self, rows: Sequence[Any], what: str) -> Sequence[Any]:
-        """The rows that there is room for; what is left out is said."""
+        """Return the rows within the limit; note that others are left out."""
         if len(rows) > self.rows:
             self.left_out.append(f"of {len(rows):,} {what} the first {self.rows} are shown")
         return rows[: self.rows]
 
 
 def sections(content: Content, key: str) -> Iterator[Markup]:
-    """All sections but the first; `key` begins the ids of what is in them."""
+    """Yield all sections but the first; `key` begins the ids of their elements."""
     run = content.run
     made: Iterable[tuple[str, str, Child]] = (
         ("time", "Time line", _time_line(content, key)),
@@ -85,7 +85,7 @@ def sections(content: Content, key: str) -> Iterator[Markup]:
 
 
 def _chart(key: str, name: str, title: str, summary: str) -> Markup:
-    """The place of a chart, which a script fills, and its summary in words."""
+    """Return the placeholder of a chart, which a script fills, and its summary in words."""
     return h(
         "figure.figure",
         h("h4.charted", title),

@@ -1,4 +1,4 @@
-"""What a report is made of: everything that is known of one ensemble, wherever it is from."""
+"""The input of a report: everything known about one ensemble, independent of where it ran."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class Source:
     """An ensemble.
 
     Args:
-        kind: what ran it: "Flux", "local queue", "simulation" or "recording".
+        kind: where it ran: "Flux", "local queue", "simulation" or "recording".
         status: as in `ensemble.status` (docs/rpc.md).
         metrics: as in `ensemble.metrics`.
-        jobs: as in `ensemble.jobs`, those that are gone in that order; read once.
+        jobs: as in `ensemble.jobs`, ended ones in the order of their ends; read once.
         entries: its eventlog, the oldest first; read once.
-        label: gives the text of a job id.
-        now: the time that it is about, for what has not ended, in seconds as those of jobs.
-        dropped: how many jobs are not in the record; asked for when `jobs` has been read.
+        label: returns the text of a job id.
+        now: the time of the report, for what has not ended, in seconds like those of jobs.
+        dropped: returns the number of jobs that are not in the record, once `jobs` has been read.
         why: as in `ensemble.why`: its rules, by id.
-        size: nodes, and cores of each, where that is known.
-        facts: more to be said, by name.
-        tail: gives the last lines that a job wrote.
-        missing: gives why these cannot be read, or "".
+        size: nodes, and cores of each, if known.
+        facts: further facts, by name.
+        tail: returns the last lines that a job wrote.
+        missing: returns why these cannot be read, or "".
     """
 
     kind: str
@@ -46,12 +46,12 @@ class Source:
 
     @property
     def virtual(self) -> bool:
-        """Its time is not that of the world."""
+        """The ensemble ran in virtual time."""
         return self.kind == "simulation"
 
 
 def place_of(job: Job) -> str | None:
-    """Where a job ran: its ranks, after the member that these are of if it has one.
+    """Return the place where a job ran: its ranks, preceded by its member if it has one.
 
     >>> place_of({"ranks": "0-3"}), place_of({"ranks": "0-3", "member": "pool.1"})
     ('0-3', 'pool.1:0-3')
@@ -65,17 +65,17 @@ class Failure:
     """The failed jobs of a group that failed for the same reason.
 
     Args:
-        group, reason: those.
+        group, reason: common to the jobs.
         outcome, returncode: of the last one.
-        jobs: how many they are.
-        noun: what they are: "job", or where some were tried again "attempt".
-        where: on which ranks, in words.
-        lifts: (name, value, how many failed so, how many ended, lift) of what is over-represented.
+        jobs: number of jobs.
+        noun: "job", or "attempt" if some were tried again.
+        where: their ranks, in words.
+        lifts: (name, value, how many failed so, how many ended, lift) of over-represented values.
         note: of the exception of the last one.
         example: the last one.
-        tail: what it wrote at last.
-        missing: why that cannot be read, or "".
-        command: shows all of them.
+        tail: the last lines that it wrote.
+        missing: why these cannot be read, or "".
+        command: lists all of the jobs.
     """
 
     group: str

@@ -1,4 +1,4 @@
-"""What a report says first: what happened, what failed and why, which points are the best."""
+"""The beginning of a report: what happened, what failed and why, which points are the best."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flux_ensemble.report.markup import Child, Markup, h
 from flux_ensemble.report.source import Failure
 from flux_ensemble.report.texts import NOTHING, number, plural, seconds
 
-#: The outcomes of jobs, in the order in which they are told, with the words for them.
+#: The outcomes of jobs, in the order of the report, with the words for them.
 OUTCOMES = {
     "success": "succeeded",
     "failed": "failed",
@@ -23,20 +23,20 @@ OUTCOMES = {
 }
 
 
-#: The modes of a best, with the words for them, and what a search does.
+#: The modes of a best with their words, and the modes of a search's directions.
 _WORDS = {"max": "highest", "min": "lowest"}
 _MODES = {"maximize": "max", "minimize": "min"}
 
-#: Best points, and parameters of one, that the card shows.
+#: Number of best points on the card, and of parameters of one.
 _POINTS, _PARAMS = 4, 8
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What the document says that points are compared by.
+    """The memo key by which points are compared, according to the document.
 
     Args:
-        group: whose jobs they are.
+        group: of the jobs.
         key: of their memos.
         mode: "max" or "min".
     """
@@ -47,12 +47,15 @@ class Figure:
 
     @property
     def words(self) -> str:
-        """What the best point has."""
+        """The property of the best point, in words."""
         return f"{_WORDS[self.mode]} {self.key}"
 
 
 def figure_of(run: Run) -> Figure | None:
-    """What the points of a run are compared by, as its document says; None if it says nothing."""
+    """Return how the points of a run are compared by its document.
+
+    None if it does not define that.
+    """
     status, keys = run.source.status, run.jobs.points.keys
     for best in status.get("best", ()):
         if best["of"] in keys:
@@ -64,7 +67,7 @@ def figure_of(run: Run) -> Figure | None:
 
 
 def counts(run: Run) -> dict[str | None, int]:
-    """How many jobs ended how, as the status counts them; None are active."""
+    """Count jobs by outcome, from the status; None is active."""
     groups = run.source.status["groups"].values()
     found: dict[str | None, int] = {
         outcome: sum(group.get(outcome, 0) for group in groups) for outcome in OUTCOMES if outcome
@@ -74,18 +77,18 @@ def counts(run: Run) -> dict[str | None, int]:
 
 
 def _ended(found: Mapping[str | None, int]) -> int:
-    """How many attempts have an outcome of their own; what was interrupted has run again."""
+    """Count the attempts with an outcome of their own; interrupted ones have run again."""
     return sum(many for outcome, many in found.items() if outcome not in (None, "interrupted"))
 
 
 def _noun(run: Run) -> str:
-    """What outcomes are of: jobs, or attempts if some of them were tried again."""
+    """Return the noun for outcomes: jobs, or attempts if some jobs were tried again."""
     finished = sum(group["finished"] for group in run.source.status["groups"].values())
     return "job" if _ended(counts(run)) == finished else "attempt"
 
 
 def headline(run: Run, failures: Sequence[Failure]) -> str:
-    """One sentence of what happened."""
+    """Return one sentence about what happened."""
     found = counts(run)
     ended = _ended(found)
     bad = found["failed"] + found["timeout"]
@@ -101,12 +104,12 @@ def headline(run: Run, failures: Sequence[Failure]) -> str:
 
 
 def bar(counts: Mapping[str | None, int]) -> Markup:
-    """How many jobs ended how, as parts of a bar with a legend in words."""
+    """Return the counts of outcomes as parts of a bar, with a legend in words."""
     total = sum(counts.values())
     here = [(outcome, count) for outcome, count in counts.items() if count]
     parts, x = [], 0.0
     for outcome, count in here:
-        # Whatever there is can be seen.
+        # Every part is wide enough to be seen.
         width = max(1.0, 100 * count / total)
         parts.append(
             h(
@@ -141,7 +144,7 @@ def _class(outcome: str | None) -> str:
 
 
 def cards(run: Run, failures: Sequence[Failure], share: float | None) -> Markup:
-    """The three things to see at once."""
+    """Return the three most important facts."""
     return h(
         "div.cards",
         _card("What happened", _happened(run, share)),
@@ -195,7 +198,7 @@ def _failed(run: Run, failures: Sequence[Failure]) -> Iterator[Markup]:
 
 
 def _best(run: Run) -> Iterator[Markup]:
-    """What the status has as best, and nothing that it does not have."""
+    """Yield the best points of the status, and no others."""
     status = run.source.status
     points = [_best_job(best, run) for best in status.get("best", ())]
     points += [_best_trial(search) for search in status.get("searches", ())]

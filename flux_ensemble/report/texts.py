@@ -1,4 +1,4 @@
-"""Texts of others, made fit for a page: bounded, and without what would steer it."""
+"""Texts of others, made safe for a page: bounded, and without control characters."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ MAX_VALUE = 200
 MAX_LINE = 1000
 MAX_TEXT = 200_000
 
-#: Stands for what is not known.
+#: Text for unknown values.
 NOTHING = "\N{EN DASH}"
 
 
 def shown(text: str, limit: int = MAX_LINE) -> str:
-    r"""Text with what cannot be seen as escapes, and without its middle where it is long.
+    r"""Return text with escapes for invisible characters, without its middle if it is long.
 
     >>> shown("a\x1b[31m\u202eb"), shown("a" * 30, 10)
     ('a\\x1b[31m\\u202eb', 'aaaaa ... 20 characters left out ... aaaaa')
@@ -24,7 +24,7 @@ def shown(text: str, limit: int = MAX_LINE) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """A number of things.
+    """Return a number of things, in words.
 
     >>> plural(1, "job"), plural(12000, "job")
     ('1 job', '12,000 jobs')
@@ -33,7 +33,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration in the units that people use.
+    """Return a duration in common units.
 
     >>> [seconds(value) for value in (0, 0.0123, 4.5, 75.3, 3725, 200000)]
     ['0s', '12.3ms', '4.5s', '1m 15s', '1h 2m', '2d 7h']
@@ -55,7 +55,7 @@ def seconds(value: float | None) -> str:
 
 
 def number(value: object) -> str:
-    """A value of a parameter or a memo.
+    """Return the value of a parameter or a memo as text.
 
     >>> number(1234567), number(0.123456789), number("x")
     ('1234567', '0.123457', 'x')

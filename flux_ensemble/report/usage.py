@@ -1,4 +1,4 @@
-"""How much of the time something ran on each node."""
+"""The share of time in which something ran on each node."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from dataclasses import dataclass
 from flux_ensemble.engine.intervals import ids
 from flux_ensemble.report.columns import Codes
 
-#: Most pairs of a job and a node that are looked at.
+#: Most pairs of a job and a node that are examined.
 MAX_PAIRS = 20_000_000
 
-#: A node: its rank, and before that the member that has it, where an ensemble has members.
+#: A node: its rank, preceded by its member if the ensemble has members.
 Node = int | tuple[str, int]
 
 
 @dataclass(frozen=True)
 class Usage:
-    """The seconds in which jobs ran on each node; and the nodes of a cluster."""
+    """The seconds in which jobs ran on each node, and the number of nodes of the cluster."""
 
     busy: dict[Node, float]
     nodes: int
 
     def share(self, span: float) -> float:
-        """The mean share of `span` seconds in which something ran on a node."""
+        """Return the mean share of `span` seconds in which something ran on a node."""
         return sum(self.busy.values()) / (span * self.nodes) if span and self.nodes else 0.0
 
 
 def usage(
     begins: Sequence[float], ends: Sequence[float], ranks: Codes, end: float, nodes: int | None
 ) -> Usage | None:
-    """How long something ran on each node.
+    """Compute for how long something ran on each node.
 
     Args:
-        begins, ends: when each job began and ended; not a number where it did not.
-        ranks: where.
-        end: the time of those that have not ended.
-        nodes: how many there are; None: as many as jobs ran on.
+        begins, ends: when each job began and ended; NaN if it did not.
+        ranks: of the jobs.
+        end: the time used for jobs that have not ended.
+        nodes: number of nodes; None: as many as jobs ran on.
 
     Returns:
-        None where there are too many jobs on too many nodes.
+        None if there are too many jobs on too many nodes.
 
     >>> ranks = Codes()
     >>> for value in ("0", "0-1", "0"):
@@ -67,7 +67,7 @@ def usage(
 
 
 def _nodes(place: str) -> tuple[Node, ...]:
-    """The nodes of `place_of`.
+    """Return the nodes of `place_of`.
 
     >>> _nodes("0-1"), _nodes("pool.1:0-1")
     ((0, 1), (('pool.1', 0), ('pool.1', 1)))

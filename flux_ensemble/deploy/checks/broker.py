@@ -1,4 +1,4 @@
-"""Checks of what the service stands on: Flux's version, its job manager, and the clocks."""
+"""Checks of what the service depends on: Flux's version, its job manager, and the clocks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from flux_ensemble.deploy.checks.instance import PATIENCE, Finding, InstanceInfo
 from flux_ensemble.deploy.launch import split_by_slurm
 from flux_ensemble.deploy.service_start import MODULES_SINCE, parse_version
 
-#: Clocks may differ by this, in seconds.
+#: Difference of clocks that is tolerated, in seconds.
 CLOCK_SLACK = 1.0
 
 
 def flux_version(instance: InstanceInfo) -> Finding:
-    """The broker is new enough, and the bindings are of its version."""
+    """Check that the broker is new enough, and the bindings have its version."""
     from flux.core.inner import raw
 
     broker = instance.attribute("version")
@@ -40,7 +40,7 @@ def flux_version(instance: InstanceInfo) -> Finding:
 
 
 def launch(instance: InstanceInfo) -> Finding:
-    """The instance is not one of several that were meant to be one."""
+    """Check that the instance is not one of several that were meant to be one."""
     split = split_by_slurm(instance.handle.attr_get)
     if split is not None:
         text, _, advice = split.partition(": ")
@@ -50,7 +50,7 @@ def launch(instance: InstanceInfo) -> Finding:
 
 
 def journal(instance: InstanceInfo) -> Finding:
-    """The job manager tells the events of jobs."""
+    """Check that the job manager streams the events of jobs."""
     from flux.constants import FLUX_RPC_STREAMING
 
     begun = time.monotonic()
@@ -72,7 +72,7 @@ def journal(instance: InstanceInfo) -> Finding:
 
 
 def clocks(instance: InstanceInfo) -> Finding:
-    """The clock of this node has not gone back, and is not behind the broker's."""
+    """Check that the clock of this node has not gone back, and is not behind the broker's."""
     now = time.time()
     times = {"the start of the broker": float(instance.attribute("broker.starttime"))}
     if isinstance(instance.service, Mapping) and "t_start" in instance.service:

@@ -1,4 +1,4 @@
-"""The instance that is checked, and what a check finds in it."""
+"""The instance that is checked, and the finding of a check."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from flux_ensemble.client.errors import KEEPER
 
-#: Seconds that one response may take.
+#: Seconds to wait for one response.
 PATIENCE = 10.0
 
 State = Literal["ok", "warning", "problem"]
@@ -16,13 +16,13 @@ State = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found.
+    """The finding of one check.
 
     Args:
         check: the name of the check.
-        state: whether that is good.
+        state: whether the finding is good.
         text: what was found.
-        advice: what to do about it; empty if all is well.
+        advice: the remedy; empty if all is well.
     """
 
     check: str
@@ -31,7 +31,7 @@ class Finding:
     advice: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """As `doctor --json` prints it."""
+        """Return the finding as `doctor --json` prints it."""
         return {
             "check": self.check,
             "state": self.state,
@@ -41,18 +41,18 @@ class Finding:
 
 
 class InstanceInfo:
-    """A Flux instance, and what several checks need to know about it.
+    """A Flux instance, with the facts that several checks need.
 
     Args:
         handle: an open `flux.Flux`.
 
     Attributes:
-        modules: the broker modules of rank 0, or None if they are not told.
-        service: what the ensemble service says about itself, or its error.
-        members: what it says about its members; empty for guests, and after an error.
-        ensembles: what it says about them.
+        modules: the broker modules of rank 0, or None if Flux does not list them.
+        service: the report of the ensemble service on itself, or its error.
+        instance: the service's report on the Flux instance; None for guests, and after an error.
+        ensembles: the service's report on the ensembles; empty after an error.
         has_members: an ensemble has members of its own: Flux instances.
-        keeper: what the module `ensemble-keeper` says about the service; None without one.
+        keeper: the report of the module `ensemble-keeper` on the service; None without one.
     """
 
     def __init__(self, handle: Any) -> None:
@@ -82,7 +82,7 @@ class InstanceInfo:
             self.keeper = None
 
     def ask(self, topic: str, payload: Mapping[str, Any]) -> Any:
-        """Ask rank 0, and wait for the response for `PATIENCE` seconds.
+        """Send a request to rank 0, and wait for the response for `PATIENCE` seconds.
 
         Raises:
             OSError: an error, or no response in time.
@@ -92,14 +92,14 @@ class InstanceInfo:
         return future.get()
 
     def attribute(self, name: str) -> str:
-        """A broker attribute of rank 0.
+        """Return a broker attribute of rank 0.
 
         Raises:
-            OSError: there is none.
+            OSError: there is none of the name.
         """
         return str(self.ask("attr.get", {"name": name})["value"])
 
 
 def config(instance: InstanceInfo, table: str) -> Any:
-    """A table of the configuration of rank 0; {} where there is none."""
+    """Return a table of the configuration of rank 0; {} if there is none."""
     return instance.ask("config.get", {}).get(table, {})

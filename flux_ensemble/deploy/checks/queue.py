@@ -1,16 +1,16 @@
-"""Checks of the queue: whether it takes jobs and starts them, whether nodes are up, what waits."""
+"""Checks of the queue: that it accepts and starts jobs, that nodes are up, that no jobs wait."""
 
 from __future__ import annotations
 
 from flux_ensemble.deploy.checks.instance import Finding, InstanceInfo
 from flux_ensemble.service.status.conditions import Conditions, conditions
 
-#: Waits that are named.
+#: Most waits that are named.
 _MOST = 5
 
 
 def queue(instance: InstanceInfo) -> Finding:
-    """The queues take jobs, and start them."""
+    """Check that the queues accept jobs, and start them."""
     found = _conditions(instance)
     wrong = [
         *(_named(name, "takes no jobs", why) for name, why in found.disabled.items()),
@@ -33,7 +33,7 @@ def queue(instance: InstanceInfo) -> Finding:
 
 
 def nodes(instance: InstanceInfo) -> Finding:
-    """All nodes are up."""
+    """Check that all nodes are up."""
     found = _conditions(instance)
     if found.nodes_up < found.nodes:
         advice = found.advice.replace("'", "`")
@@ -42,7 +42,7 @@ def nodes(instance: InstanceInfo) -> Finding:
 
 
 def waits(instance: InstanceInfo) -> Finding:
-    """No jobs of ensembles wait for what somebody has to do."""
+    """Check that no jobs of ensembles wait for something that a person has to do."""
     if isinstance(instance.service, OSError):
         return Finding("waits", "ok", "not known: there is no service that says so")
     if any("waits" not in ensemble for ensemble in instance.ensembles):

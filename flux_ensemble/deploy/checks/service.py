@@ -1,4 +1,4 @@
-"""Checks of the ensemble service: whether it runs, how it is kept running, its configuration."""
+"""Checks of the ensemble service: that it runs, that it is kept running, its configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ADVICE = "`flux ensemble supervise` runs it beside the broker, and again after 
 
 
 def service(instance: InstanceInfo) -> Finding:
-    """The service answers, and is of this version."""
+    """Check that the service answers, and has this version."""
     answer = instance.service
     if isinstance(answer, Mapping):
         if "pid" not in answer:
@@ -64,7 +64,7 @@ def service(instance: InstanceInfo) -> Finding:
 
 
 def keeper(instance: InstanceInfo) -> Finding:
-    """The instance outlives the service, and the service is started again after a crash."""
+    """Check that the instance outlives the service, which is restarted after a crash."""
     kept = instance.keeper
     if kept is not None:
         ended = f"; the last one {kept['last_exit']}" if kept["last_exit"] else ""
@@ -87,7 +87,7 @@ def keeper(instance: InstanceInfo) -> Finding:
 
 
 def guests(instance: InstanceInfo) -> Finding:
-    """Who may look is written down in a way that is understood."""
+    """Check that the configuration of guests' access is valid."""
     wrong: list[str] = []
     settings = read_settings(config(instance, "ensemble"), wrong.append)
     if wrong:
@@ -97,7 +97,7 @@ def guests(instance: InstanceInfo) -> Finding:
 
 
 def scaler(instance: InstanceInfo) -> Finding:
-    """What grows and shrinks the instance is configured in a way that can work."""
+    """Check that the scaler of the instance is configured in a way that can work."""
     table = config(instance, "ensemble")
     try:
         settings = read_scaler(table) if isinstance(table, Mapping) else None
@@ -118,7 +118,7 @@ def scaler(instance: InstanceInfo) -> Finding:
 
 
 def members(instance: InstanceInfo) -> Finding:
-    """What a member's broker had started ends with it."""
+    """Check that processes started by a member's broker end with the broker."""
     if config(instance, "exec").get("service") == "sdexec":
         return Finding("members", "ok", "what they run ends with their brokers")
     text = "what they run can live on for a while if their brokers are killed"

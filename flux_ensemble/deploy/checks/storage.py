@@ -1,4 +1,4 @@
-"""Checks of the KVS: whether it lasts, whether it works, and what is in it."""
+"""Checks of the KVS: that it is durable, that it works, and what it holds."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from flux_ensemble.deploy.checks.instance import PATIENCE, Finding, InstanceInfo, config
 from flux_ensemble.service.settings import kept_directory
 
-#: A commit to the KVS that takes longer delays every rule, in seconds.
+#: Seconds of a commit to the KVS from which it delays every rule noticeably.
 SLOW_COMMIT = 1.0
 
-#: Less free space for the KVS than this is worth a warning, in bytes.
+#: Free space for the KVS, in bytes, below which there is a warning.
 LITTLE_ROOM = 1 << 30
 
 #: A key that nobody else uses.
@@ -22,7 +22,7 @@ SCRATCH = "ensemble-doctor"
 
 
 def statedir(instance: InstanceInfo) -> Finding:
-    """The KVS outlives the instance."""
+    """Check that the KVS outlives the instance."""
     directory = kept_directory(instance.attribute)
     if directory is not None:
         return Finding("statedir", "ok", directory)
@@ -35,7 +35,7 @@ def statedir(instance: InstanceInfo) -> Finding:
 
 
 def content(instance: InstanceInfo) -> Finding:
-    """The KVS is on a disk, and there is room on it."""
+    """Check that the KVS is on a disk, with enough free space."""
     modules = instance.modules or frozenset()
     backing = sorted(modules & {"content-sqlite", "content-files", "content-s3"})
     if not backing:
@@ -56,7 +56,7 @@ def content(instance: InstanceInfo) -> Finding:
 
 
 def checkpoint(instance: InstanceInfo) -> Finding:
-    """A crash of the broker loses little."""
+    """Check that a crash of the broker loses little."""
     period = config(instance, "kvs").get("checkpoint-period")
     if period:
         return Finding("checkpoint", "ok", f"the KVS is made safe every {period}")
@@ -73,7 +73,7 @@ def checkpoint(instance: InstanceInfo) -> Finding:
 
 
 def kvs(instance: InstanceInfo) -> Finding:
-    """A key can be written for good, and read."""
+    """Check that a key can be written durably, and read."""
     import flux.kvs
     from flux.constants import FLUX_KVS_SYNC
 
@@ -99,7 +99,7 @@ def kvs(instance: InstanceInfo) -> Finding:
 
 
 def logs(instance: InstanceInfo) -> Finding:
-    """What the KVS holds of ensembles."""
+    """Report how much the KVS holds of ensembles."""
     try:
         names = _directory(instance, "ensemble")
     except OSError as error:
@@ -114,7 +114,7 @@ def logs(instance: InstanceInfo) -> Finding:
 
 
 def _directory(instance: InstanceInfo, key: str) -> dict[str, Any]:
-    """The entries of a directory of the KVS, as tree objects (RFC 11)."""
+    """Return the entries of a directory of the KVS, as tree objects (RFC 11)."""
     from flux.constants import FLUX_KVS_READDIR
 
     request = {"key": key, "flags": FLUX_KVS_READDIR, "namespace": "primary"}
@@ -123,7 +123,7 @@ def _directory(instance: InstanceInfo, key: str) -> dict[str, Any]:
 
 
 def _count(instance: InstanceInfo, key: str, tree: Mapping[str, Any]) -> int:
-    """How many values a key of the KVS stands for, where `tree` is its tree object."""
+    """Count the values of a key of the KVS, where `tree` is its tree object."""
     if tree["type"] == "valref":
         return len(tree["data"])  # a key that was appended to has several
     if tree["type"] not in ("dir", "dirref"):
