@@ -2,10 +2,10 @@
 
     arguments, document ──expand──► Expansion: plain groups, rules, searches, functions
 
-Here is what an algorithm is (`algorithm`), those that come with flux-ensemble (`shipped`), and how
-those of other packages are found and run (`packages`, in a process of their own, `child`).
-`document.use` checks the arguments, puts what is made into the document, and says where it came
-from. docs/algorithms.md says how to write one.
+The package defines algorithms (`algorithm`), lists those that come with flux-ensemble (`builtin`),
+and finds and runs those of other packages (`packages`), each in its own process (`child`).
+`document.use` checks the arguments, merges the expansion into the document, and notes its origin.
+docs/algorithms.md explains how to write an algorithm.
 
 >>> from flux_ensemble.algorithms.builtin import SHIPPED, shipped
 >>> "retry-with-more" in SHIPPED and shipped("retry-with-more").summary.endswith(".")

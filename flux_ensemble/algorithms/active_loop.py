@@ -1,4 +1,7 @@
-"""A learned model stands in for an expensive computation, and is trained where it is wrong."""
+"""The algorithm `active-loop`: a learned model replaces an expensive computation.
+
+The model is trained again where it is wrong.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,7 @@ def _expand(arguments: Plain, document: Plain) -> Plain:
                 "when": f"{worst} > {limit}",
                 "action": {"name": "submit", "label": train, "repetitions": rounds},
             },
-            # What is known of the errors of the old model is forgotten.
+            # The errors of the old model are forgotten.
             {
                 "id": f"{id}-again",
                 "trigger": "job-success",
@@ -126,7 +129,7 @@ def _expand(arguments: Plain, document: Plain) -> Plain:
                     f"{{{trained}}} trainings",
                 },
             },
-            # Where there are no errors because nothing was computed, nothing is known.
+            # If jobs did not succeed, the absence of errors does not show that the model is right.
             {
                 "id": f"{id}-failed",
                 "trigger": "idle",

@@ -1,4 +1,4 @@
-"""What an algorithm is."""
+"""The definition of a packaged algorithm, and the error for its arguments."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: What can be in an expansion: entries of the document's lists, source that is appended to
-#: `custom`, and by name of a group of the document, what is added to its entries.
+#: The keys of an expansion: entries for lists of the document; source to append to `custom`; and
+#: `groups`, which maps the name of a group of the document to keys that are added to its entries.
 EXPANSION = ("jobs", "rules", "search", "metrics", "custom", "groups")
 
 #: Plain data, as JSON has it.
 Plain = Mapping[str, Any]
 
 
-#: The argument of an algorithm that is about one job group.
+#: The schema of the argument `group` of an algorithm that is about one job group.
 GROUP = {
     "type": "string",
     "format": "group",
@@ -25,11 +25,11 @@ GROUP = {
 
 
 class ArgumentError(ValueError):
-    """An argument that the schema allows, and that cannot be.
+    """An argument that the schema allows, but the algorithm cannot accept.
 
     Args:
-        argument: its name.
-        message: what is wrong, as a sentence without a full stop.
+        argument: the name of the argument.
+        message: the fault, as a sentence without a full stop.
 
     >>> str(ArgumentError("group", "expected a group with a time limit"))
     'expected a group with a time limit'
@@ -45,15 +45,15 @@ class Algorithm:
     """A packaged algorithm.
 
     Args:
-        summary: what it does, in a sentence or two.
-        arguments: by name the JSON Schema (draft 2020-12) of each argument: `description` says
-            what it means, `title` what is expected in words, such as "a number > 0". With the
-            `format` group a text is the name of a job group of the document, and with the format
-            duration, seconds or text such as 30m, it is handed over in seconds.
-        required: the arguments that must be there.
-        expand: makes the groups and rules, with the keys of `EXPANSION`, of the arguments, among
-            them the `id` that names have to begin with, and of the document so far. It is a
-            pure function: of the same it always makes the same. Raises ArgumentError.
+        summary: the effect of the algorithm, in a sentence or two.
+        arguments: name of an argument -> its JSON Schema (draft 2020-12). `description` is the
+            meaning, and `title` the expected value in words, such as "a number > 0". With the
+            `format` "group", text is the name of a job group of the document. With the format
+            "duration", the argument is seconds or text such as 30m; `expand` receives seconds.
+        required: the names of the required arguments.
+        expand: makes groups and rules, with the keys of `EXPANSION`, from the arguments and the
+            document so far. The arguments include `id`, with which all names must begin. It is a
+            pure function: equal arguments give equal results. Raises ArgumentError.
 
     >>> again = Algorithm(
     ...     "Submits a group again and again.",
@@ -77,7 +77,7 @@ class Algorithm:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of the arguments together."""
+        """The JSON Schema of all arguments together."""
         return {
             "type": "object",
             "properties": dict(self.arguments),

@@ -1,7 +1,7 @@
 """The algorithms that come with flux-ensemble.
 
-They are named here, and not found by entry point, so that they are there in a clone too, and that
-no other package takes the place of one.
+They are listed here, and not found by entry point. So they exist in a clone that is not installed,
+too, and no other package can replace one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from importlib import import_module
 
 from flux_ensemble.algorithms.algorithm import Algorithm
 
-#: The module of each, and its name there.
+#: Name of an algorithm -> its module, and its name there.
 SHIPPED: dict[str, tuple[str, str]] = {
     "active-loop": ("active_loop", "ACTIVE_LOOP"),
     "asha": ("searches", "ASHA"),
@@ -22,7 +22,7 @@ SHIPPED: dict[str, tuple[str, str]] = {
 
 
 def shipped(name: str) -> Algorithm:
-    """An algorithm that comes with flux-ensemble.
+    """Return an algorithm that comes with flux-ensemble.
 
     Raises:
         KeyError: there is none of this name.

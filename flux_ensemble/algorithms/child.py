@@ -1,9 +1,11 @@
-"""The process that an algorithm of another package runs in: a request on standard input, an
-answer on standard output, both JSON.
+"""The process in which an algorithm of another package runs.
+
+It reads a request from standard input and writes the answer to standard output, both as JSON:
 
     {"call": "describe"}                         {"schema": {...}}
     {"call": "expand", "arguments", "document"}  {"expansion": {...}} or {"argument", "message"}
-                                                 or, of either, {"failure": "raised ..."}
+
+The answer to either request may also be {"failure": "raised ..."}.
 """
 
 from __future__ import annotations
@@ -16,20 +18,20 @@ import traceback
 from copy import deepcopy
 from typing import Any
 
-#: Most characters of an answer.
+#: The most characters of an answer.
 MAX_ANSWER = 8 * 1024 * 1024
 
 
 class Failed(Exception):
-    """The algorithm is none, or has failed; what it did."""
+    """The failure of an algorithm, or an entry point that is none; the text is the predicate."""
 
 
 def answer_to(value: str, request: dict[str, Any]) -> dict[str, Any]:
-    """What to answer.
+    """Return the answer to a request.
 
     Args:
-        value: of the entry point: MODULE:NAME.
-        request: see above.
+        value: the value of the entry point: MODULE:NAME.
+        request: the request, as described above.
     """
     from flux_ensemble.algorithms.algorithm import ArgumentError
 
@@ -76,7 +78,7 @@ def _plain(value: Any, what: str) -> Any:
 
 
 def _where(error: BaseException) -> str:
-    """The last place in its own code."""
+    """Return the last place of an error in the algorithm's code, in brackets; "" if unknown."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename not in (__file__, importlib.__file__)]
     own = [frame for frame in own if not frame.filename.startswith("<frozen")]
@@ -84,8 +86,8 @@ def _where(error: BaseException) -> str:
 
 
 def main() -> None:
-    """Answer the request."""
-    # What the algorithm prints is no answer.
+    """Answer the request on standard input."""
+    # Text that the algorithm prints is redirected to standard error, apart from the answer.
     out = os.dup(1)
     os.dup2(2, 1)
     answer = answer_to(sys.argv[1], json.load(sys.stdin))

@@ -1,4 +1,4 @@
-"""What rules of `replica-exchange` call: who swaps temperatures with whom after a round."""
+"""The function behind the rules of `replica-exchange`: replicas swap temperatures after a round."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ def swaps(
     number: int,
     seed: str,
 ) -> tuple[list[float], int, int]:
-    """Neighbours in temperature swap theirs with the probability of Metropolis,
-    min(1, exp((1/kTi - 1/kTj) (Ei - Ej))): Sugita and Okamoto, Chem. Phys. Lett. 314 (1999) 141.
+    """Swap the temperatures of neighbours with the probability of Metropolis.
+
+    The probability is min(1, exp((1/kTi - 1/kTj) (Ei - Ej))): Sugita and Okamoto, Chem. Phys. Lett.
+    314 (1999) 141.
 
     Args:
-        temperatures: of each replica.
-        energies: of each replica at the end of the round.
-        boltzmann: the constant, in the units of the energies for each unit of temperature.
-        number: of the round. In one round pairs begin with the coldest, in the next one with the
-            second.
-        seed: what is drawn with.
+        temperatures: the temperature of each replica.
+        energies: the energy of each replica at the end of the round.
+        boltzmann: the constant, in units of energy per unit of temperature.
+        number: the number of the round. In even rounds the pairs begin with the coldest replica, in
+            odd rounds with the second coldest.
+        seed: the seed of the random numbers.
 
     Returns:
-        The temperatures in the next round; how many pairs there were, and how many have swapped.
+        The temperatures in the next round, the number of pairs, and the number of swaps.
 
     >>> swaps([300, 310], [-5.0, -7.0], boltzmann=0.002, number=0, seed="7")
     ([310, 300], 1, 1)
@@ -50,7 +52,7 @@ def swaps(
 
 
 def _uniform(seed: str) -> float:
-    """A number from 0 to 1 that depends on the seed alone, in every version of Python."""
+    """Return a number from 0 to 1 that depends only on the seed, in every version of Python."""
     return random.Random(seed).random()
 
 
@@ -66,17 +68,21 @@ def exchange(
     seed: str,
     names: Mapping[str, str],
 ) -> Action | None:
-    """Take the energy of a replica that is done with its round, or when all are, begin the next.
+    """Store the energy of a replica at the end of its round, or begin the next round after all.
 
     Args:
-        event: of a rule on `job-success`, or on `idle`.
-        state: is kept from call to call.
-        group: of the replicas.
-        temperatures: of each replica in the first round.
-        rounds: how many there are.
-        energy: the key of the memo.
+        event: the event of a rule on `job-success`, or on `idle`.
+        state: the function's state, which is kept from call to call.
+        group: the group of the replicas.
+        temperatures: the temperature of each replica in the first round.
+        rounds: the number of rounds.
+        energy: the key of the memo with the energy.
         boltzmann, seed: as for `swaps`.
-        names: what the group calls its parameters replica, temperature and round.
+        names: the group's names of the parameters replica, temperature and round.
+
+    Returns:
+        The action that submits the next round, or that fails the ensemble if an energy is missing;
+        None for an event of a job, and after the last round.
 
     >>> state = {"energies": {"0": -5.0, "1": -7.0}}
     >>> names = {name: name for name in ("replica", "temperature", "round")}
@@ -90,7 +96,7 @@ def exchange(
     if event["trigger"] != "idle":
         value = event["memo"].get(energy)
         finite = isinstance(value, int | float) and math.isfinite(value)
-        # What somebody has submitted by hand is of no round, or of another.
+        # A job submitted by hand belongs to no round, or to another one.
         if finite and event["params"].get(names["round"]) == number:
             state["energies"] = {**energies, str(event["params"][names["replica"]]): value}
         return None

@@ -1,4 +1,4 @@
-"""Algorithms of other packages, by entry point. They run in a process of their own, for a while."""
+"""Algorithms of other packages, by entry point; each runs in its own process, with a time limit."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from flux_ensemble.texts import bounded, clip
 #: Group of the entry points that are algorithms.
 ENTRY_POINTS = "flux_ensemble.algorithms"
 
-#: Seconds that one may take to be imported, and to make groups and rules.
+#: The seconds that an algorithm may take to be imported, and to make groups and rules.
 PATIENCE = 10.0
 
-#: Most characters of what one says of itself.
+#: The most characters of an algorithm's failure in a message.
 _MOST_SAID = 500
 
 
 class PackageError(Exception):
-    """An algorithm of another package has failed; a sentence that names the package."""
+    """The failure of an algorithm of another package; the text is a sentence with the package."""
 
 
 class Foreign:
     """An algorithm of another package.
 
     Args:
-        point: its entry point.
-        patience: seconds that it may take.
+        point: the entry point of the algorithm.
+        patience: seconds that a call may take; default: `PATIENCE`.
     """
 
     def __init__(self, point: EntryPoint, patience: float | None = None) -> None:
@@ -45,20 +45,20 @@ class Foreign:
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of its arguments.
+        """The JSON Schema of the algorithm's arguments.
 
         Raises:
-            PackageError: it says none.
+            PackageError: the algorithm fails.
         """
         answer: dict[str, Any] = self._call({"call": "describe"})["schema"]
         return answer
 
     def expand(self, arguments: Plain, document: Plain) -> Any:
-        """What it makes.
+        """Return the expansion of the algorithm.
 
         Raises:
-            PackageError: it fails.
-            ArgumentError: it takes no such argument.
+            PackageError: the algorithm fails.
+            ArgumentError: the algorithm does not accept an argument.
         """
         answer = self._call({"call": "expand", "arguments": arguments, "document": document})
         if "argument" in answer:
@@ -66,10 +66,10 @@ class Foreign:
         return answer["expansion"]
 
     def failure(self, what: str) -> PackageError:
-        """An error that says what it did.
+        """Return an error with the names of the algorithm and its package.
 
         Args:
-            what: such as "raised ValueError: ...".
+            what: the predicate, such as "raised ValueError: ...".
         """
         name, package = self._point.name, self.package
         return PackageError(f"the algorithm {name!r} of the package {package!r} {what}")
@@ -88,7 +88,7 @@ class Foreign:
             except subprocess.TimeoutExpired:
                 raise self.failure(f"was not done in {self._patience:g} seconds") from None
             finally:
-                # With all that it has started.
+                # The whole process group is killed: also the processes that the algorithm started.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
         try:
@@ -104,7 +104,7 @@ class Foreign:
 
 
 def installed() -> dict[str, list[EntryPoint]]:
-    """The algorithms of other packages, by name; several where packages have the same name.
+    """Return the algorithms of other packages: name -> its entry points, of one or more packages.
 
     >>> isinstance(installed(), dict)
     True

@@ -1,4 +1,7 @@
-"""Replicas at several temperatures, which swap them round by round (parallel tempering)."""
+"""The algorithm `replica-exchange` (parallel tempering).
+
+Replicas at several temperatures run in rounds, and swap temperatures after each round.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ from typing import Any
 
 from flux_ensemble.algorithms.algorithm import Algorithm, ArgumentError, Plain
 
-#: More would be more than a function can keep from call to call.
+#: The most replicas; the state of a custom function could not hold more.
 _MOST = 500
 
-#: In kcal/mol for each kelvin.
+#: Boltzmann's constant in kcal/mol per kelvin.
 _BOLTZMANN = 0.0019872041
 
 
@@ -23,7 +26,7 @@ def _parameter(name: str, text: str) -> dict[str, Any]:
     }
 
 
-#: Parameters that the group is given.
+#: The arguments for the names of the group's parameters.
 _PARAMETERS = {
     "replica": _parameter("replica", "the number of the replica, from 0"),
     "temperature": _parameter("temperature", "the temperature of the replica in this round"),

@@ -1,4 +1,4 @@
-"""A job that failed or ran out of time runs again, with more of what it may have lacked."""
+"""The algorithm `retry-with-more`: a failed job runs again, with more time or resources."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from flux_ensemble.algorithms.algorithm import GROUP, Algorithm, ArgumentError, Plain
 
-#: Attempts after the first where nothing says how many it takes.
+#: The default number of attempts after the first, if it does not follow from a bound.
 _TIMES = 3
 
-#: Most steps that are counted to a bound.
+#: The most attempts after the first.
 _MOST_TIMES = 100
 
-#: What can be more -> what a job has had of it.
+#: Key of a resource -> the expression for the amount that a job had.
 _FIELDS = {
     "duration": "job.duration",
     "nodes": "job.nnodes",
@@ -164,12 +164,18 @@ def _expand(arguments: Plain, document: Plain) -> Plain:
 
 
 def _pair(value: Any) -> tuple[float, float | None]:
-    """The factor, and the most there can be."""
+    """Return the factor, and the bound or None."""
     return (value["factor"], value.get("most")) if isinstance(value, dict) else (value, None)
 
 
 def _steps(entries: list[Any], key: str, factor: float, most: float) -> Iterator[int]:
-    """How often the groups' own value is multiplied until it is the most; none if not known."""
+    """Yield for each entry of a group the number of multiplications that reach the bound.
+
+    An entry whose value is not known, since it is an expression, is left out.
+
+    Raises:
+        ArgumentError: the value of an entry is not below the bound.
+    """
     for entry in entries:
         first = entry.get(key, 1)
         if isinstance(first, int | float):
@@ -194,8 +200,11 @@ def _expression(key: str, factor: float, most: float | None) -> str:
 
 
 def _memory(memory: Plain, times: int) -> str:
-    """The value after attempt `job.attempt`, first * factor ** (job.attempt + 1): the highest of
-    the lines between two values, for expressions have no powers."""
+    """Return the expression for the memory after attempt `job.attempt`.
+
+    The memory is first * factor ** (job.attempt + 1). Expressions have no powers, so the expression
+    is the maximum of the straight lines through successive values.
+    """
     factor = memory.get("factor", 2)
     most = memory.get("most", math.inf)
     values = [memory["first"] * factor ** (attempt + 1) for attempt in range(times)]

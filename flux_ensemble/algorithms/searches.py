@@ -1,4 +1,4 @@
-"""Searches whose trials are stopped early: what is needed from the start to the best point."""
+"""The algorithms `asha` and `median-stop`: searches whose trials are stopped early."""
 
 from __future__ import annotations
 
@@ -104,10 +104,10 @@ _FINAL = {
 
 
 def _expand(policy: str, own: dict[str, str], arguments: Plain, document: Plain) -> Plain:
-    """A search, the rule that starts it, and the rule that follows it.
+    """Make a search, the rule that starts it, and the rule that submits the best point at its end.
 
     Args:
-        policy: of `stop`.
+        policy: the `policy` of `stop`.
         own: arguments of this policy -> their keys in `stop`.
         arguments, document: as for every algorithm.
     """
@@ -129,7 +129,7 @@ def _expand(policy: str, own: dict[str, str], arguments: Plain, document: Plain)
             "id": f"{id}-final",
             "trigger": "search-done",
             "name": id,
-            # Where no trial is complete there is no best one.
+            # Without a complete trial there is no best one.
             "when": f"search{_key(id)}.complete > 0",
             "action": submit,
         }
@@ -141,7 +141,7 @@ def _expand(policy: str, own: dict[str, str], arguments: Plain, document: Plain)
 
 
 def _key(name: str) -> str:
-    """A name behind another one in an expression."""
+    """Return the suffix of an expression that selects a key: `.name` or `["name"]`."""
     return f".{name}" if _NAME.fullmatch(name) else f'["{name}"]'
 
 

@@ -1,4 +1,7 @@
-"""A job that takes far longer than the others gets a copy, and the first of the two counts."""
+"""The algorithm `stragglers`: a job that takes far longer than the others gets a copy.
+
+The first of the two to succeed counts.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +92,7 @@ def _expand(arguments: Plain, document: Plain) -> Plain:
 
 
 def _number(value: float) -> float:
-    # A larger integer may be none that a document can hold.
+    # A larger integer may be beyond those that a document can hold.
     return int(value) if value == int(value) < 2**53 else value
 
 

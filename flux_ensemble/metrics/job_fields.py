@@ -1,6 +1,6 @@
 """Fields of the triggering job, as expressions name them: `job.params.t`, `job.returncode`.
 
-Names are those of flux-jobs(1) where it has them.
+Fields that flux-jobs(1) has, too, have the same names.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import NamedTuple
 from flux_ensemble.metrics.job_row import IN_RULES, MEMO, PARAMS, Known
 from flux_ensemble.texts import listed, shown
 
-#: The name that fields begin with.
+#: The first key of the names of fields.
 JOB = "job"
 
-#: How many seconds it takes, as its group's `predict` has it.
+#: The field with the predicted duration in seconds, for a group with `predict`.
 PREDICTED = "predicted"
 
-#: Fields with keys that are the user's.
+#: Fields with keys that users choose.
 _MAPPINGS = {PARAMS, MEMO}
 
 #: Triggers on jobs that have not started, and on jobs that have not ended.
@@ -26,7 +26,7 @@ _BEFORE_END = frozenset({"start", "running"})
 
 
 class JobField(NamedTuple):
-    """One field: `name`, and for `params` and `memo` the key.
+    """A field: `name`, and for `params` and `memo` the key.
 
     >>> str(JobField("params", "t")), str(JobField("exception.type"))
     ('job.params.t', 'job.exception.type')
@@ -40,13 +40,13 @@ class JobField(NamedTuple):
 
 
 class JobScope(NamedTuple):
-    """What an expression can say of the triggering job.
+    """The fields of the triggering job that an expression can name.
 
     Args:
         trigger: the rule's trigger, for messages.
-        names: the fields.
+        names: the names of the fields.
         params: the parameters that the job can have.
-        predicted: it may be predicted how long the job takes.
+        predicted: the job's duration may be predicted.
     """
 
     trigger: str
@@ -55,10 +55,10 @@ class JobScope(NamedTuple):
     predicted: bool = False
 
     def resolve(self, keys: list[str]) -> JobField:
-        """The field with these keys, the first of which is "job".
+        """Return the field with these keys, the first of which is "job".
 
         Raises:
-            ValueError: there is none, or none yet when the trigger comes.
+            ValueError: there is no such field, or it has no value yet at the trigger.
 
         >>> scope = scope_of("job-start", ["t"])
         >>> scope.resolve(["job", "params", "t"])
@@ -92,12 +92,12 @@ class JobScope(NamedTuple):
 
 
 def scope_of(trigger: str, params: Collection[str], *, predicted: bool = False) -> JobScope | None:
-    """What the expressions of a rule can say of its triggering job; None where there is none.
+    """Return the scope for the expressions of a rule; None if no job triggers it.
 
     Args:
         trigger: the rule's trigger.
-        params: the parameters of the jobs that it selects.
-        predicted: it may be predicted how long they take.
+        params: the parameters of the jobs that the rule selects.
+        predicted: the durations of these jobs may be predicted.
 
     >>> scope_of("timer", []) is None
     True
@@ -116,7 +116,7 @@ def scope_of(trigger: str, params: Collection[str], *, predicted: bool = False) 
 
 
 def idle_scope(by: Collection[str]) -> JobScope:
-    """What the expressions of an `idle` rule with `by` can say: the values of these parameters.
+    """Return the scope for the expressions of an `idle` rule with `by`: these parameters.
 
     >>> str(idle_scope(["t"]).resolve(["job", "params", "t"]))
     'job.params.t'

@@ -1,7 +1,7 @@
 """Expressions that choose jobs: `flux ensemble jobs --filter` and `ensemble.jobs`.
 
-They are the expressions of conditions over the fields of a job (docs/rpc.md, `ensemble.jobs`), with
-or without `job.` in front: `job.returncode != 0 and params.t > 300`.
+A filter is an expression as in conditions, over the fields of a job (docs/rpc.md, `ensemble.jobs`)
+with or without `job.` in front: `job.returncode != 0 and params.t > 300`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flux_ensemble.metrics.operations import Value
 from flux_ensemble.scalars import as_spelling
 from flux_ensemble.texts import listed, shown
 
-#: Names of fields that have a value, and of those with keys that are the user's.
+#: Names of fields that have a value, and of fields with keys that users choose.
 FIELDS = tuple(
     field.name for field in COLUMNS.values() if field.column.filtered and field.type is not dict
 )
@@ -30,7 +30,7 @@ def compile_filter(text: str) -> Callable[[Mapping[str, Any]], bool]:
         text: the expression.
 
     Returns:
-        A function that says whether it holds for a job.
+        A function that returns whether the expression holds for a job.
 
     Raises:
         ValueError: the text is not an expression, or names a field that jobs do not have.
@@ -56,11 +56,11 @@ def compile_filter(text: str) -> Callable[[Mapping[str, Any]], bool]:
 def compile_choice(
     filter: str | None, group: str | None = None, outcome: str | None = None
 ) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a function that says whether a job is chosen.
+    """Return a function that returns whether a job is chosen.
 
     Args:
         filter: an expression over the fields of a job; None for any job.
-        group, outcome: of the job; None for any.
+        group, outcome: the job's group and outcome; None for any.
 
     Raises:
         ValueError: as `compile_filter`.
@@ -77,10 +77,10 @@ def compile_choice(
 
 
 def value_of(field: str) -> Callable[[Mapping[str, Any]], Any]:
-    """Return a function that gives the value of a field of a job, None where it has none.
+    """Return a function that returns the value of a field of a job, None if it has none.
 
     Args:
-        field: such as "runtime", "job.params.t" or "memo.loss".
+        field: the name of the field, such as "runtime", "job.params.t" or "memo.loss".
 
     Raises:
         ValueError: jobs have no such field.
@@ -103,14 +103,14 @@ def _resolve(keys: list[str]) -> tuple[str, ...]:
 
 
 def _fitted(path: tuple[str, ...], value: Value) -> Value:
-    """Return a literal that a field is compared with, as the field has it."""
+    """Return a literal in the form of the values of the field that it is compared with."""
     return fitted(".".join(path), value, attempts=True)
 
 
 def _value(job: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """The value of a field; None where there is none, also if it cannot be compared.
+    """Return the value of a field; None if there is none, or if it cannot be compared.
 
-    A parameter that was written as a number equals its text, and the number.
+    A parameter that was written as a number equals both its text and the number.
     """
     value: Any = job
     for key in path:

@@ -1,9 +1,9 @@
-"""The row of a job: its fields, with all that is known of each, in one place.
+"""The row of a job: its fields with all their properties, in one place.
 
-`JobRow` is a job as everybody outside the engine has it: in `ensemble.jobs`, in the files of a
-local run, in exports, and in Python. The engine makes rows (`engine/job_view.py`). Their names,
-order, types and headings, what guests see, and what filters and rules may name follow from
-`COLUMNS`, which is read off the class.
+`JobRow` is the form of a job outside the engine: in `ensemble.jobs`, in the files of a local run,
+in exports, and in Python. The engine makes rows (`engine/describe.py`). Names, order, types and
+headings of the fields, the fields for guests, and those for filters and rules follow from
+`COLUMNS`, which is derived from the class.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,37 +32,37 @@ from flux_ensemble.metrics.domains import (
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES, INTERRUPTED, OUTCOMES
 from flux_ensemble.metrics.operations import Value
 
-#: States of a job, as flux-jobs(1) has them, and of a trial.
+#: States of a job, as in flux-jobs(1), and of a trial.
 STATES = ("pending", "running", "inactive")
 TRIAL_STATES = ("active", "complete", "failed", "canceled", "pruned", INTERRUPTED)
 
-#: Fields with keys that are the user's.
+#: Fields with keys that users choose.
 PARAMS, MEMO = "params", "memo"
 
 
 class Known(IntEnum):
-    """From when on a rule on a job knows a field of it."""
+    """The time from which on rules on a job know a field of it."""
 
     SUBMISSION = 0
-    #: It has started, or an exception was raised on it.
+    #: The job has started, or an exception was raised on it.
     START = 1
     END = 2
     NEVER = 3
 
 
 class Column(NamedTuple):
-    """What there is to say of a field, besides its type.
+    """The properties of a field, besides its type.
 
     Args:
-        about: its meaning, for the reference.
-        heading: of its column in tables; its name in capitals where there is none.
-        guests: whether users who do not own the instance may see it.
-        known: from when on expressions of rules have it as `job.NAME`; None for never.
-        in_rules: its meaning there, where that is not the same.
-        check: checks a literal that it is compared with; by its type where there is none.
-        filtered: whether filters and `--sort` may name it.
-        is_time: whether it is a time, in epoch seconds.
-        is_signed: whether it is an integer that may be negative.
+        about: the meaning, for the reference.
+        heading: the heading of the column in tables; None for the name in capitals.
+        guests: users who do not own the instance may see the field.
+        known: the time from which on expressions of rules have the field as `job.NAME`.
+        in_rules: the meaning in rules, if it differs from `about`.
+        check: checks a literal that the field is compared with; None for the check of its type.
+        filtered: filters and `--sort` may name the field.
+        is_time: the field is a time, in epoch seconds.
+        is_signed: the field is an integer that may be negative.
     """
 
     about: str
@@ -100,7 +100,7 @@ _SUBMISSION, _START, _END = Known.SUBMISSION, Known.START, Known.END
 
 # fmt: off
 class JobException(TypedDict):
-    """The first fatal exception of a job; both None where there is none."""
+    """The first fatal exception of a job; both fields are None if there is none."""
 
     type: Annotated[str | None, Column(
         "the type of its first fatal exception, as in flux-jobs(1)", known=_START)]
@@ -108,11 +108,10 @@ class JobException(TypedDict):
 
 
 class JobRow(TypedDict):
-    """One job of `jobs` (docs/rpc.md, `ensemble.jobs`); what is not known is None.
+    """A job in `jobs` (docs/rpc.md, `ensemble.jobs`); unknown values are None.
 
-    Times are epoch seconds. Keys that are not required have a value in some ensembles only, or are
-    missing in what services and local runs of older versions have: those of new columns. Guests see
-    some keys only.
+    Times are epoch seconds. Keys that are not required exist in some ensembles only, or are new:
+    services and local runs of older versions do not have these. Guests receive some keys only.
     """
 
     id: Annotated[int, Column(
@@ -212,7 +211,7 @@ class JobRow(TypedDict):
 # fmt: on
 
 
-#: Fields that only the expressions of rules have, since no record keeps what they are made of.
+#: Fields that only the expressions of rules have, since no record keeps their data.
 ONLY_IN_RULES: Final[Mapping[str, Column]] = {
     "copied": Column(
         "whether it has a [copy](#copies), or is one", known=_SUBMISSION, check=flag),
@@ -222,7 +221,7 @@ ONLY_IN_RULES: Final[Mapping[str, Column]] = {
     ),
 }  # fmt: skip
 
-#: The checks of literals that fields are compared with, by the types of these.
+#: Type of a field -> the check of literals that it is compared with.
 _CHECKS: Final[Mapping[Any, Callable[[str, Value], Value]]] = {
     bool: flag,
     int: whole,
@@ -236,11 +235,11 @@ class Field(NamedTuple):
     """A field of a row.
 
     Args:
-        name: "exception.type" is the key `type` of the field `exception`.
-        type: of its value: bool, int, float, str, or dict where its keys are the user's.
-        nullable: whether its value may be None.
-        required: whether every row has it.
-        column: what else there is to say of it.
+        name: the name; "exception.type" is the key `type` of the field `exception`.
+        type: the type of the value: bool, int, float, str, or dict if users choose its keys.
+        nullable: the value may be None.
+        required: every row has the field.
+        column: the other properties.
     """
 
     name: str
@@ -251,12 +250,12 @@ class Field(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """The heading of its column in tables."""
+        """The heading of the field's column in tables."""
         return self.column.heading or self.name.upper().replace(".", "-")
 
 
 def _fields(row: Any, prefix: str = "") -> Iterator[Field]:
-    """Read the fields off a class, in their order."""
+    """Yield the fields of a class, in their order."""
     for name, hint in get_type_hints(row, include_extras=True).items():
         if get_origin(hint) is NotRequired:
             (hint,) = get_args(hint)
@@ -272,10 +271,10 @@ def _fields(row: Any, prefix: str = "") -> Iterator[Field]:
 #: The fields of a row by their names, in the order of its keys.
 COLUMNS: Final[Mapping[str, Field]] = {field.name: field for field in _fields(JobRow)}
 
-#: What guests see of a job where a site lets them: nothing that its owner has written.
+#: The fields of a job that guests see if a site allows it: none that the job's owner has written.
 GUESTS: Final = tuple(field.name for field in COLUMNS.values() if field.column.guests)
 
-#: What expressions of rules have of a job.
+#: The fields of a job in the expressions of rules.
 IN_RULES: Final[Mapping[str, Column]] = {
     name: column
     for name, column in (
@@ -287,17 +286,16 @@ IN_RULES: Final[Mapping[str, Column]] = {
 
 
 def fitted(field: str, value: Value, name: str | None = None, *, attempts: bool = False) -> Value:
-    """Return a literal that a field is compared with, as the field has it.
+    """Return a literal in the form of the values of the field that it is compared with.
 
     Args:
-        field: such as `outcome`; one that can have any value takes any literal.
+        field: a field such as `outcome`; a field that can have any value accepts any literal.
         value: the literal.
-        name: what the expression calls the field, for the message.
-        attempts: jobs that were interrupted, and run again, are among those compared. No rule is
-            about these.
+        name: the expression's name of the field, for the message.
+        attempts: interrupted attempts, of which no rule is triggered, are among the jobs compared.
 
     Raises:
-        ValueError: the field can never be that.
+        ValueError: the field can never have this value.
 
     >>> fitted("returncode", 137), fitted("signal", "SEGV"), fitted("memo", "any")
     (-9, 11, 'any')

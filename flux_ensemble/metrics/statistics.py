@@ -1,4 +1,4 @@
-"""Checks a document's statistics: whether River has the class and accepts the arguments."""
+"""Checks of a document's statistics: River must have the class, and accept the arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flux_ensemble.metrics.stream import Stream
 from flux_ensemble.metrics.univariate import stats
 from flux_ensemble.texts import shortened, shown
 
-#: Values that a statistic is tried with when a document is read: usual ones, and extremes that
+#: Values with which a statistic is tried when a document is read: usual ones, and extremes that
 #: clock jumps and memos may cause. Windows are cut to _TRIAL_SIZE, so that they fill up.
 _TRIAL_SIZE = 16
 _USUAL = [1.0, 2.0, 2.0, *(0.5 * number for number in range(40))]
@@ -79,7 +79,7 @@ def _try(cls: Any, arguments: Mapping[str, Any]) -> None:
     """Feed a statistic all kinds of values, and check its results.
 
     Raises:
-        BaseException: of any kind, because River does not check all of its input.
+        BaseException: any exception, because River does not check all of its input.
     """
     trial = cls(**arguments)
     for value in _USUAL:
