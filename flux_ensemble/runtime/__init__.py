@@ -1,5 +1,5 @@
-"""What runs one ensemble, on any queue: the driver, its log, and what makes it durable.
+"""The parts that run one ensemble, on any queue: the driver, the log, and durability.
 
-`ports` has every contract between an ensemble and the world. Nothing here knows Flux, files of
-the local queue, or more than one ensemble.
+`ports` has every contract between an ensemble and its surroundings. Nothing here uses Flux, knows
+the files of the local queue, or handles more than one ensemble.
 """

@@ -9,7 +9,7 @@ from typing import Any
 from flux_ensemble.engine.commands import Reply
 from flux_ensemble.engine.errors import RequestError
 
-#: Takes the result of a request, or why it was refused.
+#: Receives the result of a request, or the error by which it is refused.
 Answer = Callable[[Mapping[str, Any] | RequestError], None]
 
 
@@ -17,10 +17,10 @@ class Answers:
     """The open requests of an ensemble, and the one that loaded it.
 
     Args:
-        last_request: the number of the last request that its log holds.
+        last_request: the number of the last request in its log.
 
     Attributes:
-        closed: why no requests are taken any more, or None.
+        closed: the error for all further requests, or None.
     """
 
     def __init__(self, last_request: int) -> None:
@@ -30,13 +30,13 @@ class Answers:
         self.closed: RequestError | None = None
 
     def open(self, answer: Answer) -> int:
-        """Take on a request, and give it a number."""
+        """Add a request, and return its number."""
         self._last_request += 1
         self._open[self._last_request] = answer
         return self._last_request
 
     def reply(self, reply: Reply) -> None:
-        """The engine has replied: answer the request, if it is still open."""
+        """Answer the request of an engine's reply, if it is still open."""
         answer = self._open.pop(reply.request, None)
         if answer is None:
             return
@@ -46,23 +46,23 @@ class Answers:
             answer(RequestError(getattr(errno, reply.errno, errno.EINVAL), reply.reason))
 
     def owe_loader(self, answer: Answer) -> None:
-        """Whoever loaded the ensemble waits for an answer, too."""
+        """Add the request that loaded the ensemble."""
         self._loader = answer
 
     def loaded(self, result: Mapping[str, Any]) -> None:
-        """Answer whoever loaded the ensemble, if that is still owed."""
+        """Answer the request that loaded the ensemble, if it is still open."""
         loader, self._loader = self._loader, None
         if loader is not None:
             loader(result)
 
     def refuse_all(self, error: RequestError) -> None:
-        """Nothing will come of the open requests: answer them with an error."""
+        """Answer the open requests with an error."""
         answers, self._open = self._open, {}
         loader, self._loader = self._loader, None
         for answer in (*answers.values(), *(() if loader is None else (loader,))):
             answer(error)
 
     def close(self, error: RequestError) -> None:
-        """Refuse the open requests, and take no more."""
+        """Refuse the open requests and all further ones."""
         self.closed = error
         self.refuse_all(error)

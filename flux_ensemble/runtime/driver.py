@@ -1,12 +1,12 @@
-"""The driver: events to the engine, and its commands to whoever performs them.
+"""The driver: it passes events to the engine, and the engine's commands to their performers.
 
     events ──► Driver.post ──► Engine.handle ──► commands ──► member, worker, timers, host
                    ▲                                                   │
                    └──────────────── outcomes ◄────────────────────────┘
 
-It is the same on every queue and in virtual time; `ports` has what it needs. No fault escapes
-`Driver.post`: an exception in the engine or in performing a command breaks this one ensemble,
-and its host is told.
+The driver is the same on every queue and in virtual time; `ports` has its contracts. No fault
+escapes `Driver.post`: an exception in the engine or in the performance of a command breaks this one
+ensemble, and its host is informed.
 """
 
 from __future__ import annotations
@@ -52,28 +52,28 @@ from flux_ensemble.runtime.ports import (
     WriteAhead,
 )
 
-#: Commands that say something to the host, and so to people.
+#: Commands that are output for the host, and so for people.
 _TOLD = frozenset((Record, Reply, Finish))
 
 
 class Driver:
-    """Drives one engine.
+    """The driver of one engine.
 
     Args:
         engine: the ensemble's engine.
         member: performs commands on jobs.
         loop: for timers and the time.
-        custom: starts what runs custom functions; called when the first one is.
-        host: gets records, replies and the end.
-        tap: is shown each event with the commands it brought about, if given.
-        ahead: puts down each event, if given.
+        custom: starts the caller of custom functions; called with the first call.
+        host: receives records, replies and the end.
+        tap: receives each event with its commands, if given.
+        ahead: writes each event down, if given.
         marker: notes each event while it is handled, if given.
-        worker: what runs custom functions, if that has been started.
-        adviser: starts what gives the points of searches; called when the first are asked for.
-        fleet: starts and ends members, for documents that name some.
+        worker: the caller of custom functions, if it has been started.
+        adviser: starts the source of points for searches; called with the first request.
+        fleet: starts and ends members, for documents with `members`.
 
     Attributes:
-        commands: how many commands have been performed.
+        commands: number of commands that have been performed.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Driver:
         self._marker = marker
         self.commands = 0
         self._work: deque[Event | list[Command]] = deque()
-        #: Commands that say something, until all others have been performed.
+        #: Output for the host, which waits until all other commands have been performed.
         self._told: deque[Command] = deque()
         self._working = False
         self._held = 0
@@ -130,10 +130,10 @@ class Driver:
             self._perform[EndMember] = lambda command: fleet.end(command, self.post)
 
     def post(self, *events: Event) -> None:
-        """Take in events, one after the other, and perform what they bring about.
+        """Take in events, one after the other, and perform their commands.
 
-        Those that are posted from within wait until the ones before have been handled.
-        A closed driver ignores them.
+        Events that are posted from within wait until the earlier ones have been handled. A closed
+        driver ignores events.
         """
         if self._closed:
             return
@@ -147,15 +147,16 @@ class Driver:
         *,
         together: bool = True,
     ) -> None:
-        """Take in events that come at once, as `post` would one after the other.
+        """Take in events that come together, as `post` would one after the other.
 
-        What they bring about is performed when all of them have been handled.
+        Their commands are performed when all of them have been handled.
 
         Args:
             events: the events.
-            wanted: gives what of an event is for the engine, if anything. It is asked when the
-                events before have been handled, also by a closed driver, which ignores them.
-            together: of jobs that did the same, which the engine knows, `wanted` is not asked.
+            wanted: returns the part of an event that is for the engine, or None. It is called when
+                the earlier events have been handled, even by a closed driver, which ignores the
+                events.
+            together: `wanted` is not called for jobs with the same events that the engine knows.
         """
         if self._closed or self._working:
             for event in chain.from_iterable(map(_of_jobs, events)):
@@ -166,7 +167,7 @@ class Driver:
             self._work_off(partial(self._take_several, events, wanted, together))
 
     def _work_off(self, first: Callable[[], None] | None = None) -> None:
-        """Take in what is posted, and perform what is put down."""
+        """Take in posted events, and perform the commands of events that were written down."""
         if self._working:
             return
         self._working = True
@@ -235,7 +236,7 @@ class Driver:
         self._took(event, commands)
 
     def _took(self, event: Event, commands: list[Command]) -> None:
-        """The engine has handled an event."""
+        """Write a handled event down, and perform its commands if that is enough."""
         if self._tap is not None:
             self._tap(event, commands)
         if self._ahead is not None and not self._ahead.write(
@@ -251,9 +252,9 @@ class Driver:
             self._work_off()
 
     def _perform_all(self, commands: list[Command]) -> None:
-        # What the queue does is waited for; what people read is not.
+        # The queue waits for its commands; people do not wait for the output.
         for command in commands:
-            # What one of them brings about can close the driver.
+            # A command can cause the driver to be closed.
             if self._closed:
                 break
             if type(command) in _TOLD:
@@ -265,7 +266,7 @@ class Driver:
             self._member.revoke()
 
     def _tell(self) -> None:
-        """Perform the commands that say something."""
+        """Perform the commands that are output for the host."""
         told = self._told
         while told:
             command = told.popleft()
@@ -274,7 +275,7 @@ class Driver:
 
     @property
     def quiet(self) -> bool:
-        """Nothing waits to be put down and performed."""
+        """True if no commands wait for their event to be written down."""
         return not self._held
 
     def perform(self, commands: list[Command]) -> None:
@@ -283,7 +284,7 @@ class Driver:
         self._put_down(commands)
 
     def close(self) -> None:
-        """Stop for good: no timer, no custom function, no event any more."""
+        """Stop for good: timers, custom functions and events have no effect any more."""
         self._closed = True
         self._work.clear()
         self._held = 0
@@ -315,7 +316,7 @@ class Driver:
     def _ask(self, command: Ask) -> None:
         state = self._engine.searches.states[command.search]
         if state.ask is None or state.ask[0] != command.id:
-            # Given up since.
+            # Given up in the meantime.
             return
         if self._adviser is None:
             assert self._start_adviser is not None
@@ -355,7 +356,7 @@ class Driver:
         self._host.finish(command)
 
     def _stop(self) -> None:
-        """Cancel the timers, and end the custom functions that run and the asks; these fail."""
+        """Cancel the timers, and end the running custom functions and requests; these fail."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -1,8 +1,8 @@
-"""One loaded ensemble: its engine and driver, its log, and the answers that it owes.
+"""A loaded ensemble: its engine and driver, its log, and its open requests.
 
-An ensemble is *live* until it has ended and none of its jobs is active any more; its log
-is closed then. When something that must not happen did, its engine is not asked any more:
-it is "failed" unless it had ended before, and `errors` says what happened.
+An ensemble is *live* until it has ended and none of its jobs is active any more; its log is closed
+then. After a fault its engine is stopped: the ensemble is "failed" unless it had ended before, and
+`errors` has the reason.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ class Ensemble:
 
     Args:
         spec: its document.
-        run: a number that tells it from others of its name.
-        cwd: the directory it was loaded from.
-        member: where its jobs go.
+        run: a number that distinguishes it from others of its name.
+        cwd: the directory from which it was loaded.
+        member: the queue of its jobs.
         loop: for timers and the time.
         custom: starts its worker process.
         log_error: writes a line to the service's log.
-        changed: called when it may have ended, or may need to know other things.
+        changed: called when it may have ended, or when its needs may have changed.
         stirred: called when `Engine.queued` has changed.
-        ahead: makes what puts down all that it does.
-        recorder: takes down a recording, if given.
-        replayed: what its log came to, if it goes on after a crash.
+        ahead: makes the log of its events.
+        recorder: writes a recording, if given.
+        replayed: the result of the replay of its log, if it goes on after a crash.
         marker: notes each event while its engine handles it, if given.
         worker: its worker process, if that has been started.
-        adviser: starts what gives the points of its searches.
-        fleet: starts and ends its members, where its document has some.
+        adviser: starts the source of points for its searches.
+        fleet: starts and ends its members, if its document has some.
 
     Attributes:
         fleet: as given.
-        facts: what happened to it outside of its engine.
-        records: its jobs that are gone.
+        facts: of the time outside its engine.
+        records: its jobs that have ended.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Ensemble:
         self._wants: tuple[object, ...] = ()
         self._recorder = recorder
         if recorder is not None:
-            # Not at once: this is within the driver.
+            # Not at once: the recorder calls this from within the driver.
             recorder.failed = lambda: loop.timer(0.0, self._end_recording)
         self._ahead = ahead(self)
         self._driver = Driver(
@@ -126,42 +126,42 @@ class Ensemble:
 
     @property
     def state(self) -> str:
-        """Its state in the lifecycle: running, paused, ending, completed, failed or canceled."""
+        """State in the lifecycle: running, paused, ending, completed, failed or canceled."""
         return "failed" if self._broke else self.engine.state
 
     @property
     def reason(self) -> str:
-        """Why it is in its state, where there is something to say."""
+        """The reason of the state; empty without one."""
         return (self.stopped or "") if self._broke else self.engine.reason
 
     @property
     def stopped(self) -> str | None:
-        """Why its engine is not asked any more, or None."""
+        """The reason why the engine is stopped, or None."""
         return self.facts.stopped
 
     @property
     def ended(self) -> bool:
-        """It is in a final state; jobs of it may still be active."""
+        """True in a final state; jobs of the ensemble may still be active."""
         return self.engine.ended or self._broke
 
     @property
     def live(self) -> bool:
-        """Something of it may still happen."""
+        """True while something of the ensemble may still happen."""
         return self._live
 
     @property
     def needs(self) -> tuple[frozenset[str], bool]:
-        """The job events that it needs, and whether it needs those of other jobs too."""
+        """The names of the job events that it needs, and whether it needs those of other jobs."""
         names = self.engine.wants_events | {"urgency"}
         return names | FLEET_EVENTS if self.fleet else names, self.engine.wants_foreign
 
     def wants(self, name: str) -> bool:
-        """Whether its engine, or somebody who follows its log, wants job events of a name."""
+        """Return whether the engine, or a follower of the log, wants job events of a name."""
         return self.log.wants_events or name in self.engine.wants_events
 
     @property
     def needs_places(self) -> bool:
-        """It needs to know when and where its jobs got their resources."""
+        """True if it needs the times and places of its jobs' allocations."""
         return self.engine.records.kept or self.engine.spec.keeps_off
 
     @property
@@ -171,12 +171,12 @@ class Ensemble:
 
     @property
     def commands(self) -> int:
-        """How many commands of it have been performed by this service."""
+        """Number of its commands that this service has performed."""
         return self._driver.commands
 
     @property
     def firings(self) -> int:
-        """How often its rules have fired."""
+        """Number of firings of its rules."""
         return self.engine.firings
 
     @property
@@ -184,7 +184,7 @@ class Ensemble:
         return self.stopped is not None and not self.engine.ended
 
     def status(self) -> dict[str, Any]:
-        """Its entry in the response to `ensemble.status`."""
+        """Return the ensemble's entry in the response to `ensemble.status`."""
         report = status(self.engine)
         if self._broke:
             report.update(state=self.state, reason=self.reason, t_end=self.facts.t_stopped)
@@ -196,7 +196,7 @@ class Ensemble:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Its entry in the response to `ensemble.list`."""
+        """Return the ensemble's entry in the response to `ensemble.list`."""
         status = self.status()
         return {
             **{key: status[key] for key in ("name", "state", "reason", "t_start", "t_end")},
@@ -206,21 +206,21 @@ class Ensemble:
         }
 
     def snapshot(self) -> dict[str, Any]:
-        """What a wal's snapshot holds of it."""
+        """Return the ensemble's part of a snapshot."""
         return {"engine": dump(self.engine), "facts": self.facts.to_json()}
 
     def take_beside(self) -> str:
-        """What its streams took in since the last call, and the jobs that are gone since."""
+        """Return the chunk of values and ended jobs since the last call, as JSON text."""
         return beside(self.engine.stats.take_values(), self.records.take())
 
     # -- what goes in -------------------------------------------------------------
 
     def owe(self, loader: Answer) -> None:
-        """Somebody has loaded it: the answer follows when it has begun, and that is durable."""
+        """Answer a request to load the ensemble when it has begun, and that is durable."""
         self._answers.owe_loader(loader)
 
     def start(self) -> None:
-        """The queue is being watched: begin."""
+        """Begin; the queue has to be followed by now."""
         self._driver.post(Started(self._loop.now()))
         self._ahead.barrier(self._loaded)
 
@@ -228,13 +228,13 @@ class Ensemble:
         self._answers.loaded({"name": self.name, "state": self.state})
 
     def go_on(self, unfinished: Iterable[Effect], *, purged: bool) -> None:
-        """Go on after a crash: perform what has no outcome, of submissions what never showed.
+        """Go on after a crash: perform the commands without an outcome; send only unseen jobs.
 
         Args:
-            unfinished: the engine's pending commands as they were when it was restored. Those
-                that came up since then are performed in their turn.
-            purged: a job that has not shown may have come and gone. It is not sent again, but
-                ends as failed.
+            unfinished: the engine's pending commands at its restoration. Commands that it gave
+                since are performed in their turn.
+            purged: a job that was not seen may have come and gone. It is not sent again, but ends
+                as failed.
         """
         now = self._loop.now()
         if self.engine.t_start is None:
@@ -253,15 +253,15 @@ class Ensemble:
         self._driver.post(*events)
 
     def member_changed(self, event: MemberChanged) -> None:
-        """A member says what it has."""
+        """Take in the properties of a member, if they have changed."""
         if self.engine.scaling.is_news(event):
             self._driver.post(replace(event, t=self._loop.now()))
 
     def suspend(self, reason: str | None = None, *, lost: bool = False) -> None:
-        """Take in and perform nothing more: somebody is to go on with it later.
+        """Take in and perform nothing more, so that a later service or run can go on.
 
         Args:
-            reason: why, in one sentence; None: the Flux instance is shutting down.
+            reason: the reason, as one sentence; None: the Flux instance is shutting down.
             lost: its jobs did not end in order.
         """
         context = {} if reason is None else {"reason": reason}
@@ -271,18 +271,18 @@ class Ensemble:
         self._answers.close(RequestError(errno.EAGAIN, said))
 
     def job_event(self, event: JobEvent) -> None:
-        """A job did something."""
+        """Take in an event of a job."""
         if is_wanted(self, event):
             self._driver.post(event)
 
     def job_events(self, events: Sequence[OfJob | JobsAlike]) -> None:
-        """Jobs did something; each event is looked at when those before it have been handled."""
-        # Who follows what jobs do is told of each event.
+        """Take in events of jobs; each is checked when the earlier ones have been handled."""
+        # Followers of the log that want job events receive each event by itself.
         together = not self.log.wants_events
         self._driver.post_several(events, partial(wanted, self), together=together)
 
     def violation(self, event: OfJob) -> None:
-        """A job has the tag of another one, or one that nobody gave: cancel it."""
+        """Cancel a job that has the tag of another job, or a tag that the ensemble never gave."""
         assert event.tag is not None
         self.note("violation", {**self.engine.named(event.job), **event.tag._asdict()})
         self._log_error(f"{self.name}: {surplus(event.job, event.tag)}; it is cancelled")
@@ -290,7 +290,7 @@ class Ensemble:
         self.member.cancel(command, lambda _: None)
 
     def ask(self, op: str, args: Mapping[str, Any], answer: Answer) -> None:
-        """Put a request to the engine."""
+        """Send a request to the engine."""
         if self._answers.closed is not None:
             answer(self._answers.closed)
             return
@@ -309,12 +309,12 @@ class Ensemble:
         *,
         sync: bool = False,
     ) -> None:
-        """Add an entry to its log that is not the engine's.
+        """Add an entry to the log that is not the engine's.
 
         Args:
             name, context: of the entry.
-            then: called when it is durable.
-            sync: it is to survive a crash of the whole instance too.
+            then: called when the entry is durable.
+            sync: the entry must survive a crash of the whole instance, too.
         """
         t = self._loop.now()
         entry = {"timestamp": t, "name": name, "context": context}
@@ -327,12 +327,12 @@ class Ensemble:
         self._ahead.note(t, name, context, durable, sync=sync)
 
     def recall(self, entry: Entry) -> None:
-        """Add an entry that an earlier run has noted."""
+        """Add an entry that an earlier run wrote."""
         self.facts.take(entry)
         self.log.append(entry)
 
     def fail(self, reason: str, detail: str = "") -> None:
-        """It cannot go on, for a reason outside of its engine.
+        """End the ensemble as failed, for a reason outside of its engine.
 
         Args:
             reason: one sentence.
@@ -357,7 +357,7 @@ class Ensemble:
         self.note(name, {"state": "failed", "reason": reason, "stopped": True}, durable)
 
     def close(self, number: int, reason: str) -> None:
-        """Take it down; whoever waits for an answer gets this error."""
+        """Close the ensemble; open requests are answered with this error."""
         self._driver.close()
         self._ahead.close()
         self._answers.close(RequestError(number, reason))
@@ -374,10 +374,10 @@ class Ensemble:
         self._answers.reply(reply)
 
     def finish(self, finish: Finish) -> None:
-        """The engine has ended; `settled` sees to the rest when its jobs are gone."""
+        """Do nothing yet: `settled` acts when the ensemble's jobs have ended."""
 
     def settled(self) -> None:
-        """An event has been handled."""
+        """Note, after an event, that the ensemble has ended or that its needs have changed."""
         if self._was_queued != self.engine.queued:
             self._was_queued = not self._was_queued
             self._stirred(self)
@@ -389,7 +389,7 @@ class Ensemble:
             self._changed(self)
 
     def broken(self, error: BaseException) -> None:
-        """The engine, or what performs its commands, has a fault."""
+        """Fail because of a fault in the engine, or in the performance of its commands."""
         self.fail(f"internal error: {error!r}", "".join(traceback.format_exception(error)))
 
     # -- helpers ------------------------------------------------------------------
@@ -397,13 +397,13 @@ class Ensemble:
     def _retire(self) -> None:
         self._live = False
         self._end_recording()
-        # One that ended before it began was loaded all the same.
+        # An ensemble that ended before it began was loaded all the same.
         self._loaded()
         self._answers.refuse_all(RequestError(errno.EAGAIN, f"ensemble {self.name!r} has ended"))
         self.log.close()
 
     def _end_recording(self) -> None:
-        """Close the recording, and say if it is not whole."""
+        """Close the recording, and report if it is not complete."""
         recorder, self._recorder = self._recorder, None
         if recorder is None:
             return

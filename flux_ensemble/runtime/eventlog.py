@@ -1,8 +1,8 @@
-"""The eventlog of one ensemble, and those who follow it.
+"""The eventlog of one ensemble, and its followers.
 
-Entries are RFC 18 objects: `timestamp`, `name`, `context`. An entry gets here when it is
-durable (`runtime.durability.wal`), and the newest `KEPT` are held in memory for those who ask. When
-the log closes they are packed: ensembles that have ended stay for a while, and few ask for them.
+Entries are RFC 18 objects: `timestamp`, `name`, `context`. An entry is added when it is durable
+(`runtime.durability.wal`), and the newest `KEPT` entries are held in memory for readers. When the
+log is closed they are compressed: ended ensembles stay for a while, and are rarely read.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-#: How many entries are held.
+#: Number of entries that are held.
 KEPT = 10_000
 
 Entry = Mapping[str, Any]
 
-#: Entries that an engine does not write: a replay of its events cannot know them.
+#: Entries that an engine does not write, so that a replay of its events does not give them.
 NOTES = frozenset(
     {"load", "epoch", "shutdown", "error", "violation", "held", "go-on", "stopped", "custom-output"}
 )
 
 
 def is_note(entry: Entry) -> bool:
-    """Whether an entry was written by what drives the engine, and not by the engine."""
+    """Return whether an entry was written by the engine's host, and not by the engine."""
     return entry["name"] in NOTES or "stopped" in entry["context"]
 
 
 class Follower(Protocol):
-    """Somebody who gets entries as they are appended.
+    """A receiver of entries when they are added.
 
     Attributes:
-        events: it also wants the events of jobs.
+        events: True if the events of jobs are wanted, too.
     """
 
     events: bool
 
     def send(self, entry: Entry) -> None:
-        """Take an entry."""
+        """Receive an entry."""
         ...
 
     def end(self) -> None:
-        """There will be no more entries."""
+        """Note that no more entries will come."""
         ...
 
 
@@ -51,8 +51,8 @@ class Log:
     """An eventlog.
 
     Args:
-        entries: those that are there already, as far as they are kept.
-        total: how many there have been, those included.
+        entries: earlier ones, as far as they are kept.
+        total: number of all entries so far, including these.
 
     Attributes:
         wants_events: a follower wants the events of jobs.
@@ -74,7 +74,7 @@ class Log:
             follower.send(entry)
 
     def job_event(self, t: float, job: Mapping[str, Any], name: str, context: Any) -> None:
-        """Show a job's event to those who want them; it is not kept.
+        """Send a job's event to the followers that want such events; it is not kept.
 
         Args:
             t: its time.
@@ -91,12 +91,12 @@ class Log:
                 follower.send(entry)
 
     def read(self, follower: Follower, *, follow: bool, skip: int = 0) -> None:
-        """Give the entries there are, and with `follow` those to come until `close`.
+        """Send the kept entries, and with `follow` those to come until `close`.
 
         Args:
-            follower: gets them.
-            follow: it wants those to come, too.
-            skip: how many of the entries there ever were it has already.
+            follower: receives them.
+            follow: send later entries, too.
+            skip: number of entries, of all so far, that the follower has already.
         """
         entries = self._unpacked()
         dropped = self._appended - len(entries)
@@ -109,13 +109,13 @@ class Log:
             follower.end()
 
     def leave(self, follower: Follower) -> None:
-        """A follower has gone; it gets no more."""
+        """Remove a follower."""
         if follower in self._followers:
             self._followers.remove(follower)
             self._update()
 
     def close(self) -> None:
-        """Nothing more will be appended: end the followers."""
+        """End the followers: no more entries will be added."""
         self._closed = True
         self._packed = zlib.compress(json.dumps(self._unpacked()).encode(), level=1)
         self._entries.clear()

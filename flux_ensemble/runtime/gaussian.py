@@ -1,11 +1,11 @@
-"""Points by a Gaussian process: where it expects most of the next one.
+"""Points suggested by a Gaussian process, which maximize an expected improvement.
 
 The process is scikit-learn's, with a Matérn kernel that has a length for each coordinate (Snoek,
 Larochelle and Adams, "Practical Bayesian Optimization of Machine Learning Algorithms", 2012), and
 the criterion is the logarithm of the expected improvement (Ament et al., "Unexpected Improvements
-to Expected Improvement", 2023). Trials under way count as if they had what the process expects of
-them, so that no two are at one place (Ginsbourger, Le Riche and Carraro, "Kriging is well-suited to
-parallelize optimization", 2010).
+to Expected Improvement", 2023). Pending trials count as if they had the values that the process
+expects of them, so that no two are at one place (Ginsbourger, Le Riche and Carraro, "Kriging is
+well-suited to parallelize optimization", 2010).
 """
 
 from __future__ import annotations
@@ -18,50 +18,50 @@ from typing import Any
 
 from flux_ensemble.runtime.unit_cube import Qmc, at, back
 
-#: So many trials have to be complete; before, points are those of a Sobol sequence.
+#: Number of trials that have to be complete; before that, points come from a Sobol sequence.
 BEGIN = 10
 
-#: Of more complete trials than this, the process sees the best and the latest ones.
+#: With more complete trials than MANY, the process uses the best and the latest ones.
 MANY, BEST, LATEST = 300, 100, 200
 
-#: Candidates that are looked at, of which so many are moved to where more is expected.
+#: Number of candidates, and the number of the best of them that are improved by a local search.
 CANDIDATES, MOVED = 1024, 3
 
 
 class Gaussian:
-    """A Gaussian process and its criterion; the methods are those of `sampling.Sampler`."""
+    """A sampler with a Gaussian process; the methods are those of `samplers.Sampler`."""
 
     def __init__(self, search: Mapping[str, Any]) -> None:
         self._variables = search["variables"]
         self._sign = -1.0 if search["maximize"][0] else 1.0
         self._qmc = Qmc(search)
         self._points: list[list[float]] = []
-        #: What came of trials, with such a sign that less is better.
+        #: The outcomes of trials, with the sign that makes less better.
         self._costs: dict[int, float | None] = {}
-        #: The fitted kernel, for as long as no trial ends.
+        #: The fitted kernel, until the next trial ends.
         self._kernel: Any = None
 
     def add(self, params: Sequence[Any], attributes: Any) -> None:
-        """A point was given."""
+        """Add a point that was given."""
         self._points.append(self._back(params))
 
     def end(self, number: int, value: Any, step: float | None = None) -> None:
-        """A trial has ended; one that was stopped early says nothing about the end."""
+        """Note the end of a trial; the value of one that was stopped early is not used."""
         known = value is not None and step is None
         self._costs[number] = self._sign * value if known else None
         self._kernel = None
 
     def suggest(self, number: int, seed: int) -> tuple[list[Any], None]:
-        """The point of the next trial."""
+        """Suggest the point of the next trial."""
         complete = [number for number, cost in self._costs.items() if cost is not None]
         if len(complete) < BEGIN:
             params, _ = self._qmc.suggest(number, seed)
         else:
             from threadpoolctl import threadpool_limits
 
-            # Sums in one order, and one core of those that the jobs may have too.
+            # A fixed order of sums, and only one of the cores that the jobs may have, too.
             with threadpool_limits(1), warnings.catch_warnings():
-                # A length at its bound, or a fit that was not finished, does.
+                # scikit-learn warns of a length at its bound, and of an unfinished fit.
                 warnings.simplefilter("ignore")
                 params = self._best(self._seen(complete), seed)
         self.add(params, None)
@@ -97,7 +97,7 @@ class Gaussian:
         order = np.argsort(costs, kind="stable")
         rows = self._candidates(rng, points[order[:5]])
         seen = {tuple(point) for point in self._points}
-        # Where all are taken, one of them comes again.
+        # If all candidates are taken, one of them is repeated.
         new = [row for row in rows if tuple(row) not in seen] or rows
         values = worth(np.array(new))
         best = np.argsort(-values, kind="stable")[:MOVED]
@@ -107,7 +107,7 @@ class Gaussian:
         return self._params(max(choices, key=itemgetter(0))[1])
 
     def _fitted(self, points: Any, costs: Any) -> Any:
-        """A process whose kernel fits; it keeps this when it is fitted once more."""
+        """Return a fitted process; the kernel is kept, so the process can be fitted again."""
         from sklearn.gaussian_process import GaussianProcessRegressor
         from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
@@ -119,7 +119,7 @@ class Gaussian:
         return GaussianProcessRegressor(self._kernel, optimizer=None).fit(points, costs)
 
     def _candidates(self, rng: Any, best: Any) -> list[list[float]]:
-        """Points everywhere, and more near the best ones."""
+        """Return points everywhere, and more of them near the best ones."""
         import numpy as np
 
         size = len(self._variables)
@@ -132,7 +132,7 @@ class Gaussian:
         return rows
 
     def _moved(self, worth: Any, row: list[float]) -> tuple[float, list[float]]:
-        """A point near a candidate of which more is expected."""
+        """Improve a candidate by a local search; return its worth and the point."""
         import numpy as np
         from scipy.optimize import minimize
 
@@ -147,7 +147,7 @@ class Gaussian:
         return float(worth(np.array([moved]))[0]), moved
 
     def _near(self, row: Sequence[float]) -> list[float]:
-        """The nearest coordinates that are those of a point."""
+        """Return the nearest coordinates that belong to a point."""
         return self._back(self._params(row))
 
     def _back(self, params: Sequence[Any]) -> list[float]:
@@ -172,11 +172,11 @@ class Gaussian:
 
 
 def _log_improvement(by: Any, deviation: Any) -> Any:
-    """The logarithm of the expected improvement, up to a constant.
+    """Return the logarithm of the expected improvement, up to a constant.
 
     Args:
-        by: how much less is expected than what is known, of each candidate.
-        deviation: the standard deviation of that.
+        by: how far the mean of each candidate is below the least known one.
+        deviation: the standard deviation of each candidate.
     """
     import numpy as np
     from scipy.special import erfcx, ndtr
@@ -186,7 +186,7 @@ def _log_improvement(by: Any, deviation: Any) -> Any:
     large = np.log(above * ndtr(above) + np.exp(-(above**2) / 2) / math.sqrt(2 * math.pi))
     below = np.clip(z, -100.0, 0.0)
     small = np.log1p(below * math.sqrt(math.pi / 2) * erfcx(-below / math.sqrt(2)))
-    # Farther off, that is the difference of two numbers that are nearly equal.
+    # Far below, the sum above would be a difference of nearly equal numbers.
     small = np.where(z < -100.0, -2.0 * np.log(np.maximum(-z, 1.0)), small)
     small -= z**2 / 2 + math.log(2 * math.pi) / 2
     return np.log(deviation) + np.where(z > 0, large, small)

@@ -1,13 +1,13 @@
-"""Suggests the points of one search with a class of the user's: a generator of gest-api.
+"""Points of one search from a class of the user's: a generator of gest-api.
 
     request ──► Generating ──ingest, suggest──► the user's class
     points  ◄──            ◄──── points ──────
 
-The standard has no seed, no state, and no trials that are pending or have failed. So this has the
-random number generators of a process begin with a hash of the document's seed, the search and the
-number of the trial; makes a new generator of what is in the log, where there is none; keeps back
-what has no result; gives points of a Sobol sequence before there are results; and takes nothing
-from a generator that is not a new point within the bounds.
+The standard has no seed, no state, and no pending or failed trials. So this module seeds the random
+number generators of the process with a hash of the document's seed, the search and the number of
+the trial; makes a new generator from the log if there is none; keeps back trials without a result;
+uses points of a Sobol sequence before there are results; and accepts from a generator only new
+points within the bounds.
 
     generating = Generating(described(search, seed))
     generating.answer({"count": 2, "points": [], "attributes": {}, "ends": []})
@@ -36,28 +36,28 @@ from flux_ensemble.runtime.unit_cube import Qmc
 from flux_ensemble.runtime.vocs import adapted, identity, plain, vocs_of
 from flux_ensemble.texts import shown
 
-#: The key of a point's attributes with what its generator gave besides the variables; and most
-#: bytes of it, as JSON.
+#: The key, in a point's attributes, of what its generator gave besides the variables; and most
+#: bytes of that, as JSON.
 KEYS = "keys"
 MAX_KEYS = 4 << 10
 
-#: How often a generator is asked for points in the place of those that are there already, and how
-#: many points of the Sobol sequence are looked at.
+#: Number of requests to a generator for points that replace known ones, and number of points of the
+#: Sobol sequence that are tried.
 AGAIN, AHEAD = 3, 1000
 
-#: What a generator may call a point; only the one that has given it knows the name.
+#: The key of a generator's name for a point; only the generator that gave the point knows it.
 _ID = "_id"
 
 
 class GeneratorError(ReportedFailure):
-    """A generator has failed: the end of a sentence that begins with it, and a traceback."""
+    """A generator has failed: a phrase that follows its name in a sentence, and a traceback."""
 
 
 class Generating:
-    """The generator of one search, and what it was told.
+    """The generator of one search, and the trials that it has received.
 
     Args:
-        search: as `asking.asker.described` gives it.
+        search: as `asks.asker.described` gives it.
     """
 
     def __init__(self, search: Mapping[str, Any]) -> None:
@@ -72,18 +72,18 @@ class Generating:
 
     def _reset(self) -> None:
         self._points: list[tuple[Sequence[Any], Mapping[str, Any]]] = []
-        #: The ends of trials, in their order; and how many of them the generator was told of.
+        #: The ends of trials, in their order; and how many of them the generator has received.
         self._ends: list[Sequence[Any]] = []
         self._told = 0
         self._generator: Any = None
-        #: The trials whose points the generator has given, or has loaded the state of.
+        #: The trials whose points the generator gave itself, or had in the state that it loaded.
         self._own: set[int] = set()
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a request: `{"points": [{"params": {...}}, ...], "seconds": x}`.
 
         Raises:
-            GeneratorError: the generator fails, or gives what cannot be used.
+            GeneratorError: the generator fails, or gives unusable points.
         """
         begin = time.perf_counter()
         if request.get("reset"):
@@ -95,7 +95,7 @@ class Generating:
         try:
             points = self._suggest(request["count"])
         except BaseException:
-            # It may be half way. The next one is told all over again.
+            # The generator may be in an undefined state: the next one receives everything again.
             self._forget()
             raise
         return {"points": points, "seconds": time.perf_counter() - begin}
@@ -106,7 +106,8 @@ class Generating:
         self._own.clear()
 
     def _suggest(self, count: int) -> list[dict[str, Any]]:
-        # One that is not there is told of before jobs run for it, whoever gives the first points.
+        # Looked up first: a missing class is reported before jobs run, whoever gives the first
+        # points.
         make = _found(self._search["generator"]["class"])
         complete = sum(self._result(end) is not None for end in self._ends)
         new: list[tuple[dict[str, Any], dict[str, Any]]]
@@ -137,7 +138,7 @@ class Generating:
     # -- before there are results ---------------------------------------------------
 
     def _initial(self, count: int) -> Iterator[dict[str, Any]]:
-        """Points of a Sobol sequence that are not there yet, from that of the trial's number on."""
+        """Yield new points of a Sobol sequence, from the trial's number on."""
         known = {identity(params) for params, _ in self._points}
         number = len(self._points)
         for ahead in range(number, number + count + AHEAD):
@@ -157,7 +158,7 @@ class Generating:
     # -- a generator ------------------------------------------------------------------
 
     def _begin(self, make: Callable[..., Any]) -> None:
-        """Make a generator, in the last state that there is, or told of nothing."""
+        """Make a generator, with the latest stored state, if there is one."""
         self._forget()
         seed = seed_of(self._search, -1)
         arguments = self._search["generator"]["arguments"]
@@ -175,7 +176,7 @@ class Generating:
         self._own.update(range(number + 1))
 
     def _tell(self) -> None:
-        """Tell the generator of the results since it was told before."""
+        """Pass the results since the last call to the generator."""
         results = [result for end in self._ends[self._told :] if (result := self._result(end))]
         ingest = getattr(self._generator, "ingest", None)
         if results and callable(ingest):
@@ -183,7 +184,7 @@ class Generating:
         self._told = len(self._ends)
 
     def _result(self, end: Sequence[Any]) -> dict[str, Any] | None:
-        """What a generator is told of a trial; None if it has no result."""
+        """Return the result of a trial for the generator; None if it has none."""
         number, value, *step = end
         if value is None or step:
             return None
@@ -200,7 +201,7 @@ class Generating:
         return {**keys, **point, **dict(zip(names, values, strict=True))}
 
     def _state(self) -> dict[str, Any]:
-        """What a generator that can be loaded is made of again."""
+        """Return the state of a generator that can load it; empty if it cannot."""
         dump = getattr(self._generator, "dump", None)
         if not callable(dump) or not callable(getattr(self._generator, "load", None)):
             return {}
@@ -214,11 +215,11 @@ class Generating:
     # -- its points ---------------------------------------------------------------------
 
     def _new(self, count: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-        """Points that are not there yet, each with its attributes: as many, or fewer."""
+        """Yield new points, each with its attributes: as many as requested, or fewer."""
         known = {identity(params) for params, _ in self._points}
         twice = 0
         for attempt in range(AGAIN):
-            # The first time with the seed of the trial's number.
+            # The first attempt has the seed of the trial's number.
             seed = (seed_of(self._search, len(self._points)) + attempt) % 2**32
             given = _call(seed, " in 'suggest'", self._generator.suggest, count)
             if not isinstance(given, (list, tuple)):
@@ -245,10 +246,10 @@ class Generating:
             print(f"points that the search has already are left out: {twice}")
 
     def _read(self, place: int, point: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The parameters of a point, and what else it has.
+        """Return the parameters of a point, and its other keys.
 
         Raises:
-            GeneratorError: they are none of the search.
+            GeneratorError: the point is not one of the search.
         """
         if not isinstance(point, Mapping):
             raise GeneratorError(f"gave point {place}, which is no mapping, but {shown(point)}")
@@ -291,10 +292,10 @@ _LESS = f"at most {MAX_STATE} bytes of JSON are kept: keep the rest in a file"
 
 
 def _found(name: str) -> Callable[..., Any]:
-    """The class `package.module:Class`.
+    """Return the class `package.module:Class`.
 
     Raises:
-        GeneratorError: there is none.
+        GeneratorError: there is no such class.
     """
     module_name, _, path = name.partition(":")
     try:
@@ -324,10 +325,10 @@ def _found(name: str) -> Callable[..., Any]:
 def _call(
     seed: int, where: str, function: Callable[..., Any], *positional: Any, **named: Any
 ) -> Any:
-    """Call the user's code, after the random number generators of the process were set.
+    """Call the user's code, with the random number generators of the process seeded.
 
     Raises:
-        GeneratorError: it raises something.
+        GeneratorError: the code raises an exception.
     """
     random.seed(seed)
     if "numpy" in sys.modules:

@@ -1,4 +1,4 @@
-"""Which job events go to the engine of an ensemble, and what the others are."""
+"""The choice of the job events for an ensemble's engine, and the handling of the others."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from flux_ensemble.engine.events import JobEvent, JobEvents
 from flux_ensemble.runtime.eventlog import Log
 from flux_ensemble.runtime.ports import Queue
 
-#: What a job did, one event or several at once.
+#: An event of a job, or several at once.
 OfJob = JobEvent | JobEvents
 
 _NO_CONTEXT: Mapping[str, Any] = {}
 
 
 class Taker(Protocol):
-    """An ensemble, as far as it is asked here: see `runtime.ensemble.Ensemble`."""
+    """An ensemble as this module uses it: see `runtime.ensemble.Ensemble`."""
 
     engine: Engine
     log: Log
     member: Queue
 
     def violation(self, event: OfJob) -> None:
-        """A job has the tag of another one, or one that nobody gave."""
+        """Handle a job that has the tag of another job, or a tag that the ensemble never gave."""
         ...
 
 
 def is_wanted(taker: Taker, event: JobEvent) -> bool:
-    """Whether an event is for the engine; what is not the engine's to see to is done."""
+    """Return whether an event is for the engine; handle its other effects."""
     if event.tag is not None and not _is_expected(taker, event):
         return False
     wanted = _is_needed(taker, event.t, event.job, event.name, event.context)
@@ -38,7 +38,7 @@ def is_wanted(taker: Taker, event: JobEvent) -> bool:
 
 
 def wanted(taker: Taker, event: OfJob) -> OfJob | None:
-    """What of an event, or of several of a job, is for the engine, if anything: as `is_wanted`."""
+    """Return the part of an event, or of several of a job, for the engine, or None: `is_wanted`."""
     if not isinstance(event, JobEvents):
         return event if is_wanted(taker, event) else None
     if event.tag is not None and not _is_expected(taker, event):
@@ -50,7 +50,7 @@ def wanted(taker: Taker, event: OfJob) -> OfJob | None:
 
 
 def _is_expected(taker: Taker, event: OfJob) -> bool:
-    """Whether a job with a tag is the one that was sent; one that is not is a violation."""
+    """Return whether a job with a tag is the one that was sent; any other is a violation."""
     engine, tag = taker.engine, event.tag
     assert tag is not None
     taker.member.seen(tag, event.job)
@@ -63,7 +63,7 @@ def _is_expected(taker: Taker, event: OfJob) -> bool:
 def _is_needed(
     taker: Taker, t: float, job: int, name: str, context: Mapping[str, Any] = _NO_CONTEXT
 ) -> bool:
-    """Whether the engine needs an event; who follows those of jobs is told of it."""
+    """Return whether the engine needs an event; pass it on to followers that want job events."""
     engine = taker.engine
     if name == "invalidate":
         taker.member.refused(job)

@@ -1,7 +1,7 @@
-"""What was under way when an ensemble was interrupted: submissions, and jobs that are gone.
+"""Submissions in progress when an ensemble was interrupted, and jobs that have disappeared.
 
-A submission without an outcome may have reached the queue before the crash. Once all that was
-sent has shown there, the engine tells which of its jobs it still expects.
+A submission without an outcome may have reached the queue before the crash. Once the queue has
+shown all that was sent, the engine knows which of its jobs it still expects.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from flux_ensemble.engine.job_keys import make, split
 
 
 def submitted(command: Effect) -> Iterator[Tag]:
-    """The tags of the jobs that a command submits."""
+    """Yield the tags of the jobs that a command submits."""
     if isinstance(command, SubmitJobs):
         for index in range(command.first, command.first + command.count):
             yield Tag(command.group, command.rule, command.firing, index)
 
 
 def shown(engine: Engine, command: Effect) -> Iterator[tuple[Tag, int]]:
-    """The jobs of a submission that have shown in the queue, each with its id.
+    """Yield the jobs of a submission that the queue has shown, each with its id.
 
-    The id is 0 for a job that has come and gone.
+    The id is 0 for a job that has ended in the meantime.
     """
     if isinstance(command, SubmitJobs):
         firing = engine.workload.firings.get(command.rule, command.firing)
@@ -46,12 +46,12 @@ def shown(engine: Engine, command: Effect) -> Iterator[tuple[Tag, int]]:
 def unseen(
     engine: Engine, t: float, commands: Iterable[Effect], ordinal: int
 ) -> Iterator[JobEvent]:
-    """The events that end what was sent to a member, never showed, and may have come and gone.
+    """Yield the events that end jobs sent to a member, never seen there, and maybe gone since.
 
     Args:
-        engine: that has sent it.
+        engine: of the ensemble.
         t: the time.
-        commands: those that may have been performed before; never those that it gave since.
+        commands: those that may have been performed before the interruption, and no later ones.
         ordinal: number of the member.
     """
     for command in commands:
@@ -61,11 +61,11 @@ def unseen(
 
 
 def surplus(job: int, tag: Tag) -> str:
-    """A sentence about a job that has the tag of another one.
+    """Return a sentence about a job that has the tag of another one.
 
     Args:
         job: its key.
-        tag: that it has.
+        tag: of the job.
     """
     ordinal, id = split(job)
     where = f" of its member {ordinal}" if ordinal else ""
@@ -76,16 +76,16 @@ def surplus(job: int, tag: Tag) -> str:
 
 
 def lost(t: float, job: int, tag: Tag | None = None) -> Iterator[JobEvent]:
-    """The events that end a job which the queue does not know any more.
+    """Yield the events that end a job which the queue does not know any more.
 
     Args:
         t: the time.
         job: its id; 0 if that is unknown.
-        tag: of a job that never showed, else None.
+        tag: of a job that was never seen, else None.
     """
     if tag is not None:
         yield JobEvent(t, job, "submit", {}, tag)
-    # A job that had shown, and no more, counts as submitted by this.
+    # For a job of which only `submit` was seen, this completes the submission.
     yield JobEvent(t, job, "validate")
     note = "the queue does not know the job any more; what became of it is unknown"
     yield JobEvent(t, job, "exception", {"type": "lost", "severity": 0, "note": note})

@@ -1,8 +1,8 @@
-"""The contracts between an ensemble and the world: loop, member, log, worker, host, scaler.
+"""The contracts of an ensemble with its surroundings: loop, queue, log, worker, host, scaler.
 
-The `driver` needs a `Loop` for timers and a `Queue` that performs the commands which touch the
-queue. What the engine says to people (log entries, replies, the end) goes to its `Host`. With a
-`WriteAhead`, the commands of an event are performed when the event is put down, and meanwhile
+The `driver` needs a `Loop` for timers and a `Queue` that performs the commands which concern the
+queue. The engine's output for people (log entries, replies, the end) goes to its `Host`. With a
+`WriteAhead`, the commands of an event are performed when the event is written down, and meanwhile
 the engine takes in further events.
 """
 
@@ -33,62 +33,62 @@ Outcome = CommandDone | CommandFailed
 #: The job events of the enclosing instance by which a `Fleet` follows its members.
 FLEET_EVENTS = frozenset(("submit", "memo", "exception", "resource-update", "clean", "invalidate"))
 
-#: Is shown an event and its commands.
+#: Receives an event and its commands.
 Tap = Callable[[Event, list[Command]], None]
 
-#: Takes the outcome of a command; called once for each command.
+#: Receives the outcome of a command; called once for each command.
 Done = Callable[[Outcome], None]
 
 #: Numbers of nodes, or of jobs, by name; None where they are unknown.
 Numbers = Mapping[str, int | None]
 
-#: Takes the size that a member has reached, or why it has not.
+#: Receives the size that a member has reached, or the error.
 Resized = Callable[[int | Exception], None]
 
-#: Takes the size of a member, and how many of its nodes are up and free.
+#: Receives the size of a member, and the numbers of its nodes that are up and free.
 SizeSeen = Callable[[int, int, int], None]
 
 
 class WriteAhead(Protocol):
-    """Puts down events, so that an ensemble can go on after a crash."""
+    """A log of events, from which an ensemble can go on after a crash."""
 
     def write(self, event: Event, commands: list[Command], then: Callable[[], None]) -> bool:
-        """Put down an event before its commands are performed.
+        """Write an event down before its commands are performed.
 
         Args:
             event: the event.
-            commands: what it brings about.
+            commands: its commands.
             then: called when the commands may be performed, in the order of the events; it
-                need not be called where there are no commands.
+                need not be called without commands.
 
         Returns:
-            True if they may be performed already; `then` is not called.
+            True if they may be performed at once; `then` is not called in this case.
         """
         ...
 
     def hold(self) -> None:
-        """Several events come at once, and can be put down together."""
+        """Note that several events follow, which can be written down together."""
         ...
 
     def release(self) -> None:
-        """They have come; what they bring about waits no longer for others."""
+        """Note that these events have been written: they need not wait for more."""
         ...
 
 
 class Marker(Protocol):
-    """Notes which event an engine handles, so that it is known what a process died of."""
+    """A note of the event that an engine handles, to find the cause of a process's death."""
 
     def begin(self, event: Event) -> None:
-        """An engine begins to handle an event."""
+        """Note that an engine begins to handle an event."""
         ...
 
     def end(self) -> None:
-        """It has handled it."""
+        """Note that the engine has handled the event."""
         ...
 
 
 class Handle(Protocol):
-    """Something that a loop watches; `cancel` may be called at any time, also twice."""
+    """A timer or reader of a loop; `cancel` may be called at any time, also twice."""
 
     def cancel(self) -> None: ...
 
@@ -97,7 +97,7 @@ class Loop(Protocol):
     """An event loop. Callbacks take no arguments and are called from the loop, never nested."""
 
     def now(self) -> float:
-        """The time in epoch seconds (virtual seconds in the simulator)."""
+        """Return the time in epoch seconds (virtual seconds in the simulator)."""
         ...
 
     def timer(self, after: float, callback: Callable[[], None], every: float = 0.0) -> Handle:
@@ -112,13 +112,13 @@ class Loop(Protocol):
 class Queue(Protocol):
     """A queue as one ensemble sees it.
 
-    Each method starts performing a command and returns at once; `done` gets the outcome,
+    Each method starts performing a command and returns at once; `done` receives the outcome,
     possibly before the method returns.
 
     Attributes:
         elastic: its size can change (actions `grow` and `shrink`).
-        known: jobs that the queue has already, by tag: `submit` does not send them, but takes
-            them for accepted and forgets them here.
+        known: jobs that the queue has already, by tag: `submit` does not send them, but counts
+            them as accepted and removes them here.
     """
 
     known: dict[Tag, int]
@@ -127,7 +127,7 @@ class Queue(Protocol):
     def elastic(self) -> bool: ...
 
     def submit(self, command: SubmitJobs, done: Done) -> None:
-        """Submit jobs. `CommandFailed` carries the ids of those that were accepted."""
+        """Submit jobs. `CommandFailed` has the ids of those that were accepted."""
         ...
 
     def cancel(self, command: CancelJobs, done: Done) -> None:
@@ -135,11 +135,11 @@ class Queue(Protocol):
         ...
 
     def update(self, command: UpdateJobs, done: Done) -> None:
-        """Change urgency or duration of jobs."""
+        """Change the urgency or the duration of jobs."""
         ...
 
     def scale(self, command: Scale, done: Done) -> None:
-        """Change the size of the member, to `command.to` nodes if it can.
+        """Change the size of the member, to `command.to` nodes if possible.
 
         `CommandDone` has `{"nodes": size after, "by": granted}`; `CommandFailed` is a refusal,
         and its reason is for people. After a crash the same command comes again.
@@ -147,31 +147,30 @@ class Queue(Protocol):
         ...
 
     def seen(self, tag: Tag, job: int) -> None:
-        """A job of the ensemble has shown in the queue, whatever becomes of the response."""
+        """Note that a job of the ensemble is in the queue, even if its response is lost."""
         ...
 
     def refused(self, job: int) -> None:
-        """A job that has shown was refused by the queue (event `invalidate`)."""
+        """Note that the queue refused a job that `seen` reported (event `invalidate`)."""
         ...
 
     def revoke(self) -> None:
-        """Send no more jobs of the submissions under way; these fail with ECANCELED."""
+        """Send no more jobs of submissions in progress; these fail with ECANCELED."""
         ...
 
 
 class Fleet(Protocol):
-    """Starts and ends the members of an ensemble.
+    """A starter of an ensemble's members.
 
-    Each method starts performing a command and returns at once; `done` gets the outcome. What
-    becomes of a member is told by events: `MemberUp`, `MemberDraining`, `MemberLost`, and at last
-    `MemberEnded`, when nothing of it runs any more and every event that is known of its jobs was
-    posted. When the ensemble has ended, members that were started end when they have no job.
-    Commands for a member that is lost need no outcome, and those for jobs that a member does not
-    have are no error.
+    Each method starts performing a command and returns at once; `done` receives the outcome.
+    Events report the life of a member: `MemberUp`, `MemberDraining`, `MemberLost`, and at last
+    `MemberEnded`, when nothing of it runs any more and every known event of its jobs was posted.
+    When the ensemble has ended, members that were started end when they have no job. Commands for
+    a lost member need no outcome, and commands for jobs that a member does not have are no error.
     """
 
     def start(self, command: StartMember, done: Done) -> None:
-        """Ask for a member. `CommandFailed` means that there is none, and will be none."""
+        """Start a member. `CommandFailed` means that there is none, and will be none."""
         ...
 
     def drain(self, command: DrainMember, done: Done) -> None:
@@ -179,12 +178,12 @@ class Fleet(Protocol):
         ...
 
     def end(self, command: EndMember, done: Done) -> None:
-        """End a member, whatever it is doing."""
+        """End a member, whatever its state."""
         ...
 
 
 class CallResult(Protocol):
-    """What a custom function came to: see `runtime.custom.worker.WorkerResult`."""
+    """The result of a custom function: see `runtime.custom.worker.WorkerResult`."""
 
     ok: bool
     returned: list[dict[str, Any]]
@@ -194,7 +193,7 @@ class CallResult(Protocol):
 
 
 class Caller(Protocol):
-    """Runs custom functions: see `runtime.custom.worker.Worker`."""
+    """A caller of custom functions: see `runtime.custom.worker.Worker`."""
 
     def call(
         self,
@@ -208,7 +207,7 @@ class Caller(Protocol):
 
 
 class Advice(Protocol):
-    """What asking for points came to: see `runtime.asks.asker.Advice`."""
+    """The result of a request for points: see `runtime.asks.asker.Advice`."""
 
     ok: bool
     points: list[dict[str, Any]]
@@ -218,16 +217,16 @@ class Advice(Protocol):
 
 
 class Adviser(Protocol):
-    """Gives the points of searches: see `runtime.asks.advisers.Advisers`."""
+    """A source of points for searches: see `runtime.asks.advisers.Advisers`."""
 
     def ask(self, command: Ask, trials: Trials, done: Callable[[Any], None]) -> None:
-        """Ask for points.
+        """Request points.
 
         Args:
-            command: which, and what is to be known of the trials before.
+            command: the search, and which of its trials may be known.
             trials: of the search; they are read before this returns.
-            done: called once with an `Advice`, not from within this call if it can go on for
-                ever; not any more once this is closed.
+            done: called once with an `Advice`, but never after `close`. It is not called from
+                within this call if further requests could follow without end.
         """
         ...
 
@@ -235,7 +234,7 @@ class Adviser(Protocol):
 
 
 class Host(Protocol):
-    """Whoever runs a driver: gets what the engine says, and is told when it breaks."""
+    """The host of a driver: it receives the engine's output, and is informed of faults."""
 
     def record(self, entry: Record) -> None:
         """Keep an entry of the eventlog."""
@@ -246,20 +245,20 @@ class Host(Protocol):
         ...
 
     def finish(self, finish: Finish) -> None:
-        """The ensemble has ended; its jobs may still be active."""
+        """Note that the ensemble has ended; its jobs may still be active."""
         ...
 
     def settled(self) -> None:
-        """A posted event has been handled, with all that it brought about."""
+        """Note that posted events have been handled, with all their consequences."""
         ...
 
     def broken(self, error: BaseException) -> None:
-        """The driver has closed because of a fault; it takes no more events."""
+        """Note that the driver has closed because of a fault; it takes in no more events."""
         ...
 
 
 class Scaler(Protocol):
-    """What a Flux member grows and shrinks by.
+    """A way to change the size of a Flux instance.
 
     Attributes:
         low, high: bounds of the size.
@@ -272,23 +271,23 @@ class Scaler(Protocol):
         """Change the size.
 
         Args:
-            to: the size to reach; asking for the same one again is safe.
-            done: called once, with the size or why it was not reached.
+            to: the size to reach; a repeated request for the same size is safe.
+            done: called once, with the size or the error.
         """
         ...
 
     def watch(self, changed: SizeSeen) -> None:
-        """Tell of the size, and of how many of it are up and free.
+        """Report the size, and the numbers of its nodes that are up and free.
 
         Args:
-            changed: called when they are known, and when they or the bounds have changed.
+            changed: called when the numbers are known, and when they or the bounds have changed.
         """
         ...
 
     def report(self) -> dict[str, Any]:
-        """What `ensemble.status` says of it, as JSON."""
+        """Return the scaler's part of `ensemble.status`, as JSON."""
         ...
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Abandon the change in progress."""
         ...

@@ -1,4 +1,4 @@
-"""Recordings: every event of an ensemble with the commands it brought about, and replay.
+"""Recordings: every event of an ensemble with its commands, and their replay.
 
 A recording is a file of JSON lines. The first line is `{"recording": 1, "name": ...,
 "directory": ..., "document": ...}`, then one line for each event, `{"event": {...},
@@ -30,28 +30,28 @@ from flux_ensemble.runtime.durability.lines import MAX_LINE
 
 VERSION = 1
 
-#: How much of what is wrong is told, in characters: it can quote the file.
+#: Most characters of an error text: it can quote the file.
 MAX_QUOTE = 200
 
 
 class RecordingError(ValueError):
-    """A file that is no recording, is cut short, or is of another version."""
+    """The file is no recording, is cut short, or is of another version."""
 
 
 class Recorder:
-    """Writes a recording; give it to `runtime.driver.Driver` as its `tap`.
+    """A writer of a recording; give it to `runtime.driver.Driver` as its `tap`.
 
-    When the file cannot be written on, the recording ends there, and the ensemble goes on.
+    If the file cannot be written any more, the recording ends there, and the ensemble goes on.
 
     Args:
         path: the file, which is replaced.
         spec: the ensemble.
-        document: what it was loaded from, text or mapping.
+        document: the source of the ensemble, text or mapping.
 
     Attributes:
-        problem: why the recording is not whole, or None.
-        failed: called once when it turns out not to be, but for that in `close`. This is from
-            within the driver, which may not be given events meanwhile.
+        problem: the reason why the recording is incomplete, or None.
+        failed: called once when writing fails, except in `close`. The call comes from within the
+            driver, which must not receive events meanwhile.
 
     Raises:
         OSError: the file cannot be written, or is no regular file.
@@ -61,7 +61,7 @@ class Recorder:
         self.problem: str | None = None
         self.failed: Callable[[], object] = lambda: None
         self._path = path
-        # Unbuffered by lines would cost a system call for each event; the end is flushed.
+        # Flushing each line would cost a system call for each event; the end is flushed.
         self._file: IO[str] | None = _open(path)
         self._events = 0
         self._write(
@@ -74,7 +74,7 @@ class Recorder:
         )
 
     def __call__(self, event: Event, commands: Sequence[Command]) -> None:
-        """Take down one event and its commands."""
+        """Write an event and its commands."""
         if self._file is None:
             return
         encoded = ",".join(map(encode, commands))
@@ -86,7 +86,7 @@ class Recorder:
         self._events += 1
 
     def close(self) -> None:
-        """Write the end; a recorder that is closed already is no error."""
+        """Write the end, and close the file; a recorder that is closed already is no error."""
         if self._file is None:
             return
         try:
@@ -100,7 +100,7 @@ class Recorder:
         file, self._file = self._file, None
         assert file is not None
         with contextlib.suppress(OSError):
-            # Closing it tries to write what is left.
+            # Closing the file tries to write the rest.
             file.close()
         self.problem = f"the recording {self._path} cannot be written on: {error.strerror}"
 
@@ -110,18 +110,18 @@ class Recorder:
 
 
 def _open(path: str | Path) -> IO[str]:
-    """Open a file for a recording, and wait for nobody who might read it.
+    """Open a file for a recording, without waiting for a reader.
 
     Raises:
-        OSError: it cannot be opened, is no regular file, or is one that another user has put in
-            its place.
+        OSError: the file cannot be opened, is no regular file, or was put in its place by
+            another user.
     """
     return open(create(path, regular=True), "w", encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where a replay differs: the event, and the commands then and now, encoded."""
+    """The first difference of a replay: the event, and its commands then and now, encoded."""
 
     line: int
     event: str
@@ -131,7 +131,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What came of a replay: how many events, and the first difference or None."""
+    """The result of a replay: the number of events, and the first difference or None."""
 
     name: str
     events: int
@@ -140,10 +140,10 @@ class Replay:
 
 
 def replay(path: str | Path) -> Replay:
-    """Feed a recording to a fresh engine; it stops at the first difference.
+    """Feed a recording to a fresh engine, up to the first difference.
 
     Raises:
-        RecordingError: the file is no whole recording of this version.
+        RecordingError: the file is not a complete recording of this version.
         DocumentError: its document is not valid any more.
         OSError: the file cannot be read.
     """
@@ -167,7 +167,7 @@ def replay(path: str | Path) -> Replay:
             pairs = zip_longest(engine.handle(event), line["commands"])
             replayed = tuple(encode(_as_then(*pair)) for pair in pairs if pair[0] is not None)
         except Exception as error:
-            # Only somebody who made the file up can have written that.
+            # Only a forged file can have this event.
             what = repr(error)[:MAX_QUOTE]
             raise RecordingError(f"{path}:{number}: not an event of a run: {what}") from None
         if recorded != replayed:
@@ -177,9 +177,9 @@ def replay(path: str | Path) -> Replay:
 
 
 def _as_then(command: Command, recorded: Any) -> Command:
-    """A command as the version that made the recording would have had it.
+    """Return a command as the version that made the recording would have given it.
 
-    The metrics that a custom function gets have more in them than they had.
+    The metrics for custom functions have more entries now.
     """
     if not isinstance(command, CallCustom) or not isinstance(recorded, dict):
         return command
@@ -203,10 +203,10 @@ def _as_then(command: Command, recorded: Any) -> Command:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The lines of a recording but for the last, with their numbers; the first is a header.
+    """Yield the lines of a recording except the last, with their numbers; the first is a header.
 
     Raises:
-        RecordingError: the file is no whole recording of this version.
+        RecordingError: the file is not a complete recording of this version.
         OSError: the file cannot be read.
     """
     number, last, ended = 0, -1, False
@@ -228,7 +228,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _open_to_read(path: Path) -> IO[bytes]:
-    """Open a file for reading, also a FIFO, if there is somebody at its other end."""
+    """Open a file for reading; a FIFO is not waited for."""
     file = open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))  # noqa: SIM115
     os.set_blocking(file.fileno(), True)
     return file

@@ -1,8 +1,8 @@
-"""Suggests the points of one search: what runs in its process, and in the simulator.
+"""Samplers: they suggest the points of one search, in its process or in the simulator.
 
 A sampler draws each point with a seed of its own, a hash of the document's seed, the search and the
-number of the trial. So a point is a function of these and of the trials that the sampler is told
-of, and a new process that was told of the same trials goes on as the old one would have.
+number of the trial. So a point is a function of these and of the trials that the sampler has
+received, and a new process with the same trials goes on as the old one would have.
 
     sampling = Sampling(described(search, seed))
     sampling.answer({"count": 2, "points": [], "attributes": {}, "ends": []})
@@ -21,31 +21,31 @@ from flux_ensemble.runtime.gaussian import Gaussian
 from flux_ensemble.runtime.unit_cube import Qmc
 from flux_ensemble.scalars import identity, unpacked
 
-#: What a sampler answers at once has at most so many characters as JSON, about.
+#: Most characters, about, of one answer as JSON.
 MAX_ANSWER = 1 << 19
 
-#: Of more trials than this, TPE sees the best and the latest ones.
+#: With more trials than MANY, TPE uses the best and the latest ones.
 MANY, BEST, LATEST = 1000, 100, 300
 
 #: The parameters of a trial, in the order of the variables.
 Point = Sequence[Any]
 
-#: What a sampler needs of a point to go on, besides its parameters; None for nothing.
+#: Data of a point that its sampler needs to go on, besides the parameters; None for nothing.
 Attributes = Mapping[str, Any] | None
 
-#: What came of a trial: the value of the objective, or of each of several.
+#: The outcome of a trial: the value of the objective, or of each of several.
 Value = float | Sequence[float]
 
 
 class Sampler(Protocol):
-    """Suggests points."""
+    """A sampler of points."""
 
     def add(self, params: Point, attributes: Attributes) -> None:
-        """A point was given; its trial is under way."""
+        """Add a point that was given; its trial is pending."""
         ...
 
     def end(self, number: int, value: Value | None, step: float | None = None) -> None:
-        """A trial has ended, without a value if it failed or was canceled.
+        """Note the end of a trial; it has no value if it failed or was canceled.
 
         Args:
             number: of the trial.
@@ -55,20 +55,20 @@ class Sampler(Protocol):
         ...
 
     def suggest(self, number: int, seed: int) -> tuple[Point, Attributes]:
-        """The point of the next trial, which is added too.
+        """Suggest the point of the next trial, and add it.
 
         Args:
             number: of the trial.
-            seed: what is drawn with.
+            seed: of the draws.
         """
         ...
 
 
 class Sampling:
-    """The sampler of one search, and what it was told.
+    """The sampler of one search, and the trials that it has received.
 
     Args:
-        search: as `asking.asker.described` gives it.
+        search: as `asks.asker.described` gives it.
     """
 
     def __init__(self, search: Mapping[str, Any]) -> None:
@@ -106,7 +106,7 @@ class Sampling:
 
 
 def with_choices(search: Mapping[str, Any]) -> dict[str, Any]:
-    """A search as `asking.asker.described` gives it, with its choices as they are.
+    """Return a search that `asks.asker.described` gave, with its choices unpacked.
 
     >>> search = {"variables": [{"name": "c", "choices": [{"written": "1.10"}, 2]}]}
     >>> with_choices(search)["variables"][0]["choices"]
@@ -120,7 +120,7 @@ def with_choices(search: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def seed_of(search: Mapping[str, Any], number: int) -> int:
-    """The seed of a trial's point, of 32 bits.
+    """Return the seed of a trial's point, of 32 bits.
 
     >>> seed_of({"seed": 7, "id": "hpo"}, 0) == seed_of({"seed": 7, "id": "hpo"}, 1)
     False
@@ -132,9 +132,9 @@ def seed_of(search: Mapping[str, Any], number: int) -> int:
 class Optuna:
     """Samplers of Optuna.
 
-    A study knows all trials under their own numbers. TPE, which takes the longer the more trials
-    there are, has a study of some of them once they are many. CMA-ES and NSGA-II keep what they
-    need to go on with the trials, and with the study; that goes with the points.
+    A study has all trials under their own numbers. TPE, whose time grows with the trials, has a
+    study of some of them once they are many. CMA-ES and NSGA-II store their state with the trials
+    and with the study; the latter part is stored with the points.
     """
 
     def __init__(self, search: Mapping[str, Any]) -> None:
@@ -157,7 +157,7 @@ class Optuna:
         }
         self._points: list[tuple[Point, Attributes]] = []
         self._values: dict[int, Value | None] = {}
-        #: The steps of the values of those that were stopped early.
+        #: The steps of the values of trials that were stopped early.
         self._steps: dict[int, int] = {}
         self._study = self._new_study()
         self._some: Any = None
@@ -165,7 +165,7 @@ class Optuna:
     def _distribution(self, variable: Mapping[str, Any]) -> Any:
         distributions = self._optuna.distributions
         if "choices" in variable:
-            # Of 0 and false, which are equal, Optuna would take the first for both.
+            # Places, since Optuna would confuse equal choices such as 0 and false.
             return distributions.CategoricalDistribution(range(len(variable["choices"])))
         integer = variable["integer"]
         kind = distributions.IntDistribution if integer else distributions.FloatDistribution
@@ -187,12 +187,12 @@ class Optuna:
         if self._search["sampler"] == "nsga2":
             return samplers.NSGAIISampler(seed=seed)
         with warnings.catch_warnings():
-            # That it is experimental.
+            # Optuna warns that this is experimental.
             warnings.simplefilter("ignore")
             return samplers.TPESampler(seed=seed, constant_liar=self._search["parallel"] > 1)
 
     def add(self, params: Point, attributes: Attributes) -> None:
-        """A point was given."""
+        """Add a point that was given."""
         self._points.append((params, attributes))
         self._some = None
         own = dict(attributes or {})
@@ -205,11 +205,11 @@ class Optuna:
         return self._study._storage
 
     def _of_study(self) -> dict[str, Any]:
-        """What a sampler keeps with the study."""
+        """Return the state that a sampler stores with the study."""
         return dict(self._storage.get_study_system_attrs(self._study._study_id))
 
     def _trial(self, params: Point, attributes: Attributes, number: int | None = None) -> Any:
-        """A trial under way, or that has ended with the value that it has."""
+        """Make a pending trial, or one that has ended with its value."""
         states = self._optuna.trial.TrialState
         ended = number in self._values
         value = self._values[number] if ended and number is not None else None
@@ -234,7 +234,7 @@ class Optuna:
         )
 
     def end(self, number: int, value: Value | None, step: float | None = None) -> None:
-        """A trial has ended."""
+        """Note the end of a trial."""
         self._values[number] = value
         self._some = None
         if step is not None:
@@ -247,7 +247,7 @@ class Optuna:
             self._study.tell(number, _listed(value))
 
     def suggest(self, number: int, seed: int) -> tuple[Point, Attributes]:
-        """The point of the next trial."""
+        """Suggest the point of the next trial."""
         study = self._study
         if self._search["sampler"] == "tpe" and len(self._values) > MANY:
             if self._some is None:
@@ -259,8 +259,8 @@ class Optuna:
         params = [self._value(name, trial.params[name]) for name in self._distributions]
         attributes = None
         if self._search["sampler"] in _KEEP:
-            # The state of the strategy, or the generation, which it keeps with its trials; and who
-            # are the parents of the next one, which it keeps with the study.
+            # With its trials a sampler stores the state of its strategy, or the generation; with
+            # the study it stores the parents of the next generation.
             attributes = dict(study.get_trials(deepcopy=False)[number].system_attrs)
             of_study = {key: value for key, value in self._of_study().items() if key not in before}
             if of_study:
@@ -271,19 +271,19 @@ class Optuna:
         return params, attributes
 
     def _value(self, name: str, drawn: Any) -> Any:
-        """The value of a variable that was drawn, which of choices is the place."""
+        """Return the value of a drawn variable; for choices the draw is a place."""
         return self._choices[name][drawn] if name in self._choices else drawn
 
     def _study_of_some(self) -> Any:
-        """A study of the best trials, the latest ones, and those under way."""
+        """Make a study of the best trials, the latest ones, and the pending ones."""
         complete = [
             number
             for number, value in self._values.items()
             if value is not None and number not in self._steps
         ]
-        # Of those that were stopped early, the latest too.
+        # And the latest of those that were stopped early.
         kept = {*complete[-LATEST:], *list(self._steps)[-LATEST:]}
-        # The best of each objective; with one, these are the best.
+        # The best for each objective; with a single objective, these are the best.
         signs = [-1.0 if maximize else 1.0 for maximize in self._search["maximize"]]
         for place, sign in enumerate(signs):
             costs = {number: sign * _listed(self._values[number])[place] for number in complete}
@@ -295,7 +295,7 @@ class Optuna:
 
 
 class Random(Optuna):
-    """Uniform draws: what Optuna's sampler gives for an empty study, as trials do not matter."""
+    """Uniform draws, as Optuna's sampler makes them for an empty study: trials have no effect."""
 
     def __init__(self, search: Mapping[str, Any]) -> None:
         super().__init__(search)
@@ -304,20 +304,20 @@ class Random(Optuna):
         self._drawing = self._optuna.samplers.RandomSampler(seed=0)
 
     def add(self, params: Point, attributes: Attributes) -> None:
-        """What was given does not matter."""
+        """Do nothing: earlier points have no effect."""
 
     def end(self, number: int, value: Value | None, step: float | None = None) -> None:
-        """What came of it does not matter."""
+        """Do nothing: outcomes have no effect."""
 
     def suggest(self, number: int, seed: int) -> tuple[Point, Attributes]:
-        """The point with this seed."""
-        # As a new sampler with this seed, whose generator would first be seeded by the system.
+        """Return the point for this seed."""
+        # Like a new sampler with this seed, which would first be seeded by the system.
         self._drawing._rng.rng.seed(seed)
         draw = self._drawing.sample_independent
         params: list[Any] = []
         for name, distribution in self._distributions.items():
             if distribution.single():
-                # Nothing is drawn, as in a trial of a study.
+                # A single value is not drawn, as in a trial of a study.
                 params.append(self._value(name, 0))
             else:
                 drawn = draw(self._study, self._any, name, distribution)
@@ -326,16 +326,16 @@ class Random(Optuna):
 
 
 def _by_cost(costs: Mapping[int, float]) -> list[int]:
-    """The numbers of trials, the best one first."""
+    """Return the numbers of trials, the best one first."""
     return sorted(costs, key=lambda number: (costs[number], number))
 
 
 def _listed(value: Any) -> list[float]:
-    """The values of all objectives."""
+    """Return the values of all objectives."""
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-#: Samplers that keep something with their trials, and the key of what they keep with the study.
+#: Samplers that store state with their trials, and the key of their state in the study.
 _KEEP = ("cma", "nsga2")
 _OF_STUDY = "study"
 

@@ -1,7 +1,7 @@
-"""Looks for jobs of an ensemble: in its record, and then among those that are active.
+"""Queries for jobs of an ensemble: in its record, and then among the active jobs.
 
-A record can be long, so a search is made of steps, between which the service does other things.
-Where it stops, another one can go on: the record only grows at its end.
+A record can be long, so a query consists of steps, between which the service does other work. A
+query can go on where another one stopped: the record only grows at its end.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.runtime.durability.records import Records
 
-#: Jobs that a step looks at, and those of the record that a search does.
+#: Jobs that a step examines, and jobs of the record that a query examines.
 STEP = 200
 MOST = 25_000
 
-#: Jobs that a search finds, unless it is asked for another number.
+#: Jobs that a query finds, unless another number is requested.
 COUNT = 1000
 
 Found = dict[str, Any]
 
 
 class Search:
-    """One search.
+    """A query for jobs.
 
     Args:
         engine: has the active jobs.
-        records: has those that are gone.
+        records: has the ended jobs.
         describer: describes both.
-        matches: whether a job that was described is looked for.
-        group, outcome: look only for jobs of the group, or with the outcome.
-        after: of the record, so many jobs are left out.
-        count: jobs of the record that it finds at most.
+        matches: returns whether a described job is to be found.
+        group, outcome: find only jobs of the group, or with the outcome.
+        after: number of jobs of the record that are skipped.
+        count: most jobs of the record that are found.
 
     Attributes:
         over: there are no more steps.
-        next: if it is over, the `after` of a search that goes on; None if this one has seen all
-            jobs, the active ones last.
+        next: if it is over, the `after` of a query that goes on; None if this one has examined
+            all jobs, the active ones last.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Search:
         self.next: int | None = after
 
     def step(self, now: float) -> list[Found]:
-        """Look at some jobs more; `now` is the time."""
+        """Examine some more jobs, and return those found; `now` is the time."""
         found: list[Found] = []
         for _ in range(STEP):
             job = self._take()
@@ -85,7 +85,7 @@ class Search:
         return found
 
     def _take(self) -> ActiveJob | None:
-        """The next job; None if the search is over."""
+        """Return the next job; None if the query is over."""
         if self._active is None:
             assert self.next is not None
             if self._left <= 0 or self.next >= self._last:
@@ -98,7 +98,7 @@ class Search:
             if job is not None:
                 self.next += 1
                 return job
-            # All at once: what is gone later is not looked for in the record too.
+            # Listed at once, so that a job that ends later is not looked for in the record, too.
             self._active = iter(list(self._engine.workload.active()))
             self.next = None
         job = next(self._active, None)

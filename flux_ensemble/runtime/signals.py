@@ -1,4 +1,4 @@
-"""Signals as something to read, for any loop."""
+"""Signals as readable bytes, for any loop."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import ExitStack, contextmanager
 
 @contextmanager
 def signal_pipe(numbers: Collection[signal.Signals]) -> Iterator[int]:
-    """The end to read of a pipe into which each of these signals writes a byte.
+    """Yield the read end of a pipe into which each of these signals writes a byte.
 
-    A loop that watches it sees a signal in whichever thread it comes: a document with
-    statistics brings in numpy, which has threads that may get it. Nor is there a
-    KeyboardInterrupt, which is lost inside a callback of Flux.
+    A loop that watches it notices a signal in whichever thread that arrives: a document with
+    statistics loads numpy, whose threads may receive it. And there is no KeyboardInterrupt, which
+    would be lost inside a callback of Flux.
     """
     with ExitStack() as stack:
         read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Who suggests the points of a search: a sampler, or a generator of the user's."""
+"""The source of a search's points: a sampler, or a generator of the user's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class Suggesting(Protocol):
-    """Answers the asks of one search."""
+    """A source of points that answers the requests of one search."""
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a request: `{"points": [{"params": {...}}, ...], "seconds": x}`."""
@@ -15,7 +15,7 @@ class Suggesting(Protocol):
 
 
 def suggesting(search: Mapping[str, Any]) -> Suggesting:
-    """What suggests the points of a search, as `asking.asker.described` gives it."""
+    """Make the source of points of a search, as `asks.asker.described` gives it."""
     if "generator" in search:
         from flux_ensemble.runtime.generator import Generating
 

@@ -1,6 +1,6 @@
-"""Points of the unit cube as values of variables, and back; and those of a Sobol sequence.
+"""Points of the unit cube as values of variables, and back; and points of a Sobol sequence.
 
-A variable is described as `Variable.to_json` does it.
+A variable is described as by `Variable.to_json`.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from flux_ensemble.scalars import identity
 
 
 class Qmc:
-    """Points of a scrambled Sobol sequence, which follow from their numbers.
+    """A scrambled Sobol sequence, whose points follow from their numbers.
 
     Owen, "Scrambling Sobol' and Niederreiter-Xing points" (1998); the sequence is SciPy's, with the
     seed as `optuna.samplers.QMCSampler` gives it, so the points are those of that sampler, too.
     """
 
-    #: How many are computed at once.
+    #: Number of points that are computed at once.
     _BLOCK = 64
 
     def __init__(self, search: Mapping[str, Any]) -> None:
         from scipy.stats import qmc
 
         self._variables = search["variables"]
-        # As `rng` the same number begins another sequence.
+        # With the argument `rng` the same number would begin another sequence.
         self._sobol = qmc.Sobol(len(self._variables), seed=sequence_seed(search))
         self._block: tuple[int, Any] = (-1, None)
 
     def add(self, params: Sequence[Any], attributes: Any) -> None:
-        """What was given does not matter."""
+        """Do nothing: earlier points have no effect."""
 
     def end(self, number: int, value: Any, step: float | None = None) -> None:
-        """What came of it does not matter."""
+        """Do nothing: outcomes have no effect."""
 
     def suggest(self, number: int, seed: int) -> tuple[list[Any], None]:
-        """The point with this number."""
+        """Return the point with this number."""
         block, row = divmod(number, self._BLOCK)
         if self._block[0] != block:
             self._sobol.reset()
@@ -51,7 +51,7 @@ class Qmc:
 
 
 def sequence_seed(search: Mapping[str, Any]) -> int:
-    """The seed of a search's Sobol sequence, of 32 bits.
+    """Return the seed of a search's Sobol sequence, of 32 bits.
 
     >>> sequence_seed({"seed": 7, "id": "hpo"}) == sequence_seed({"seed": 7, "id": "other"})
     False
@@ -61,7 +61,7 @@ def sequence_seed(search: Mapping[str, Any]) -> int:
 
 
 def at(variable: Mapping[str, Any], uniform: float) -> Any:
-    """The value of a variable for a number >= 0 and < 1.
+    """Return the value of a variable for a number >= 0 and < 1.
 
     >>> at({"choices": ["a", "b", "c"]}, 0.5)
     'b'
@@ -86,7 +86,7 @@ def at(variable: Mapping[str, Any], uniform: float) -> Any:
 
 
 def back(variable: Mapping[str, Any], value: Any) -> list[float]:
-    """A value as coordinates >= 0 and <= 1: one, or one for each choice.
+    """Return a value as coordinates >= 0 and <= 1: one, or one for each choice.
 
     >>> back({"choices": ["a", "b", "c"]}, "b")
     [0.0, 1.0, 0.0]

@@ -1,4 +1,4 @@
-"""A search as gest-api describes it: what a generator is told of it, and what it gives."""
+"""A search in the terms of gest-api: its description, and the points of a generator."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from flux_ensemble import scalars
 from flux_ensemble.document.search import Variable
 from flux_ensemble.scalars import number
 
-#: A number this much of its range beyond a bound was rounded.
+#: A number beyond a bound by at most this share of the range counts as rounded.
 _ROUNDED = 1e-6
 
 
 class Choices(set[Any]):
     """The values of a discrete variable, in the order of the document.
 
-    A set of texts has another order in each process, and so would have what a generator draws.
+    A set of texts has a different order in each process, which would change a generator's draws.
 
     >>> list(Choices(["sgd", "adam", "sgd"]))
     ['sgd', 'adam']
@@ -32,10 +32,10 @@ class Choices(set[Any]):
 
 
 def vocs_of(search: Mapping[str, Any]) -> Any:
-    """The VOCS of a search, as `asking.asker.described` gives it.
+    """Return the VOCS of a search, as `asks.asker.described` gives it.
 
-    A range is a continuous variable, of integers one with the `dtype` int, since the standard has
-    no others; choices are a discrete one.
+    A range is a continuous variable; a range of integers has the `dtype` int, since the standard
+    has no other type for it. Choices are a discrete variable.
     """
     from gest_api.vocs import VOCS, ContinuousVariable, DiscreteVariable
 
@@ -56,12 +56,12 @@ def vocs_of(search: Mapping[str, Any]) -> Any:
 
 
 def identity(params: Any) -> tuple[tuple[type, Any], ...]:
-    """By what two points are told apart; True is not 1."""
+    """Return the key that distinguishes points; True is not 1."""
     return tuple(map(scalars.identity, params))
 
 
 def adapted(variable: Variable, value: Any) -> Any:
-    """A value of the type of its variable, and not beyond a bound because it was rounded.
+    """Convert a value to the type of its variable, and to a bound that it exceeds by rounding.
 
     >>> adapted(Variable("n", 1, 8, integer=True), 2.6)
     3
@@ -83,7 +83,7 @@ def adapted(variable: Variable, value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: scalars and arrays of NumPy or PyTorch as numbers and lists.
+    """Convert a value to JSON: scalars and arrays of NumPy or PyTorch to numbers and lists.
 
     >>> import numpy
     >>> plain(numpy.float64(0.5)), plain(numpy.array([2])), plain({"a": numpy.arange(2)})

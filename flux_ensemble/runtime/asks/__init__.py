@@ -1,4 +1,4 @@
-"""Searches: their points are asked for in a process of their own, one for each search.
+"""Requests for the points of searches, served by one process for each search.
 
     engine ──Ask──► driver ──► `advisers` ──► `asker` ──pipe──► `runtime.samplers`
                        ▲                                                  │

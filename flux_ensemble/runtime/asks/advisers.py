@@ -1,4 +1,4 @@
-"""Gives the points of all searches of one ensemble: a `runtime.ports.Adviser`."""
+"""The source of points for all searches of an ensemble: a `runtime.ports.Adviser`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Advisers:
 
     Args:
         searches: of the ensemble.
-        start: makes what asks the sampler of a search.
+        start: makes the asker of a search.
     """
 
     def __init__(self, searches: Iterable[Search], start: Callable[[Search], Asker]) -> None:
@@ -30,7 +30,7 @@ class Advisers:
         self._askers: dict[str, Asker] = {}
 
     def ask(self, command: Ask, trials: Trials, done: Callable[[Advice], None]) -> None:
-        """Ask for points, as `runtime.ports.Adviser.ask`."""
+        """Request points, as `runtime.ports.Adviser.ask`."""
         asker = self._askers.get(command.search)
         if asker is None:
             asker = self._askers[command.search] = self._start(self._searches[command.search])
@@ -51,7 +51,10 @@ def processes(
     cwd: str,
     log: Callable[[str, str], None],
 ) -> Advisers:
-    """The advisers of an ensemble; the arguments are those of `Asker`, `seed` as the document's."""
+    """Make the advisers of an ensemble.
+
+    The arguments are those of `Asker`; `seed` is the document's if it is not given.
+    """
     make = partial(
         Asker,
         loop,

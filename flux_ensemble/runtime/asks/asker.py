@@ -1,8 +1,9 @@
-"""Asks the sampler or the generator of one search for points, in a process of its own.
+"""Requests for the points of one search, to its sampler or generator in a process of its own.
 
-A process knows what it was told. A new one, after a crash of it or of the service, is told of all
-trials with the first ask; later asks say what is new. What an ask is to see is in its command, so a
-process that knows more than that is told all over again.
+The process keeps what it has received. After a crash of the process or the service, a new one
+receives all trials with the first request; later requests have what is new. The command of a
+request limits which trials it may use, so a process that knows more than that receives all of them
+again.
 
     asker = Asker(loop, search, seed=7, environment=..., cwd=..., info=..., log=...)
     asker.ask(command, trials, done)
@@ -27,19 +28,19 @@ if TYPE_CHECKING:
     from flux_ensemble.runtime.ports import Loop
 
 
-#: The module that gives the points in the process. No other room knows it.
+#: The module that runs in the process and suggests points; no other package uses it.
 SUGGESTING = "flux_ensemble.runtime.suggester"
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What an ask came to.
+    """The result of a request for points.
 
     Args:
-        ok: points that can be used, or none, because there are no more.
-        points: `{"params": {...}, "attributes": {...}}` for each; attributes need not be there.
-        seconds: how long the sampler took.
-        reason: why not, in one sentence that names the search.
+        ok: the points are usable; none means that there are no more.
+        points: `{"params": {...}, "attributes": {...}}` for each; attributes may be missing.
+        seconds: that the sampler took.
+        reason: the reason of a failure, as one sentence that names the search.
         detail: a traceback, or the last output.
     """
 
@@ -51,15 +52,15 @@ class Advice:
 
 
 class Asker(Worker):
-    """The sampler of one search.
+    """The process of one search.
 
     Args:
         loop: for timers and file descriptors.
         search: of the document.
         seed: of the document.
-        environment, cwd: of whoever loaded the document.
+        environment, cwd: of the user who loaded the document.
         info: the ensemble's `name` and `directory`.
-        log: takes a level and a line of what the sampler prints.
+        log: receives a level and a line of the process's output.
     """
 
     TITLE = "search"
@@ -85,14 +86,14 @@ class Asker(Worker):
             "search": described(search, seed),
         }
         self._open: dict[int, tuple[Ask, Trials]] = {}
-        #: How many points, and ends of trials, the process knows of.
+        #: Numbers of points, and of ends of trials, that the process knows.
         self._points = 0
         self._ends = 0
-        #: How often points had been dropped when it was asked the last time.
+        #: Number of times that points had been dropped at the latest request.
         self._refreshes = 0
 
     def ask(self, command: Ask, trials: Trials, done: Callable[[Advice], None]) -> None:
-        """Ask for points; `done` gets them, once, unless this is closed before."""
+        """Request points; `done` receives them, once, unless this object is closed before."""
         self._open[self._calls + 1] = command, trials
         self._add(None, {}, self._search.timeout, done)
 
@@ -121,7 +122,7 @@ class Asker(Worker):
         return Advice(True, points, float(seconds or 0.0))
 
     def _problem(self, points: Any, count: int) -> str | None:
-        """What is wrong with points; the process may run other people's code."""
+        """Return the problem of points, or None; the process may run untrusted code."""
         problems = Problems()
         if check_plain(points, problems):
             return problems.sentences()
@@ -155,7 +156,7 @@ class Asker(Worker):
 
 
 def described(search: Search, seed: int) -> dict[str, Any]:
-    """A search as JSON, for `runtime.suggester`."""
+    """Describe a search as JSON, for `runtime.suggester`."""
     generator = search.generator
     suggests: dict[str, Any] = {"sampler": search.sampler}
     if generator is not None:

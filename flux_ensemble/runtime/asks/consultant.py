@@ -1,6 +1,6 @@
-"""Gives the points of searches at once, in this process: a `runtime.ports.Adviser` for simulations.
+"""A source of points in this process: a `runtime.ports.Adviser` for simulations.
 
-The samplers are those that a run has, so that a simulation shows what they would choose.
+The samplers are those of a run, so a simulation shows the points that they would choose.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ class Consultant:
 
     Args:
         searches: of the ensemble.
-        seed: what their points are drawn with.
+        seed: of all draws.
     """
 
     def __init__(self, searches: Iterable[Search], seed: int) -> None:
         self._searches = {search.id: search for search in searches}
         self._seed = seed
-        #: With how many points, and ends of trials, each knows of.
+        #: For each search the sampler, and the numbers of points and of ends of trials that it
+        #: knows.
         self._known: dict[str, tuple[Suggesting, int, int]] = {}
 
     def ask(self, command: Ask, trials: Trials, done: Callable[[Advice], None]) -> None:
-        """Ask for points, as `runtime.ports.Adviser.ask`."""
+        """Request points, as `runtime.ports.Adviser.ask`; they are returned at once."""
         known = self._known.get(command.search)
         if known is None or known[1] > command.first or known[2] > command.ended:
             search = self._searches[command.search]
@@ -39,8 +40,8 @@ class Consultant:
         answer = sampling.answer({"count": command.count, **seen})
         given = answer["points"]
         self._known[command.search] = sampling, command.first + len(given), command.ended
-        # Virtual time does not pass meanwhile.
+        # No virtual time passes meanwhile.
         done(Advice(True, given))
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing: no process runs."""

@@ -1,4 +1,5 @@
-"""Custom functions: called in a process of their own, one for each ensemble.
+"""Custom functions, called in one process for each ensemble.
 
-`worker` is the service's side, `process` the pipe between, `child` what runs in the process.
+`worker` is the service's side, `process` the connection between them, and `child` the program of
+the process.
 """

@@ -10,10 +10,10 @@ CHANNEL is the file descriptor of a stream socket that carries one JSON object a
                        {"call": n, "ok": true, "returned": [{"kind", "value"}], "state"?}
                        {"call": n, "ok": false, "reason", "detail"}
 
-LIFELINE is the read end of a pipe that the service holds open: when the service is gone,
-however it went, the kernel kills this process and what it started. Standard output and
-error go to the service's log. The file is run by path, before anything but the standard
-library can be found, so it imports nothing else until the service has sent its `path`.
+LIFELINE is the read end of a pipe that the service holds open: when the service is gone, for
+whatever reason, the kernel kills this process and its descendants. Standard output and error go to
+the service's log. The file is run by path, before anything but the standard library can be found,
+so it imports nothing else until the service has sent its `path`.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, BinaryIO
 
-#: The file name that tracebacks give for a `custom:` source of which it is not known where it is.
+#: The file name in tracebacks for a `custom:` source without a known file.
 SOURCE_NAME = "custom"
 
-#: Where the namespace of the `custom:` source is found, for pickle and dataclasses.
+#: The module of the `custom:` source, under which pickle and dataclasses find its names.
 SOURCE_MODULE = "ensemble_custom"
 
 #: Entry points of this group are custom functions under their own names.
@@ -48,13 +48,13 @@ ENTRY_POINTS = "flux_ensemble.actions"
 #: Largest reply in bytes; the service reads no more.
 MAX_REPLY = 1 << 20
 
-#: Longest reason and detail in characters.
+#: Greatest length of a reason and of a detail, in characters.
 MAX_REASON, MAX_DETAIL = 400, 16 << 10
 
-#: Descriptors below this are the user's: a function can close all of them, as daemons do.
+#: Lower descriptors are left to the user: a function may close all of them, as daemons do.
 FIRST_FD = 100
 
-#: What a request is answered with; raises where it cannot be.
+#: Makes the answer to a request; raises if that is impossible.
 Answer = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
@@ -68,7 +68,7 @@ class ReportedFailure(Exception):
 
     @classmethod
     def of(cls, error: BaseException) -> ReportedFailure:
-        """What an exception in the user's code is reported as."""
+        """Make the report of an exception in the user's code."""
         try:
             if isinstance(error, SystemExit):
                 reason = f"called sys.exit({'' if error.code is None else repr(error.code)})"
@@ -77,12 +77,12 @@ class ReportedFailure(Exception):
                 reason = f"raised {type(error).__name__}{text}"
             return cls(reason, users_traceback(error))
         except BaseException:
-            # Its own __str__ or __repr__ fails.
+            # The exception's own __str__ or __repr__ fails.
             return cls(f"raised {type(error).__name__}")
 
 
 def clip(text: str, limit: int) -> str:
-    """Text of at most about `limit` characters, without its middle if it was longer."""
+    """Shorten a text to about `limit` characters, by leaving out its middle."""
     if len(text) > limit:
         half = limit // 2
         text = f"{text[:half]} ... {len(text) - 2 * half} characters left out ... {text[-half:]}"
@@ -90,7 +90,7 @@ def clip(text: str, limit: int) -> str:
 
 
 def users_traceback(error: BaseException) -> str:
-    """The traceback of an exception, from the first frame of the user's code."""
+    """Return the traceback of an exception, from the first frame of the user's code."""
     frames: TracebackType | None = error.__traceback__
     while frames is not None and _is_ours(frames.tb_frame.f_code.co_filename):
         frames = frames.tb_next
@@ -103,7 +103,7 @@ def _is_ours(file: str) -> bool:
 
 @contextlib.contextmanager
 def reported(subject: str) -> Iterator[None]:
-    """Turn what users' code raises, `SystemExit` too, into a `ReportedFailure` of `subject`."""
+    """Turn exceptions of users' code, even `SystemExit`, into a `ReportedFailure` of `subject`."""
     try:
         yield
     except ReportedFailure:
@@ -119,11 +119,11 @@ class Functions:
     Args:
         source: the document's `custom:` text, or None.
         plugins: names of modules.
-        at: the file and the line that the source begins in, which tracebacks give; None where they
-            are not known.
+        at: the file of the source and its first line there, for tracebacks; None if they are not
+            known.
 
     Raises:
-        Problem: the source or a plugin cannot be loaded.
+        ReportedFailure: the source or a plugin cannot be loaded.
     """
 
     def __init__(
@@ -146,16 +146,16 @@ class Functions:
         sys.modules[SOURCE_MODULE] = self._source
         name, line = at
         source = "\n" * (line - 1) + source
-        # An entry without a time of change is never looked up on the disk.
+        # An entry without a modification time is never looked up on the disk.
         lines = source.splitlines(keepends=True)
         linecache.cache[name] = (len(source), None, lines, name)
         exec(compile(source, name, "exec", dont_inherit=True), namespace)
 
     def find(self, name: str) -> Callable[..., Any]:
-        """The function called `name`.
+        """Return the function called `name`.
 
         Raises:
-            Problem: there is none, or its entry point cannot be loaded.
+            ReportedFailure: there is none, or its entry point cannot be loaded.
         """
         function = getattr(self._source, name, None)
         if callable(function):
@@ -178,10 +178,10 @@ class Functions:
         )
 
     def check(self, names: Iterable[str]) -> None:
-        """Check that there are functions of these names that can be called, without calling any.
+        """Check that functions of these names exist and can be called, without calling any.
 
         Raises:
-            Problem: there are not.
+            ReportedFailure: one of them does not exist, or cannot be called.
         """
         wrong: list[str] = []
         for name in names:
@@ -203,7 +203,7 @@ class Functions:
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError):
-            return None  # nobody knows, as of some builtins
+            return None  # unknown, as for some builtins
         return objection_to(signature)
 
     def _names(self) -> Iterator[str]:
@@ -226,10 +226,10 @@ def _imported(name: str) -> ModuleType:
 
 
 def entries(returned: Any) -> list[dict[str, Any]]:
-    """What a function returned as a list of `{"kind": "action" | "rule", "value": {...}}`.
+    """Convert the result of a function to `{"kind": "action" | "rule", "value": {...}}` items.
 
     Raises:
-        Problem: it is not None, an Action, a Rule or a list of these, or it is not JSON.
+        ReportedFailure: it is not None, an Action, a Rule or a list of these, or it is not JSON.
     """
     from flux_ensemble.custom import Action, Rule
 
@@ -258,7 +258,7 @@ def entries(returned: Any) -> list[dict[str, Any]]:
 
 
 class Worker:
-    """Answers the service's calls, one at a time, until the service closes the channel."""
+    """The loop that answers the service's calls, one at a time, until the channel is closed."""
 
     def __init__(self, channel: int, lifeline: int) -> None:
         self._pid = os.getpid()
@@ -266,7 +266,7 @@ class Worker:
         self._fd = fcntl.fcntl(channel, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
         os.close(channel)
         self._channel: BinaryIO = os.fdopen(self._fd, "rb", closefd=False)
-        # A process that the user's code forks must not hold the channel open, nor use it.
+        # A process that the user's code forks must neither hold the channel open nor use it.
         os.register_at_fork(after_in_child=lambda: os.close(self._fd))
         self._tie_to(lifeline)
 
@@ -274,8 +274,8 @@ class Worker:
     def _tie_to(lifeline: int) -> None:
         """Have the kernel kill this process group once `lifeline` has no writer any more.
 
-        A thread could not: it does not run while an extension holds the interpreter's lock.
-        Only Linux can choose the signal; elsewhere an idle worker ends, a hung one stays.
+        A thread could not do so: it does not run while an extension holds the interpreter's lock.
+        Only Linux can choose the signal; elsewhere an idle worker ends, and a hung one stays.
         """
         fd = fcntl.fcntl(lifeline, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
         os.close(lifeline)
@@ -283,7 +283,7 @@ class Worker:
             fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpgrp())
             fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(fd, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
-        if select.select([fd], [], [], 0)[0]:  # The service went before: that has no signal.
+        if select.select([fd], [], [], 0)[0]:  # The service had gone before: there is no signal.
             os.killpg(0, signal.SIGKILL)
 
     def run(self) -> None:
@@ -314,14 +314,14 @@ class Worker:
     @staticmethod
     def _sampler(hello: Mapping[str, Any]) -> Answer:
         with reported("the sampler"):
-            # What a generator raises is a Problem of this module.
+            # A generator's GeneratorError has to be a ReportedFailure of this module.
             sys.modules["flux_ensemble.runtime.custom.child"] = sys.modules[__name__]
             answer: Answer = _imported(hello["module"]).suggesting(hello["search"]).answer
             return answer
 
     @staticmethod
     def _search_path(hello: Mapping[str, Any]) -> list[str]:
-        """The service's search path, then the user's own PYTHONPATH and the document's folder."""
+        """Return the service's search path, the user's PYTHONPATH and the document's directory."""
         users = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         package = str(Path(__file__).parents[2])
         path = [*hello["path"], package, *users, hello["ensemble"]["directory"]]
@@ -360,7 +360,7 @@ class Worker:
             returned = function(**kwargs)
         finally:
             if os.getpid() != self._pid:
-                # A child that the function forked and that came back here.
+                # A child that the function forked has returned to this code.
                 os._exit(0)
         try:
             after = state_text(state)
@@ -370,7 +370,7 @@ class Worker:
         return {"returned": entries(returned), **changed}
 
     def _located(self, event: dict[str, Any]) -> dict[str, Any]:
-        """The event with absolute paths; those with templates of Flux stay as they are."""
+        """Make the paths of an event absolute; paths with Flux's templates stay as they are."""
         if "workdir" in event:
             workdir = os.path.join(self._cwd, event["workdir"] or "")
             event["workdir"] = workdir
@@ -385,7 +385,7 @@ class Worker:
             except KeyboardInterrupt:
                 continue
             if not line:
-                # The service has gone or wants no more: end what the functions started too.
+                # The service has gone or needs no more: end the descendants of this process, too.
                 os.killpg(0, signal.SIGKILL)
             message: dict[str, Any] = json.loads(line)
             return message
@@ -404,13 +404,13 @@ class Worker:
             while data:
                 data = data[os.write(self._fd, data) :]
         except OSError:
-            # The service is gone, or a function closed the channel: nobody to tell.
+            # The service is gone, or a function closed the channel: there is no receiver.
             os._exit(1)
 
 
 def main() -> None:
     """Run the worker; the arguments are CHANNEL, LIFELINE and the ensemble's name."""
-    # How the service handles signals, and the user's locale, must not matter.
+    # The service's handling of signals, and the user's locale, must have no effect.
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for stream in (sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""What custom functions print, for the eventlog of their ensemble: bounded, a call an entry."""
+"""The output of custom functions in the eventlog of their ensemble: bounded, one entry a call."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 from flux_ensemble.texts import bounded
 
-#: Most characters, of the end, that are kept of one call, and of all calls together.
+#: Most characters that are kept of one call, from the end, and of all calls together.
 MAX_CALL = 4096
 MAX_ALL = 1024 * 1024
 
 
 class Printed:
-    """Puts what custom functions print into an eventlog.
+    """A writer of custom functions' output to an eventlog.
 
     Args:
-        note: adds an entry: its name and its context.
+        note: adds an entry, from its name and its context.
     """
 
     def __init__(self, note: Callable[[str, Mapping[str, Any]], None]) -> None:
@@ -24,7 +24,7 @@ class Printed:
         self._left = MAX_ALL
 
     def take(self, function: str, text: str) -> None:
-        """A call of a function has printed something."""
+        """Add the output of a call."""
         text = text.strip("\n")
         if not text or self._left <= 0:
             return

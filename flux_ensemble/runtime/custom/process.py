@@ -1,9 +1,9 @@
-"""One worker process as its service sees it: started, spoken to, listened to, ended.
+"""A worker process, from its service's side: its start, messages, output and end.
 
-Nothing here blocks on what the process does. The channel is a socket pair of its own, so
-that what the user's code prints cannot be taken for a message; the output is a pipe, of
-which the last part is kept. Ending the process ends its whole process group, and a pipe
-whose other end the process watches (the lifeline) does the same should the service die.
+Nothing here blocks on the process. The channel is a socket pair of its own, so that output of the
+user's code cannot be taken for a message; the output is a pipe, of which the last part is kept.
+Ending the process ends its whole process group. If the service dies, a pipe whose other end the
+process watches (the lifeline) has the same effect.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from flux_ensemble.runtime.custom import child as worker_main
 if TYPE_CHECKING:
     from flux_ensemble.runtime.ports import Handle, Loop
 
-#: Bytes of output that are kept until somebody asks for them.
+#: Bytes of output that are kept until they are taken.
 MAX_OUTPUT = 64 << 10
 
-#: Bytes that are read at once, and of output before a pause. A function that prints for
-#: ever is slowed down to 12 MB/s instead of keeping the service busy.
+#: Bytes that are read at once, bytes of output before a pause, and the pause. A function that
+#: prints without end is slowed down to 12 MB/s instead of keeping the service busy.
 _CHUNK = 64 << 10
 _BURST = 256 << 10
 _PAUSE_SECONDS = 0.02
 
-#: Between attempts to write what the socket did not take, and to reap.
+#: Seconds between attempts to write what the socket did not take, and between attempts to reap.
 _RETRY_SECONDS = 0.01
 
-#: How often to look whether a process that closed its channel has ended by itself.
+#: Number of checks whether a process that closed its channel has ended by itself.
 _GRACE_TRIES = 50
 
 
@@ -47,9 +47,9 @@ class WorkerProcess:
         name: shown in the list of processes.
         environment, cwd: of the process.
         on_message: called with each message of the worker.
-        on_end: called once when the worker has ended or misbehaves, with what it did:
-            "exited with status 3". It is then up to the owner to call `end`, once, after
-            which neither is called.
+        on_end: called once when the worker has ended or misbehaves, with a phrase such as
+            "exited with status 3". The owner then has to call `end`, once, after which neither
+            callback is called.
 
     Raises:
         OSError: the process cannot be started; ValueError: a value with a null byte.
@@ -101,13 +101,13 @@ class WorkerProcess:
         self._patience = _GRACE_TRIES
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send a message; what the socket does not take now goes out later."""
+        """Send a message; the part that the socket does not take now is sent later."""
         self._unsent += json.dumps(message, allow_nan=False).encode() + b"\n"
         self._write()
 
     def take_output(self) -> tuple[str, int]:
-        """The last output since this was asked before, and how many bytes came before it."""
-        # What was printed before the last message is in the pipe by now.
+        """Return the latest output since the last call, and the number of bytes lost before it."""
+        # Output that was printed before the last message is in the pipe by now.
         self._read_output(_BURST)
         text, dropped = self._tail.decode("utf-8", "replace"), self._dropped
         self._tail.clear()
@@ -115,7 +115,7 @@ class WorkerProcess:
         return text, dropped
 
     def end(self) -> None:
-        """Kill the process and what it started, and stop listening."""
+        """Kill the process and its descendants, and stop listening."""
         self._ended = True
         for handle in self._watched.values():
             handle.cancel()
@@ -143,7 +143,7 @@ class WorkerProcess:
                 self._watched["write"] = self._loop.timer(_RETRY_SECONDS, self._write)
                 return
             except OSError:
-                # The end of the process is seen by the reader.
+                # The reader notices the end of the process.
                 return
             del self._unsent[:sent]
 
@@ -187,7 +187,7 @@ class WorkerProcess:
 
     def _printed(self) -> None:
         if not self._read_output(_CHUNK):
-            # Closed by the process and all that it started.
+            # Closed by the process and all its descendants.
             self._stop("output")
         elif self._burst >= _BURST:
             self._stop("output")
@@ -199,7 +199,7 @@ class WorkerProcess:
         self._watched["output"] = self._loop.reader(self._output, self._printed)
 
     def _read_output(self, limit: int) -> bool:
-        """Read up to about `limit` bytes of output; False at its end."""
+        """Read up to about `limit` bytes of output; return False at its end."""
         while limit > 0:
             try:
                 data = os.read(self._output, _CHUNK)
@@ -223,7 +223,7 @@ class WorkerProcess:
 
 
 def _ending(status: int) -> str:
-    """How a process ended, from `Popen.returncode`."""
+    """Describe how a process ended, from `Popen.returncode`."""
     if status >= 0:
         return f"exited with status {status}"
     try:

@@ -1,4 +1,4 @@
-"""What a custom function keeps from call to call: a mapping of JSON values."""
+"""The state of a custom function: a mapping of JSON values that it keeps from call to call."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-#: Most bytes of it as JSON.
+#: Most bytes of a state as JSON.
 MAX_STATE = 64 << 10
 
 
 def takes_state(function: Callable[..., Any]) -> bool:
-    """Whether a function has a parameter for it; those of earlier versions may have none."""
+    """Return whether a function accepts a state; older functions may have no parameter for it."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -23,10 +23,10 @@ def takes_state(function: Callable[..., Any]) -> bool:
 
 
 def state_text(state: Any) -> str:
-    """A state as JSON; equal states give equal text.
+    """Encode a state as JSON; equal states give equal text.
 
     Raises:
-        ValueError: it is not JSON, or too large; ends a sentence that begins "left a state".
+        ValueError: it is not JSON, or too large; the text continues "left a state".
     """
     try:
         text = json.dumps(state, sort_keys=True, allow_nan=False)

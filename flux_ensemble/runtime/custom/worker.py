@@ -1,10 +1,10 @@
-"""Custom functions: called in a worker process, one for each ensemble.
+"""Custom functions, called in one worker process for each ensemble.
 
-A call goes into the queue; the first one starts the process. When the process is ready
-the calls are sent to it one at a time, and each ends in one `WorkerResult`: what the
-function returned, or a sentence and a traceback. A worker that hangs, ends or talks
-nonsense is killed with all that it started, and the next call starts a new one. Callbacks
-come from the loop only, never from within `call`.
+A call goes into the queue; the first one starts the process. When the process is ready the calls
+are sent to it one at a time, and each ends in one `WorkerResult`: the result of the function, or a
+sentence and a traceback. A worker that hangs, ends or sends invalid messages is killed with its
+descendants, and the next call starts a new one. Callbacks come from the loop only, never from
+within `call`.
 
     worker = Worker(loop, source=..., plugins=..., environment=..., cwd=..., info=..., log=...)
     worker.call("f", kwargs, 60.0, done)
@@ -32,22 +32,22 @@ from flux_ensemble.texts import bounded, shown
 if TYPE_CHECKING:
     from flux_ensemble.runtime.ports import Handle, Loop
 
-#: How long a process may take to start and to load the functions, in seconds.
+#: Seconds that a process may take to start and to load the functions.
 START_SECONDS = 60.0
 
-#: How many lines of output are logged for one call, the last ones.
+#: Number of lines of output that are logged for one call, the last ones.
 MAX_LINES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerResult:
-    """What a call came to.
+    """The result of a call.
 
     Args:
-        ok: the function returned something that can be used.
+        ok: the function returned something usable.
         returned: `{"kind": "action" | "rule", "value": {...}}` for each action and rule.
-        state: what the function keeps from now on; None if that has not changed.
-        reason: why not, in one sentence that names the function.
+        state: the new state of the function; None if it has not changed.
+        reason: the reason of a failure, as one sentence that names the function.
         detail: a traceback from the first frame of the user's code, or the last output.
     """
 
@@ -60,7 +60,7 @@ class WorkerResult:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A call that waits, or is open."""
+    """A call that waits, or is in progress."""
 
     number: int
     #: None for a check.
@@ -71,22 +71,22 @@ class FunctionCall:
 
 
 class Worker:
-    """Calls the custom functions of one ensemble.
+    """The caller of an ensemble's custom functions.
 
     Args:
         loop: for timers and file descriptors.
         source: the document's `custom:` text, or None.
-        source_at: the file and the line that it begins in, where they are known.
+        source_at: the file of the source and its first line there, if they are known.
         plugins: names of modules with functions.
-        environment, cwd: of whoever loaded the document.
-        info: the ensemble's `name` and `directory`, which functions get as `ensemble`.
-        log: takes a level ("info", "warning") and a line: what functions print.
-        printed: takes a function and all that a call of it printed.
-        uri: of the Flux instance to which functions get a handle; None for no handle.
-        states: what functions have kept so far, by name.
+        environment, cwd: of the user who loaded the document.
+        info: the ensemble's `name` and `directory`, which functions receive as `ensemble`.
+        log: receives a level ("info", "warning") and a line of output.
+        printed: receives a function and all output of one call.
+        uri: of the Flux instance to which functions receive a handle; None for no handle.
+        states: the states of functions so far, by name.
     """
 
-    #: What its output is called in the log where no function is called.
+    #: Name of its output in the log if no function is being called.
     TITLE = "custom"
 
     def __init__(
@@ -141,17 +141,17 @@ class Worker:
         Args:
             kwargs: `metrics`, `event`, `rule` and `action` as JSON; `handle` and
                 `ensemble` are added.
-            timeout: seconds from when the process gets the call; 0 is no limit.
-            done: gets the result, once, unless the worker is closed before.
+            timeout: seconds from the time when the process receives the call; 0 is no limit.
+            done: receives the result, once, unless the worker is closed before.
         """
         request = {"function": function, "kwargs": dict(kwargs)}
         self._add(function, request, timeout, done)
 
     def check(self, functions: Collection[str], done: Callable[[WorkerResult], None]) -> None:
-        """Load the source and the plugins, and look whether there are functions of these names.
+        """Load the source and the plugins, and check that functions of these names exist.
 
         Args:
-            done: gets the result, once, unless the worker is closed before.
+            done: receives the result, once, unless the worker is closed before.
         """
         self._add(None, {"check": list(functions)}, START_SECONDS, done)
 
@@ -167,7 +167,7 @@ class Worker:
         self._wake()
 
     def close(self) -> None:
-        """Kill the process. Calls that have not ended are forgotten."""
+        """Kill the process, and drop the calls that have not ended."""
         self._closed = True
         self._queue.clear()
         self._stop_waiting()
@@ -181,7 +181,7 @@ class Worker:
             self._wakeup = self._loop.timer(0.0, self._next)
 
     def _next(self) -> None:
-        """Send the next call, or start the process that it needs."""
+        """Send the next call, or start the process for it."""
         self._wakeup = None
         if self._current is not None or not self._queue:
             return
@@ -194,7 +194,7 @@ class Worker:
                 self._deadline = self._loop.timer(call.timeout, self._timed_out)
 
     def _message(self, call: FunctionCall) -> dict[str, Any]:
-        """What the process is sent."""
+        """Return the message that is sent to the process for a call."""
         message = {"call": call.number, **call.request}
         if call.function is not None:
             message["state"] = self._states.get(call.function, {})
@@ -249,7 +249,7 @@ class Worker:
         """End the process, and the call that it was running or was started for.
 
         Args:
-            detail: None for the last output.
+            detail: of the failure; None for the latest output.
         """
         call = self._current
         if call is None and not self._ready:
@@ -269,7 +269,7 @@ class Worker:
         call.done(result)
 
     def _log_output(self, title: str) -> str:
-        """Log what was printed since the last time; its end."""
+        """Log the output since the last call of this, and return the end of it."""
         if self._process is None:
             return ""
         text, dropped = self._process.take_output()
@@ -295,7 +295,7 @@ class Worker:
             process.end()
 
     def _read(self, call: FunctionCall, message: Mapping[str, Any]) -> Any:
-        """The result in an answer to `call`, which the user's code may have forged."""
+        """Return the result in an answer to `call`, which the user's code may have forged."""
         if message.get("ok") is not True:
             return self._refused(call, message)
         returned, state = message.get("returned"), message.get("state")
@@ -311,15 +311,15 @@ class Worker:
         return WorkerResult(True, returned, state=state)  # type: ignore[arg-type]
 
     def _refused(self, call: FunctionCall, message: Mapping[str, Any]) -> Any:
-        """The result of a call that failed in the process."""
+        """Return the result of a call that failed in the process."""
         return self._failure(call, _said(message, "reason"), _said(message, "detail"))
 
     def _failure(self, call: FunctionCall, what: str, detail: str) -> Any:
-        """The result of a call that failed, with a sentence that says what it was."""
+        """Return the result of a failed call, with a sentence about the reason."""
         return WorkerResult(False, [], bounded(f"{self._subject(call)} {what}"), bounded(detail))
 
     def _subject(self, call: FunctionCall) -> str:
-        # The user's code can write to the channel, too.
+        # The user's code can write to the channel, so the name is quoted safely.
         if call.function is None:
             return "custom functions"
         return f"custom function {shown(call.function)}"
@@ -331,7 +331,7 @@ def _answers(message: Mapping[str, Any], call: FunctionCall) -> bool:
 
 
 def _check_items(returned: Any, problems: Problems) -> None:
-    """Check that what came back is a list of actions and rules."""
+    """Check that the returned value is a list of actions and rules."""
     if not isinstance(returned, list):
         problems.add((), f"expected a list of actions and rules, not {shown(returned)}")
         return
@@ -345,7 +345,7 @@ def _check_items(returned: Any, problems: Problems) -> None:
 
 
 def _check_state(state: Any, problems: Problems) -> None:
-    """Check that what a function keeps is a mapping of the size that it may have."""
+    """Check that a state is a mapping, and not too large."""
     if state is not None and not isinstance(state, dict):
         problems.add(("state",), f"expected a mapping, not {shown(state)}")
     elif len(json.dumps(state)) > MAX_STATE:
@@ -353,6 +353,6 @@ def _check_state(state: Any, problems: Problems) -> None:
 
 
 def _said(message: Mapping[str, Any], key: str) -> str:
-    """The text of a failure. What is no text may be too deep to be made one."""
+    """Return a text of a failure; any other value is shortened, since it may nest too deep."""
     text = message.get(key)
     return text if isinstance(text, str) else f"({key}: expected text, not {shown(text)})"

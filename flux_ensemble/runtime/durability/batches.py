@@ -4,8 +4,8 @@ The log is text with one RFC 18 entry per line. A batch begins with a header,
 
     {"timestamp": t, "name": "batch", "context": {"digest": d, "number": n, "events": [...]}}
 
-followed by the entries for people: what the engine recorded, and the service's notes. A batch
-can be in the log several times.
+followed by the entries for people: the engine's records, and the service's notes. A batch can be in
+the log several times.
 
 The digest covers the batch (without its digest) and the digest before it. The chain begins with the
 ensemble's identity. So a changed or misplaced batch is detected, and so is another ensemble's log.
@@ -26,7 +26,7 @@ from flux_ensemble.engine.events import Event, JobEvent, JobEvents, JobsAlike, T
 from flux_ensemble.engine.fastclass import fastclass
 from flux_ensemble.runtime.durability.format import FORMAT, KEY, check_format
 
-#: The entry that begins a batch, and what is before the digest in its text.
+#: The entry that begins a batch, and the text before its digest.
 BATCH = "batch"
 _CONTEXT = '"context":{'
 
@@ -42,10 +42,10 @@ class Batch:
     Args:
         number: 1, 2, 3 ... in the life of an ensemble.
         text: lines of RFC 18 entries, each with its newline.
-        entries: how many of the lines are for people.
+        entries: number of lines that are entries for people.
         snapshot: the state after this batch, to replace the stored snapshot; or None.
         values: the values of streams since the snapshot before, as JSON.
-        sync: whether it must survive a crash of the whole instance.
+        sync: it must survive a crash of the whole instance.
     """
 
     number: int
@@ -57,7 +57,7 @@ class Batch:
 
 
 def compact(event: Event) -> Any:
-    """An event as JSON: an array for what a job of the ensemble did, else an object."""
+    """Encode an event as JSON: an array for an event of the ensemble's jobs, else an object."""
     if type(event) is JobEvents:
         several = [event.t, event.job, event.events]
         return several if event.tag is None else [*several, event.tag]
@@ -71,10 +71,10 @@ def compact(event: Event) -> Any:
 
 
 def expand(value: Any) -> Event:
-    """The event of what `compact` returned.
+    """Decode an event that `compact` encoded.
 
     Raises:
-        ValueError: it is not an event.
+        ValueError: the value is not an event.
     """
     if isinstance(value, Mapping):
         return event_from_json(value)
@@ -102,10 +102,10 @@ class Waiting:
         return self._count
 
     def add(self, event: Event) -> None:
-        """Add an event; as text from the beginning, so that a large batch takes no time of its own.
+        """Add an event; it is encoded now, so that a large batch needs no time at its end.
 
         Raises:
-            ValueError: JSON cannot hold it.
+            ValueError: the event is not JSON.
         """
         if self._values:
             self.encode()
@@ -113,9 +113,9 @@ class Waiting:
         self._texts.append(dumps(compact(event)))
 
     def add_several(self, event: Event) -> None:
-        """Add an event of several that come at once: `encode` follows the last of them.
+        """Add one of several events that come together; `encode` has to be called after the last.
 
-        To encode many at once takes a third of the time.
+        Encoding many at once takes a third of the time.
         """
         if type(event) in _OF_JOBS:
             self._count += 1
@@ -124,7 +124,7 @@ class Waiting:
             self.add(event)
 
     def encode(self) -> None:
-        """Make text of what was added by `add_several`.
+        """Encode the events that were added by `add_several`.
 
         Raises:
             ValueError: as for `add`.
@@ -134,34 +134,34 @@ class Waiting:
             self._texts.append(dumps(values)[1:-1])
 
     def take(self) -> list[str]:
-        """The texts, which are removed; one can have several events."""
+        """Remove and return the texts; one text can have several events."""
         texts, self._texts, self._count = self._texts, [], 0
         return texts
 
 
 def header(t: float, number: int, events: Iterable[str]) -> str:
-    """The header of a batch; `events` are JSON, as `Waiting.take` returns it."""
+    """Make the header of a batch; `events` are JSON, as `Waiting.take` returns them."""
     context = f'{{"{KEY}":{FORMAT},"number":{number},"events":[{",".join(events)}]}}'
     return f'{{"timestamp":{t},"name":"{BATCH}","context":{context}}}\n'
 
 
 def identity(name: str, run: int) -> str:
-    """The identity of an ensemble, which its log begins with."""
+    """Return the identity of an ensemble, with which the digests of its log begin."""
     return f"{name!r}, run {run}"
 
 
 def follow(digest: str, text: str) -> str:
-    """The next digest of a chain."""
+    """Return the next digest of a chain."""
     return hashlib.blake2b((digest + text).encode(), digest_size=16).hexdigest()
 
 
 def sealed(text: str, digest: str) -> str:
-    """The text of a batch with its digest."""
+    """Return the text of a batch with its digest."""
     return text.replace(_CONTEXT, f'{_CONTEXT}"digest":"{digest}",', 1)
 
 
 def line(t: float, name: str, context: Mapping[str, Any]) -> str:
-    """An entry (RFC 18) as a line of text."""
+    """Format an entry (RFC 18) as a line of text."""
     return dumps({"timestamp": t, "name": name, "context": context}) + "\n"
 
 
@@ -173,7 +173,7 @@ class Written:
         number: of the batch.
         events: its events.
         digest: as in its text, or None.
-        entries: those for people.
+        entries: its entries for people.
         lines: of its text.
     """
 
@@ -184,7 +184,7 @@ class Written:
     lines: list[str]
 
     def plain(self) -> str:
-        """The batch's text without the digest."""
+        """Return the batch's text without the digest."""
         return "".join(self.lines).replace(f'"digest":"{self.digest}",', "", 1)
 
 
@@ -192,8 +192,8 @@ class Batches:
     """The batches in a log, each once.
 
     Args:
-        lines: its text. A partial batch at the beginning is ignored.
-        begin: the digest before the first batch of all.
+        lines: text of the log. A partial batch at the beginning is ignored.
+        begin: the digest before the very first batch.
         after: batches up to this number are returned without events, for their entries.
         digest: the digest of batch `after`, if known.
 
@@ -210,10 +210,10 @@ class Batches:
         self.digest: str | None = None
 
     def __iter__(self) -> Iterator[Written]:
-        """Read them.
+        """Yield the batches.
 
         Raises:
-            ValueError: a line is not of a log, a batch is missing, or is not as it was written.
+            ValueError: a line is not of a log, a batch is missing, or was changed.
         """
         latest: int | None = None
         current: Written | None = None

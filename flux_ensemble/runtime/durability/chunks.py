@@ -1,13 +1,13 @@
-"""What is stored beside the snapshots of an ensemble, a chunk for each: what no snapshot repeats.
+"""Chunks that are stored beside the snapshots of an ensemble, with data that only grow.
 
-A chunk has the values that streams took in since the snapshot before (`metrics.streams.Values`),
-and the jobs that were gone since (`engine.records`), if there are any:
+There is a chunk for each snapshot. It has the values that streams took in since the previous
+snapshot (`metrics.streams.Values`), and the jobs that ended since (`engine.records`), if any:
 
     {"format": n, "values": [[group, variable, [value, ...]], ...], "jobs": {...}}
 
-Where all values of a row are multiples of a tick (`engine.events.TICKS`), as durations are, being
-differences of times, they are integers, and the row has how many ticks are one besides. To write an
-integer takes a tenth of the time that another number does.
+If all values of a row are multiples of a tick (`engine.events.TICKS`), as durations are, being
+differences of times, the row has them as integers, followed by the number of ticks in one. Writing
+an integer takes a tenth of the time that another number takes.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ Beside = Values | Mapping[str, Any]
 
 
 def beside(values: Values, jobs: str | None) -> str:
-    """A chunk as JSON text; the jobs are that already."""
+    """Return a chunk as JSON text; `jobs` are JSON text already."""
     text = dumps([_in_ticks(*row) for row in values])
     record = "" if jobs is None else f',"jobs":{jobs}'
     return f'{{"{KEY}":{FORMAT},"values":{text}{record}}}'
 
 
 def sorted_out(chunks: Iterable[Beside], records: Records) -> Iterator[Values]:
-    """The values of chunks; their jobs are added to a record.
+    """Yield the values of chunks, and add their jobs to a record.
 
     Raises:
         ValueError: a chunk is damaged.
     """
     for chunk in chunks:
-        # One of format 1 that has no jobs is a list.
+        # A chunk of format 1 without jobs is a list.
         if isinstance(chunk, Mapping):
             check_format(chunk, "what is beside the snapshot")
             if "jobs" in chunk:
@@ -50,23 +50,23 @@ def sorted_out(chunks: Iterable[Beside], records: Records) -> Iterator[Values]:
 
 
 def _in_ticks(group: str, variable: str, values: list[Any]) -> list[Any]:
-    """A row as it is written.
+    """Return a row in its written form.
 
     >>> _in_ticks("a", "duration", [0.5, 2.0]), _in_ticks("a", "x", [0.1])
     (['a', 'duration', [2097152, 8388608], 4194304], ['a', 'x', [0.1]])
     """
     if set(map(type, values)) == {float}:
         many = [value * TICKS for value in values]
-        # Of the largest numbers so many are infinite.
+        # Very large numbers times TICKS are infinite.
         ticks = list(map(int, many)) if all(map(isfinite, many)) else []
-        # Zero has a sign.
+        # An integer would lose the sign of a negative zero.
         if ticks == many and (0 not in ticks or "-0.0" not in map(repr, values)):
             return [group, variable, ticks, TICKS]
     return [group, variable, values]
 
 
 def _as_taken(group: str, variable: str, values: list[Any], unit: int = 0) -> list[Any]:
-    """A row as it was before.
+    """Return a row in its original form.
 
     >>> _as_taken("a", "duration", [2097152], 4194304), _as_taken("a", "x", [0.1])
     (['a', 'duration', [0.5]], ['a', 'x', [0.1]])

@@ -1,9 +1,9 @@
-"""The number of the format in which ensembles are stored: it changes whenever the format does.
+"""The number of the format in which ensembles are stored; it changes with the format.
 
-It is in each snapshot, in each batch of a log, in each chunk beside snapshots, which has the record
-of jobs, and in the directory of each local run. What is read is checked for it first, so that what
-a later version has written is not taken for damaged. Tests hold the forms of all of them against
-those that belong to the number.
+The number is in each snapshot, in each batch of a log, in each chunk beside snapshots (with the
+record of jobs), and in the directory of each local run. A reader checks it first, so that data of a
+later version are not taken for damaged ones. Tests compare all these forms with those that belong
+to the number.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from typing import Any
 
 from flux_ensemble import __version__
 
-#: Raise it with any change that an earlier version could not read. What has none is of format 1.
+#: Raise this with any change that an earlier version cannot read. Data without it are of format 1.
 FORMAT = 2
 
-#: The key that it has.
+#: The key of the number.
 KEY = "format"
 
 
 class LaterFormatError(ValueError):
-    """A later version has written it."""
+    """The data were written by a later version."""
 
 
 def check_format(
     stored: Mapping[str, Any], what: str, drop: str = "drop it with 'flux ensemble unload NAME'"
 ) -> None:
-    """Check that something stored can be read.
+    """Check that stored data can be read.
 
     Args:
-        stored: it, as JSON.
-        what: it, for the sentence.
-        drop: how to be rid of it.
+        stored: the data, as JSON.
+        what: the name of the data, for the sentence.
+        drop: advice on how to remove them.
 
     Raises:
-        LaterFormatError: it cannot.
+        LaterFormatError: the data cannot be read.
 
     >>> check_format({"format": FORMAT}, "the snapshot")
     >>> check_format({}, "the snapshot")

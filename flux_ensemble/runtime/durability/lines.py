@@ -1,4 +1,4 @@
-"""Append-only files of lines, and reading them."""
+"""Append-only files of lines, and readers for them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import os
 from collections.abc import Iterator
 from typing import IO
 
-#: Longest line in bytes. A document of the largest size fits into one.
+#: Longest line in bytes. The largest document fits into one line.
 MAX_LINE = 32 << 20
 
 
 class Lines:
     """An append-only file of lines: each is written completely or not at all.
 
-    Unbuffered, so a line is in the file when `append` returns. After an error nothing more is
+    The file is unbuffered, so a line is in it when `append` returns. After an error nothing more is
     written, so only the last line can be incomplete.
 
     Args:
@@ -35,7 +35,7 @@ class Lines:
         if self._error is not None:
             raise self._error
         try:
-            # Nearly always at once.
+            # Nearly always complete at once.
             written = os.write(self._fd, line)
             if written < len(line):
                 write_all(self._fd, line[written:])
@@ -61,10 +61,10 @@ class Lines:
 
 
 def whole_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """The lines of a file with their newlines; an incomplete last line is left out.
+    """Yield the lines of a file with their newlines; an incomplete last line is left out.
 
     Raises:
-        ValueError: a line is too long to be one of ours.
+        ValueError: a line is longer than any valid one.
         OSError: the file cannot be read.
     """
     while line := file.readline(MAX_LINE + 1):

@@ -1,4 +1,4 @@
-"""What an ensemble needs of its write-ahead log: see `runtime.durability.wal`."""
+"""The contract of an ensemble's write-ahead log: see `runtime.durability.wal`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from flux_ensemble.runtime.ports import WriteAhead
 
 
 class Ahead(WriteAhead, Protocol):
-    """Writes down the events of an ensemble, and entries of its host.
+    """A log of the events of an ensemble, and of entries of its host.
 
     Attributes:
-        timers: what is known from the events that were written.
+        timers: the state of timers after the events that were written.
     """
 
     timers: Timers
@@ -35,5 +35,5 @@ class Ahead(WriteAhead, Protocol):
         ...
 
     def close(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         ...

@@ -1,7 +1,7 @@
-"""The jobs of an ensemble that are gone: those that a snapshot left beside it, and those since.
+"""The ended jobs of an ensemble: those stored beside its snapshots, and those since.
 
     engine ──take──► chunk, as JSON, to storage ──after a crash──► chunk
-                       └──► Records (compressed) ──jobs──► who asks for them
+                       └──► Records (compressed) ──jobs──► queries
 
 Each chunk has the jobs between two snapshots, so those since the last one come back by replay.
 """
@@ -25,11 +25,11 @@ class Records:
     def __init__(self) -> None:
         self._source = records.Records(0)
         self._chunks: list[bytes] = []
-        #: How many jobs there are before each chunk, and after the last one.
+        #: Number of jobs before each chunk, and after the last one.
         self._ends = [0]
 
     def follow(self, source: records.Records) -> None:
-        """Go on with an engine, which has the jobs since the last chunk."""
+        """Continue with an engine, which has the jobs since the last chunk."""
         source.keep()
         self._source = source
 
@@ -37,7 +37,7 @@ class Records:
         return self._ends[-1] + len(self._source.waiting)
 
     def take(self) -> str | None:
-        """Make a chunk of the jobs since the last one, as JSON text; None if there are none."""
+        """Make a chunk of the jobs since the last one, as JSON text; return None without jobs."""
         jobs = self._source.take()
         if not jobs:
             return None
@@ -46,10 +46,10 @@ class Records:
         return chunk
 
     def add(self, chunk: Mapping[str, Any]) -> None:
-        """Add a chunk that was taken by an earlier process.
+        """Add a chunk that an earlier process made.
 
         Raises:
-            ValueError: it is damaged.
+            ValueError: the chunk is damaged.
         """
         try:
             self._append(dumps(chunk), len(chunk["id"]))
@@ -62,10 +62,10 @@ class Records:
         self._ends.append(self._ends[-1] + jobs)
 
     def jobs(self, position: int) -> Sequence[ActiveJob]:
-        """Some of the jobs from a position on, in the order in which they were gone.
+        """Return some of the jobs from a position on, in the order in which they ended.
 
         Returns:
-            At least one, but for those at the end.
+            At least one job, unless the position is at the end.
         """
         number = bisect_right(self._ends, position) - 1
         begin = self._ends[number]

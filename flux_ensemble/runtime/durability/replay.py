@@ -1,13 +1,13 @@
-"""Restores an ensemble from its log: a snapshot, and the batches after it.
+"""Restoration of an ensemble from its log: a snapshot, and the batches after it.
 
     snapshot, values ──restore──► engine ◄──handle── events of the batches after it
 
-Digests show that everything is unchanged and belongs to the same ensemble. A snapshot has its own
-digest, and those of the values beside it and of the log so far.
+Digests prove that everything is unchanged and belongs to the same ensemble. A snapshot has its own
+digest, and those of the values beside it and of the log up to it.
 
-The replayed commands were performed before, or are pending. The entries for people among them
-must equal those in the log. If they differ the engine has changed since, and continuing could do
-things twice.
+The replayed commands were performed before, or are pending. The entries for people among them must
+equal those in the log. If they differ the engine has changed since, and continuing could perform
+commands twice.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ports import Marker
 
-#: Errors that are kept for each ensemble.
+#: Number of errors that are kept for each ensemble.
 KEPT_ERRORS = 20
 
 
 @dataclass(slots=True)
 class Facts:
-    """What happened to an ensemble outside its engine, from the service's entries in its log.
+    """Facts about an ensemble outside its engine, from the service's entries in its log.
 
     Args:
         epoch: of the service that wrote last.
-        t_shutdown: when the instance began to shut down under that service, or None.
-        stopped, t_stopped: why and when its engine was stopped, or None.
+        t_shutdown: the time when the instance began to shut down under that service, or None.
+        stopped, t_stopped: the reason and the time of its engine's stop, or None.
         errors: errors about it, oldest first.
-        violations: jobs with the tag of another job.
+        violations: number of jobs with the tag of another job.
     """
 
     epoch: int = 0
@@ -70,7 +70,7 @@ class Facts:
                 self.violations += 1
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the facts as JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -83,7 +83,7 @@ class Digests:
 
     @classmethod
     def of(cls, identity: str) -> Digests:
-        """The digests before anything is written."""
+        """Return the digests before anything is written."""
         begin = follow("", identity)
         return cls(begin, begin)
 
@@ -101,12 +101,12 @@ class Replayed:
     Args:
         engine: in its state after the last batch.
         timers: its timers.
-        facts: what happened outside the engine.
+        facts: of the time outside the engine.
         number: of the last batch.
         digests: of the log, and of the values.
         entries: the entries for people that are kept, oldest first.
-        total: how many entries there have been.
-        records: the jobs that are gone.
+        total: number of entries so far.
+        records: the jobs that have ended.
     """
 
     engine: Engine
@@ -150,7 +150,7 @@ def replay(
 
 
 def count_events(lines: Iterable[str], after: int) -> int:
-    """How many events the batches of a log have that come after batch number `after`."""
+    """Return the number of events in the batches of a log after batch number `after`."""
     many, latest = 0, after
     for text in lines:
         entry = json.loads(text)
@@ -168,7 +168,7 @@ def replaying(
     lines: Iterable[str],
     marker: Marker | None = None,
 ) -> Generator[int, None, Replayed]:
-    """Replay a log in steps, as `replay`; each step gives how many events it has replayed."""
+    """Replay a log in steps, as `replay`; yield the number of events of each step."""
     begin = Digests.of(identity)
     digests = Digests(begin.log, begin.values)
     records = Records()
@@ -184,7 +184,7 @@ def replaying(
                 "the values beside the snapshot are damaged: their digest is not that which the "
                 "snapshot has of them"
             )
-    # Those after the snapshot, of which there are none.
+    # Chunks after the snapshot, of which there should be none: read for the digest.
     for _ in chunks:
         pass
     replayed.engine.stats.keep_values()
@@ -204,13 +204,13 @@ def replaying(
 
 
 def snapshot_text(state: Mapping[str, Any]) -> str:
-    """The text of a snapshot: JSON of a state, with a digest of that."""
+    """Return the text of a snapshot: JSON of a state, with a digest of that."""
     text = dumps({KEY: FORMAT, **state})
     return f'{text[:-1]},"digest":"{follow("", text)}"}}'
 
 
 def _verified(identity: str, snapshot: Mapping[str, Any]) -> Digests:
-    """The digests in a snapshot, which is as it was written; none in one of an earlier version."""
+    """Check a snapshot and return its digests; they are empty for one of an earlier version."""
     check_format(snapshot, "the snapshot")
     digest = snapshot.get("digest")
     if digest is None:
@@ -226,7 +226,7 @@ def _verified(identity: str, snapshot: Mapping[str, Any]) -> Digests:
 def _restored(
     spec: Spec, snapshot: Mapping[str, Any], values: Iterable[Values], records: Records
 ) -> Replayed:
-    """What a snapshot comes to."""
+    """Restore the ensemble from a snapshot."""
     try:
         return Replayed(
             restore(spec, snapshot["engine"], values),

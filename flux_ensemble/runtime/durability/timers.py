@@ -45,22 +45,22 @@ class Timers:
                 self.timers.clear()
 
     def due(self, now: float) -> Iterator[StartTimer]:
-        """The timers to start at time `now`; overdue ones fire at once.
+        """Yield the timers to start at time `now`; overdue ones fire at once.
 
-        None waits longer than it was set for, even if the clock was set back.
+        No timer waits longer than it was set for, even if the clock was set back.
         """
         for t, timer in self.timers.values():
             longest = max(timer.after, timer.every)
             yield StartTimer(timer.key, min(max(0.0, t - now), longest), timer.every)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the timers and marks as JSON."""
         timers = [[t, timer.key, timer.after, timer.every] for t, timer in self.timers.values()]
         return {"timers": timers, "last_request": self.last_request, "t_seen": self.t_seen}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Timers:
-        """The timers of a snapshot."""
+        """Return the timers of a snapshot."""
         loaded = cls()
         loaded.timers = {
             key: (t, StartTimer(key, after, every)) for t, key, after, every in value["timers"]

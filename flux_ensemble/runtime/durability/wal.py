@@ -1,20 +1,20 @@
-"""Write-ahead log of one ensemble: an event is sent to storage before its commands run.
+"""The write-ahead log of one ensemble: an event is sent to storage before its commands run.
 
     event, commands ──► WriteAheadLog.write ──► batch ──► Store.commit ──► commands performed
                                                         └──► done: the batch is durable
 
 The engine is deterministic, so its events determine its state. They are written in batches. The
 store commits in the order of sending, and before anything that is sent later: a job can be in the
-queue only if the batch that asks for it is in the store. So the commands of an event are performed
-as soon as its batch has been sent.
+queue only if the batch with its command is in the store. So the commands of an event are performed
+when its batch has been sent.
 
-That holds only while commits succeed. So the first commit is waited for, and after a failure
-commands wait until everything before them is durable, and jobs that are not sent yet are held back.
+That holds only while commits succeed. So the first commit is waited for. After a failure commands
+wait until everything before them is durable, and jobs that have not been sent yet are held back.
 Each commit has all batches that are not known to be durable, so no batch is stored without those
 before it. Repeated batches are recognized by number.
 
-A limited number of commits run at once. Meanwhile the next batch fills, so under load batches are
-large and commits few. Events without commands wait a short time for the next batch.
+A limited number of commits are in progress at once. Meanwhile the next batch fills, so under load
+batches are large and commits few. Events without commands wait a short time for the next batch.
 
 `runtime.durability.batches` has the format. Now and then a batch has a snapshot of the state after
 it, so recovery has little to replay (`runtime.durability.replay`).
@@ -42,8 +42,8 @@ from flux_ensemble.runtime.durability.storage import Gate, State, Store
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ports import Handle, Loop
 
-#: Seconds, and number, that events which bring about nothing wait for a batch. Where there are
-#: many logs, as many seconds as keeps the commits of all of them at LAZY_RATE a second.
+#: Seconds that events without commands wait for a batch, and most such events. With many logs the
+#: wait is so long, up to LAZY_LIMIT, that all of them together commit LAZY_RATE times a second.
 LAZY_SECONDS = 1.0
 LAZY_LIMIT = 10.0
 LAZY_RATE = 10
@@ -52,47 +52,47 @@ LAZY_EVENTS = 1000
 #: Seconds that entries for people wait for a batch.
 SOON_SECONDS = 0.02
 
-#: Commits that are under way at once, at most, and characters in what is not known to be durable
-#: beyond which no more are: each commit has all of it, so that much is to go in few commits.
+#: Most commits in progress at once, and the number of characters not known to be durable at which
+#: no further commit is sent: each commit has all of these, so large ones have to be few.
 DEPTH = 32
 UNSURE_SIZE = 32 * 1024
 
-#: Events between two snapshots, at least; and as many as a snapshot has characters / this. Few,
-#: since what reacts to an event waits until a snapshot is durable.
+#: Least number of events between two snapshots; or, if that is more, a snapshot's characters
+#: divided by SNAPSHOT_RATIO. Snapshots are few, since reactions wait until a snapshot is durable.
 SNAPSHOT_EVENTS = 20_000
 SNAPSHOT_RATIO = 50
 
-#: So many jobs that did the same take a replay about as long as one event.
+#: Number of jobs with the same events whose replay takes about as long as one event.
 ALIKE_RATIO = 4
 
-#: Seconds until a commit that failed is repeated: the first time, and at most.
+#: Seconds until a failed commit is repeated: the first pause, and the longest.
 RETRY_SECONDS = 0.1
 RETRY_LIMIT = 5.0
 
 
 @dataclass(slots=True)
 class _SentBatch:
-    """A batch that is not known to be durable, and who is called when it is."""
+    """A batch that is not known to be durable, and the callbacks for when it is."""
 
     batch: Batch
     then: list[Callable[[], None]]
 
 
 class WriteAheadLog:
-    """The log of one ensemble; a `runtime.ports.WriteAhead`.
+    """The log of one ensemble: a `runtime.ports.WriteAhead`.
 
     Args:
-        store: where batches are committed.
+        store: commits batches.
         loop: has the clock and timers.
-        state: what snapshots are of.
-        log_error: called with a sentence when commits start to fail, and when they work again.
+        state: gives the snapshots.
+        log_error: receives a sentence when commits start to fail, and when they succeed again.
         gate: holds back jobs while commits fail.
         identity: the ensemble, and the run of its name.
         replayed: the result of replaying the log, if there is one.
 
     Attributes:
         timers: timers and marks of the written events.
-        lazy_seconds: how long events without commands wait (`pace`).
+        lazy_seconds: that events without commands wait (`pace`).
     """
 
     def __init__(
@@ -118,16 +118,16 @@ class WriteAheadLog:
         self._digests = Digests.of(identity) if replayed is None else replayed.digests
         self._events = Waiting()
         self._lines: list[str] = []
-        #: Who is called when the next batch has been sent, and when it is durable.
+        #: Callbacks for when the next batch has been sent, and for when it is durable.
         self._when_sent: list[Callable[[], None]] = []
         self._when_durable: list[Callable[[], None]] = []
         self._sync = False
-        #: Something waits that is not to wait for company.
+        #: Something in the next batch must not wait for more.
         self._urgent = False
-        #: Several events come at once, and go with one batch.
+        #: Several events come together, and go into one batch.
         self._several = False
-        #: When something is to be sent at the latest, if it waits; the timer fires then, or before:
-        #: to cancel it and make another for each batch would take longer than to let it.
+        #: The latest time to send what waits, if anything does. The timer fires then, or before: it
+        #: is not replaced for each batch, since that takes longer than letting it fire.
         self._t_due: float | None = None
         self._timer: Handle | None = None
         self._t_timer = 0.0
@@ -135,7 +135,7 @@ class WriteAheadLog:
         self._snapshot_due = SNAPSHOT_EVENTS
         self._unsure: deque[_SentBatch] = deque()
         self._under_way = 0
-        #: Commits succeed, so that it is enough to have sent them.
+        #: Commits succeed, so it is enough to have sent them.
         self._steady = False
         self._failures = 0
         self._calls: deque[Callable[[], None]] = deque()
@@ -148,8 +148,8 @@ class WriteAheadLog:
         Args:
             event: the event.
             commands: its commands.
-            then: called when they may be performed, in the order of the events; not called
-                without commands.
+            then: called when the commands may be performed, in the order of the events; not
+                called without commands.
 
         Returns:
             False: the commands have to wait for `then`.
@@ -178,11 +178,11 @@ class WriteAheadLog:
         return False
 
     def hold(self) -> None:
-        """Several events come at once: send them together, in `release`."""
+        """Collect the following events, so that `release` can send them together."""
         self._several = True
 
     def release(self) -> None:
-        """Send what was written since `hold`, now or when it is time to."""
+        """Send the events since `hold`, now or when it is time."""
         self._several = False
         self._events.encode()
         self._go_on()
@@ -200,8 +200,8 @@ class WriteAheadLog:
 
         Args:
             t, name, context: of the entry.
-            then: called as for `write`; with `sync` when it is durable.
-            sync: whether it must survive a crash of the whole instance.
+            then: called as for `write`; with `sync` when the entry is durable.
+            sync: the entry must survive a crash of the whole instance.
         """
         self._lines.append(line(t, name, context))
         (self._when_durable if sync else self._when_sent).append(then)
@@ -217,7 +217,7 @@ class WriteAheadLog:
             self._advance()
 
     def checkpoint(self) -> None:
-        """Commit a snapshot, if there is anything new; nobody waits for it."""
+        """Commit a snapshot, if there is anything new; nothing waits for it."""
         if self._since_snapshot and not self._closed:
             self._snapshot_due = 0
             self._send()
@@ -233,7 +233,7 @@ class WriteAheadLog:
     # -- when to send -----------------------------------------------------------------
 
     def _wait(self, seconds: float) -> None:
-        """Send what there is after so many seconds at most."""
+        """Send what waits after this many seconds at most."""
         t_due = self._loop.now() + seconds
         if self._closed or (self._t_due is not None and self._t_due <= t_due):
             return
@@ -255,7 +255,7 @@ class WriteAheadLog:
         self._timer = None
         if self._t_due is None:
             return
-        # It was for what has been sent since, or for this.
+        # The timer was for what has been sent since, or for what waits now.
         if self._t_due > self._t_timer:
             seconds = self._t_due - self._loop.now()
             self._set_timer(self._t_due, min(max(seconds, 0.0), self.lazy_seconds))
@@ -264,14 +264,14 @@ class WriteAheadLog:
             self._advance()
 
     def _go_on(self) -> None:
-        """Send what there is, now or when it is time to."""
+        """Send what waits, now or when it is time."""
         if self._urgent or len(self._events) >= LAZY_EVENTS:
             self._advance()
         elif self._events or self._when_sent:
             self._wait(SOON_SECONDS if self._when_sent else self.lazy_seconds)
 
     def _advance(self) -> None:
-        """Send a batch, or when commits that have to be waited for have succeeded."""
+        """Send a batch now, or when the commits that have to be waited for have succeeded."""
         self._urgent = True
         if self._closed or self._several:
             return
@@ -280,7 +280,7 @@ class WriteAheadLog:
 
     @property
     def _has_room(self) -> bool:
-        """Another commit may be sent although some are under way."""
+        """True if a further commit may be sent while others are in progress."""
         unsure = sum(len(sent.batch.text) for sent in self._unsure)
         return self._under_way < DEPTH and unsure < UNSURE_SIZE
 
@@ -292,7 +292,7 @@ class WriteAheadLog:
         batch = self._make()
         then, self._when_durable = self._when_durable, []
         if batch.snapshot is not None:
-            # It is large, and is not to be in the commits after it too.
+            # A snapshot is large, so it must not be in the following commits, too.
             self._steady = False
         if not self._steady:
             then = [*self._when_sent, *then]
@@ -303,7 +303,7 @@ class WriteAheadLog:
         self._call(ready)
 
     def _make(self) -> Batch:
-        """The next batch, of all that was put down."""
+        """Make the next batch of all that waits."""
         self._number += 1
         begin = header(self._loop.now(), self._number, self._events.take())
         plain = "".join((begin, *self._lines))
@@ -337,7 +337,7 @@ class WriteAheadLog:
         self._store.commit(batches, lambda error: self._answered(batches[-1].number, error))
 
     def _answered(self, number: int, error: Exception | None) -> None:
-        """The commit of all batches up to a number has succeeded, or failed."""
+        """Handle the outcome of the commit of all batches up to a number."""
         if self._closed:
             return
         self._under_way -= 1
@@ -361,19 +361,19 @@ class WriteAheadLog:
         self._call(())
 
     def _works(self) -> bool:
-        """Nothing fails any more; whether something did."""
+        """Note that commits succeed; return whether they failed before."""
         failures, self._failures = self._failures, 0
         if failures:
             self._gate.go_on()
         return bool(failures)
 
     def _again(self) -> None:
-        """Send once more what is not known to be durable."""
+        """Send all batches again that are not known to be durable."""
         if not self._closed:
             self._commit()
 
     def _call(self, calls: Iterable[Callable[[], None]]) -> None:
-        """Call back in order, also what comes up meanwhile."""
+        """Call back in order, including the callbacks that are added meanwhile."""
         self._calls.extend(calls)
         if self._calling:
             return
