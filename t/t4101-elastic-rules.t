@@ -22,7 +22,7 @@ test_expect_success 'grow-on-pending: jobs that wait make the instance grow, and
 
 test_expect_success 'the log says what was asked for, why, and what came of it' '
 	flux ensemble log grow-on-pending >grow.log &&
-	grep "scale *more #0: grow default to 2 nodes" grow.log &&
+	grep "scale *more #0: grow the instance to 2 nodes" grow.log &&
 	grep "outcome *more #0: ok, 2 nodes" grow.log &&
 	grep "fire .*more #0: grow .*solve-waiting" grow.log
 '

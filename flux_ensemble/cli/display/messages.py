@@ -286,7 +286,7 @@ def _sentence(entry: Entry, jobid: Callable[[int], str]) -> str:
             return f"{_firing(context)}: {what}{f' ({rest})' if rest else ''} on {why}"
         case "scale":
             verb = "grow" if context["by"] > 0 else "shrink"
-            return f"{_firing(context)}: {verb} {context['member']} to {_nodes(context['to'])}"
+            return f"{_firing(context)}: {verb} the instance to {_nodes(context['to'])}"
         case "outcome" if context["ok"]:
             jobs, nodes, streams = map(context.get, ("jobs", "nodes", "streams"))
             more = _jobs(jobs) if jobs is not None else "" if nodes is None else _nodes(nodes)

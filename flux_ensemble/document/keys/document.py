@@ -165,7 +165,7 @@ DOCUMENT_KEYS = (
     Key(
         "search",
         list_of("a list of searches", SEARCH),
-        "Searches: a sampler suggests the parameters of a group's jobs, and learns from them.",
+        "Searches: a suggester gives the parameters of a group's jobs, and learns from them.",
         (
             [
                 {

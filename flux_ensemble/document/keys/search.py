@@ -163,7 +163,7 @@ SEARCH_KEYS = (
     Key(
         "sampler",
         choice("a sampler", SAMPLERS),
-        "What suggests the points.",
+        "The suggester: one of those that come with flux-ensemble.",
         ("random", "qmc", "cma", "nsga2", "gp"),
         SAMPLERS[0],
         read=None,
@@ -172,7 +172,7 @@ SEARCH_KEYS = (
     Key(
         "generator",
         text("a class such as 'package.module:Class'", pattern=_CLASS),
-        "A class of yours that suggests the points, in place of a sampler: see gest-api.",
+        "The suggester, in place of a sampler: a class of yours, see gest-api.",
         ("learner:Learner",),
         read=None,
         more="See [generators](#generators-of-your-own).",
@@ -237,7 +237,7 @@ SEARCH_KEYS = (
                     Key(
                         "penalty",
                         _PENALTY,
-                        "The value that the sampler is told of it; a list of one for each of "
+                        "The value that the suggester is told of it; a list of one for each of "
                         "several objectives.",
                         (100, [100, 0]),
                         required=True,
