@@ -40,11 +40,11 @@ from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.paths import LEFT
 from flux_ensemble.metrics.streams import Metrics
 
-#: How many rules may fire each other with no job or time between them.
+#: The most rules that may fire each other with no job or time between them.
 CHAIN_LIMIT = 100
 
-#: A job's time limit has to be this much shorter than the allocation lasts: Flux compares them when
-#: it takes the job in, and refuses it if its limit is longer.
+#: The seconds by which a job's time limit must be shorter than the rest of the allocation. Flux
+#: compares the two when it receives the job, and refuses the job if its limit is longer.
 SUBMISSION_SECONDS = 5.0
 
 #: Key of the heartbeat's timer.
@@ -171,7 +171,7 @@ class Core:
         return {} if name is None else {"member": name}
 
     def send(self, pending: Pending) -> None:
-        """Emit a command and wait for its outcome."""
+        """Emit a command, and keep it as pending until its outcome comes back."""
         self.pending_table.add(pending)
         self._out.append(pending.command)
 
@@ -431,7 +431,7 @@ class Core:
         return state
 
     def load(self, value: Mapping[str, Any]) -> None:
-        """Set the attributes from what `dump` returned."""
+        """Set the attributes from the result of `dump`."""
         for name in _DUMPED:
             setattr(self, name, value[name])
         self.t_walltime, self.failed = value.get("t_walltime"), value.get("failed", 0)

@@ -233,10 +233,10 @@ class Engine(Core):
 
     @property
     def t_foreign(self) -> float:
-        """Unseen events of foreign jobs before this time are ignored."""
+        """The time before which events of foreign jobs are ignored if they were not seen yet."""
         added = list(self.rules.states.values())[len(self.spec.rules) :]
         if any(state.rule.scope == "queue" for state in added):
-            # Events from before those rules were added do not matter to them.
+            # Events from before these rules were added do not matter to the rules.
             return self.t
         return math.inf if self.t_start is None else self.t_start
 
@@ -388,7 +388,7 @@ class Engine(Core):
     # -- the end of an event ------------------------------------------------------
 
     def _search(self) -> None:
-        """Send trials and ask for points; evaluate the rules on searches that are done."""
+        """Send trials and request points; evaluate the rules on searches that are done."""
         while self.search_due and self.state == "running" and self.t_start is not None:
             self._evaluation.run(self.searches.settle())
             # A rule on a search can make a group idle, and a rule on idle can start a search.

@@ -64,7 +64,7 @@ class Evaluation:
                 stack.pop()
 
     def _evaluate(self, triggered: Triggered) -> Iterable[Triggered]:
-        """Fire a rule if its condition holds and it is its turn."""
+        """Fire a rule if its condition holds and its limits (`Turns`) allow it to run."""
         core, state, cause = self._core, triggered.state, triggered.cause
         if not state.armed or not core.acting:
             return ()

@@ -59,7 +59,7 @@ class Firing:
     attempt: int = 0
     #: The number of losses of the job so far, in attempts that may have run.
     losses: int = field(default=0, kw_only=True)
-    #: The request that is answered with the job ids, or None; see `submission_results`.
+    #: The request to which the reply with the job ids belongs, or None; see `submission_results`.
     request: int | None = None
     overrides: Mapping[str, Any] | None = None
     #: The name of the trial, if the firing's job is a trial of a search; else None.

@@ -9,11 +9,11 @@ from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.metrics.names import MEMBER, MEMBER_METRICS
 from flux_ensemble.metrics.paths import COUNT, PENDING_NODES, MetricPath
 
-#: outcome -> the trigger that names it.
+#: Outcome -> the trigger that names it.
 TRIGGER_OF = {outcome: trigger for trigger, outcome in OUTCOME_TRIGGERS.items()}
 
-#: A metric that changed. Of a group: a counter ("count", counter), a stream ("", variable) or a
-#: best job ("best", name) or search ("search", id); of the member: ("queue", "pending-nodes").
+#: A metric that changed. For a group: a counter ("count", counter), a stream ("", variable), a best
+#: job ("best", name) or a search ("search", id). For the member: ("queue", "pending-nodes").
 Change = tuple[str, str]
 
 #: The change of a job that has used up its retries.
@@ -87,7 +87,7 @@ class RulesByNews:
         if not tables:
             return ()
         if len(tables) == 1:
-            # Rules are added in order.
+            # A table is in order already, since rules are added in order.
             return list(tables[0].values())
         by_position: dict[int, RuleState] = {}
         for table in tables:

@@ -58,7 +58,7 @@ class JobView:
         if field.name == "copied":
             return self._core.copies.of(self._job) is not None
         if field.name == "id" and self._job.id > MAX_ID:
-            # Text, because no number in an expression is that large.
+            # The id is given as text, because no number in an expression is that large.
             return named(self._core.member_names, self._job.id)
         attribute = _OF_JOB.get(field.name)
         if attribute is not None:

@@ -22,7 +22,7 @@ from flux_ensemble.texts import clip
 
 
 class Phase(IntEnum):
-    """The phase of a job: the states of RFC 21, as far as they differ for an ensemble."""
+    """The phase of a job: the states of RFC 21 that an ensemble distinguishes."""
 
     NEW = 0
     PENDING = 1
@@ -31,7 +31,7 @@ class Phase(IntEnum):
     GONE = 4
 
 
-#: event -> phase -> next phase. Other events are allowed in any phase.
+#: Event -> phase -> next phase. Other events are allowed in any phase.
 TRANSITIONS: Final[dict[str, dict[Phase, Phase]]] = {
     "submit": {},
     "validate": {Phase.NEW: Phase.PENDING},
@@ -64,7 +64,7 @@ _INTERRUPTING = frozenset((LOST, MEMBER_LOST, "scheduler-restart"))
 RESTARTED = "failed to create guest ns"
 
 #: Beginnings of the notes of fatal exceptions of the type `exec` that are no doing of the job: its
-#: node failed, or its instance was started anew and cannot go on with it (flux-core,
+#: node failed, or its instance was started anew and cannot continue it (flux-core,
 #: `src/modules/job-exec`, `bulkexec.c` and `job-exec.c`).
 _INTERRUPTING_NOTES = (
     "node failure on ",
@@ -160,14 +160,14 @@ class ActiveJob:
         #: True if the job's end is, or will be, no doing of the job. Known from the first fatal
         #: exception on.
         self.interrupted = False
-        #: The rules on `job-running` that have fired for it.
+        #: The rules on `job-running` that have fired for the job.
         self.told: tuple[str, ...] = ()
         self._exceptions: set[str] | None = None
         #: Time of the latest event of each name that may come at any time.
         self._last: dict[str, float] | None = None
 
     def accept(self, event: JobEvent) -> bool:
-        """Accept an event; False if it is a duplicate, late or out of order."""
+        """Apply an event; return False if it is a duplicate, late or out of order."""
         name = event.name
         phases = TRANSITIONS.get(name)
         if phases is None:

@@ -20,10 +20,10 @@ from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.quick_path import Plain
 from flux_ensemble.metrics.numbers import Number
 
-#: The phase that a job is in before each of its events.
+#: Event -> the phase of a job before it.
 _PHASES = dict(zip(LIFE, (None, *Phase), strict=False))
 
-#: The counters of a group that a job counts in when it is accepted, and when it has succeeded.
+#: The counters of a group that grow when a job is accepted, and when it has succeeded.
 _BEGUN = ("submitted",)
 _ENDED = ("attempts", "success", "finished")
 

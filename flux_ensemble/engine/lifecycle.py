@@ -1,13 +1,13 @@
 """The states of an ensemble, as a literal table.
 
-Others can import this table without the engine.
+Other packages can import this table without the engine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: state -> the states that may follow it.
+#: State -> the states that may follow it.
 TRANSITIONS: Mapping[str, tuple[str, ...]] = {
     "running": ("paused", "ending"),
     "paused": ("running", "ending"),

@@ -234,7 +234,7 @@ class Members:
             release(self._core, member)
 
     def move(self, member: Member, jobs: list[ActiveJob]) -> None:
-        """Cancel jobs that have not started, to run elsewhere."""
+        """Cancel jobs that have not started, so that they run elsewhere."""
         for job in jobs:
             job.evict()
         if jobs:

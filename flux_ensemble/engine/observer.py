@@ -168,7 +168,7 @@ class Observer:
         """Mark active jobs of an instance that ends as evicted."""
         for id in event.jobs:
             job = self._core.workload.jobs.get(id)
-            # A job that the ensemble cancels itself ends as intended.
+            # A job that the ensemble itself cancels is not evicted: its end is intended.
             if job is not None and not job.canceling:
                 job.evict()
         return ()
@@ -211,7 +211,7 @@ class Observer:
             return ()
         job.mark(event)
         if job.outcome == INTERRUPTED:
-            # The ensemble does not run it again.
+            # The ensemble does not run foreign jobs again.
             job.outcome = "failed"
         triggers = [f"job-{event.name}"]
         if job.outcome is not None and known is None:
@@ -293,7 +293,7 @@ class Observer:
         return news
 
     def record(self, job: ActiveJob) -> None:
-        """Keep the record of a job that is gone."""
+        """Record a job that is gone; log the first job for which there is no room."""
         if not self._core.records.add(job):
             self._core.record("records-full", limit=self._core.spec.limits.records)
 

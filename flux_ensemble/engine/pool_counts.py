@@ -42,7 +42,7 @@ class PoolCounts:
         return [counts[counter] for counter in COUNTERS]
 
     def concluded(self, job: ActiveJob, group: str, before: list[int]) -> tuple[Change, ...]:
-        """Count for the pool what was counted for a job's group since `before`.
+        """Add the growth of a group's counters since `before` to those of the job's pool.
 
         Returns:
             The changes of the pool's counters.

@@ -74,7 +74,7 @@ class RuleIndex:
         self.wants_expiration = any(group.longest for group in spec.groups.values())
         #: (trigger, group or None) -> rules on jobs of this ensemble.
         self._own: defaultdict[tuple[str, str | None], dict[int, RuleState]] = defaultdict(dict)
-        #: The same for foreign jobs; a rule with scope queue is in both.
+        #: The same for rules on foreign jobs; a rule with scope queue is in both tables.
         self._foreign: defaultdict[tuple[str, str | None], dict[int, RuleState]] = defaultdict(dict)
         self._metric: defaultdict[MetricPath, dict[int, RuleState]] = defaultdict(dict)
         #: The rules that events of the ensemble's own jobs trigger.
@@ -132,7 +132,7 @@ class RuleIndex:
         return state
 
     def retire(self, state: RuleState) -> None:
-        """Remove a rule that will not run again from the index."""
+        """Remove from the index a rule that will not run again."""
         if state.position in self._plain["foreign"]:
             for group in state.rule.groups or (None,):
                 self._foreign_names[group] -= 1

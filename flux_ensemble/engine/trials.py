@@ -20,7 +20,7 @@ from flux_ensemble.document.search import Search, Value
 from flux_ensemble.metrics.search_paths import FRONT, PRUNED
 from flux_ensemble.scalars import Spelled
 
-#: States of a trial; in a snapshot, each is its first letter.
+#: States of a trial; a snapshot holds the first two letters of each.
 STOCK, ACTIVE, COMPLETE, FAILED, CANCELED = "stock", "active", "complete", "failed", "canceled"
 _STATES = {state[:2]: state for state in (STOCK, ACTIVE, COMPLETE, FAILED, CANCELED, PRUNED)}
 

@@ -198,7 +198,7 @@ class Workload:
         return firing, 0 if firing is None else allowed(firing)
 
     def confirm(self, firing: Firing, lost: int = 0) -> None:
-        """Handle the outcome of a batch; `lost` of its jobs did not reach the queue."""
+        """Handle the outcome of a batch, of which `lost` jobs did not reach the queue."""
         firing.outstanding -= 1
         lost = min(lost, firing.unseen)
         if lost:

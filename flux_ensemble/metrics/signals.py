@@ -1,6 +1,6 @@
 """Signals that end jobs: their numbers in wait statuses, and their names.
 
-A shell, and so Flux's job shell, exits with 128 and the number of the signal that ended its
+A shell, and so Flux's job shell, exits with 128 plus the number of the signal that ended its
 command.
 """
 

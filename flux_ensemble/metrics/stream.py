@@ -38,7 +38,7 @@ class _Different:
         return other
 
     def update(self, value: Number) -> None:
-        """Take in a value."""
+        """Add a value, unless there were too many distinct ones."""
         if self._full:
             return
         self._statistic.update(value)
@@ -100,7 +100,7 @@ class Stream:
             raise self._failure(update, value, error) from error
 
     def update_all(self, values: Sequence[Number]) -> None:
-        """Add finite values, of which there is at least one.
+        """Add one or more finite values.
 
         Raises:
             StatisticError: a statistic fails.

@@ -178,7 +178,7 @@ class Metrics:
             self._kept.setdefault((group, variable), []).append(value)
 
     def observe_all(self, group: str, variable: str, values: Sequence[Number]) -> None:
-        """Add finite values, at least one, to a stream that no detector watches."""
+        """Add one or more finite values to a stream that no detector watches."""
         self._stream(group, variable).update_all(values)
         if self._kept is not None:
             self._kept.setdefault((group, variable), []).extend(values)
@@ -267,8 +267,8 @@ class Metrics:
     def take_values(self) -> Values:
         """Return the values since the last call, and forget them.
 
-        Feeding them in this order to the streams of that time gives the streams of now. Streams do
-        not depend on each other.
+        Feeding the values in this order to the streams as they were at the last call gives the
+        present streams. Streams do not depend on each other.
         """
         kept, self._kept = self._kept or {}, None if self._kept is None else {}
         rows = [[group, variable, values] for (group, variable), values in kept.items()]
@@ -387,8 +387,9 @@ class Metrics:
 class View:
     """Metrics at one heartbeat (docs/document.md, Metrics).
 
-    `pending` is as if each waiting job had started now; the gauges `waiting` and
-    `running` hold the ages of the jobs that wait and run. Each is computed at most once.
+    The stream `pending` is computed as if each waiting job had started now. The gauges `waiting`
+    and `running` hold the ages of the waiting and running jobs. Each metric is computed at most
+    once.
 
     >>> metrics = Metrics(["md"], [Statistic("max", "Max")])
     >>> view = metrics.at(ages=lambda group, gauge: [30.0, 5.0])
