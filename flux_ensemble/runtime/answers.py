@@ -1,4 +1,4 @@
-"""The answers that one ensemble owes: each request gets exactly one, whatever happens."""
+"""The open requests of an ensemble: each is answered exactly once, in all cases."""
 
 from __future__ import annotations
 

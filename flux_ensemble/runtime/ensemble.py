@@ -213,7 +213,7 @@ class Ensemble:
         """Return the chunk of values and ended jobs since the last call, as JSON text."""
         return beside(self.engine.stats.take_values(), self.records.take())
 
-    # -- what goes in -------------------------------------------------------------
+    # -- input --------------------------------------------------------------------
 
     def owe(self, loader: Answer) -> None:
         """Answer a request to load the ensemble when it has begun, and that is durable."""
@@ -363,7 +363,7 @@ class Ensemble:
         self._answers.close(RequestError(number, reason))
         self._retire()
 
-    # -- what comes out: the driver's host ------------------------------------------
+    # -- output: the driver's host --------------------------------------------------
 
     def record(self, entry: Record) -> None:
         """Keep an entry of the eventlog."""

@@ -273,7 +273,7 @@ class MiniCluster:
         self._thread.close()
         self._client.close()
 
-    # -- asking ------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------
 
     def _ask(self, size: int, asking: Callable[[], None], done: Resume) -> None:
         self._wish = wish = _Wish(size, asking, done)

@@ -38,7 +38,7 @@ class Shrink:
         self._going = to_shrink(ranks, resize.parents, resize.to)
         if self._together:
             check_highest(self._going, ranks)
-        #: Ranks that were to go, and that somebody else has undrained.
+        #: Ranks that were to go, but that somebody else has undrained.
         self._kept: frozenset[int] = frozenset()
         self._stopped: set[int] = set()
         self._vacating = False

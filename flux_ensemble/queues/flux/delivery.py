@@ -3,7 +3,7 @@
 A queue's response can be lost for good, and an error such as ENOSYS does not say whether a job
 got through. The outcome of such a call is *unknown*, and stays so until a *fence* has been
 raised that began after the call was sent. When a fence is back, the journal has shown all that was
-sent before it, or never will. Then each call is looked at again:
+sent before it, or never will. Then the state of each call is checked:
 
     sent ──► accepted or refused                            the response came
       │
@@ -12,7 +12,7 @@ sent before it, or never will. Then each call is looked at again:
 
 A call is given up only if the error can be its own fault (`refusals`), or if it is needed no more.
 While job-ingest is away, or a disk is full, the outcome of a call is unknown, and giving it up
-could leave a job that nobody follows.
+could leave a job without an owner.
 
 `Outcomes` does this for calls, `Fences` serves one fence to all that wait for one, and `Attempts`
 repeats, with growing pauses, an action that may be done twice. None of them uses Flux: they are

@@ -105,7 +105,7 @@ class Calls:
 
         try:
             self._start(call, report)
-        except Exception as error:  # of whatever kind: it belongs to this batch alone
+        except Exception as error:  # of any kind: it belongs to this batch alone
             report(error)
 
     def arrived(self, call: int) -> None:
@@ -281,7 +281,7 @@ class Pipeline:
                 elif calls.alone is not None:
                     self._aside[batches.popleft()] = lane
                 if self._lanes.get(lane) is not batches:
-                    continue  # revoked by what the call brought about
+                    continue  # revoked in consequence of the call
                 if batches:
                     self._lanes.move_to_end(lane)
                 else:

@@ -159,7 +159,7 @@ class Submitter:
     Args:
         queue: the queue that it shares.
         spec: the ensemble's document.
-        run: a number that tells this ensemble from others of its name.
+        run: a number that distinguishes this ensemble from others of its name.
         environment: of the jobs.
         cwd: working directory of the jobs.
         warn: receives a sentence about a problem that keeps no job from being submitted.
@@ -391,7 +391,7 @@ class Submitter:
             sent.batch.ids.append(answer)
             sent.report(None)
 
-    # -- while the queue takes none ---------------------------------------------------
+    # -- while the queue takes no jobs ------------------------------------------------
 
     def _wait(self, sent: _SentJob) -> None:
         """Have a job wait with others of its kind, without delaying any other job."""

@@ -196,7 +196,7 @@ class ProcessRunner:
         os.close(self._their_lifeline)
         self._memos.close()
 
-    # -- what the queue asks for ----------------------------------------------------
+    # -- orders of the queue --------------------------------------------------------
 
     def start(self, job: VirtualJob) -> None:
         """Start a job that has been given its nodes."""
@@ -277,7 +277,7 @@ class ProcessRunner:
             left = running.t_start + job.claim.limit - time.monotonic()
             running.limit = self._loop.timer(max(0.0, left), lambda: self.queue.expire(job))
 
-    # -- what the supervisor says ---------------------------------------------------
+    # -- messages of the supervisor -------------------------------------------------
 
     def _readable(self) -> None:
         # Read all, so that a job that has ended does not run into its time limit afterwards.
@@ -354,7 +354,7 @@ class ProcessRunner:
                     os.killpg(running.group, signal.SIGKILL)
         self._lost("the process that starts the jobs has ended unexpectedly")
 
-    # -- what it is told ------------------------------------------------------------
+    # -- messages to the supervisor -------------------------------------------------
 
     def _signal(self, job: VirtualJob, number: int) -> None:
         self._send({"signal": job.id, "number": number})

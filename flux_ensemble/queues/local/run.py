@@ -169,7 +169,7 @@ class LocalRun:
         """The state of the ensemble in its lifecycle."""
         return self._ensemble.state
 
-    # -- how it begins --------------------------------------------------------------
+    # -- begin ----------------------------------------------------------------------
 
     def begin(self, text: str) -> None:
         """Start the ensemble.
@@ -246,7 +246,7 @@ class LocalRun:
             path = self._log.directory.path
             raise RunError(f"cannot write to {path}: {error.strerror}") from None
 
-    # -- how it goes on and ends ----------------------------------------------------
+    # -- course and end -------------------------------------------------------------
 
     def listen(self, parse: Parse) -> None:
         """Accept requests of other processes from now on.
@@ -365,7 +365,7 @@ class LocalRun:
             self._snapshot()
             self._stopped = f"{reason}: its jobs are killed; --resume goes on"
 
-    # -- what happens in it ---------------------------------------------------------
+    # -- events ---------------------------------------------------------------------
 
     def send(self, entry: Entry) -> None:
         """Write an entry of the eventlog, and pass it on."""

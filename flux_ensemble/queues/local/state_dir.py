@@ -258,8 +258,8 @@ class StateLog:
         root: the state directory.
         name: the requested name of the ensemble: see `run_names`.
         document: its text, without `use`.
-        resume: True to go on with an interrupted run, False to begin anew and give that one up;
-            None to begin anew, unless there is such a run.
+        resume: True to go on with an interrupted run, False to begin again and give that one up;
+            None to begin a new run, which is refused if there is such a run.
         source: the original document, if that has `use`.
 
     Attributes:

@@ -231,7 +231,7 @@ class Instance:
         self.pump.close()
         self.broker.inbox.close()
 
-    # -- what happens ------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------
 
     def _past(self, job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]) -> None:
         for entry in entries:
@@ -271,7 +271,7 @@ class Instance:
             # After the messages that wait in the inbox: they came before.
             self.broker.inbox.put(self._heard.lost)
 
-    # -- what is done in it ---------------------------------------------------------------
+    # -- requests -------------------------------------------------------------------------
 
     def stop_queue(self, reason: str, done: Report) -> None:
         """Stop the queue: when an allocation expires, Flux would start and end all waiting jobs.

@@ -28,7 +28,7 @@ class Phase(Enum):
     CONNECTING = "connecting"
     #: Jobs can be sent to it.
     UP = "up"
-    #: It was told to end.
+    #: The service has told it to end.
     ENDING = "ending"
     #: Its job was cancelled, and has to become clean.
     FENCING = "fencing"

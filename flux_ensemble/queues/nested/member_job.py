@@ -126,7 +126,7 @@ class MemberJob:
         self._closed = False
         self._outage = False
 
-    # -- what the enclosing instance says ------------------------------------------------
+    # -- news from the enclosing instance ------------------------------------------------
 
     @property
     def unwanted(self) -> bool:
@@ -210,7 +210,7 @@ class MemberJob:
             channel: the connection to that service.
             load: what that service needs to know of the ensemble.
 
-            Returns:
+        Returns:
             False if no call is expected.
         """
         if self._calls and self.phase is Phase.UP and self.instance is not None:

@@ -110,7 +110,7 @@ class AttachedInstance:
             "warn": warn,
         }
 
-    # -- what is asked of it -------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------
 
     def attach(
         self,
@@ -179,7 +179,7 @@ class AttachedInstance:
             self.closed = True
             self._channel.close()
 
-    # -- what it says ---------------------------------------------------------------------
+    # -- its items ------------------------------------------------------------------------
 
     def _take(self, items: list[Any]) -> None:
         events: list[list[Any]] = []

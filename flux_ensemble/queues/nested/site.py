@@ -99,7 +99,7 @@ class Site:
     def __contains__(self, tag: MemberTag) -> bool:
         return _key(tag) in self._members
 
-    # -- what is asked of it ----------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------
 
     def start(
         self,

@@ -20,7 +20,7 @@ class Shapes:
         spec: the ensemble's document.
 
     Raises:
-        UnsatisfiableError: a job set asks for a form of resources that a virtual cluster
+        UnsatisfiableError: a job set requests a form of resources that a virtual cluster
             does not have.
     """
 

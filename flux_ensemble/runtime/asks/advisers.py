@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Advisers:
-    """The processes of an ensemble's searches; each starts with its first ask.
+    """The processes of an ensemble's searches; each starts with the first request.
 
     Args:
         searches: of the ensemble.
