@@ -63,7 +63,7 @@ class Driver:
         engine: the ensemble's engine.
         member: performs commands on jobs.
         loop: for timers and the time.
-        custom: starts the caller of custom functions; called with the first call.
+        custom: starts the caller of custom functions; called when the first one is due.
         host: receives records, replies and the end.
         tap: receives each event with its commands, if given.
         ahead: writes each event down, if given.
