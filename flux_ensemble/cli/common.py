@@ -1,7 +1,7 @@
-"""What every family of sub-commands needs: errors, the connection, the document, types.
+"""Common parts of all sub-commands: errors, the connection, the document, types.
 
-A command returns its exit code (None is 0). It raises `Failure`, `EnsembleError`,
-`BindingsError` or a click usage error for the rest, and `main` prints those.
+A command returns its exit code (None is 0). For errors it raises `Failure`, `EnsembleError`,
+`BindingsError` or a click usage error, which `main` prints.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ CANCELED = 3
 TIMED_OUT = 124
 INTERRUPTED = 130
 
-#: Most nodes of a virtual cluster, and cores and GPUs of each.
+#: Most nodes of a virtual cluster, and most cores and GPUs of each.
 MOST = 1_000_000
 
 #: Exit code by the state in which an ensemble ended.
 EXIT_CODES = {"completed": OK, "failed": FAILED, "canceled": CANCELED}
 
 
-#: Problems of one document that are printed.
+#: Most problems of one document that are printed.
 MOST_PROBLEMS = 20
 
 
 class Failure(Exception):
-    """Ends the command: one sentence a line, and the exit code."""
+    """Ends the command: one sentence per line, and the exit code."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
         super().__init__(message)
@@ -53,16 +53,16 @@ class Failure(Exception):
 
 
 def job_id(number: int) -> str:
-    """A job id as f58 (RFC 19)."""
+    """Return a job id as f58 (RFC 19)."""
     from flux.job.JobID import id_encode
 
     return str(id_encode(number))
 
 
 def print_error(message: str) -> None:
-    """Prints an error to standard error, each line with the command's name in front.
+    """Print an error to standard error, with the command's name before each line.
 
-    Where nobody can read it, as on a terminal that is gone, the exit code says it alone.
+    If nobody can read it, as on a terminal that is gone, only the exit code has the error.
     """
     with suppress(OSError):
         for line in message.splitlines() or [""]:
@@ -70,7 +70,7 @@ def print_error(message: str) -> None:
 
 
 def say(sentence: str) -> None:
-    """Prints what is no error to standard error, with the command's name in front."""
+    """Print a message that is no error to standard error, after the command's name."""
     with suppress(OSError):
         click.echo(f"flux-ensemble: {hanging(sentence)}", err=True)
 
@@ -82,14 +82,14 @@ def warn(sentence: str) -> None:
 
 
 def drop_output() -> None:
-    """Nobody reads standard output any more, so nothing printed from now on is an error."""
+    """Make later output no error, because nobody reads standard output any more."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
 
 
 def recorded(code: int, recorder: Recorder | None) -> int:
-    """The exit code of a command that has made a recording; says so if it is not whole."""
+    """Return the exit code of a command that has made a recording; report an incomplete one."""
     if recorder is None or recorder.problem is None:
         return code
     print_error(recorder.problem)
@@ -97,11 +97,11 @@ def recorded(code: int, recorder: Recorder | None) -> int:
 
 
 def own_cores() -> int:
-    """The cores of this machine that this process may use."""
+    """Return the number of cores of this machine that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
-#: The path of a file, as an option or an argument has it.
+#: The path of a file in an option or an argument.
 FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -148,7 +148,7 @@ class Assignment(click.ParamType):
     """`key=value`, where the value is read as YAML, as it would be in a document.
 
     Args:
-        written: it is one of a parameter, which keeps its spelling.
+        written: the value is one of a parameter, which keeps its spelling.
     """
 
     name = "key=value"
@@ -197,7 +197,7 @@ class Mapped(click.ParamType):
 
 
 def run_reactor(handle: Any) -> None:
-    """Runs the reactor of a Flux handle until it is stopped.
+    """Run the reactor of a Flux handle until it is stopped.
 
     Raises:
         EnsembleError: the connection to the broker was lost.
@@ -208,7 +208,7 @@ def run_reactor(handle: Any) -> None:
 
 
 def read_document(file: str) -> tuple[str, str | None]:
-    """The text of a document and the name to give it in messages; `-` is standard input.
+    """Return the text of a document and its name in messages; `-` is standard input.
 
     Raises:
         Failure: it cannot be read, or is not text.
@@ -225,7 +225,7 @@ def read_document(file: str) -> tuple[str, str | None]:
 
 
 def first_problems(text: str, file: str | None) -> str:
-    """The first problems of a document, one a line, and how many more there are."""
+    """Return the first problems of a document, one per line, and the number of further ones."""
     lines = text.splitlines()
     more = len(lines) - MOST_PROBLEMS
     if more > 1:
@@ -237,16 +237,16 @@ def first_problems(text: str, file: str | None) -> str:
 def check_document(
     text: str, file: str | None, name: str | None, warnings: Warnings | None = None
 ) -> Spec:
-    """Reads a document as the service will, and prints the warnings about it.
+    """Read a document as the service will, and print the warnings about it.
 
     Args:
         text: the document.
         file: its name.
         name: the ensemble's name, if it is not the document's.
-        warnings: gets what there is to say about the document.
+        warnings: receives the warnings about the document.
 
     Raises:
-        Failure: it has errors; all of them, one a line.
+        Failure: it has errors; all of them, one per line.
     """
     from flux_ensemble.document.lint import Warnings
     from flux_ensemble.document.loading import DocumentError, load_text
@@ -263,7 +263,7 @@ def check_document(
 
 
 def understood(spec: Spec, text: str) -> str:
-    """The text of a document with what its `use` makes in its place.
+    """Return the text of a document, with the expansion of its `use`.
 
     Args:
         spec: the document, checked.
@@ -277,7 +277,7 @@ def understood(spec: Spec, text: str) -> str:
 
 
 class Named(Protocol):
-    """Whoever knows the names of ensembles, of their groups and of their rules."""
+    """A host that knows the names of ensembles, of their groups and of their rules."""
 
     def list(self) -> Sequence[Any]: ...
 
@@ -288,7 +288,7 @@ class Named(Protocol):
 def naming(
     client: Named, name: str, group: str | None = None, rule: str | None = None
 ) -> Iterator[None]:
-    """Adds a near name to the error of a request that named something unknown."""
+    """Add a similar name to the error of a request that named something unknown."""
     try:
         yield
     except EnsembleError as exc:
@@ -312,5 +312,5 @@ def _near(client: Named, name: str, group: str | None, rule: str | None) -> str 
             else:
                 return None
     except EnsembleError:
-        return None  # the error at hand is the one to show
+        return None  # the original error is the one to print
     return next(iter(get_close_matches(name, names, 1)), None)

@@ -1,4 +1,4 @@
-"""The command `flux ensemble`: parsing, and one place where errors become text and a code.
+"""The command `flux ensemble`: parsing, and the only place where errors become text and exit codes.
 
 Exit codes: 0 completed, 1 failed, 2 usage or invalid document, 3 canceled, 124 the
 `--timeout` ran out, 130 interrupted.
@@ -36,9 +36,9 @@ from flux_ensemble.renamed import OPTIONS, deprecated, renamed
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-#: The commands in the order of a session, by the module that has them in its `COMMANDS`, and
-#: what the list of commands says about each. A module is imported when one of its commands
-#: runs, so a command does not wait for the packages that others need.
+#: The commands in the order of a session, by the module that has them in its `COMMANDS`, with their
+#: summaries in the list of commands. A module is imported when one of its commands runs, so a
+#: command does not wait for packages that only others need.
 FAMILIES: Mapping[str, Mapping[str, str]] = {
     "run": {
         "run": "Load a document, follow the ensemble, and exit with it.",
@@ -96,7 +96,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     "operator": {"operator": "The operator: Ensembles in Kubernetes."},
 }
 
-#: What other tools call a command -> what is to be said.
+#: Names of commands in other tools -> the advice for them.
 MEANT = {
     **dict.fromkeys(
         ("delete", "remove", "del", "purge", "clean"), "'rm' removes an ensemble that has ended"
@@ -112,16 +112,16 @@ MEANT = {
     **dict.fromkeys(("attach", "follow"), "'watch' follows an ensemble"),
 }
 
-#: So many new objects are made before garbage is looked for.
+#: Number of new objects before garbage is collected.
 YOUNG = 20_000
 
-#: What click raises where a command and no argument is missing; older ones print their help.
+#: Exception of click for a missing command; older versions print their help.
 _NO_ARGUMENTS: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
-#: The key in a context's `meta`: old names of options that have been warned of.
+#: Key in a context's `meta`: old names of options for which a warning was printed.
 _WARNED = "flux_ensemble.cli.old_options"
 
-#: Command -> the module that has it, and what the list says about it.
+#: Command -> its module, and its summary.
 _COMMANDS = {
     name: (family, summary)
     for family, summaries in FAMILIES.items()
@@ -132,11 +132,11 @@ _COMMANDS = {
 def _choose_colour(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     if value is not None:
         choose_colour(value)
-        # Otherwise click takes colours out of what no terminal reads.
+        # Otherwise click removes colours from output that is not on a terminal.
         ctx.color = use_colour()
 
 
-#: `--color` after the name of a command, where users of flux-jobs(1) have it.
+#: `--color` after the name of a command, as in flux-jobs(1).
 _COLOR: Final = click.Option(
     ["--color"],
     type=click.Choice(WHEN),
@@ -178,14 +178,14 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # Whoever reads has had enough, as in "log NAME | head": that is no failure.
+            # A reader that has had enough, as in "log NAME | head", is no failure.
             drop_output()
             return OK
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             rows = [(name, summary) for name, (_, summary) in _COMMANDS.items()]
-            # A name that is longer has a line of its own, so that others keep theirs.
+            # A longer name gets a line of its own, so that others keep theirs.
             formatter.write_dl(rows, col_max=9)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -196,12 +196,12 @@ class Commands(click.Group):
             for name, (_, summary) in _COMMANDS.items()
             if name.startswith(incomplete)
         ]
-        # Not of click.Group, which would import every command to see what it is for.
+        # Not that of click.Group, which would import every command for its summary.
         return commands + click.Command.shell_complete(self, ctx, incomplete)
 
 
 def unknown_command(name: str) -> str:
-    """The error for a command that there is not, with the nearest one that there is."""
+    """Return the error for an unknown command, with the most similar known one."""
     from flux_ensemble.document.problems import hint
     from flux_ensemble.texts import shown
 
@@ -235,7 +235,7 @@ def _as_called_now(name: str) -> str:
     new = renamed(name, OPTIONS, known)
     if new is None:
         return name
-    # click asks more than once.
+    # click calls this more than once.
     warned = ctx.find_root().meta.setdefault(_WARNED, set())
     if not ctx.resilient_parsing and name not in warned:
         warned.add(name)
@@ -247,7 +247,7 @@ def _as_called_now(name: str) -> str:
     cls=Commands,
     context_settings={
         "help_option_names": ["-h", "--help"],
-        # Sub-commands inherit it.
+        # Sub-commands inherit this.
         "token_normalize_func": _as_called_now,
     },
 )
@@ -269,21 +269,21 @@ def ensemble() -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Runs the command and exits with its code."""
-    # Modules are no garbage: to look for some takes a tenth of the time until a command works.
+    """Run the command and exit with its code."""
+    # Modules are no garbage, and searching them takes a tenth of the time until a command works.
     gc.set_threshold(YOUNG)
     for stream in (sys.stdout, sys.stderr):
-        # What a terminal has no characters for is printed all the same; it can be closed.
+        # Characters that the terminal lacks are escaped. The stream can be closed.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     code = run_command(argv)
-    # Nor does Python have to look for some in all there is when it ends.
+    # Python must not search all objects for garbage when it ends, either.
     gc.freeze()
     sys.exit(code)
 
 
 def run_command(argv: list[str] | None = None) -> int:
-    """Runs the command and returns its exit code; prints every error as one line each."""
+    """Run the command and return its exit code; print every error as one line each."""
     try:
         code: Any = ensemble.main(argv, prog_name="flux-ensemble", standalone_mode=False)
         return code or 0
@@ -312,7 +312,7 @@ def run_command(argv: list[str] | None = None) -> int:
 
 
 def _sentence(message: str) -> str:
-    """click's message in the form of ours: no capital in front, no full stop behind."""
+    """Return click's message in our form: no capital at the beginning, no full stop at the end."""
     return message[:1].lower() + message[1:].rstrip(".")
 
 

@@ -98,7 +98,7 @@ def cancel(name: str, group: str | None, target: Target) -> None:
     with naming(target, name, group):
         answer: Any = target.cancel(name, group)
     if group is None or "jobs" not in answer:
-        # Those that are cancelled now are ending, or canceled.
+        # A cancelled ensemble is ending or canceled; another state means that it had ended before.
         had_ended = answer["state"] in ("completed", "failed")
         removes = f" (it had ended before; '{command_of(target)} rm {name}' removes it)"
         _say(name, f"{answer['state']}{removes if had_ended else ''}")

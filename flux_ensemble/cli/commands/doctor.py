@@ -1,4 +1,4 @@
-"""`doctor`: check a Flux instance, and say what to do about what is found."""
+"""`doctor`: check a Flux instance, and print remedies for the findings."""
 
 from __future__ import annotations
 

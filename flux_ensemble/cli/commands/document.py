@@ -26,7 +26,7 @@ from flux_ensemble.files import writing
 from flux_ensemble.renamed import deprecated
 from flux_ensemble.texts import hanging, listed, one_line, printable
 
-#: What `explain` explains besides keys.
+#: The topic that `explain` has besides keys.
 _EXPRESSIONS = "expressions"
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def validate(files: tuple[str, ...], strict: bool, as_json: bool, expanded: bool
 
 
 def _check(file: str) -> dict[str, Any]:
-    """What there is to say of a document."""
+    """Check a document, and return the finding for `--json`."""
     from flux_ensemble.document.lint import Warnings
     from flux_ensemble.document.loading import DocumentError, load_text
 
@@ -84,8 +84,8 @@ def _check(file: str) -> dict[str, Any]:
     found = Warnings()
     try:
         text, label = read_document(file)
-        # From standard input there is no file name to name the ensemble after, and a
-        # document without a name is no error of the document.
+        # Standard input has no file name to name the ensemble after, and a document without a name
+        # is no error of the document.
         name, directory = None if label else "document", str(Path(label or "-").parent)
         spec = load_text(text, name=name, file=label, directory=directory, warnings=found)
     except Failure as exc:
@@ -122,10 +122,10 @@ def _print(finding: dict[str, Any]) -> None:
 
 
 def _print_expanded(file: str) -> None:
-    """Prints a document as it is understood.
+    """Print a document with the expansion of its `use`.
 
     Raises:
-        Failure: it has errors.
+        Failure: the document has errors.
     """
     from flux_ensemble.api.yaml_writer import to_yaml
     from flux_ensemble.document.use import plain_form
@@ -212,7 +212,7 @@ def explain(key: str | None, as_json: bool) -> None:
         return
     from flux_ensemble.document.editor_schema import explained, explained_algorithms
 
-    # Arguments are meant by their whole path alone.
+    # Arguments of algorithms are found only by their whole path.
     of_algorithms = (key or "").startswith("use.")
     more = explained_algorithms() if of_algorithms else ()
     keys = {entry.path: entry for entry in (*explained(), *more)}
@@ -231,7 +231,7 @@ def explain(key: str | None, as_json: bool) -> None:
 
 
 def _matching(keys: dict[str, Explained], key: str | None) -> list[Explained]:
-    """The keys that are meant.
+    """Return the keys that the argument names.
 
     Raises:
         Failure: there is none.
@@ -242,7 +242,7 @@ def _matching(keys: dict[str, Explained], key: str | None) -> list[Explained]:
         return [entry for path, entry in keys.items() if "." not in path]
     from flux_ensemble.document.keys.document import FORMER
 
-    # As errors name a place: jobs[0].count.
+    # Errors name a place with an index: jobs[0].count.
     wanted = "".join(part.partition("]")[2] if i else part for i, part in enumerate(key.split("[")))
     wanted = wanted.replace("rules.actions.", "rules.action.")
     new = FORMER.get(wanted)
@@ -262,7 +262,7 @@ def _matching(keys: dict[str, Explained], key: str | None) -> list[Explained]:
 
 
 def _about(explained: Explained) -> Iterator[str]:
-    """What is printed of a key."""
+    """Yield the lines about a key."""
     yield explained.path
     yield from _wrapped("", explained.key.text)
     if explained.required:
@@ -283,7 +283,7 @@ def _about(explained: Explained) -> Iterator[str]:
 
 
 def _wrapped(head: str, text: str) -> list[str]:
-    """Text in lines of at most 78 characters, behind a head if there is one."""
+    """Wrap text in lines of at most 78 characters, after a head if there is one."""
     indent = " " * (12 if head else 2)
     return textwrap.wrap(
         text,
@@ -295,7 +295,7 @@ def _wrapped(head: str, text: str) -> list[str]:
 
 
 def _example(name: str, value: Any) -> list[str]:
-    """A key with a value, in YAML."""
+    """Return a key with a value, in YAML."""
     import yaml
 
     if not isinstance(value, (dict, list)):
@@ -303,7 +303,7 @@ def _example(name: str, value: Any) -> list[str]:
             return [f"{name}: |", *(f"  {line}" for line in value.splitlines())]
         return [f"{name}: {_in_yaml(value)}"]
     text = yaml.safe_dump({name: value}, default_flow_style=None, sort_keys=False)
-    # What YAML has for true is a plain key here.
+    # YAML quotes this key, which means true there; in documents it is a plain key.
     return text.replace("'on':", "on:").splitlines()
 
 

@@ -1,4 +1,4 @@
-"""The command that gives metrics to Prometheus: metrics-exporter."""
+"""The command that exports metrics to Prometheus: metrics-exporter."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def exporter(
         raise Failure(
             "the exporter needs prometheus_client: pip install 'flux-ensemble[metrics]'"
         ) from None
-    # The first request says at once if there is nobody to ask.
+    # The first request fails at once if nobody answers.
     target = reach(Client, queue, state_dir)
     target.list()
-    # From now on there is nobody else who could answer in its place.
+    # From now on no other host may answer in its place.
     connect = Client if isinstance(target, Client) else lambda: target
     collect = _collector(connect, max_series)
     try:
@@ -93,7 +93,7 @@ def exporter(
 
 
 def _collector(connect: Callable[[], Target], most: int) -> Callable[[], Iterator[Metric]]:
-    """Asks for the status each time; by a new connection where the last one was lost."""
+    """Return a function that requests the status each time, reconnecting after a loss."""
     from flux_ensemble.exporter.families import families
 
     held: list[Target] = []
@@ -113,7 +113,7 @@ def _collector(connect: Callable[[], Target], most: int) -> Callable[[], Iterato
 
 @contextlib.contextmanager
 def _ending(stop: Callable[[], None]) -> Iterator[None]:
-    """Calls `stop` on SIGINT and SIGTERM."""
+    """Call `stop` on SIGINT and SIGTERM."""
     kinds = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(kind, lambda *_: stop()) for kind in kinds]
     try:
@@ -141,7 +141,7 @@ def _serve(address: str, collect: Callable[[], Iterator[Metric]], token: Path | 
         bound = server.server_address
         where = ":".join(map(str, bound[:2])) if isinstance(bound, tuple) else bound
         click.echo(f"metrics of ensembles: {where}, /metrics; Ctrl-C ends it", err=True)
-        # `shutdown` waits for the loop that it ends, so it is called from another thread.
+        # `shutdown` waits for the loop that it ends, so another thread calls it.
         end = threading.Thread(target=server.shutdown)
 
         def stop() -> None:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from flux_ensemble.gateway.server import Access
     from flux_ensemble.gateway.tls import TlsFiles
 
-#: The name of the one cluster where none is given: the instance that this runs in.
+#: The name of the default cluster: the instance that this runs in.
 DEFAULT_CLUSTER = "flux"
 
-#: The port where nothing else is said.
+#: The default port.
 DEFAULT_PORT = 50051
 
 
@@ -115,7 +115,7 @@ def start(
     not say who they are can read the status and change sizes. Without certificates it listens on
     this machine only, unless --insecure is given.
     """
-    # gRPC says something of each connection that is not one of a client, however many come.
+    # gRPC logs each connection that is not a client's, however many arrive.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from flux_ensemble.gateway import server
@@ -169,7 +169,7 @@ def start(
 
 
 def _who(access: Access) -> str:
-    """How clients by the network connect, and what they may do."""
+    """Return how clients on the network connect, and what they may do."""
     if access.tls is not None:
         return "TLS"
     if access.token is not None:
@@ -189,7 +189,7 @@ def _token(file: Path) -> str:
 async def _serve(
     clusters: Clusters, scaler: Backend | None, access: Access, ready: Callable[[int | None], None]
 ) -> None:
-    """Serves until the process is to end."""
+    """Serve until the process has to end."""
     from flux_ensemble.gateway.server import serve
 
     stop = asyncio.Event()
@@ -201,7 +201,7 @@ async def _serve(
 
 @contextmanager
 def _health(port: int | None, scaler: Backend | None) -> Iterator[Backend | None]:
-    """Serves probes and metrics; gives the back end, which is counted then."""
+    """Serve probes and metrics; yield the back end, with its changes counted."""
     if port is None:
         yield scaler
         return
@@ -221,7 +221,7 @@ def _health(port: int | None, scaler: Backend | None) -> Iterator[Backend | None
 
 
 def _look_for_flux() -> None:
-    """Says so if there is no Flux instance to serve."""
+    """Warn if there is no Flux instance to serve."""
     from flux_ensemble.bindings import BindingsError
     from flux_ensemble.client import Client, EnsembleError
 
@@ -254,7 +254,7 @@ def _wanted(texts: tuple[str, ...]) -> list[Cluster]:
 
 
 def _default() -> list[Cluster]:
-    """The clusters where none are given."""
+    """Return the default clusters."""
     from flux_ensemble.gateway.clusters import Cluster
 
     return [Cluster(DEFAULT_CLUSTER)]
@@ -296,7 +296,7 @@ def _backend(
 def _clusters(clusters: list[Cluster], backend: Backend | None) -> Clusters:
     from flux_ensemble.gateway.clusters import Clusters
 
-    # Those that are given are all that the service acts for.
+    # If clusters are given, the service acts for these only.
     discovered = backend is not None and backend.discovers and not clusters
     try:
         return Clusters(

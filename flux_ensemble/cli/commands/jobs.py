@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from flux_ensemble.cli.display.failures import FailureKind, Failures
     from flux_ensemble.cli.session.job_output import Outputs
 
-#: What `-f` may name, as flux-jobs(1) has it, with the jobs that are meant.
+#: Names for `-f`, as in flux-jobs(1), with expressions for the jobs.
 STATES = {
     "active": 'state != "inactive"',
     "pending": 'state == "pending"',
@@ -57,10 +57,10 @@ STATES = {
     **{outcome: f'outcome == "{outcome}"' for outcome in ATTEMPT_OUTCOMES},
 }
 
-#: Jobs that are shown unless the user says how many.
+#: Default number of jobs in a table.
 MOST_JOBS = 1000
 
-#: Places that are shown of the jobs of a kind.
+#: Most places in the output about a kind of failures.
 MOST_RANKS = 5
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -68,7 +68,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Choice:
-    """Which jobs: the options `--filter`, `--group`, `--outcome`, `-f` and `--since`.
+    """A choice of jobs: the options `--filter`, `--group`, `--outcome`, `-f` and `--since`.
 
     Args:
         filter: an expression over the fields of a job, or None.
@@ -81,7 +81,7 @@ class Choice:
 
 
 class States(click.ParamType):
-    """Names of states or results, with commas between them: as an expression."""
+    """Names of states or results, separated by commas, converted to an expression."""
 
     name = "states"
 
@@ -100,7 +100,7 @@ class States(click.ParamType):
 
 
 def choice_options(command: _Command) -> Callable[..., Any]:
-    """Add the options by which jobs are chosen, and give the command a `Choice` as `choice`."""
+    """Add the options that choose jobs, and pass the command a `Choice` as `choice`."""
 
     @wraps(command)
     def choosing(
@@ -155,7 +155,7 @@ def choice_options(command: _Command) -> Callable[..., Any]:
 
 
 def order_options(command: _Command) -> Callable[..., Any]:
-    """Add `--sort` and `--count`, and give the command an `Order` as `order`."""
+    """Add `--sort` and `--count`, and pass the command an `Order` as `order`."""
 
     @wraps(command)
     def ordering(*, sort: str | None, count: int | None, **options: Any) -> Any:
@@ -185,25 +185,25 @@ def order_options(command: _Command) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Order:
-    """Which jobs come first, and how many: the options `--sort` and `--count`.
+    """The order and the number of jobs: the options `--sort` and `--count`.
 
     Args:
-        sort: names of fields with commas between them, or None.
-        count: how many jobs; 0 for all, None if that was not said.
+        sort: names of fields separated by commas, or None.
+        count: number of jobs; 0 for all, None if not given.
     """
 
     sort: str | None = None
     count: int | None = None
 
     def take(self, jobs: Iterable[Any], most: int = 0) -> tuple[list[Any], int]:
-        """Sort jobs, and drop those that are too many.
+        """Sort jobs, and drop those beyond the number.
 
         Args:
             jobs: of an ensemble, in the order in which they ended.
-            most: how many are kept where `--count` does not say; 0 for all.
+            most: the number without `--count`; 0 for all.
 
         Returns:
-            The jobs that are left, and how many there were.
+            The remaining jobs, and the number of all.
 
         Raises:
             Failure: `--sort` names no field of jobs.
@@ -245,7 +245,7 @@ def _sorted(rows: list[Any], field: str, *, reverse: bool) -> list[Any]:
 
 @contextmanager
 def chosen(target: Target, name: str, choice: Choice) -> Iterator[Iterable[Any]]:
-    """The chosen jobs of an ensemble; it is said if the record had no room for some."""
+    """Yield the chosen jobs of an ensemble; afterwards, report jobs that the record dropped."""
     if isinstance(target, LocalStates):
         yield target.jobs(name, **asdict(choice))
         return
@@ -453,7 +453,7 @@ def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target:
 
 
 def _node(place: str, target: Target) -> str:
-    """What is said of a node: its rank, with its member, or the name of its host."""
+    """Return a node in words: its rank, with its member or the name of its host."""
     member, _, rank = place.rpartition(":")
     if member:
         return f"rank {rank} of member {member}"
@@ -464,7 +464,7 @@ def _node(place: str, target: Target) -> str:
 def _about(
     kind: FailureKind, counted: Failures, name: str, target: Target, outputs: Outputs
 ) -> Iterator[str]:
-    """What is printed of a kind of failures."""
+    """Yield the lines about a kind of failures."""
     yield f"{kind.group}: {kind.reason}: {plural(kind.jobs, counted.noun)}"
     if kind.ranks:
         most = kind.ranks.most_common(MOST_RANKS)

@@ -91,7 +91,7 @@ def log(
 
 @dataclass(frozen=True)
 class _Wanted:
-    """Which entries `log` prints."""
+    """The choice of entries that `log` prints."""
 
     rule: str | None
     group: str | None
@@ -107,7 +107,7 @@ class _Wanted:
 
 
 def _groups(context: Mapping[str, Any]) -> Iterator[Any]:
-    """The job groups that an entry is about."""
+    """Yield the job groups that an entry is about."""
     yield context.get("group")
     for key, field in (("action", "label"), ("cause", "group")):
         part = context.get(key)
@@ -120,17 +120,17 @@ def _groups(context: Mapping[str, Any]) -> Iterator[Any]:
 
 
 class _Printer:
-    """Prints the entries that are wanted.
+    """Prints the wanted entries.
 
     Args:
-        wanted: which these are.
-        tail: how many there are to be of those that are kept until `go_on`; None is all.
+        wanted: the choice of entries.
+        tail: how many of the entries before `go_on` are printed; None is all.
         as_json: print them as JSON.
-        follow: each is printed as it comes, and waits for none that it could be put together with.
-        label: prints a job id.
+        follow: each entry is printed at once, so that none waits for others to be joined with.
+        label: returns the text of a job id.
 
     Attributes:
-        shown: how many were printed.
+        shown: number of entries printed.
     """
 
     def __init__(
@@ -152,11 +152,11 @@ class _Printer:
 
     @property
     def keeps(self) -> bool:
-        """Entries are kept back."""
+        """Entries are held back."""
         return self._kept is not None
 
     def take(self, entry: Entry) -> None:
-        """Takes the next entry."""
+        """Process the next entry."""
         if self._t_start is None:
             self._t_start = entry["timestamp"]
         if not self._wanted(entry):
@@ -168,7 +168,7 @@ class _Printer:
             self._kept.append(entry)
 
     def go_on(self) -> None:
-        """Prints what was kept back; those that come are new."""
+        """Print the entries held back; entries from now on are new."""
         kept, self._kept = self._kept, None
         for entry in kept or ():
             self._show(entry, self._t_start or 0.0)
@@ -197,18 +197,18 @@ class _Printer:
 class _Together:
     """Entries of jobs that were interrupted at once, which are printed as one line.
 
-    The end of an allocation, or of a member, interrupts all jobs that run there. Each has an entry,
-    and one more which says that it runs again.
+    The end of an allocation, or of a member, interrupts all jobs that run there. Each job has an
+    entry about that, and another one when it runs again.
     """
 
     def __init__(self) -> None:
-        #: Those that differ in their jobs alone, together.
+        #: Entries that differ only in their jobs.
         self._alike: dict[tuple[Any, ...], list[Entry]] = {}
-        #: What says that a job runs again, by the job; [] before that.
+        #: The entry about the retry of a job, by the job; [] before it arrives.
         self._retries: dict[tuple[Any, ...], list[Entry]] = {}
 
     def takes(self, entry: Entry) -> bool:
-        """Whether an entry is one of those; then it is kept."""
+        """Keep an entry if it is about interrupted jobs; return True if it was kept."""
         context, job = entry["context"], _job_of(entry)
         known = self._retries.get(job)
         if entry["name"] == INTERRUPTED and known is None:
@@ -222,7 +222,10 @@ class _Together:
         return False
 
     def take_all(self) -> Iterator[tuple[list[Entry], list[Entry]]]:
-        """What was kept, of which nothing is kept any more, each with what says it of the first."""
+        """Yield the kept entries that are alike, with the retry of the first.
+
+        Keep none any more.
+        """
         alike, retries = self._alike, self._retries
         self._alike, self._retries = {}, {}
         for entries in alike.values():
@@ -263,7 +266,7 @@ def _read_local(local: LocalStates, name: str, follow: bool, printer: _Printer) 
 
 
 def _check_names(target: Target, name: str, rule: str | None, group: str | None) -> None:
-    """Refuse a filter by what the ensemble does not have.
+    """Refuse a filter by a rule or group that the ensemble does not have.
 
     Raises:
         EnsembleError: it has no such rule, or no such job group.
@@ -317,7 +320,7 @@ def wait(names: tuple[str, ...], timeout: float, fail_on: frozenset[str], target
         try:
             (status,) = target.status(name)["ensembles"]
         except EnsembleError as exc:
-            # It has ended, so nothing is at stake any more.
+            # The ensemble has ended, so the result stays valid without this.
             print_error(f"{exc}: what went wrong in {name!r} is not known")
             codes.add(EXIT_CODES[ensemble["state"]] or (FAILED if fail_on else OK))
             continue
@@ -341,21 +344,21 @@ class _Waiting:
         self._line = make_lines()
 
     def note(self, name: str, entry: Entry) -> bool:
-        """Takes an entry of a log; True if it says that the ensemble has ended."""
+        """Process an entry of a log; return True if it ends the ensemble."""
         if entry["name"] != "finish":
             return False
         self.end(name, entry["context"])
         return True
 
     def end(self, name: str, how: Mapping[str, Any]) -> None:
-        """An ensemble has ended."""
+        """Note that an ensemble has ended, and print that."""
         self.ended.append({"name": name, "state": how["state"], "reason": how["reason"]})
         del self.left[name]
         style = STATE_STYLES.get(how["state"], "")
         self.line((Span(f"{name}: "), Span(how["state"], style), Span(f": {how['reason']}")))
 
     def line(self, line: Line) -> None:
-        """Prints a line, if anybody reads it: the exit code says it too."""
+        """Print a line, if anybody reads it: the exit code has the same information."""
         try:
             self._line(line)
         except BrokenPipeError:
@@ -363,7 +366,7 @@ class _Waiting:
 
 
 def _wait_local(local: LocalStates, waiting: _Waiting, timeout: float) -> bool:
-    """Waits for local runs; False if the time is up."""
+    """Wait for local runs; return False if the time is up."""
     give_up = time.monotonic() + (timeout or math.inf)
     for name in list(waiting.left):
         for status in local.wait(name):

@@ -1,4 +1,4 @@
-"""`memo`: publishes values from within a job, in Flux and on the local queue alike."""
+"""`memo`: publishes values from within a job, both in Flux and on the local queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flux_ensemble.queues.local import memos
 
 
 class Value(click.ParamType):
-    """`key=value`, where the value is JSON, and else text, as flux-job(1) `memo` has it."""
+    """`key=value`, where the value is JSON or else text, as in flux-job(1) `memo`."""
 
     name = "key=value"
 

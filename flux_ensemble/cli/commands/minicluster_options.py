@@ -1,7 +1,7 @@
 """`run --queue minicluster`: a Flux instance whose size a gRPC service changes.
 
-The options say which service, and which MiniCluster; the ensemble service is given them with
-the document, as it would read them in the table [ensemble] (docs/elastic.md).
+The options give the address of the service, and the MiniCluster. The ensemble service receives them
+with the document, in the form of the table [ensemble] (docs/elastic.md).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flux_ensemble.cli.session.target import queue_options
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-#: Where the gRPC service is unless it is said.
+#: Default address of the gRPC service.
 HOST = "localhost"
 PORT = 50051
 
@@ -25,7 +25,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, resolve_path=True)
 
 
 def run_queue_options(command: _Command) -> _Command:
-    """The options that say what an ensemble runs on."""
+    """Add the options that choose the queue of an ensemble."""
     for option in (
         click.option("--tls-ca", type=_FILE, help="The authority of the service, in PEM."),
         click.option("--tls-key", type=_FILE, help="The key of the certificate, in PEM."),
@@ -44,7 +44,7 @@ def run_queue_options(command: _Command) -> _Command:
 def read_minicluster(
     queue: str | None, name: str | None, options: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """The scaler of a MiniCluster; None for another queue.
+    """Return the scaler of a MiniCluster; None for another queue.
 
     Args:
         queue: as `--queue`.
@@ -52,7 +52,7 @@ def read_minicluster(
         options: `host`, `port`, `tls_cert`, `tls_key` and `tls_ca`.
 
     Raises:
-        Failure: an option is for a MiniCluster, and the queue is none.
+        Failure: an option is for a MiniCluster, but the queue is another.
     """
     if queue != "minicluster":
         for key, value in options.items():

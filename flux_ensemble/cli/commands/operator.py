@@ -14,7 +14,7 @@ from flux_ensemble.cli.common import USAGE, Failure
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Names the image of the gRPC service, in the operator's Deployment.
+#: Variable with the image of the gRPC service, in the operator's Deployment.
 IMAGE = "FLUX_ENSEMBLE_IMAGE"
 
 IMAGE_OPTION = click.option(
@@ -102,7 +102,7 @@ def render(file: Any, namespace: str, image: str | None) -> None:
             continue
         try:
             ensemble["metadata"].setdefault("namespace", namespace)
-            # What is in a ConfigMap is not there to be looked at.
+            # A document in a ConfigMap is not available here.
             members = ensemble["spec"]["members"]
             documents: dict[str, Any] = {
                 one["name"]: one.get("ensemble", "jobs: [{name: a, command: a}]") for one in members
@@ -153,7 +153,7 @@ def _read(file: Any) -> Iterator[dict[str, Any]]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as they are, so that documents stay readable."""
+    """A writer that keeps multi-line texts as they are, so that documents stay readable."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:

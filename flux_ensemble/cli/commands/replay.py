@@ -1,4 +1,4 @@
-"""The command that explains a run afterwards: replay."""
+"""The command that verifies a run afterwards: replay."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def replay(file: str, report: Path | None) -> int:
 
 
 def _compare(file: Path, report: Path) -> int:
-    """Compares the hash of a report's log with that of a recording."""
+    """Compare the hash of a report's log with that of a recording."""
     from flux_ensemble.report.digest import Digest, hashes
     from flux_ensemble.report.recording_source import recorded
 

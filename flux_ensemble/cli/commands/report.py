@@ -80,7 +80,7 @@ def report(
 
 
 def _named(names: tuple[str, ...], queue: str | None, state_dir: Path | None) -> Iterator[Source]:
-    """Ensembles of the service or the local queue."""
+    """Yield ensembles of the service or the local queue as sources."""
     from flux_ensemble.cli.session.sources import source_of
 
     client = reach(Client, queue, state_dir) if names else None
@@ -91,7 +91,7 @@ def _named(names: tuple[str, ...], queue: str | None, state_dir: Path | None) ->
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Says why a recording cannot be read."""
+    """Convert errors of recordings to failures of the command."""
     from flux_ensemble.document.loading import DocumentError
     from flux_ensemble.runtime.recording import RecordingError
 

@@ -1,4 +1,4 @@
-"""The commands that begin and follow an ensemble: run, load, watch."""
+"""The commands that start and follow an ensemble: run, load, watch."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ISOLATE_OPTION = click.option(
     is_flag=True,
     help="Start the service, where it is not there, as a process beside the broker.",
 )
-#: Why an ensemble cannot be left to itself without Flux.
+#: Reason why an ensemble cannot be left alone without Flux.
 NO_SERVICE = "without a Flux instance there is no service to leave an ensemble to"
 
 DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of its jobs.")
@@ -167,7 +167,10 @@ def run(**options: Any) -> int:
 
 @dataclass
 class _Run:
-    """One run; the fields are the options, those of a MiniCluster in a mapping of their own."""
+    """A run of an ensemble.
+
+    The fields are the options, with those of a MiniCluster in a mapping.
+    """
 
     file: str
     name: str | None
@@ -187,11 +190,11 @@ class _Run:
     minicluster: dict[str, Any]
     summary: Summary
     results: Results
-    #: Its name, once it has ended.
+    #: Name of the ensemble, once it has ended.
     ended: str | None = None
 
     def execute(self) -> int:
-        """Checks the document, and runs it on Flux or on this machine.
+        """Check the document, and run it on Flux or on this machine.
 
         Returns:
             The exit code.
@@ -224,13 +227,13 @@ class _Run:
         return self._run_on_flux(client, spec, document, label, events, scaler)
 
     def _take(self, status: EnsembleStatus) -> None:
-        """Note how it ended."""
+        """Note the final status."""
         self.summary.take(status)
         if status["state"] in EXIT_CODES:
             self.ended = status["name"]
 
     def _written(self, target: Target, code: int) -> int:
-        """Write what is asked for of an ensemble that has ended; the exit code."""
+        """Write the requested files about an ended ensemble; return the exit code."""
         if self.ended is None:
             print_error("it has not ended: there is no report, and no export")
             return code or FAILED
@@ -261,7 +264,7 @@ class _Run:
         return run_locally(spec, text, cluster, view, options, self._take)
 
     def _again(self) -> Iterator[str]:
-        """The words of the command that goes on with an interrupted local run."""
+        """Yield the words of the command that continues an interrupted local run."""
         yield from ("flux-ensemble", "run")
         for option, value in (
             ("--queue", self.queue),
@@ -276,7 +279,7 @@ class _Run:
         yield from ("--resume", self.file)
 
     def _cluster(self) -> VirtualCluster:
-        """The virtual cluster: by default what `flux start -s4` offers here."""
+        """Return the virtual cluster: by default one like that of `flux start -s4` here."""
         from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
         cores = self.cores or own_cores()
@@ -296,7 +299,8 @@ class _Run:
                 name = "--" + option.replace("_", "-")
                 raise Failure(f"{name} is for the local queue: add --queue local", USAGE)
         if self.resume and scaler is not None:
-            # It has this instance to itself, which goes on with what a lost pod has left.
+            # The instance belongs to this ensemble only, and continues from what a lost pod has
+            # left.
             from flux_ensemble.deploy.scheduler import revive
 
             try:
@@ -354,7 +358,7 @@ def _local(state_dir: Path | None) -> LocalStates:
 
 
 def _need_service(client: Client, isolate: bool) -> None:
-    """Starts the service where it is not there, and says how."""
+    """Start the service if it does not run, and print how."""
     said = ensure_service(client, isolate=isolate)
     if said is not None:
         click.echo(f"flux-ensemble: {said}", err=True)

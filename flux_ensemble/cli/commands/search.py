@@ -1,4 +1,4 @@
-"""The commands that look at searches, and at what is best."""
+"""The commands about searches, and about the best jobs."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def best(name: str, output: Output, target: Target) -> None:
 
 
 def _chosen(searches: list[SearchStatus], name: str, id: str | None) -> list[SearchStatus]:
-    """All searches, or the one that was asked for.
+    """Return all searches, or the requested one.
 
     Raises:
         Failure: there is none.
@@ -124,7 +124,7 @@ def _chosen(searches: list[SearchStatus], name: str, id: str | None) -> list[Sea
 
 
 def _row(search: SearchStatus) -> dict[str, Any]:
-    """A row of the table of searches."""
+    """Return a row of the table of searches."""
     trials = search["best"]
     found = f"{trials[0]['value']:.6g}" if trials else "-"
     if "front_size" in search:
@@ -145,7 +145,7 @@ def _row(search: SearchStatus) -> dict[str, Any]:
 
 
 def _print_best(search: SearchStatus, no_header: bool) -> None:
-    """The best trials of a search, or those of its Pareto front, with their parameters."""
+    """Print the best trials of a search, or those of its Pareto front, with their parameters."""
     found: list[tuple[BestTrial | FrontTrial, list[float]]]
     if "front" in search:
         keys = search["objective"].split(", ")

@@ -38,7 +38,7 @@ def serve(log_level: str, socket: int | None, member: str | None) -> None:
         handle = Client().handle
     except (BindingsError, EnsembleError) as exc:
         if socket is not None:
-            # What Flux's bindings need is told to who waits for the service.
+            # The process that waits for the service receives the problem with Flux's bindings.
             os.write(socket, f"{errno.ENOPKG} {exc}\n".encode())
         raise
 
@@ -57,7 +57,7 @@ def serve(log_level: str, socket: int | None, member: str | None) -> None:
 
 
 def _attach(member: str) -> int:
-    """Be the service of a member, which a document with `service: child` starts."""
+    """Run the service of a member, which a document with `service: child` starts."""
     own = Client().handle
     try:
         uri = own.attr_get("parent-uri")

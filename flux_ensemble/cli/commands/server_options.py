@@ -1,4 +1,4 @@
-"""What `grpc start` and `operator run` have in common: they run in a container, and are probed."""
+"""Options that `grpc start` and `operator run` share: both run in a container, and are probed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOG_FORMAT = click.option(
 
 
 def missing(exc: ImportError, extra: str) -> Failure:
-    """What to say where a package cannot be imported that an extra brings."""
+    """Return the failure for a missing package that an extra installs."""
     return Failure(
         f"a package is missing ({exc}): `pip install 'flux-ensemble[{extra}]'` brings it"
     )

@@ -1,4 +1,4 @@
-"""The commands that look at ensembles: list, status, metrics, why."""
+"""The commands that display ensembles: list, status, metrics, why."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _scaling(instance: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _granted(scaler: Mapping[str, Any], size: int | None) -> str:
-    """The size of the MiniCluster, where that is not the one in use."""
+    """Return the granted size of the MiniCluster, if it differs from the one in use."""
     granted = scaler.get("granted")
     return "" if granted in (None, size) else f", {granted} granted"
 

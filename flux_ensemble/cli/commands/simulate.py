@@ -47,24 +47,24 @@ if TYPE_CHECKING:
     from flux_ensemble.report.source import Source
     from flux_ensemble.runtime.ports import Tap
 
-#: Entries of the time line that are printed of its beginning, and of its end.
+#: Number of entries of the time line that are printed, of its beginning and of its end.
 HEAD, TAIL = 30, 10
 
-#: So many members that come up at once are one line of it.
+#: Number of members that come up at once from which they are joined in one line.
 MANY = 5
 
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
 class PoolSize(click.ParamType):
-    """`N` or `POOL=N`: the pool or None, and how many members."""
+    """`N` or `POOL=N`: the pool or None, and the number of members."""
 
     name = "members"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str | None, int]:
-        """Read it."""
+        """Parse the value."""
         if isinstance(value, tuple):
             return value
         pool, equals, number = str(value).rpartition("=")
@@ -197,7 +197,7 @@ def simulate(
 
 
 def _cluster(spec: Spec, nodes: int, cores: int) -> str:
-    """What is simulated, in words."""
+    """Return the simulated cluster in words."""
     of_cores = f"of {cores} core{'s'[: cores != 1]}"
     if spec.members:
         return f"members with nodes {of_cores}"
@@ -205,7 +205,7 @@ def _cluster(spec: Spec, nodes: int, cores: int) -> str:
 
 
 def _with_members(spec: Spec, sizes: tuple[tuple[str | None, int], ...]) -> Spec:
-    """The document with other numbers of members.
+    """Return the document with other numbers of members.
 
     Raises:
         Failure: it has no such pool.
@@ -239,7 +239,7 @@ def _keep(simulation: Simulation, text: str) -> RecordingTap:
 
 
 def _report(source: Source, file: Path) -> None:
-    """Writes a report; says so on standard error, for standard output can be JSON."""
+    """Write a report, and print that on standard error, since standard output can be JSON."""
     from flux_ensemble.cli.display.reports import describe, written
     from flux_ensemble.report.page import page
 
@@ -248,10 +248,10 @@ def _report(source: Source, file: Path) -> None:
 
 
 def _check(text: str, file: str | None, name: str | None) -> Spec:
-    """Reads a document for a member of a fixed size.
+    """Read a document for a queue of fixed size.
 
     Raises:
-        Failure: it has errors; all of them, one a line.
+        Failure: it has errors; all of them, one per line.
     """
     from flux_ensemble.document.loading import DocumentError, load_text
 
@@ -263,7 +263,7 @@ def _check(text: str, file: str | None, name: str | None) -> Spec:
 
 
 def _behaviour(spec: Spec, durations: tuple[tuple[str, Any], ...]) -> dict[str, Simulated]:
-    """How each group behaves: what the document says, and over it the options."""
+    """Return how each group behaves, from the document, overridden by the options."""
     from flux_ensemble.document.behaviour import override_duration
     from flux_ensemble.document.distributions import Simulated
 
@@ -280,7 +280,7 @@ def _behaviour(spec: Spec, durations: tuple[tuple[str, Any], ...]) -> dict[str, 
 
 
 def _show(prediction: Prediction) -> None:
-    """Prints the time line, the table of groups, the use of the cluster, and warnings."""
+    """Print the time line, the table of groups, the use of the cluster, and warnings."""
     view = make_view()
     for line in _time_line(prediction):
         view.line(line)
@@ -295,7 +295,7 @@ def _show(prediction: Prediction) -> None:
 
 def _time_line(prediction: Prediction) -> Iterator[Line]:
     first, last, left_out = prediction.first, prediction.last, prediction.left_out
-    # Where entries were left out, that was between these.
+    # If entries were left out, they lie between the first and the last ones.
     head, tail = _joined(first if left_out else [*first, *last]), _joined(last if left_out else [])
     if left_out or len(head) > HEAD + TAIL + 1:
         rest = head[HEAD:] + tail
@@ -311,7 +311,7 @@ def _time_line(prediction: Prediction) -> Iterator[Line]:
 
 
 def _joined(entries: Sequence[Mapping[str, Any]]) -> list[tuple[Entry, int]]:
-    """Entries, each with how many of the log it stands for: many members come up at once."""
+    """Join entries of members that come up at once; return each with its number of entries."""
     joined: list[tuple[Any, int]] = []
     for _, run in groupby(enumerate(entries), _of_run):
         alike = [entry for _, entry in run]
@@ -325,7 +325,7 @@ def _joined(entries: Sequence[Mapping[str, Any]]) -> list[tuple[Entry, int]]:
 
 
 def _of_run(numbered: tuple[int, Mapping[str, Any]]) -> tuple[Any, ...]:
-    """What is equal of members that come up at once, are alike, and follow each other."""
+    """Return a key that is equal for alike members that come up at once, one after the other."""
     index, entry = numbered
     if entry["name"] != "member-up":
         return (index,)
@@ -345,7 +345,7 @@ def _usage(prediction: Prediction) -> Iterator[Line]:
 
 
 def _members(prediction: Prediction) -> Iterator[str]:
-    """A line for each pool: what became of its members, and what they cost."""
+    """Yield a line for each pool: the ends of its members, and its node-hours."""
     for name, pool in prediction.status.get("pools", {}).items():
         ended, lost, left = pool["ended"], pool["lost"], len(pool["members"])
         parts = [f"{left} at the end"]
@@ -357,7 +357,7 @@ def _members(prediction: Prediction) -> Iterator[str]:
 
 
 def _span(seconds: float) -> str:
-    """Seconds as people say them: 93784.5 is "1d 2h 3m 4.5s"."""
+    """Return seconds in common units: 93784.5 is "1d 2h 3m 4.5s"."""
     parts = []
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         count, seconds = divmod(seconds, size)

@@ -1,4 +1,4 @@
-"""`supervise`: the service as a process beside the broker, which is started again."""
+"""`supervise`: the service as a process beside the broker, which is restarted after a crash."""
 
 from __future__ import annotations
 

@@ -42,7 +42,8 @@ def top(name: str | None, once: bool, queue: str | None, state_dir: Path | None)
     # Textual draws on standard error.
     textual = not plain and sys.stderr.isatty() and find_spec("textual") is not None
     if textual:
-        # While the thread asks. Modules are no garbage: to look for some takes a tenth of the time.
+        # While the thread waits for the response. Modules are no garbage, and to search them for
+        # some takes a tenth of the time.
         gc.disable()
         if not use_colour():
             os.environ["NO_COLOR"] = "1"  # for Textual

@@ -1,1 +1,1 @@
-"""What people see: tables, sentences about events, progress. Nothing here asks anybody anything."""
+"""The output for people: tables, sentences about events, progress. Nothing here sends requests."""

@@ -1,7 +1,7 @@
-"""Colours: on a terminal, unless the user says otherwise.
+"""Colours: on a terminal, unless the user decides otherwise.
 
 `--color` decides, then the environment: `NO_COLOR`, `FORCE_COLOR`. In a table a colour is a field
-without a width (`color_state` ... `color_off`), which is empty where there are no colours.
+without a width (`color_state` ... `color_off`), which is empty without colours.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ STATE_STYLES = {
     "canceled": "warn",
 }
 
-#: What `--color` says.
+#: Values of `--color`.
 WHEN = ("auto", "always", "never")
 _chosen = {"when": "auto"}
 
 
 def choose_colour(when: str) -> None:
-    """Have colours always, never, or as environment and terminal say ("auto")."""
+    """Use colours always, never, or depending on environment and terminal ("auto")."""
     _chosen["when"] = when
 
 
 def colour(style: str) -> str:
-    """The ANSI code that begins a style; empty where standard output has no colours."""
+    """Return the ANSI code that begins a style; empty if standard output has no colours."""
     return ANSI.get(style, "") if use_colour() else ""
 
 
 def use_colour() -> bool:
-    """Whether what is written to standard output has colours."""
+    """Return True if standard output has colours."""
     if _chosen["when"] != "auto":
         return _chosen["when"] == "always"
     if os.environ.get("NO_COLOR"):
@@ -54,7 +54,7 @@ def use_colour() -> bool:
 
 
 def make_console(*, soft_wrap: bool = True) -> Console:
-    """Rich's console for standard output, with colours or without."""
+    """Return Rich's console for standard output, with colours or without."""
     from rich.console import Console
 
     wanted = use_colour()
@@ -69,5 +69,5 @@ def make_console(*, soft_wrap: bool = True) -> Console:
 
 
 def colour_off() -> str:
-    """The ANSI code that ends a style."""
+    """Return the ANSI code that ends a style."""
     return ANSI_OFF if use_colour() else ""

@@ -1,8 +1,8 @@
-"""Writes jobs to files: CSV, JSON lines, SQLite, Parquet.
+"""Export of jobs to files: CSV, JSON lines, SQLite, Parquet.
 
 In tables the parameters of a job are columns `params.NAME`, and the keys of its memo `memo.NAME`.
-Which ones there are is known when the last job was read: so CSV and Parquet are written from a copy
-on disk. No file is there before it is whole.
+Their names are complete only when the last job has been read. So CSV and Parquet are written from a
+copy on disk. A file appears only once it is complete.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from flux_ensemble.scalars import as_text
 
 Job = Mapping[str, Any]
 
-#: Most columns; what is beyond is left out. SQLite takes 2000.
+#: Most columns; further ones are left out. The limit of SQLite is 2000.
 MAX_COLUMNS = 1000
 
-#: Jobs that are written at once.
+#: Number of jobs that are written at once.
 _BATCH = 10_000
 
 #: Fields of a job whose own keys become columns.
@@ -35,25 +35,25 @@ _SPREAD = frozenset(
     if field.type is dict or "." in field.name
 )
 
-#: Numbers that are not finite, as texts that `float` takes.
+#: Numbers that are not finite, as texts that `float` accepts.
 _NOT_FINITE = re.compile("[-+]?(nan|inf(inity)?)", re.IGNORECASE)
 
 
 class ExportError(Exception):
-    """A file cannot be written; one sentence."""
+    """A file cannot be written; the text is one sentence."""
 
 
 def write(path: Path, jobs: Iterable[Job], *, force: bool = False, raw: bool = False) -> int:
-    """Write jobs to a file, whose suffix says in which form.
+    """Write jobs to a file, in the format of its suffix.
 
     Args:
         path: the file.
-        jobs: as `Client.jobs` gives them.
-        force: replace the file that is there.
+        jobs: as `Client.jobs` returns them.
+        force: replace an existing file.
         raw: in CSV, leave texts that a spreadsheet takes for formulas as they are.
 
     Returns:
-        How many there were.
+        The number of jobs.
 
     Raises:
         ExportError: the suffix is unknown, the file exists, or cannot be written.
@@ -78,10 +78,10 @@ def write(path: Path, jobs: Iterable[Job], *, force: bool = False, raw: bool = F
 
 
 def check(path: Path) -> Callable[[Path, Iterable[Job]], None]:
-    """What writes a file of that name.
+    """Return the writer of a file, by its suffix.
 
     Raises:
-        ExportError: the suffix is unknown, or what writes such a file is not installed.
+        ExportError: the suffix is unknown, or the package for such files is not installed.
     """
     writer = WRITERS.get(path.suffix.lower())
     if writer is None:
@@ -92,7 +92,7 @@ def check(path: Path) -> Callable[[Path, Iterable[Job]], None]:
 
 
 class _Counted:
-    """Jobs, counted as they go by; `error` is why there are no more."""
+    """Jobs, counted during the iteration; `error` is the exception that ended it."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
         self._jobs = iter(jobs)
@@ -113,7 +113,7 @@ class _Counted:
 
 
 def flat(job: Job) -> dict[str, Any]:
-    """A job as a row of a table."""
+    """Return a job as a row of a table."""
     row: dict[str, Any] = {}
     for name, value in job.items():
         if name in _SPREAD:
@@ -131,7 +131,7 @@ def _write_lines(path: Path, jobs: Iterable[Job]) -> None:
 
 
 def _write_json(path: Path, jobs: Iterable[Job]) -> None:
-    """One array, a line for each job."""
+    """Write one array, with a line for each job."""
     with path.open("w", encoding="utf-8") as file:
         file.write("[")
         for number, job in enumerate(jobs):
@@ -155,12 +155,13 @@ def _write_csv(path: Path, jobs: Iterable[Job], *, raw: bool = False) -> None:
 def _write_sqlite(path: Path, jobs: Iterable[Job]) -> None:
     database = sqlite3.connect(path, isolation_level=None)
     try:
-        # If it is not whole it is not there, so nothing has to be undone.
+        # An incomplete file is discarded, so no rollback is needed.
         database.execute("pragma journal_mode = off")
         database.execute("pragma synchronous = off")
         database.execute('create table jobs ("id" integer)')
         database.execute("begin")
-        #: Each column, by the name in which letters have no case; and the names seen so far.
+        #: Each column, by its case-folded name, since SQLite's names have no case; and the names
+        #: seen so far.
         columns = {"id": "id"}
         seen: dict[str, None] = {}
         for batch in _batches(jobs):
@@ -198,7 +199,7 @@ def _write_parquet(path: Path, jobs: Iterable[Job]) -> None:
 
 
 def _array(pyarrow: Any, column: list[Any]) -> Any:
-    """A column: of numbers, of booleans, or of texts, which any other one becomes."""
+    """Return a column of numbers, of booleans, or of texts, to which mixed types are converted."""
     numbers = _floats(column)
     if numbers is not None:
         return pyarrow.array(numbers, pyarrow.float64())
@@ -209,9 +210,9 @@ def _array(pyarrow: Any, column: list[Any]) -> Any:
 
 
 def _floats(column: list[Any]) -> list[float | None] | None:
-    """A column of numbers of which some are fractions or not finite, as floats; None if it is none.
+    """Return a column of numbers as floats if some are fractions or not finite, else None.
 
-    What is not finite is published as a text, because JSON has no number for it.
+    Values that are not finite are published as texts, because JSON has no numbers for them.
     """
     kinds = {type(value) for value in column} - {type(None)}
     if not (kinds <= {int, float, str} and kinds & {int, float}) or kinds == {int}:
@@ -222,7 +223,7 @@ def _floats(column: list[Any]) -> list[float | None] | None:
 
 
 def _for_sqlite(name: str, value: Any) -> Any:
-    """A value as SQLite has it; of a parameter, true and false are not 1 and 0."""
+    """Return a value for SQLite; true and false of a parameter do not become 1 and 0."""
     of_params = isinstance(value, bool) and name.startswith("params.")
     return as_text(value) if of_params else _scalar(value)
 
@@ -237,7 +238,7 @@ def _require_parquet() -> None:
         ) from None
 
 
-#: What writes a file, by its suffix.
+#: Writers of files, by suffix.
 WRITERS: Mapping[str, Callable[[Path, Iterable[Job]], None]] = {
     ".csv": _write_csv,
     ".json": _write_json,
@@ -249,7 +250,7 @@ WRITERS: Mapping[str, Callable[[Path, Iterable[Job]], None]] = {
 
 @contextmanager
 def _spool(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[list[str], Iterator[dict[str, Any]]]]:
-    """The columns of jobs, and their rows, from a copy beside a file."""
+    """Yield the columns of jobs, and their rows, from a copy beside a file."""
     columns: dict[str, None] = {}
     with path.with_name("copy").open("w+", encoding="utf-8") as file:
         for job in jobs:
@@ -271,7 +272,7 @@ def _batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:
 
 
 def _scalar(value: Any) -> Any:
-    """A value as a cell; lists and mappings are JSON, and so are integers of more than 64 bits."""
+    """Return a value as a cell; lists, mappings and integers of more than 64 bits become JSON."""
     kind = type(value)
     if kind is int:
         return value if -(2**63) <= value < 2**63 else json.dumps(value)

@@ -1,10 +1,10 @@
-"""Why jobs failed: the kinds of failures, and what the jobs of each have in common.
+"""Reasons of failures: the kinds of failures, and what the jobs of each have in common.
 
     jobs ──add──► Failures ──kinds──► a kind for each group and reason, the most frequent first
 
 A value is over-represented among the failed jobs of a kind by its lift: its share among them,
-divided by its share among all jobs of the group that have ended. Nodes are looked at like
-parameters. Among a few failed jobs some value is frequent by chance; such values are not shown.
+divided by its share among all jobs of the group that have ended. Nodes are examined like
+parameters. Among a few failed jobs some value is frequent by chance; such values are not reported.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from flux_ensemble.scalars import as_text
 
 Job = Mapping[str, Any]
 
-#: A value of a parameter, or where a job ran: its name, and the value as text.
+#: A value of a parameter, or the place of a job: its name, and the value as text.
 Trait = tuple[str, str]
 
-#: What a job does: the rule and the firing that asked for it first, as text, and its index.
+#: Identity of a job's work: its original rule and firing, as text, and its index.
 Work = tuple[str, int]
 
 FAILED = ("failed", "timeout")
 
-#: What is shown of a value: it is that of so many failed jobs, and has that lift.
+#: Minimum number of failed jobs with a value, and minimum lift, for it to be reported.
 MIN_JOBS, MIN_LIFT = 3, 1.5
 
-#: How probable it may be at most that one of the values of a parameter is that frequent by chance.
+#: Largest probability that one of the values of a parameter is that frequent by chance.
 MAX_CHANCE = 0.05
 
-#: Values that are shown of a kind, and different values of a parameter that are counted.
+#: Values that are reported of a kind, and different values of a parameter that are counted.
 MOST_SHOWN = 3
 MOST_VALUES = 10_000
 
@@ -46,10 +46,10 @@ class FailureKind:
     """The failed jobs of a group that failed for the same reason.
 
     Args:
-        group, reason: those.
+        group, reason: common to the jobs.
         example: the last one.
-        jobs: how many they are.
-        ranks: how many ran where.
+        jobs: number of jobs.
+        ranks: number of jobs by place.
     """
 
     group: str
@@ -86,38 +86,38 @@ class Lift:
 
 
 class Failures:
-    """Jobs that have ended, counted.
+    """Counts of jobs that have ended.
 
     Attributes:
-        ended, failed: how many.
+        ended, failed: number of jobs.
     """
 
     def __init__(self) -> None:
         self.ended = self.failed = self._again = 0
-        #: Copies that have ended, by what they do, with whether they are further attempts.
+        #: Copies that have ended, by their work; True for further attempts.
         self._copies: dict[Work, bool] = {}
         #: Jobs that have not ended, or were interrupted.
         self._unended: set[Work] = set()
-        #: How many ended, and how many failed, where a job ran.
+        #: Numbers of ended and of failed jobs, by place.
         self._there: Counter[str] = Counter()
         self._failed_there: Counter[str] = Counter()
         self._kinds: dict[tuple[str, str], FailureKind] = {}
         self._ended: Counter[str] = Counter()
         self._traits: defaultdict[str, Counter[Trait]] = defaultdict(Counter)
         self._values: Counter[tuple[str, str]] = Counter()
-        #: Hashes of the files that jobs have written, and of those that several have.
+        #: Hashes of the files that jobs have written, and of those that several jobs have written.
         self._files: set[int] = set()
         self._shared: set[int] = set()
 
     def unshown(self, job: Job) -> str:
-        """Why nothing is shown of what a job wrote into its files; "" where they are its own."""
+        """Return why a job's files are not quoted; "" if only this job wrote them."""
         others = self._files if job["t_run"] is None else self._shared
         if any(hash(path) in others for path in _files(job)):
             return "other jobs, or other attempts, wrote to its file, too"
         return ""
 
     def add(self, job: Job) -> None:
-        """Count a job; one that is active counts as a further attempt alone."""
+        """Count a job; an active one counts only as a further attempt."""
         if job["t_run"] is not None:
             files = set(map(hash, _files(job)))
             self._shared |= files & self._files
@@ -127,7 +127,7 @@ class Failures:
         if original is None and job["outcome"] in (None, "interrupted"):
             self._unended.add(work)
         if job["outcome"] == "interrupted":
-            # It runs again, and says nothing of failures.
+            # It runs again, and is no evidence about failures.
             return
         if original is None:
             self._again += job["attempt"] > 0
@@ -163,11 +163,11 @@ class Failures:
         kind.traits.update(trait for trait in traits if trait in counted)
 
     def kinds(self) -> list[FailureKind]:
-        """The kinds of failures, the most frequent first."""
+        """Return the kinds of failures, the most frequent first."""
         return sorted(self._kinds.values(), key=lambda kind: (-kind.jobs, kind.group, kind.reason))
 
     def lifts(self, kind: FailureKind) -> list[Lift]:
-        """The values that are most over-represented among the jobs of a kind."""
+        """Return the values that are most over-represented among the jobs of a kind."""
         lifts = []
         for (name, value), failed in kind.traits.items():
             ended, everyone = self._traits[kind.group][name, value], self._ended[kind.group]
@@ -181,18 +181,21 @@ class Failures:
 
     @property
     def again(self) -> int:
-        """How many jobs are further attempts of one that ended before."""
+        """Number of jobs that are further attempts of one that ended before."""
         copies = self._copies.items()
         return self._again + sum(again for work, again in copies if work in self._unended)
 
     @property
     def copies(self) -> int:
-        """How many are copies of jobs that count, too."""
+        """Number of copies of jobs that are counted, too."""
         return sum(work not in self._unended for work in self._copies)
 
     @property
     def said(self) -> str:
-        """How many failed; of attempts where jobs were tried again, or have copies."""
+        """A sentence with the number of failures.
+
+        Of attempts if jobs were tried again, or have copies.
+        """
         failed = f"{self.failed:,} of {plural(self.ended, self.noun)}"
         again, copies = self.again, self.copies
         if not again and not copies:
@@ -205,14 +208,15 @@ class Failures:
 
     @property
     def noun(self) -> str:
-        """What is counted: jobs, or where some were tried again or have copies attempts."""
+        """The noun for what is counted: jobs, or attempts if some ran again or have copies."""
         return "attempt" if self.again or self.copies else "job"
 
     def bad_places(self) -> Iterator[tuple[str, str]]:
         """Name the nodes on which all jobs failed, and too many for it to be chance.
 
         Yields:
-            The rank, after its member if it has one, and a sentence on what ended there.
+            The rank, after its member if it has one, and a sentence about the jobs that ended
+            there.
         """
         ended, failed = sum(self._there.values()), sum(self._failed_there.values())
         single = [place for place in self._failed_there if place.rpartition(":")[2].isdigit()]
@@ -229,18 +233,13 @@ class Failures:
 
 
 def chance(failed: int, drawn: int, ended: int, everyone: int) -> float:
-    """How probable it is that so many of the failed jobs have a value, if it has no part in it.
-
-    That is the upper tail of the hypergeometric distribution.
+    """Return the probability that so many failed jobs have a value that is unrelated to failure.
 
     Args:
-        failed: how many of the failed jobs have the value, at least.
-        drawn: the failed jobs.
-        ended: how many of all jobs have the value.
-        everyone: all jobs.
-
-    >>> round(chance(3, 3, 3, 18), 5)
-    0.00123
+        failed: minimum number of failed jobs with the value.
+        drawn: number of failed jobs.
+        ended: number of all jobs with the value.
+        everyone: number of all jobs.
     """
     most = min(drawn, ended)
     term = math.exp(
@@ -263,7 +262,7 @@ def _log_choose(of: int, some: int) -> float:
 
 
 def reason(job: Job) -> str:
-    """Why a job failed, in words: its exit code, signal, or exception."""
+    """Return the reason of a job's failure in words: its exit code, signal, or exception."""
     if job["outcome"] == "timeout":
         return "timeout"
     exception, code = job["exception"]["type"], job["returncode"]

@@ -36,12 +36,12 @@ class Table:
     """A kind of table: `name` in configuration files, its columns and its formats.
 
     Args:
-        name, headings, formats: those.
+        name, headings, formats: of the table.
         families: columns of which there can be any number, such as `params.NAME`, for errors.
-        yields: the column that is shortened where a terminal is too narrow for all.
+        yields: the column that is shortened if a terminal is too narrow for all.
     """
 
-    # No dataclass: most commands need no other, and to import them takes longer than a request.
+    # Not a dataclass: most commands need no other, and importing that takes longer than a request.
     def __init__(
         self,
         name: str,
@@ -59,12 +59,12 @@ class Table:
     def show(
         self, rows: Iterable[Mapping[str, Any]], fmt: str = "default", no_header: bool = False
     ) -> None:
-        """Prints the rows.
+        """Print the rows.
 
         Args:
             rows: a value for each heading.
-            fmt: a format string, the name of a format, or "help" to list those there are.
-            no_header: leave the line of headings out.
+            fmt: a format string, the name of a format, or "help" to list the formats.
+            no_header: leave out the line of headings.
 
         Raises:
             click.UsageError: there is no such format, or it names an unknown column.
@@ -77,7 +77,7 @@ class Table:
     def _fitting(
         self, rows: list[dict[str, Any]], field: str, fmt: str, no_header: bool
     ) -> list[dict[str, Any]]:
-        """The rows with a shorter column, where the lines are wider than the terminal."""
+        """Return the rows with a shorter column, if the lines are wider than the terminal."""
         if not rows or (fmt in _SPECIAL or fmt.startswith(GET_CONFIG)):
             return rows
         printed = io.StringIO()
@@ -151,7 +151,7 @@ class Table:
 
 
 def middle_out(text: str, most: int) -> str:
-    """Text of at most `most` characters: what is too much is left out of its middle.
+    """Return text of at most `most` characters, without its middle if it is longer.
 
     >>> middle_out("nothing is active and no rule can fire", 20)
     'nothing i...can fire'
@@ -164,11 +164,11 @@ def middle_out(text: str, most: int) -> str:
 
 
 class _Text(str):
-    """Text with fields of its own: `{params}` and `{params.t}`."""
+    """Text with attributes of its own: `{params}` and `{params.t}`."""
 
 
 def _item(row: Mapping[str, Any]) -> SimpleNamespace:
-    """A row as the object that Flux formats; `a.b` is field b of its field a."""
+    """Return a row as the object that Flux formats; `a.b` is attribute b of its attribute a."""
     item = SimpleNamespace(**{field: value for field, value in row.items() if "." not in field})
     for field, value in row.items():
         owner, dot, name = field.partition(".")
@@ -180,7 +180,7 @@ def _item(row: Mapping[str, Any]) -> SimpleNamespace:
 
 
 def _cell(field: str, value: Any) -> Any:
-    """A value that breaks no line and steers no terminal; colours are ours."""
+    """Return a value without line breaks and control characters, except for our colours."""
     if type(value) is Spelled:
         return value
     if isinstance(value, str) and not field.startswith("color_"):
@@ -193,7 +193,7 @@ def _is_terminal() -> bool:
 
 
 def _has_flux() -> bool:
-    """Flux's Python bindings can be imported."""
+    """Return True if Flux's Python bindings can be imported."""
     try:
         import flux.util  # noqa: F401
     except ImportError:
@@ -204,18 +204,18 @@ def _has_flux() -> bool:
 #: Fewest characters of a column that is shortened.
 LEAST = 12
 
-#: Formats that print something else than the table.
+#: Formats that print something other than the table.
 GET_CONFIG = "get-config="
 _SPECIAL = ("help",)
 
-#: What steers a terminal, in tables only colours.
+#: Control sequences of terminals, which in tables are only colours.
 _ANSI = re.compile("\033\\[[0-9;]*m")
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class Output(NamedTuple):
-    """How a command is to print a table: the options `-o`, `-n` and `--json`."""
+    """The output format of a command's table: the options `-o`, `-n` and `--json`."""
 
     fmt: str
     no_header: bool
@@ -223,19 +223,19 @@ class Output(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """No format is asked for."""
+        """No format was requested."""
         return self.fmt == "default"
 
     def show(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Prints a table so."""
+        """Print a table in this format."""
         table.show(rows, self.fmt, self.no_header)
 
 
 def table_options(*tables: Table) -> Callable[[_Command], Callable[..., Any]]:
-    """Adds `-o`, `-n` and `--json`, and gives the command an `Output` as `output`.
+    """Add `-o`, `-n` and `--json`, and pass the command an `Output` as `output`.
 
     Args:
-        tables: what the command prints; a shell completes the names of their formats.
+        tables: of the command; a shell completes the names of their formats.
     """
 
     def complete(
@@ -279,5 +279,5 @@ def table_options(*tables: Table) -> Callable[[_Command], Callable[..., Any]]:
 
 
 def print_json(value: Any) -> None:
-    """Prints one line of JSON."""
+    """Print one line of JSON."""
     click.echo(json.dumps(value))

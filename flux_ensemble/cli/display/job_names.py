@@ -1,4 +1,4 @@
-"""Jobs that were submitted, as people see them: by ids, after members where there are some."""
+"""Names of submitted jobs for people: ids, preceded by members if there are some."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flux_ensemble.report.texts import plural
 
 
 def submitted_names(ids: Sequence[int], label: Callable[[int], str]) -> list[str]:
-    """The jobs: what `Client.submit` returns, or the ids of a local run.
+    """Return the names of jobs, from the result of `Client.submit` or the ids of a local run.
 
     >>> ids = JobIds({"ids": [17], "members": ["pool.3"]})
     >>> submitted_names(ids, str), submitted_names([17], str)
@@ -21,14 +21,14 @@ def submitted_names(ids: Sequence[int], label: Callable[[int], str]) -> list[str
 
 
 def waiting_text(ids: Sequence[int]) -> str:
-    """What there is to say of jobs that were asked for and have no id yet; "" if there are none."""
+    """Return a sentence about requested jobs that have no id yet; "" if there are none."""
     waiting = ids.waiting if isinstance(ids, JobIds) else 0
     verb = "waits" if waiting == 1 else "wait"
     return f"{plural(waiting, 'job')} {verb} until a member has room" if waiting else ""
 
 
 def submitted_text(ids: Sequence[int], label: Callable[[int], str]) -> str:
-    """A sentence about the first of the jobs.
+    """Return a sentence about submitted jobs that names the first of them.
 
     >>> submitted_text([17, 18], str), submitted_text(JobIds({"waiting": 2}), str)
     ('2 jobs submitted: 17, 18', '0 jobs submitted; 2 jobs wait until a member has room')

@@ -38,18 +38,18 @@ _STYLES = {
 }  # fmt: skip
 
 
-#: A column that is there if it is asked for.
+#: A column that exists only if a format names it.
 _NESTED = re.compile(r"\{((params|memo)\.([A-Za-z_][\w-]*))")
 
 
 def jobs_table(fmt: str) -> Table:
-    """The table of jobs, for a format."""
+    """Return the table of jobs, for a format."""
     more = {field: name.upper() for field, _, name in _NESTED.findall(fmt)}
     return Table("jobs", {**_HEADINGS, **more}, _FORMATS, ("params.NAME", "memo.NAME"), "params")
 
 
 def job_row(job: Mapping[str, Any], table: Table, label: Callable[[int], str]) -> dict[str, Any]:
-    """A row of the table; `label` gives the text of a job id. Guests see some fields only."""
+    """Return a row of the table; `label` returns the text of a job id. Guests see fewer fields."""
     status = job["outcome"] or job["state"]
     row = {
         **{field.name: _cell(field, job) for field in COLUMNS.values()},
@@ -59,7 +59,7 @@ def job_row(job: Mapping[str, Any], table: Table, label: Callable[[int], str]) -
         "color_off": colour_off(),
     }
     for name in table.headings.keys() - row.keys():
-        # So that a format of numbers has the number.
+        # A spelling is restored, so that a format for numbers has the number.
         kind, _, key = name.partition(".")
         value = job.get(kind, {}).get(key)
         row[name] = _known(as_spelling(value) if kind == PARAMS else value)

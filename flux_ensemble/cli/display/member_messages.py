@@ -1,4 +1,4 @@
-"""What the log says of the members of an ensemble, in words."""
+"""Log entries about the members of an ensemble, in words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STYLES = {
 
 
 def member_sentence(entry: Mapping[str, Any]) -> str:
-    """An entry about a member in one sentence.
+    """Return an entry about a member as one sentence.
 
     >>> up = {"member": "pool.0", "nodes": 1, "cores": 8, "t_expires": 7300.0}
     >>> member_sentence({"name": "member-up", "timestamp": 100.0, "context": up})

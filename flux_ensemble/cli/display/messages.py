@@ -1,7 +1,7 @@
-"""Log entries in words: what `run` and `watch` announce, and what `log` prints.
+"""Log entries in words: the announcements of `run` and `watch`, and the lines of `log`.
 
-A line is a tuple of spans, each a text and the name of its style; a view prints the
-texts and uses the styles where it has colours.
+A line is a tuple of spans, each a text and the name of its style; a view prints the texts, and uses
+the styles if it has colours.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Span(NamedTuple):
 
 Line = tuple[Span, ...]
 
-#: A line of a traceback that says where something was raised.
+#: A line of a traceback with the place where an exception was raised.
 _PLACE = re.compile(r'  File ".*", line \d+')
 
-#: Characters of a submission's parameters that `run` shows.
+#: Characters of a submission's parameters that `run` prints.
 _PARAMS = 100
 
 #: Keys of an action that `log` leaves out: named already, or not about what was done.
@@ -43,12 +43,12 @@ _QUIET = frozenset({"name", "label", "repetitions", "backoff", "cooldown", "time
 
 
 def plain(line: Line) -> str:
-    """The line without styles."""
+    """Return the line without styles."""
     return hanging("".join(span.text for span in line))
 
 
 def announce(entry: Entry) -> Iterator[Line]:
-    """What `run` says about an entry: what fired and what it does, and what went wrong."""
+    """Yield the lines of `run` about an entry: rules that fired, their actions, and errors."""
     context = entry["context"]
     match entry["name"]:
         case "fire":
@@ -66,7 +66,7 @@ def announce(entry: Entry) -> Iterator[Line]:
             verb = name.removeprefix("rule-")
             yield (Span(f"   rule {context['rule']} {verb}", "warn"),)
         case "retry" if context["attempt"]:
-            # An interrupted job is not tried again: it runs as if it had not run.
+            # An interrupted job is not counted as a retry: it runs as if it had not run.
             what = f"{context['rule']} #{context['firing']}, job {context['index']}"
             yield (Span(f"   retry {context['attempt']} of {what}", "warn"),)
         case "gave-up":
@@ -111,7 +111,7 @@ def announce(entry: Entry) -> Iterator[Line]:
 
 
 def _goes_on(context: Mapping[str, Any]) -> str:
-    """A service, or a local run, goes on with what another one has begun."""
+    """Return a sentence about a service, or a local run, that continues the work of another one."""
     if "firings" in context:
         firings = context["firings"]
         return f"going on after {firings} firing{'s'[: firings != 1]}"
@@ -119,14 +119,14 @@ def _goes_on(context: Mapping[str, Any]) -> str:
 
 
 def _taken_again(context: Mapping[str, Any]) -> str:
-    """The queue takes jobs again."""
+    """Return a sentence about a queue that accepts jobs again."""
     whose = f"the job of member {context['member']!r}" if context["group"] is None else ""
     whose = whose or f"the jobs of group {context['group']!r}"
     return f"the queue takes {whose} again, after {in_words(context['seconds'])}"
 
 
 def _best(context: Mapping[str, Any]) -> str:
-    """A trial that is the best so far, or in the Pareto front."""
+    """Return a sentence about a trial that is the best so far, or in the Pareto front."""
     params = " ".join(_each_pair({key: _short(value) for key, value in context["params"].items()}))
     found = f"best {context['value']:.6g}" if "value" in context else _of_front(context["values"])
     return f"{context['search']}: {found} (trial {context['trial']}: {params})"
@@ -137,12 +137,12 @@ def _of_front(values: Iterable[float]) -> str:
 
 
 def _short(value: Any) -> Any:
-    """A number in six digits."""
+    """Return a number in six digits."""
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def _allocation(entry: Entry) -> str:
-    """The allocation ends, or there is another one or more of it."""
+    """Return a sentence about an allocation that ends, or has been extended or replaced."""
     context = entry["context"]
     if entry["name"] == "allocation":
         t_expires = context["t_expires"]
@@ -186,12 +186,12 @@ def _action_lines(context: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def describe_jobs(job: Mapping[str, Any]) -> str:
-    """A job set in the form `(name:echo),(command:echo hello),(count:5),(nodes:1)`."""
+    """Return a job set in the form `(name:echo),(command:echo hello),(count:5),(nodes:1)`."""
     return ",".join(f"({key}:{job[key]})" for key in ("name", "command", "count", "nodes"))
 
 
 def _parameters(action: Mapping[str, Any]) -> str:
-    """The parameters that a submission has in place of its group's: `,(params:t=280)`."""
+    """Return the parameters that override those of a submission's group: `,(params:t=280)`."""
     params = action.get("params")
     if not isinstance(params, Mapping) or not params:
         return ""
@@ -200,7 +200,7 @@ def _parameters(action: Mapping[str, Any]) -> str:
 
 
 def job_event(entry: Entry, jobid: Callable[[int], str]) -> Line:
-    """A job's event as `flux job eventlog` prints it: id, name, key=value."""
+    """Return a job's event in the form of `flux job eventlog`: id, name, key=value."""
     context = entry["context"]
     return (
         Span(f"   {shown(context['id'], context, jobid)} ", "detail"),
@@ -210,7 +210,7 @@ def job_event(entry: Entry, jobid: Callable[[int], str]) -> Line:
 
 
 def explain(entry: Entry, t_start: float, jobid: Callable[[int], str]) -> Line:
-    """An entry as one line of `log`: when, what, why, and how it went."""
+    """Return an entry as one line of `log`: when, what, why, and the result."""
     sentence = _sentence(entry, jobid)
     name = entry["name"].ljust(13) + " " if sentence else entry["name"]
     return (
@@ -221,7 +221,7 @@ def explain(entry: Entry, t_start: float, jobid: Callable[[int], str]) -> Line:
 
 
 def explain_several(entries: Sequence[Entry], t_start: float) -> Line:
-    """Several entries `interrupted` that differ in their jobs alone, as one line of `log`."""
+    """Return several `interrupted` entries that differ only in their jobs as one line of `log`."""
     context = entries[0]["context"]
     where = f" on {context['member']}" if "member" in context else ""
     whose = f"{len(entries)} jobs of group {context['group']!r}{where}"
@@ -236,7 +236,7 @@ def _why_interrupted(context: Mapping[str, Any]) -> str:
     return str(context["reason"] or "what it ran on was ending")
 
 
-#: What becomes of a job, and of several, that were interrupted (`engine.retries.Fate`).
+#: The fate of one and of several interrupted jobs (`engine.retries.Fate`).
 _FATES = {
     "again": ("it runs again", "they run again"),
     "held": ("it is submitted again with urgency 0", "they are submitted again with urgency 0"),
@@ -277,7 +277,7 @@ def _sentence(entry: Entry, jobid: Callable[[int], str]) -> str:
     context = entry["context"]
     match entry["name"]:
         case "load":
-            return ""  # its context is the whole document, which `--json` shows
+            return ""  # its context is the whole document, which `--json` prints
         case "fire":
             action = context["action"]
             what = f"{action['name']} {action.get('label') or ''}".rstrip()
@@ -368,17 +368,17 @@ def _nodes(count: int) -> str:
 
 
 def explain_cause(title: str, cause: Mapping[str, Any], jobid: Callable[[int], str]) -> str:
-    """Why a rule fired.
+    """Return why a rule fired.
 
     Args:
         title: the rule's trigger as it is announced.
-        cause: what the log says of the event, and of the metric and its value.
-        jobid: prints a job id.
+        cause: the event in the log, and the metric with its value.
+        jobid: returns the text of a job id.
     """
     trigger = str(cause.get("trigger", title))
     words = title
     if "metric" in cause:
-        # That of a drift or an anomaly says so.
+        # The title of a drift or an anomaly ends with the metric already.
         name = title if title.endswith(f" {cause['metric']}") else cause["metric"]
         words = f"{name} = {_plain(cause['value'])}"
     if "job" in cause:
@@ -395,7 +395,7 @@ def explain_cause(title: str, cause: Mapping[str, Any], jobid: Callable[[int], s
 
 
 def _combination(cause: Mapping[str, Any]) -> str:
-    """The values that an `idle` rule with `by` fires for: ` (t=280)`."""
+    """Return the values that an `idle` rule with `by` fires for: ` (t=280)`."""
     params = cause.get("params")
     return f" ({' '.join(_each_pair(params))})" if isinstance(params, Mapping) else ""
 
@@ -415,7 +415,7 @@ def _plain(value: Any) -> str:
 
 
 def _as_written(value: Any) -> Any:
-    """Values of a parameter as they were written."""
+    """Return the values of a parameter as they were written."""
     if isinstance(value, list):
         return list(map(_as_written, value))
     one = isinstance(value, Mapping) and value.keys() == {WRITTEN}
@@ -423,14 +423,14 @@ def _as_written(value: Any) -> Any:
 
 
 def time_is_up(timeout: float) -> str:
-    """Why an ensemble is cancelled at the end of `--timeout` seconds."""
+    """Return why an ensemble is cancelled at the end of `--timeout` seconds."""
     from flux_ensemble.cli.display.plain_tables import fsd
 
     return f"the time is up (--timeout {fsd(timeout)})"
 
 
 def closing(status: EnsembleStatus) -> Line:
-    """The last line of `run` and `watch`: how the ensemble ended, and after how long."""
+    """Return the last line of `run` and `watch`: how the ensemble ended, and after how long."""
     from flux_ensemble.cli.display import troubles
     from flux_ensemble.cli.display.plain_tables import fsd
 

@@ -1,6 +1,6 @@
 """The tables of metrics: the statistics of an ensemble, and the closing table of `run`.
 
-Their columns depend on what statistics there are and on what the jobs published.
+Their columns depend on the available statistics and on the values that jobs published.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def metrics_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
-    """The table of an ensemble's metrics: a column for each of its statistics.
+    """Return the table of an ensemble's metrics, with a column for each of its statistics.
 
-    Where values of memos were ignored, there is a column that says how many.
+    If values of memos were ignored, a column has their number.
     """
     statistics = _statistics(metrics)
     columns = " ".join(f"{{{name}:>10}}" for name in statistics)
@@ -42,7 +42,7 @@ def metrics_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def metrics_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of `metrics_table`: one for each stream, in the order of the groups.
+    """Return the rows of `metrics_table`: one for each stream, in the order of the groups.
 
     A key of memos whose values were all ignored has a row, too.
     """
@@ -68,8 +68,8 @@ def metrics_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
 
 
 def _statistics(metrics: Mapping[str, Any]) -> list[str]:
-    """The statistics in an ensemble's metrics, which has counts and the member's besides."""
-    # Here, because the form of documents is nothing to the tables that have no metrics.
+    """Return the statistics in an ensemble's metrics, without counts and metrics of members."""
+    # Imported here, because tables without metrics do not need the modules of documents.
     from flux_ensemble.metrics.names import IGNORED, MEMBER_METRICS, RATE
     from flux_ensemble.metrics.paths import BEST, SEARCH
 
@@ -77,7 +77,7 @@ def _statistics(metrics: Mapping[str, Any]) -> list[str]:
     return [
         name
         for name, values in metrics.items()
-        # A statistic may be called that, where there is no search.
+        # Without a search, a statistic may have that name.
         if name not in others and not (name == SEARCH and _nested(values))
     ]
 
@@ -87,14 +87,14 @@ def _nested(values: Mapping[str, Any]) -> bool:
 
 
 def _ignored(metrics: Mapping[str, Any]) -> Mapping[str, Mapping[str, int]]:
-    """How many values of memos have no statistics, by group and key."""
+    """Return the number of values of memos without statistics, by group and key."""
     from flux_ensemble.metrics.names import IGNORED
 
     return metrics.get(IGNORED, {})
 
 
 def summary_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
-    """The closing table of `run`: counts, times, and the means of what jobs published."""
+    """Return the closing table of `run`: counts, times, and means of published values."""
     published = _published(metrics)
     columns = "".join(f" {{{_field(variable)}:>10}}" for variable in published)
     return Table(
@@ -122,7 +122,7 @@ def summary_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
 def summary_rows(
     status: EnsembleStatus, metrics: Mapping[str, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The rows of `summary_table`: the groups that had jobs."""
+    """Return the rows of `summary_table`: the groups that had jobs."""
 
     def value(statistic: str, path: str) -> Any:
         seconds = metrics[statistic].get(path)
@@ -151,7 +151,7 @@ def summary_rows(
 
 
 def _published(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The variables that jobs published, in order of appearance; not by values of parameters."""
+    """Return the variables that jobs published, in order of appearance; no streams by value."""
     from flux_ensemble.metrics.by_value import unsplit
 
     groups = list(metrics["count"])
@@ -165,17 +165,17 @@ def _published(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def split_stream(path: str, groups: Sequence[str]) -> tuple[str, str]:
-    """The group and the variable of "GROUP-VARIABLE"; the longest group name wins."""
+    """Split "GROUP-VARIABLE" into group and variable; the longest group name wins."""
     fitting = [group for group in groups if path.startswith(f"{group}-")]
     group = max(fitting, key=len, default="")
     return group, path[len(group) + 1 :] if group else path
 
 
 def number(value: float | None) -> str:
-    """A number in five digits, and a dash for a statistic that has seen no value."""
+    """Return a number in five digits, or a dash for a statistic without values."""
     return "-" if value is None else f"{value:.5g}"
 
 
 def _field(variable: str) -> str:
-    """The column of a variable's mean: a memo's key can hold what a format cannot."""
+    """Return the column of a variable's mean: a memo's key can hold what a format cannot."""
     return "mean_" + "".join(char if char.isalnum() else "_" for char in variable)

@@ -1,20 +1,20 @@
-"""Whether the jobs of an ensemble can all run before the allocation of the instance ends."""
+"""Prediction whether all jobs of an ensemble can run before the allocation of the instance ends."""
 
 from __future__ import annotations
 
 from collections import deque
 
-#: The rate at which jobs end is that of the last so many seconds, and of at least so many jobs.
+#: The rate at which jobs end is measured over so many seconds, and over at least so many jobs.
 WINDOW_SECONDS = 300.0
 FEWEST_JOBS = 10
 
-#: It is said when so large a part of the jobs that are left will not run; and again when it is
-#: twice as many, or half.
+#: Share of the remaining jobs that will not run from which there is a warning. It is repeated when
+#: their number has doubled, or halved.
 SHARE = 0.05
 
 
 def in_words(seconds: float) -> str:
-    """A duration in the two largest units, as in "20m 3s".
+    """Return a duration in the two largest units, as in "20m 3s".
 
     >>> in_words(1203.4), in_words(59.6), in_words(7322), in_words(0.2)
     ('20m 3s', '1m', '2h 2m', '0s')
@@ -28,24 +28,24 @@ def in_words(seconds: float) -> str:
 
 
 class Outlook:
-    """Estimates from the rate at which jobs end how many will not run in time."""
+    """Estimates, from the rate at which jobs end, how many will not run in time."""
 
     def __init__(self) -> None:
-        #: When, and how many jobs were over.
+        #: Times, with the numbers of jobs that were over.
         self._seen: deque[tuple[float, int]] = deque()
         self._said = 0.0
 
     def take(self, now: float, over: int, left: int, t_expires: float | None) -> str | None:
-        """Take in a status.
+        """Process a status.
 
         Args:
             now: epoch seconds.
-            over: jobs that are over.
-            left: jobs that are asked for and not over.
+            over: number of jobs that are over.
+            left: number of jobs that are requested and not over.
             t_expires: when the allocation expires, or None.
 
         Returns:
-            What there is to say: for the first time, or since it has changed much.
+            A warning, the first time or after a large change; else None.
         """
         self._seen.append((now, over))
         while now - self._seen[0][0] > WINDOW_SECONDS:
@@ -63,6 +63,6 @@ class Outlook:
 
 
 def _about(number: float) -> str:
-    """A number to two digits."""
+    """Return a number rounded to two digits."""
     digits = len(str(int(number))) - 2
     return f"{round(int(number), -max(digits, 0)):,}"

@@ -1,9 +1,9 @@
-"""Tables where there is no Flux: the part of Flux's OutputFormat that the tables need.
+"""Tables without Flux: the part of Flux's OutputFormat that the tables need.
 
-A format is text with `{FIELD}` in it. `+:` before a field widens it to its values, `?:`
-leaves it out if it is empty in every row; `!F` prints seconds as a duration and `!D` a time;
-an `h` at the end of a width prints a hyphen for what is empty (flux-jobs(1)). `sort:KEY,-KEY` in
-front sorts the rows, downwards behind a hyphen; what is empty comes first, then numbers, then text.
+A format is text with `{FIELD}` in it. `+:` before a field widens it to its values, and `?:` leaves
+it out if it is empty in every row. `!F` prints seconds as a duration and `!D` a time. An `h` at the
+end of a width prints a hyphen for empty values (flux-jobs(1)). `sort:KEY,-KEY` in front sorts the
+rows, in descending order after a hyphen; empty values come first, then numbers, then text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SENTINELS = ("+:", "?:")
 
 
 def fsd(seconds: float) -> str:
-    """A duration (RFC 23), as Flux prints it from a millisecond up: "1.500s", "2.25m"."""
+    """Return a duration (RFC 23), as Flux prints it from a millisecond up: "1.500s", "2.25m"."""
     if math.isinf(seconds):
         return "inf"
     if seconds < 0.001:
@@ -45,17 +45,17 @@ _CONVERSIONS: Mapping[str | None, Callable[[Any], Any]] = {
 }
 
 
-#: The layout of a field, and how a number in it is written: ">10" and ".6f" of ">10.6f".
+#: The layout of a field, and the format of a number in it: ">10" and ".6f" of ">10.6f".
 _NUMBER = re.compile(r"(.*?)((?:\.\d+)?[deEfFgGn%])")
 
-#: Keys to sort by, in front of a format.
+#: Sort keys, in front of a format.
 _SORT = re.compile(r"sort:([^{\s]+) ?")
 
 
 def _sorted(
     text: str, headings: Mapping[str, str], rows: list[Mapping[str, Any]]
 ) -> tuple[str, list[Mapping[str, Any]]]:
-    """A format without what it says of the order, and the rows in that order.
+    """Return a format without its sort keys, and the rows in their order.
 
     Raises:
         ValueError: a key is no field.
@@ -72,7 +72,7 @@ def _sorted(
 
 
 def _place(value: Any) -> tuple[int, float, str]:
-    """Where a value comes in an order."""
+    """Return the sort key of a value."""
     if value in ("", None):
         return 0, 0.0, ""
     try:
@@ -82,12 +82,12 @@ def _place(value: Any) -> tuple[int, float, str]:
 
 
 def _split(width: str) -> tuple[str, str]:
-    """The layout of a field, and how a number in it is written, which may be empty."""
+    """Return the layout of a field, and the format of a number in it, which may be empty."""
     found = _NUMBER.fullmatch(width)
     if found is None:
         return width, ""
     layout, number = found.groups()
-    # Numbers are on the right if nothing else is said.
+    # By default, numbers are aligned to the right.
     return (f">{layout}" if layout[:1].isdigit() else layout), number
 
 
@@ -108,10 +108,10 @@ def print_rows(
         text: the format.
         headings: of each field.
         rows: a value for each field.
-        no_header: leave the line of headings out.
+        no_header: leave out the line of headings.
 
     Raises:
-        ValueError: the format is none, or names an unknown field.
+        ValueError: the format is invalid, or names an unknown field.
     """
     text, rows = _sorted(text, headings, list(rows))
     columns: list[list[str]] = []

@@ -1,9 +1,9 @@
-"""How far ensembles and their groups are: counts, rates, time left, and bars of them.
+"""Progress of ensembles and their groups: counts, rates, time left, and bars.
 
     status ──► Paces.take ──► Progress, of all jobs and of each group ──► lines with bars
 
-`run`, `status` and `top` show the same lines. A bar is text, so that it is there without colours
-and in a file; each has its numbers beside it.
+`run`, `status` and `top` print the same lines. A bar is text, so that it works without colours and
+in a file; its numbers are printed next to it.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from flux_ensemble.cli.display.messages import Line, Span
 from flux_ensemble.cli.display.outlook import in_words
 from flux_ensemble.texts import one_line
 
-#: The rate at which jobs end is that of the last so many seconds; while fewer than `SOON` are
-#: known of, that since the start.
+#: The rate at which jobs end is measured over so many seconds; while less than `SOON` seconds are
+#: known, since the start.
 WINDOW_SECONDS = 60.0
 SOON = 5.0
 
-#: Longest name in a line with a bar, and the widths between which a bar is.
+#: Longest name in a line with a bar, and the limits of a bar's width.
 MOST_NAME = 24
 LEAST_BAR, MOST_BAR = 6, 40
 
-#: Columns that a bar leaves to what is said of the jobs.
+#: Columns next to a bar that are reserved for the states of the jobs.
 LEAST_DETAIL = 20
 
-#: What is said of the jobs of a group, and its style.
+#: States of the jobs of a group, with their styles.
 _DETAILS = (
     ("running", "action"),
     ("pending", "detail"),
@@ -52,15 +52,15 @@ _DETAILS = (
 
 @dataclass(frozen=True)
 class Progress:
-    """How far something is.
+    """The progress of an ensemble or a group.
 
     Args:
         name: of a group or of an ensemble.
         counts: as in the status of a group.
-        finished, total: jobs.
-        rate: jobs that finish in a second; None where nothing is known yet.
-        predicted: seconds until the jobs are over, from what they are predicted to take; None where
-            nothing is predicted.
+        finished, total: numbers of jobs.
+        rate: jobs that finish per second; None if unknown.
+        predicted: seconds until the jobs are over, from their predicted durations; None if nothing
+            is predicted.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Progress:
 
     @property
     def active(self) -> bool:
-        """There is something left to do."""
+        """Some jobs have not finished."""
         return self.finished < self.total
 
     @property
@@ -82,14 +82,14 @@ class Progress:
 
     @property
     def left(self) -> float | None:
-        """Seconds until all known jobs are finished, at this rate; None where that is unknown."""
+        """Seconds until all known jobs are finished, at this rate; None if unknown."""
         if not self.active or not self.rate:
             return None
         return (self.total - self.finished) / self.rate
 
     @property
     def outlook(self) -> str | None:
-        """How long it still takes, in words; None where that is unknown.
+        """The time left, in words; None if unknown.
 
         >>> Progress("a", {}, 5, 10, 0.5).outlook, Progress("a", {}, 5, 10, 0.5, 42.0).outlook
         ('10s left at 30/min', '42s left as predicted')
@@ -101,7 +101,7 @@ class Progress:
 
 
 def known_jobs(counts: Mapping[str, Any]) -> int:
-    """The jobs of a group that are known so far."""
+    """Return the number of jobs of a group that are known so far."""
     return counts["waiting"] + counts["pending"] + counts["running"] + counts["finished"]
 
 
@@ -112,7 +112,7 @@ class Paces:
         self._seen: dict[str, deque[tuple[float, int]]] = {}
 
     def take(self, status: Mapping[str, Any], now: float) -> tuple[Progress, list[Progress]]:
-        """Take in a status.
+        """Process a status.
 
         Args:
             status: of the ensemble, as in `ensemble.status`.
@@ -134,7 +134,7 @@ class Paces:
             sums = dict.fromkeys(("waiting", "pending", "running", "finished"), 0)
         whole = self._progress("", status["name"], sums, t_start, now, ended)
         if status.get("waits"):
-            # Nobody can tell when it ends.
+            # The end cannot be predicted.
             return replace(whole, rate=None), [replace(group, rate=None) for group in groups]
         t_predicted = status.get("t_predicted")
         if t_predicted is not None:
@@ -167,7 +167,7 @@ class Paces:
 
 
 def active_first(groups: Iterable[Progress], room: int) -> list[Progress]:
-    """The groups in their order if there is room for all, else those with active jobs first.
+    """Return the groups in their order if there is room for all, else active ones first.
 
     >>> done, busy = Progress("a", {"running": 0}, 1, 1), Progress("b", {"running": 1}, 0, 1)
     >>> [group.name for group in active_first([done, busy], 1)]
@@ -188,11 +188,11 @@ def progress_lines(
     *,
     ascii_only: bool = False,
 ) -> list[Line]:
-    """How far an ensemble is: a line about all of it, and bars of its groups, at most `room` lines.
+    """Return lines about an ensemble and bars of its groups, at most `room` lines.
 
     Args:
         whole, groups: from `Paces.take`.
-        elapsed: seconds since it started; None where it has not.
+        elapsed: seconds since it started; None if it has not.
         width: columns.
         room: lines, at least two.
         ascii_only: draw bars in ASCII.
@@ -215,7 +215,7 @@ def progress_lines(
 
 
 def show_progress(status: Mapping[str, Any]) -> None:
-    """Print on a terminal how far an ensemble is, and an empty line; nothing if it has no jobs.
+    """Print the progress of an ensemble on a terminal, and an empty line; nothing without jobs.
 
     Args:
         status: of the ensemble, as in `ensemble.status`.
@@ -225,7 +225,7 @@ def show_progress(status: Mapping[str, Any]) -> None:
     t_start, t_end = status.get("t_start"), status.get("t_end")
     elapsed = None if t_start is None else (now if t_end is None else t_end) - t_start
     width, height = shutil.get_terminal_size()
-    # The tables have room too.
+    # The tables need room, too.
     room = max(height // 3, 3)
     for line in progress_lines(whole, groups, elapsed, width, room, ascii_only=is_ascii()):
         text, left = "", width
@@ -240,12 +240,12 @@ def show_progress(status: Mapping[str, Any]) -> None:
 
 
 def is_live() -> bool:
-    """Standard output is a terminal that can draw again what it has drawn."""
+    """Return True if standard output is a terminal that can redraw lines."""
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
 def is_ascii() -> bool:
-    """The user's locale has no characters beyond ASCII (`LC_ALL=C`)."""
+    """Return True if the user's locale has no characters beyond ASCII (`LC_ALL=C`)."""
     try:
         locale.setlocale(locale.LC_CTYPE, "")
     except locale.Error:
@@ -254,7 +254,7 @@ def is_ascii() -> bool:
 
 
 def bar(share: float, width: int, *, ascii_only: bool = False) -> tuple[str, str]:
-    """A bar: what is finished of it, and the rest.
+    """Return the two parts of a bar: finished, and the rest.
 
     >>> bar(0.5, 6), bar(0.5, 6, ascii_only=True)
     (('━━━', '╌╌╌'), ('###', '...'))
@@ -267,10 +267,10 @@ def bar(share: float, width: int, *, ascii_only: bool = False) -> tuple[str, str
 def bar_lines(
     groups: Sequence[Progress], width: int, *, ascii_only: bool = False, name_width: int = 0
 ) -> list[Line]:
-    """A line for each progress: name, bar, counts, time left, rate, and where the jobs are.
+    """Return a line for each progress: name, bar, counts, time left, rate, and states of the jobs.
 
     Args:
-        groups: those.
+        groups: with their progress.
         width: columns of the terminal.
         ascii_only: draw bars in ASCII.
         name_width: least width of the names.
@@ -303,14 +303,14 @@ def _bar_line(
 
 
 def _troubled(group: Progress, width: int) -> int:
-    """How much of what is finished, in columns, stands for jobs that failed: at least one."""
+    """Return how many columns of the finished part are for failed jobs: at least one if any."""
     troubled = group.counts.get("failed", 0) + group.counts.get("timeout", 0)
     share = troubled / max(1, troubled, group.counts.get("attempts", group.finished))
     return math.ceil(share * width)
 
 
 def details_of(counts: Mapping[str, Any], thousands: str = ",") -> Line:
-    """Where the jobs are and what went wrong, leaving out what is zero.
+    """Return the states and outcomes of jobs in words, without those that are zero.
 
     >>> [span.text for span in details_of({"running": 1200, "waiting": 0, "failed": 1})]
     ['1,200 running', ', ', '1 failed']
@@ -324,7 +324,7 @@ def details_of(counts: Mapping[str, Any], thousands: str = ",") -> Line:
 
 
 def percent(share: float) -> str:
-    """A share in percent; 100 only if all is finished.
+    """Return a share in percent; 100 only if all is finished.
 
     >>> percent(0.999), percent(1.0)
     ('99%', '100%')
@@ -343,7 +343,7 @@ def _left(group: Progress) -> str:
 
 
 def per_time(rate: float) -> str:
-    """A rate for people: per second, minute or hour, whichever is more than one.
+    """Return a rate per second, minute or hour, whichever is more than one.
 
     >>> per_time(2.13), per_time(0.5), per_time(0.001)
     ('2.1/s', '30/min', '3.6/h')
@@ -355,7 +355,7 @@ def per_time(rate: float) -> str:
 
 
 def middle(text: str, width: int, ascii_only: bool = False) -> str:
-    """Text without its middle if it is longer than `width`.
+    """Return text without its middle if it is longer than `width`.
 
     >>> middle("a-very-long-name", 9), middle("short", 9)
     ('a-ve…name', 'short')

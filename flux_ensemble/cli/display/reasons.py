@@ -1,4 +1,4 @@
-"""What `why` prints: for each rule what it did, its condition, and what it waits for."""
+"""The output of `why`: for each rule its firings, its condition, and what it waits for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def ending(name: str, answer: Why) -> Iterator[str]:
-    """The lines about an ensemble that has ended: how, why, and which rules never fired."""
+    """Yield lines about an ensemble that has ended: how, why, and which rules never fired."""
     how = {"completed": "has completed", "failed": "has failed", "canceled": "was canceled"}
     reason = f": {answer['reason']}" if answer["reason"] else ""
     yield hanging(f"{name} {how[answer['state']]}{reason}")
@@ -27,7 +27,7 @@ def ending(name: str, answer: Why) -> Iterator[str]:
 
 
 def reasons(answer: Why, *, ended: bool = False) -> Iterator[str]:
-    """The lines about the rules, one paragraph each.
+    """Yield lines about the rules, in one paragraph each.
 
     Args:
         answer: of the service.

@@ -1,4 +1,4 @@
-"""What a report says in the words of the command line: failures, statistics, lines of the log."""
+"""The texts of a report in the words of the command line: failures, statistics, log lines."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from flux_ensemble.report.usage import usage
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import Entry as LogEntry
 
-#: What shows the jobs of an ensemble, by what ran it.
+#: Commands that list the jobs of an ensemble, by where it ran.
 _COMMANDS = {"Flux": "flux ensemble", "local queue": "flux-ensemble"}
 
-#: Places that are told of the jobs that failed for a reason.
+#: Most places that are named of the jobs that failed for a reason.
 MOST_RANKS = 5
 
 
@@ -41,12 +41,12 @@ def describe(
     *,
     environment: bool,
 ) -> Content:
-    """What a report says of an ensemble.
+    """Return the content of a report on an ensemble.
 
     Args:
-        source: where it is from.
+        source: of the data.
         simulated: another run to compare it with.
-        environment: values of environment variables may be shown.
+        environment: values of environment variables may be included.
 
     Raises:
         OSError: jobs or log cannot be had.
@@ -71,10 +71,10 @@ def describe(
 
 
 def written(path: Path, text: str, contents: Sequence[Content], *, force: bool) -> None:
-    """Write a page to a file, as a whole, and say so.
+    """Write a page to a file, as a whole, and print that.
 
     Raises:
-        CommandFailure: there is a file that is no report, or it cannot be written.
+        CommandFailure: the file exists and is no report, or it cannot be written.
     """
     if str(path) == "-":
         sys.stdout.write(text)
@@ -91,10 +91,10 @@ def written(path: Path, text: str, contents: Sequence[Content], *, force: bool) 
 
 
 def check_free(path: Path) -> None:
-    """Check that there is nothing else than a report in the place of one.
+    """Check that a path is free or has a report.
 
     Raises:
-        CommandFailure: there is.
+        CommandFailure: it has another file.
     """
     if path.exists() and not _is_report(path):
         raise CommandFailure(f"{path} exists and is no report: --force replaces it")
@@ -109,7 +109,7 @@ def _is_report(path: Path) -> bool:
 
 
 def _line(source: Source) -> Callable[[Entry, float], str]:
-    """How an entry of the log is said."""
+    """Return a function that converts an entry of the log to a line of text."""
 
     def line(entry: Entry, t_start: float) -> str:
         try:
@@ -165,7 +165,7 @@ def _statistics(metrics: Any) -> tuple[list[str], list[list[str]]]:
 
 
 def _read(document: Any) -> Any:
-    """A document as a mapping, for the few things that are looked up in it; None if it is none."""
+    """Return a document as a mapping, to look up a few keys; None if it is none."""
     import yaml
 
     if isinstance(document, str):

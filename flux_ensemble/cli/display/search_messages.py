@@ -1,4 +1,4 @@
-"""What the log says of searches, in words."""
+"""Log entries about searches, in words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import Entry
 
-#: What became of the job of a trial, by its outcome; other reasons are sentences.
+#: Ends of the job of a trial, by its outcome; other reasons are sentences.
 _ENDED = {
     "failed": "failed",
     "timeout": "timed out",
@@ -17,7 +17,7 @@ _ENDED = {
 
 
 def search_sentence(entry: Entry) -> str:
-    """What happened in a search, in one sentence."""
+    """Return an entry about a search as one sentence."""
     context = entry["context"]
     search = context["search"]
     match entry["name"]:

@@ -143,14 +143,14 @@ BESTS = Table(
     yields="params",
 )
 
-#: Of so many members the table says how often a rule has fired for them.
+#: Most members for which the table has the number of a rule's firings.
 MOST_MEMBERS = 4
 
 MEMBER_STYLES = {"up": "good", "starting": "action", "draining": "warn", "lost": "bad"}
 
 
 def ensemble_row(summary: Summary, now: float) -> dict[str, Any]:
-    """A row of `ENSEMBLES`; `now` is epoch seconds, for those that still run."""
+    """Return a row of `ENSEMBLES`; `now` is in epoch seconds, for ensembles that still run."""
     t_start, t_end = summary["t_start"], summary["t_end"]
     return {
         **summary,
@@ -164,11 +164,11 @@ def ensemble_row(summary: Summary, now: float) -> dict[str, Any]:
 
 
 def best_rows(status: EnsembleStatus, label: Callable[[int], str]) -> list[dict[str, Any]]:
-    """The rows of `BESTS`: each best job of the document, and the best trial of each search.
+    """Return the rows of `BESTS`: each best job of the document, and the best trial of each search.
 
     Args:
-        status: of the ensemble, which has found them.
-        label: prints the id of a job.
+        status: of the ensemble, which has the best jobs.
+        label: returns the text of a job id.
     """
     rows = [
         {
@@ -201,7 +201,7 @@ def _best_job(best: BestJob, label: Callable[[int], str]) -> str:
 
 
 def words_of(params: Mapping[str, Any]) -> str:
-    """Parameters as `x=1.5 y=0.5`, fractions in six digits.
+    """Return parameters as `x=1.5 y=0.5`, fractions in six digits.
 
     >>> words_of({"x": 1 / 3, "mode": "fast", "exact": True})
     'x=0.333333 mode=fast exact=true'
@@ -213,7 +213,7 @@ def words_of(params: Mapping[str, Any]) -> str:
 
 
 def group_rows(status: EnsembleStatus) -> list[dict[str, Any]]:
-    """The rows of `GROUPS`."""
+    """Return the rows of `GROUPS`."""
     return [
         {
             "group": group,
@@ -230,12 +230,12 @@ def group_rows(status: EnsembleStatus) -> list[dict[str, Any]]:
 
 
 def members_of(status: Mapping[str, Any]) -> list[MemberStatus]:
-    """The members of an ensemble that have not ended."""
+    """Return the members of an ensemble that have not ended."""
     return [member for pool in status.get("pools", {}).values() for member in pool["members"]]
 
 
 def member_rows(status: EnsembleStatus, now: float) -> list[dict[str, Any]]:
-    """The rows of `MEMBERS`; `now` is epoch seconds."""
+    """Return the rows of `MEMBERS`; `now` is in epoch seconds."""
     return [
         {
             **{key: member[key] for key in ("name", "state", "jobs", "reason")},
@@ -251,7 +251,7 @@ def member_rows(status: EnsembleStatus, now: float) -> list[dict[str, Any]]:
 
 
 def rule_row(rule: RuleStatus) -> dict[str, Any]:
-    """A row of `RULES`."""
+    """Return a row of `RULES`."""
     repetitions, each = rule["repetitions"], rule.get("each")
     if rule["error"]:
         state, style = "failed", "bad"
@@ -274,7 +274,7 @@ def rule_row(rule: RuleStatus) -> dict[str, Any]:
 
 
 def _members(rule: RuleStatus) -> str:
-    """How often it has fired for each member: ` on each member (pool.0 2x)`; nothing for others."""
+    """Return a rule's firings for each member: ` on each member (pool.0 2x)`, or ""."""
     members = rule.get("members")
     if members is None:
         return ""
@@ -285,7 +285,7 @@ def _members(rule: RuleStatus) -> str:
 
 
 def _times(rule: RuleStatus) -> str:
-    """When its timer is due: ` after 10s`, ` every 2s`; nothing for other rules."""
-    # A service of an earlier version does not say.
+    """Return when a rule's timer is due: ` after 10s`, ` every 2s`, or ""."""
+    # A service of an earlier version does not have these keys.
     times = (("after", rule.get("after")), ("every", rule.get("every")))
     return "".join(f" {key} {fsd(seconds)}" for key, seconds in times if seconds is not None)

@@ -1,7 +1,6 @@
-"""What went wrong in an ensemble, although it may have completed: jobs, rules and searches.
+"""Troubles of an ensemble, although it may have completed: jobs, rules and searches.
 
-What a command says at the end of an ensemble, its exit code, and the file of `run --summary` follow
-from here.
+The final message of a command, its exit code, and the file of `run --summary` derive from here.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from flux_ensemble.cli.common import EXIT_CODES, FAILED, OK
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
 
-#: What `--fail-on` can name, and what it is where it is not given.
+#: Values of `--fail-on`, and its default.
 KINDS = ("job", "rule", "search")
 DEFAULT_KINDS = frozenset(("rule", "search"))
 
-#: What it can be in place of kinds.
+#: The value of `--fail-on` for no kinds.
 _NONE = "none"
 
 #: Most rules that a sentence names.
@@ -28,13 +27,13 @@ _MOST = 5
 
 
 def sentence(status: EnsembleStatus) -> str:
-    """What went wrong, such as "6 jobs failed and rule 'judge' is disabled"; "" if nothing did."""
+    """Return what went wrong, such as "6 jobs failed and rule 'judge' is disabled", or ""."""
     parts = [one for wrong in _WRONG.values() for one in wrong(status)]
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
 def fails(status: EnsembleStatus, fail_on: frozenset[str]) -> bool:
-    """Whether something of one of these kinds went wrong: what `sentence` says of them."""
+    """Return True if something of one of these kinds went wrong, as reported by `sentence`."""
     return any(kind in fail_on and any(wrong(status)) for kind, wrong in _WRONG.items())
 
 
@@ -44,12 +43,12 @@ def exit_code(
     fail_on: frozenset[str],
     forced: int | None = None,
 ) -> int:
-    """The exit code of a command that has followed an ensemble to its end.
+    """Return the exit code of a command that has followed an ensemble to its end.
 
     Args:
         state: in which it ended.
-        status: at the end; None where that cannot be had.
-        fail_on: the kinds of what may not have gone wrong.
+        status: at the end; None if it cannot be had.
+        fail_on: the kinds of troubles that make the command fail.
         forced: the code of a command that ended it, or did not wait for its end.
     """
     code = EXIT_CODES[state] if forced is None else forced
@@ -58,7 +57,7 @@ def exit_code(
 
 
 def failed_jobs(status: EnsembleStatus) -> int:
-    """How many jobs failed or ran out of time, and were not tried again."""
+    """Return the number of jobs that failed or ran out of time, and were not tried again."""
     return status.get("failed", _failed_attempts(status))
 
 
@@ -71,7 +70,7 @@ def _jobs(status: EnsembleStatus) -> Iterator[str]:
     groups = list(status.get("groups", {}).values())
     number = failed_jobs(status)
     if number != _failed_attempts(status):
-        # Some were tried again.
+        # Some jobs were tried again.
         if number:
             yield f"{number} job{'s'[: number != 1]} failed"
         return
@@ -84,7 +83,7 @@ def _jobs(status: EnsembleStatus) -> Iterator[str]:
 
 
 def _rules(status: EnsembleStatus) -> Iterator[str]:
-    # Guests see neither rules nor groups. An error that was made up for is none any more.
+    # Guests see neither rules nor groups. An error that was recovered from is cleared.
     wrong = [rule for rule in status.get("rules", ()) if rule["error"]]
     for rule in wrong[:_MOST]:
         yield f"rule {rule['id']!r} {'failed' if rule['enabled'] else 'is disabled'}"
@@ -98,7 +97,7 @@ def _searches(status: EnsembleStatus) -> Iterator[str]:
             yield search["trouble"]
 
 
-#: What went wrong, by kind, each in words.
+#: Troubles by kind, each in words.
 _WRONG: Mapping[str, Callable[[EnsembleStatus], Iterator[str]]] = {
     "job": _jobs,
     "rule": _rules,

@@ -1,7 +1,7 @@
-"""What `run` and `watch` look like: lines on a pipe, a bar per group on a terminal.
+"""The views of `run` and `watch`: lines on a pipe, a bar per group on a terminal.
 
-A view is told everything that happens and decides what to print. `Plain` prints lines
-only; `Terminal` keeps below them how far all of it is, and a live bar for each group.
+A view receives every event and decides what to print. `Plain` prints lines only; `Terminal` keeps
+the progress below them, with a live bar for each group.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from flux_ensemble.texts import hanging
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
 
-#: Seconds between progress lines of `Plain`: at first, at last, and the growth.
+#: Seconds between progress lines of `Plain`: at first, at last, and the growth factor.
 FIRST_PAUSE, LAST_PAUSE, GROWTH = 2.0, 60.0, 1.5
 
 #: Styles of spans on a terminal, in rich's words.
@@ -45,26 +45,26 @@ STYLES = {
 
 
 class EnsembleView(Protocol):
-    """What follows an ensemble prints to one of these."""
+    """A view to which a follower of an ensemble prints."""
 
-    #: Seconds between two looks at the counts.
+    #: Seconds between two updates of the counts.
     interval: float
 
     def line(self, line: Line) -> None:
-        """Prints one line."""
+        """Print one line."""
 
     def progress(self, status: EnsembleStatus) -> None:
-        """Takes the counts of the groups, and shows them if it is time."""
+        """Process the counts of the groups, and print them if it is time."""
 
     def close(self) -> None:
-        """Takes away what is live; lines may still be printed."""
+        """Remove the live part; lines may still be printed."""
 
 
 class Plain:
     """Lines, for pipes and files.
 
-    A progress line is printed when the counts have changed, at intervals that grow from
-    two seconds to a minute, so that a long run does not fill its log with them.
+    A progress line is printed when the counts have changed, at intervals that grow from two seconds
+    to a minute, so that a long run does not fill its log with them.
     """
 
     interval = 1.0
@@ -96,7 +96,7 @@ class Plain:
 
 
 class Quiet(Plain):
-    """Nothing but the last lines."""
+    """A view with only the last lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Quiet(Plain):
 
 
 class Terminal:
-    """Coloured lines, and below them how far the ensemble is, with a bar for each group."""
+    """Coloured lines, with the progress of the ensemble and a bar for each group below them."""
 
     interval = 0.2
 
@@ -121,8 +121,8 @@ class Terminal:
         self._paces = Paces()
         self._console = make_console()
         self._ascii = is_ascii()
-        # Drawn again with each status, on the reactor's thread: a thread of rich's own would
-        # run while Flux's callbacks do.
+        # Redrawn with each status, on the reactor's thread: a thread of rich's own would run
+        # concurrently with Flux's callbacks.
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._live.start()
 
@@ -151,7 +151,7 @@ class Terminal:
 
 
 def make_lines() -> Callable[[Line], None]:
-    """Prints lines to standard output, coloured where that has colours."""
+    """Return a function that prints lines to standard output, coloured if that has colours."""
     if not use_colour():
         return lambda line: print(plain(line), flush=True)
     console = make_console()
@@ -159,10 +159,10 @@ def make_lines() -> Callable[[Line], None]:
 
 
 def make_view(*, quiet: bool = False) -> EnsembleView:
-    """The view for standard output; without colours (`NO_COLOR`) there are bars all the same.
+    """Return the view for standard output; bars do not depend on colours (`NO_COLOR`).
 
     Args:
-        quiet: show only how the ensemble ended.
+        quiet: print only how the ensemble ended.
     """
     if quiet:
         return Quiet()
@@ -175,12 +175,12 @@ def summarize(
     metrics: Mapping[str, Any],
     failures: str | None = None,
 ) -> None:
-    """Prints the closing table, counts and statistics of each group, and the last lines.
+    """Print the closing table, counts and statistics of each group, and the last lines.
 
     Args:
-        view: where to print.
+        view: to print to.
         status, metrics: of the ensemble.
-        failures: the command that says why jobs failed, if there is one.
+        failures: the command that explains failures, if there is one.
     """
     view.close()
     rows = [] if isinstance(view, Quiet) else summary_rows(status, metrics)
@@ -195,11 +195,11 @@ def summarize(
 
 
 def failed_line(status: EnsembleStatus, command: str) -> Line | None:
-    """How many jobs failed, and what says why; None if none did.
+    """Return a line with the number of failed jobs, and the command that explains them, or None.
 
     Args:
         status: of the ensemble.
-        command: `failures`, as it is called from where the ensemble ran; "" if it cannot be asked.
+        command: `failures`, as it is called from where the ensemble ran; "" if it cannot be called.
     """
     failed = failed_jobs(status)
     if not failed:
@@ -212,9 +212,10 @@ def failed_line(status: EnsembleStatus, command: str) -> Line | None:
 def as_text(
     line: Line, styles: Mapping[str, str] = STYLES, fit: Callable[[str], str] = hanging
 ) -> Any:
-    """The line as rich's text; `styles` are rich's for each style of a span.
+    """Return the line as rich's text; `styles` are rich's for each style of a span.
 
-    With `one_line` as `fit` it is a row of a screen: what others say takes no second one.
+    With `one_line` as `fit`, the result is a row of a screen: texts of others cannot add a second
+    one.
     """
     from rich.text import Text
 

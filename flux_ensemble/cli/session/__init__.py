@@ -1,4 +1,4 @@
-"""What goes on while a command follows an ensemble: in the service, or on this machine.
+"""Following an ensemble for a command: in the service, or on this machine.
 
-Signals, time limits, a service that is away for a while, and where an ensemble is to be found.
+Handles signals, time limits, absences of the service, and the choice of where an ensemble runs.
 """

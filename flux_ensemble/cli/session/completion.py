@@ -1,6 +1,6 @@
-"""What a shell completes: names of ensembles, groups, rules, templates and keys.
+"""Completion in a shell: names of ensembles, groups, rules, templates and keys.
 
-Whatever goes wrong completes nothing: a shell has no place for errors. A service that does not
+After an error nothing is completed, since a shell has no place for errors. A service that does not
 answer at once is not waited for.
 """
 
@@ -14,14 +14,14 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-#: Seconds that the service may take.
+#: Seconds to wait for the service.
 PATIENCE = 1.0
 
 Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 
 
 def _completer(names: Callable[[click.Context], Iterable[tuple[str, str]]]) -> Completer:
-    """Completes what begins with what is there, each with what is said about it."""
+    """Return a completer of names that begin with the given text, each with its description."""
 
     def complete(
         ctx: click.Context, param: click.Parameter, incomplete: str
@@ -42,14 +42,14 @@ def _completer(names: Callable[[click.Context], Iterable[tuple[str, str]]]) -> C
 
 
 def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Has the shell complete files."""
+    """Make the shell complete files."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="file")]
 
 
 def _status(ctx: click.Context, name: str | None) -> list[Mapping[str, Any]]:
-    """The status of ensembles, from the service or of local runs."""
+    """Return the status of ensembles, from the service or of local runs."""
     from flux_ensemble.cli.session.local_states import LocalStates
     from flux_ensemble.cli.session.target import reach
     from flux_ensemble.client import Client

@@ -1,20 +1,19 @@
 """Following one ensemble on the Flux reactor, from its load to its end.
 
-The log of the ensemble streams in and is announced as it comes; a timer asks for the
-counts that the bars show. Nothing blocks, so a signal is acted on at once. The end is the
-log's "finish" entry.
+The log of the ensemble streams in and is announced entry by entry; a timer requests the counts for
+the bars. Nothing blocks, so signals are handled at once. The log's "finish" entry is the end.
 
-`run` owns its ensemble: a signal or `--timeout` ends it and cancels its jobs, and the
-reactor goes on until they have ended; a second signal leaves at once. A terminal that is closed
-is no reason to end it: SIGHUP leaves it to the service. `watch` does not own it: the first signal
-leaves. Both leave shortly before the allocation of the instance expires, so that a script has time
-to end in order, and say what is left. They cancel nothing, since a later instance with the same
-statedir goes on with it. A SIGALRM or SIGTERM from then on is not the user's: Flux and Slurm end by
-these what still runs.
+`run` owns its ensemble: a signal or `--timeout` ends the ensemble and cancels its jobs, and the
+reactor continues until they have ended; a second signal leaves at once. A closed terminal does not
+end the ensemble: SIGHUP leaves it to the service. `watch` does not own it: the first signal leaves.
+Both leave shortly before the allocation of the instance expires, so that a script has time to end
+in order, and print what is left. They cancel nothing, since a later instance with the same statedir
+continues the ensemble. From then on, SIGALRM and SIGTERM are not the user's: Flux and Slurm use
+them to end what still runs.
 
-When the service goes away, the command waits for it to come back, and goes on with what it
-has not printed yet. If that was before it had answered the load, the ensemble may be there or not:
-`run` looks for it, and loads it once more if it is not.
+When the service goes away, the command waits for its return, and continues with entries that it has
+not printed yet. If the service had not answered the load before, the ensemble may exist or not:
+`run` looks for it, and loads it once more if it is missing.
 """
 
 from __future__ import annotations
@@ -55,18 +54,18 @@ from flux_ensemble.service.settings import kept_directory
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
 
-#: What ends the command, and where it owns its ensemble that too.
+#: Signals that end the command, and the ensemble if the command owns it.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 
-#: How many seconds before the allocation expires the command leaves; at most half of what is left
-#: when the service stops starting jobs.
+#: Seconds before the end of the allocation at which the command leaves; at most half of the time
+#: left when the service stops starting jobs.
 LEAVE_SECONDS = 5.0
 
 
-#: What jobs can wait for that are in the queue, by the kinds that `status` has.
+#: Kinds of waits in `status` of jobs that are in the queue.
 _TOLD = frozenset(("stopped", "nodes", "held"))
 
-#: What is said where nothing can be asked later.
+#: Hint if the instance cannot be queried later.
 FORGETS = (
     "this instance ends with this command, and what it knows of the jobs with it: --report FILE "
     "and --export FILE keep that"
@@ -78,11 +77,11 @@ class Follower:
 
     Args:
         client: a client whose handle nothing else runs a reactor on.
-        view: where to print.
-        owner: the ensemble is to end with this command.
-        events: print every job event too.
+        view: to print to.
+        owner: the ensemble has to end with this command.
+        events: print every job event, too.
         timeout: end after so many seconds; 0 is no limit.
-        fail_on: exit 1 if what of these kinds went wrong: see `display.troubles`.
+        fail_on: kinds of troubles with which to exit 1: see `display.troubles`.
         ended: called with the status of the ensemble when it has ended.
         results: the files that are written then.
     """
@@ -123,21 +122,21 @@ class Follower:
         self._waits = frozenset[tuple[str, str]]()
         self._ending = False
         self._expired = False
-        #: When the command leaves by itself, since the allocation is about to expire.
+        #: When the command leaves by itself, because the allocation is about to expire.
         self._t_leave: float | None = None
-        # Not when it has expired: the broker does not answer any more then.
+        # Read now: the broker does not answer any more when the allocation has expired.
         self._kept = kept_directory(client.handle.attr_get)
         self._log = 0
         self._received = Received(known=True)
         self._absence = Absence(client, back=self._on_back, given_up=self._on_given_up)
 
     def load(self, request: Mapping[str, Any], name: str, others: Collection[Known]) -> int:
-        """Loads a document and follows the ensemble to its end.
+        """Load a document and follow the ensemble to its end.
 
         Args:
             request: the payload.
-            name: the ensemble's.
-            others: the ensembles that are there already.
+            name: of the ensemble.
+            others: the ensembles that exist already.
 
         Returns:
             The exit code.
@@ -146,8 +145,8 @@ class Follower:
             EnsembleError: the service refused the document, or went away.
             Failure: the ensemble was unloaded.
         """
-        # Not `Client.load`: a signal between the request and its answer would leave the
-        # ensemble behind with nobody to end it.
+        # Not `Client.load`: a signal between the request and its response would leave the ensemble
+        # behind with nobody to end it.
         self._loading = Load(
             self._client,
             request,
@@ -163,7 +162,7 @@ class Follower:
         return self._run()
 
     def follow(self, name: str) -> int:
-        """Follows an ensemble that is loaded already, from its first entry to its end."""
+        """Follow an ensemble that is loaded already, from its first entry to its end."""
         self._begin(name)
         return self._run()
 
@@ -200,7 +199,7 @@ class Follower:
                 except KeyboardInterrupt:
                     self._on_signal()
             if self._expired:
-                # More signals follow at once, and must not end this before all is said.
+                # More signals follow at once, and must not end this before everything is printed.
                 return self._close()
         return self._close()
 
@@ -219,7 +218,7 @@ class Follower:
             status = self._client.status(name)["ensembles"][0]
             metrics = self._client.metrics(name)
         except EnsembleError as exc:
-            # It has ended, so nothing is at stake any more.
+            # The ensemble has ended, so the result stays valid without this.
             if exc.errno not in AWAY:
                 raise
             print_error(f"{exc}: there is no table of the jobs of {name!r}")
@@ -241,11 +240,11 @@ class Follower:
 
     @property
     def _failures(self) -> str:
-        """The command that says why jobs failed; "" if there is nobody to ask any more."""
+        """The command that explains failures; "" if the instance cannot be queried any more."""
         return "" if self._last else "flux ensemble failures"
 
     def _later(self, name: str) -> str:
-        """What there is to do about an instance that ends with this command."""
+        """Return the advice about an instance that ends with this command."""
         if self._kept is None:
             return FORGETS
         asks = f"flux ensemble supervise && flux ensemble failures {name}"
@@ -253,7 +252,7 @@ class Follower:
         return f'later, "{shlex.join(words)}" asks this instance'
 
     def _left(self, status: Mapping[str, Any]) -> str:
-        """What is left to do when the allocation expires, and what becomes of it."""
+        """Return what is left to do when the allocation expires, and how it can continue."""
         jobs = status["jobs"]
         when = "is about to expire" if self._t_leave is not None else "has expired"
         left = jobs["waiting"] + jobs["active"]
@@ -279,7 +278,7 @@ class Follower:
         self._output(self._view.line, line)
 
     def _output(self, show: Callable[..., None], *args: Any) -> None:
-        """Prints; an output that nobody reads any more is as good as a hangup."""
+        """Print; an output that nobody reads any more counts as a hangup."""
         try:
             show(*args)
         except OSError:
@@ -328,7 +327,7 @@ class Follower:
             self._stop()
 
     def _leaves(self, t_expires: float) -> float | None:
-        """When to leave before the allocation expires; None if that was an earlier one."""
+        """Return when to leave before the allocation expires; None if that was an earlier one."""
         left = t_expires - time.time()
         return t_expires - min(LEAVE_SECONDS, left / 2) if left > 0.0 else None
 
@@ -363,7 +362,7 @@ class Follower:
             assert self._loading is not None
             self._loading.look()
         elif not self._asking:
-            # One question at a time: a service that is busy is not asked faster than it answers.
+            # One request at a time: a busy service is not asked faster than it answers.
             self._asking = True
             ask(self._client, "status", {"name": self._name}, self._on_status)
 
@@ -381,7 +380,7 @@ class Follower:
             self._output(self._view.progress, status["ensembles"][0])
 
     def _look_out(self, status: Mapping[str, Any]) -> None:
-        """Say so if jobs will not run before the allocation ends, or wait for more than others."""
+        """Warn if jobs will not run in this allocation, or wait for more than other jobs."""
         self._say_waits(status["ensembles"][0].get("waits", ()))
         jobs = status["ensembles"][0]["jobs"]
         left = jobs["waiting"] + jobs["active"]
@@ -391,7 +390,7 @@ class Follower:
             self._line((Span(f"   {words}", "warn"),))
 
     def _say_waits(self, waits: Sequence[Mapping[str, Any]]) -> None:
-        """Say once what jobs in the queue wait for; the log says it of those that are not there."""
+        """Print once what jobs in the queue wait for; the log has that of jobs not in the queue."""
         told = {
             (wait["group"], wait["reason"]): wait["text"] for wait in waits if wait["kind"] in _TOLD
         }
@@ -415,7 +414,7 @@ class Follower:
             self._end(INTERRUPTED, "interrupted", " (again to leave at once)")
 
     def _expire(self) -> None:
-        """Leave what is left to the next allocation."""
+        """Leave the remaining jobs to the next allocation."""
         self._expired = True
         self._forced = self._forced or FAILED
         self._stop()
@@ -440,4 +439,4 @@ class Follower:
         except OSError as exc:
             if not self._received.waits_after(exc):
                 raise failure(exc, "cancel") from exc
-            # Its log ends too, and it is cancelled when the service is back.
+            # Its log ends, too, and it is cancelled when the service is back.

@@ -16,16 +16,16 @@ _Job = Mapping[str, Any]
 
 
 def named_jobs(target: Target, name: str, texts: Iterable[str]) -> Iterator[_Job]:
-    """The jobs of an ensemble that are named.
+    """Yield the jobs of an ensemble that are named.
 
     Args:
-        target: who knows them.
+        target: the host that has them.
         name: the ensemble.
         texts: the jobs, each in a form of Flux (RFC 19), after the name of its member and a colon
-            where the ensemble has members. Without a member a job is found if no other has its id.
+            if the ensemble has members. Without a member a job is found if no other has its id.
 
     Raises:
-        Failure: one is not there, or not the only one; or what is written is no name of a job.
+        Failure: a job is missing or ambiguous, or a text is no name of a job.
     """
     for text in texts:
         member, _, id = text.rpartition(":")
@@ -65,7 +65,7 @@ def _parser(target: Target) -> Callable[[str], int]:
 
 
 def _unknown(target: Target, name: str, member: str, text: str) -> str:
-    """Why there is no job of the name."""
+    """Return why there is no job of the name."""
     nothing = f"ensemble {name!r} has no job {text} in its record"
     if not member:
         return nothing

@@ -1,12 +1,12 @@
-"""What a job wrote: from its files, or from Flux's KVS.
+"""The output of a job: from its files, or from Flux's KVS.
 
     a job of the service's instance ──► the KVS there
     a job of a member ──► the KVS of that member, which ends with it
 
-Files are where they are; where a member has ended nobody has what its jobs wrote into its KVS.
+Files stay where they are; after the end of a member, the output in its KVS is lost.
 
-Where the files are is the word of whoever the ensemble belongs to. Who looks at another user's
-reads only what is that user's: root could read anything in that user's place.
+The owner of the ensemble decides where the files are. For another user's ensemble only files of
+that user are read: otherwise root could be made to read any file.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from flux_ensemble.files import ForeignFile, open_to_read
 if TYPE_CHECKING:
     from flux_ensemble.client import Client
 
-#: Bytes and lines at the end that are looked at; and bytes of all that `written` gives.
+#: Bytes and lines at the end that `tail` examines; and most bytes of a file that `written` returns.
 _BYTES, _LINES = 8192, 5
 _MOST_BYTES = 1 << 20
 
 _Job = Mapping[str, Any]
 
-#: What is said of a job without output.
+#: The message about a job without output.
 NOTHING = "it has written nothing that can be read from here"
 
 
 class Outputs:
-    """What the jobs of one ensemble wrote.
+    """The output of the jobs of one ensemble.
 
     Args:
-        target: where the ensemble is.
+        target: the host of the ensemble.
         name: the ensemble.
     """
 
@@ -49,25 +49,25 @@ class Outputs:
 
     @cached_property
     def _owner(self) -> int:
-        """The user whose ensemble it is."""
+        """The user who owns the ensemble."""
         if isinstance(self._target, LocalStates):
             return self._target.owner(self._name)
         return int(self._target.handle.attr_get("security.owner"))
 
     def tail(self, job: _Job) -> list[str]:
-        """The last lines of a job's standard error; none where it cannot be read."""
+        """Return the last lines of a job's standard error; none if it cannot be read."""
         path = job["error"] or job["output"]
         text = (
             _last(self._streams(job))
             if path is None
             else self._of_file(path, _BYTES).decode(errors="replace")
         )
-        # The shell of Flux writes what the exception says, which is told beside this.
+        # Flux's shell writes the text of the exception, which is printed next to this.
         note = job["exception"]["note"] or "\n"
         return [line for line in text.splitlines() if line.strip() and note not in line][-_LINES:]
 
     def written(self, job: _Job) -> list[tuple[str, bytes]]:
-        """What a job wrote, of very much the end: where to, and what."""
+        """Return a job's outputs (the end of long ones), each with its name."""
         found = [(path, self._of_file(path, _MOST_BYTES)) for path in _paths(job)]
         if None in (job["output"], job["error"]):
             streams = self._streams(job)
@@ -77,7 +77,7 @@ class Outputs:
         return found
 
     def missing(self, job: _Job) -> str:
-        """Why what a job wrote cannot be read; "" where it can, or the job has files for it."""
+        """Return why a job's output cannot be read; "" if it can, or the job has files for it."""
         for path in _paths(job):
             try:
                 os.close(self._open(path))
@@ -105,7 +105,7 @@ class Outputs:
 
     def _open(self, path: str) -> int:
         if self._owner == os.geteuid():
-            # A FIFO would never end.
+            # Without O_NONBLOCK, opening a FIFO could block for ever.
             return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         return open_to_read(path, owners=(self._owner,))
 
@@ -122,7 +122,7 @@ def _last(streams: list[tuple[str, str]]) -> str:
 
 
 def _paths(job: _Job) -> list[str]:
-    """The files that a job wrote to."""
+    """Return the files that a job wrote to."""
     return list(dict.fromkeys(path for path in (job["output"], job["error"]) if path is not None))
 
 

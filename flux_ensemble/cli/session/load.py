@@ -1,7 +1,7 @@
-"""Loading a document on the Flux reactor, also when the service dies before it has answered.
+"""Loading a document on the Flux reactor, even if the service dies before it has answered.
 
-Flux answers for a module that has died, but not for a process, so whoever is there is asked how
-old it is. The ensemble may have been loaded, and go on; else it is loaded once more.
+Flux answers for a module that has died, but not for a process, so the current service is asked for
+its age. The ensemble may have been loaded, and continue; else it is loaded once more.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Load:
         client: a client on whose handle the reactor runs.
         request: its payload.
         name: of the ensemble.
-        others: the ensembles that were there before.
+        others: the ensembles that existed before.
         loaded: called with the name when it is loaded.
-        absent: called when the service has died, and the next one does not have it.
-        away: called while the service is not there.
+        absent: called when the service has died, and the next one does not have the ensemble.
+        away: called while there is no service.
     """
 
     def __init__(
@@ -60,13 +60,16 @@ class Load:
         self._over = False
 
     def send(self) -> None:
-        """Sends it."""
+        """Send the request."""
         self._lost = False
         self._t_sent = time.monotonic()
         self._client.send("load", self._request).then(self._on_answer)
 
     def look(self) -> None:
-        """To be called now and then: looks whether it will be answered, or what became of it."""
+        """Check whether the request will be answered, or its result.
+
+        To be called from time to time.
+        """
         if self._looking:
             return
         self._looking = True

@@ -15,20 +15,20 @@ from flux_ensemble.cli.display.views import EnsembleView, summarize
 from flux_ensemble.cli.session.local_states import LOOK_SECONDS, LocalStates
 from flux_ensemble.cli.session.signals import signal_pipe
 
-#: What ends the command, and not the run.
+#: Signals that end the command, but not the run.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def follow_locally(
     local: LocalStates, name: str, view: EnsembleView, fail_on: frozenset[str]
 ) -> int:
-    """Follows a local run that goes on, or has ended, from its first entry to its end.
+    """Follow a local run that continues, or has ended, from its first entry to its end.
 
     Args:
         local: the state directory.
         name: the ensemble.
-        view: where to print.
-        fail_on: exit 1 if what of these kinds went wrong: see `display.troubles`.
+        view: to print to.
+        fail_on: kinds of troubles with which to exit 1: see `display.troubles`.
 
     Returns:
         The exit code.
@@ -53,7 +53,7 @@ def follow_locally(
 
 
 def _follow(local: LocalStates, name: str, view: EnsembleView, read: int) -> bool:
-    """Prints what happens until the run has said how it ended; False if a signal came first."""
+    """Print what happens until the run has reported its end; return False on a signal."""
     progress, final = 0.0, False
     for entry in local.follow(name, pause=0.0):
         if entry is not None:

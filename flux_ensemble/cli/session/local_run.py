@@ -1,4 +1,4 @@
-"""`run` on the local queue: what the command line adds to `queues.local.run`.
+"""`run` on the local queue: the parts of the command line on top of `queues.local.run`.
 
 The counterpart of `cli.session.follow`, which follows an ensemble in the service: it prints to the
 same views, and ends on the same signals with the same exit codes.
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from flux_ensemble.document.model import Spec
     from flux_ensemble.runtime.eventlog import Entry
 
-#: So many runs are kept before it is said that there are many.
+#: Number of kept runs from which a hint is printed.
 MANY = 100
 
-#: What ends the command.
+#: Signals that end the command.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-#: Signals that end the run and leave it to be resumed, and what is said of each.
+#: Signals that end the run so that it can be resumed, with the message for each.
 _INTERRUPTS: Mapping[int, str] = {
     signal.SIGTERM: "terminated (SIGTERM)",
     signal.SIGHUP: "the terminal is gone (SIGHUP)",
@@ -64,16 +64,16 @@ _INTERRUPTS: Mapping[int, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a run on this machine goes.
+    """Options of a run on this machine.
 
     Attributes:
-        events: print every job event too.
+        events: print every job event, too.
         timeout: end after so many seconds; 0 is no limit.
-        state_dir: where its directory is made; None is the default.
+        state_dir: the parent of the run's directory; None is the default.
         record: a file for a recording.
         resume: as for `queues.local.state_dir.StateLog`.
-        fail_on: exit 1 if what of these kinds went wrong: see `display.troubles`.
-        again: the command that goes on with it if it is interrupted.
+        fail_on: kinds of troubles with which to exit 1: see `display.troubles`.
+        again: the command that continues the run if it is interrupted.
     """
 
     events: bool = False
@@ -93,14 +93,14 @@ def run_locally(
     options: Options,
     ended: Callable[[EnsembleStatus], None] = lambda status: None,
 ) -> int:
-    """Runs an ensemble to its end, and prints it to a view.
+    """Run an ensemble to its end, and print it to a view.
 
     Args:
         spec: the ensemble.
         written: the text of its document, maybe with `use`.
-        cluster: what the local queue offers.
-        view: where to print; it is closed.
-        options: how.
+        cluster: resources of the local queue.
+        view: to print to; it is closed.
+        options: of the run.
         ended: called with the status of the ensemble when it has ended.
 
     Returns:
@@ -137,7 +137,7 @@ def run_locally(
 
 
 def _told(spec: Spec, log: StateLog, root: Path) -> Spec:
-    """Says which name the run has, and that there are many; the document under that name."""
+    """Print the name of the run, and a hint about many runs; return the renamed document."""
     if log.name != spec.name:
         told = f"going on with {log.name!r}"
         say(told if log.resumed else named_otherwise(spec.name, log.name, "flux-ensemble"))
@@ -156,7 +156,7 @@ def _recorder(file: str | None, spec: Spec, text: str) -> Recorder | None:
 
 @contextlib.contextmanager
 def _failures() -> Iterator[None]:
-    """Makes failures of the command of what keeps a run from beginning or from going on."""
+    """Convert errors that keep a run from beginning or continuing to failures of the command."""
     try:
         yield
     except (FunctionsError, UnsatisfiableError) as error:
@@ -166,13 +166,13 @@ def _failures() -> Iterator[None]:
 
 
 def begun_with(text: str, file: str | None, name: str | None, state_dir: Path | None) -> str:
-    """The document that a run to go on with was begun with: what its `use` makes is not made anew.
+    """Return the document that a run to be resumed was begun with, `use` already expanded.
 
     Args:
-        text: of the document now.
+        text: the current document.
         file: its name.
         name: the ensemble's name, if it is not the document's.
-        state_dir: where the directory of the run is; None is the default.
+        state_dir: the parent of the run's directory; None is the default.
     """
     from flux_ensemble.document.loading import DocumentError
     from flux_ensemble.document.yaml_reader import read_yaml
@@ -190,10 +190,10 @@ class Printer:
     """Prints a run to a view, and ends it on signals; a `queues.local.run.Listener`.
 
     Args:
-        view: where to print.
+        view: to print to.
         loop: of the run.
         name: the ensemble.
-        events: print every job event too.
+        events: print every job event, too.
     """
 
     def __init__(self, view: EnsembleView, loop: LocalLoop, name: str, *, events: bool) -> None:
@@ -203,19 +203,19 @@ class Printer:
         self._name = name
         self._forced: int | None = None
         self._timeout = 0.0
-        #: Nothing is called back from the loop before this is given.
+        #: The loop makes no callbacks before this is set.
         self._run: LocalRun
 
     def watch(self, run: LocalRun) -> None:
-        """Takes the run that it is to print."""
+        """Set the run to be printed."""
         self._run = run
 
     def follow(self, options: Options, told: Callable[[EnsembleStatus], None]) -> int:
-        """Follows a run that has begun to its end.
+        """Follow a run that has begun to its end.
 
         Args:
-            options: when it ends, and what it fails on.
-            told: gets the status at the end.
+            options: its end, and the troubles to fail on.
+            told: receives the final status.
 
         Returns:
             The exit code.
@@ -246,7 +246,7 @@ class Printer:
         return exit_code(run.state, ended, options.fail_on, self._forced)
 
     def entry(self, entry: Entry) -> None:
-        """Prints an entry of the eventlog, or an event of a job."""
+        """Print an entry of the eventlog, or an event of a job."""
         if entry["name"] == "job-event":
             self._line(job_event(cast("LogEntry", entry), str))
         elif not (entry["name"] == "request" and self._forced is not None):
@@ -254,23 +254,24 @@ class Printer:
                 self._line(line)
 
     def note(self, text: str) -> None:
-        """Prints a detail."""
+        """Print a detail."""
         self._line((Span(f"   {text}", "detail"),))
 
     def warn(self, text: str) -> None:
-        """Prints a warning."""
+        """Print a warning."""
         self._line((Span(f"   {text}", "warn"),))
 
     def progress(self, status: Mapping[str, Any]) -> None:
-        """Shows how far the groups are."""
+        """Display the progress of the groups."""
         with self._quietly():
             self._view.progress(cast("EnsembleStatus", status))
 
     def on_signal(self, number: int = signal.SIGINT) -> None:
-        """Ends the run.
+        """End the run.
 
-        Ctrl-C cancels the ensemble; SIGTERM and a hangup end its jobs and leave it to be resumed.
-        A second signal kills the jobs, but for a hangup: shells and the kernel both send one.
+        Ctrl-C cancels the ensemble; SIGTERM and a hangup end its jobs so that the run can be
+        resumed. A second signal kills the jobs, except for a hangup: shells and the kernel both
+        send one.
         """
         run = self._run
         if self._forced is not None or run.interrupted:
@@ -301,9 +302,9 @@ class Printer:
 
     @contextlib.contextmanager
     def _quietly(self) -> Iterator[None]:
-        """Treats an output that nobody reads any more as a hangup, but not one that is full.
+        """Treat an output that nobody reads any more as a hangup, but not a full one.
 
-        Nor is a terminal that is gone one: where that is to end the run, SIGHUP says so.
+        A terminal that is gone is no hangup either: SIGHUP is sent if it has to end the run.
         """
         try:
             yield
@@ -317,15 +318,15 @@ class Printer:
                     f"{self._name}' has it all"
                 )
             else:
-                # Not from here: this may be within the engine.
+                # Deferred, because this may run within the engine.
                 self._loop.timer(0.0, partial(self._interrupt, "nobody reads what it prints"))
 
 
 @contextlib.contextmanager
 def _signals(loop: LocalLoop, callback: Callable[[int], None]) -> Iterator[None]:
-    """Calls back from the loop for each signal that is to end the run.
+    """Call back from the loop for each signal that has to end the run.
 
-    A hangup that is ignored, as with nohup(1), stays so.
+    A hangup that is ignored, as with nohup(1), stays ignored.
     """
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     with signal_pipe(SIGNALS[:-1] if ignored else SIGNALS) as read:

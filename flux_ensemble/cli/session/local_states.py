@@ -1,7 +1,7 @@
-"""Ensembles on the local queue, as a `client.Client` has those of the service.
+"""Ensembles on the local queue, with the methods by which a `client.Client` has the service's.
 
-What they are is read from files, whether their runs go on or not; what they are asked for goes to
-their runs.
+Their states are read from files, whether their runs continue or not; requests are sent to their
+runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus, State, Summary
     from flux_ensemble.queues.local.states import Mark
 
-#: Seconds between two looks at the files.
+#: Seconds between two reads of the files.
 LOOK_SECONDS = 0.1
 
 
@@ -29,7 +29,7 @@ class LocalStates:
     """The ensembles in a state directory; the methods are those of `client.Client`."""
 
     def __init__(self, root: Path) -> None:
-        # Here, because most commands ask a service.
+        # Imported here, because most commands use a service.
         from flux_ensemble.queues.local.states import States
 
         self._root = root
@@ -38,7 +38,7 @@ class LocalStates:
     # -- what there is ----------------------------------------------------------------
 
     def list(self) -> builtins.list[Any]:
-        """As `Client.list`: those that began last at the end, and what cannot be read."""
+        """Do as `Client.list`: latest begun at the end, including unreadable ensembles."""
         listed: builtins.list[Any] = []
         for name in self._names():
             try:
@@ -48,7 +48,7 @@ class LocalStates:
         return listed
 
     def status(self, name: str | None = None) -> dict[str, Any]:
-        """As `Client.status`, without what is about the service."""
+        """Do as `Client.status`, without the parts about the service."""
         if name is not None:
             return {"ensembles": [self._status(name)]}
         ensembles, unreadable = [], {}
@@ -60,12 +60,12 @@ class LocalStates:
         return {"ensembles": ensembles, "unreadable": unreadable}
 
     def owner(self, name: str) -> int:
-        """The user whose ensemble it is."""
+        """Return the user who owns the ensemble."""
         with _sentences():
             return self.states.owner(name)
 
     def metrics(self, name: str) -> dict[str, dict[str, Any]]:
-        """As `Client.metrics`."""
+        """Do as `Client.metrics`."""
         with _sentences():
             return self.states.metrics(name)
 
@@ -77,8 +77,8 @@ class LocalStates:
         group: str | None = None,
         outcome: str | None = None,
     ) -> Iterator[Any]:
-        """As `Client.jobs`; the active ones as far as the run says which these are."""
-        # Here, because most commands have no filter.
+        """Do as `Client.jobs`; with active jobs only if the run reports them."""
+        # Imported here, because most commands have no filter.
         from flux_ensemble.metrics.job_filter import compile_choice
 
         try:
@@ -96,21 +96,21 @@ class LocalStates:
                     yield job
 
     def why(self, name: str, rule: str | None = None) -> Any:
-        """As `Client.why`."""
+        """Do as `Client.why`."""
         with _sentences():
             return self.states.why(name, rule)
 
     def log(self, name: str) -> Iterator[Any]:
-        """As `Client.log`."""
+        """Do as `Client.log`."""
         with _sentences():
             yield from self.states.log(name)
 
     def follow(self, name: str, pause: float = LOOK_SECONDS) -> Iterator[Any]:
-        """The entries of a log as they come, until its run is over; None after those of a look.
+        """Yield the entries of a log until its run is over, with None after each read.
 
         Args:
             name: the ensemble.
-            pause: seconds between two looks.
+            pause: seconds between two reads.
 
         Raises:
             Failure: another run has taken its place, or it was unloaded.
@@ -127,7 +127,7 @@ class LocalStates:
                 time.sleep(pause)
 
     def wait(self, name: str, pause: float = LOOK_SECONDS) -> Iterator[Any]:
-        """The status of an ensemble each `pause` seconds, at last that of its end."""
+        """Yield the status of an ensemble every `pause` seconds, and at last the final one."""
         from flux_ensemble.engine.lifecycle import FINAL_STATES
 
         while True:
@@ -148,7 +148,7 @@ class LocalStates:
         params: Mapping[str, Any] | None = None,
         overrides: Mapping[str, Any] | None = None,
     ) -> builtins.list[int]:
-        """As `Client.submit`."""
+        """Do as `Client.submit`."""
         answer = self._ask(
             "submit", name, group=group, count=count, params=params, overrides=overrides
         )
@@ -156,35 +156,35 @@ class LocalStates:
         return ids
 
     def pause(self, name: str) -> State:
-        """As `Client.pause`."""
+        """Do as `Client.pause`."""
         return self._state("pause", name)
 
     def resume(self, name: str) -> State:
-        """As `Client.resume`."""
+        """Do as `Client.resume`."""
         return self._state("resume", name)
 
     def terminate(self, name: str, *, cancel: bool = False) -> State:
-        """As `Client.terminate`."""
+        """Do as `Client.terminate`."""
         return self._state("terminate", name, cancel=cancel)
 
     def cancel(self, name: str, group: str | None = None) -> State:
-        """As `Client.cancel`."""
+        """Do as `Client.cancel`."""
         return self._state("cancel", name, group=group)
 
     def set_rule(self, name: str, rule: str, *, enabled: bool) -> None:
-        """As `Client.set_rule`."""
+        """Do as `Client.set_rule`."""
         self._ask("rules", name, id=rule, enabled=enabled)
 
     def action(self, name: str, action: Mapping[str, Any]) -> dict[str, Any]:
-        """As `Client.action`."""
+        """Do as `Client.action`."""
         return self._ask("action", name, action=dict(action))
 
     def unload(self, name: str, *, force: bool = False) -> str:
-        """As `Client.unload`: its files are removed, with the output of its jobs.
+        """Do as `Client.unload`: remove the ensemble's files, with the output of its jobs.
 
         Args:
             name: the ensemble.
-            force: also if its run was killed and could go on.
+            force: also if its run was killed and could continue.
         """
         from flux_ensemble.queues.local.removal import unload
 
@@ -204,7 +204,7 @@ class LocalStates:
             return ask(self.states, name, op, payload)
 
     def _active(self, name: str) -> builtins.list[Any]:
-        """The jobs that its run has; none where that cannot be asked."""
+        """Return the jobs that the run has; none if the run cannot be reached."""
         from flux_ensemble.engine.errors import RequestError
         from flux_ensemble.engine.lifecycle import FINAL_STATES
         from flux_ensemble.queues.local.contact import ask
@@ -220,7 +220,7 @@ class LocalStates:
     def read_on(
         self, name: str, file: str, mark: Mark | None, most: int
     ) -> tuple[builtins.list[dict[str, Any]], Mark, bool]:
-        """As `States.read_on`: what is new in the log, or of the jobs."""
+        """Do as `States.read_on`: return what is new in the log, or of the jobs."""
         with _sentences():
             return self.states.read_on(name, file, mark, most)
 
@@ -234,7 +234,7 @@ class LocalStates:
 
 
 def summary_of(status: EnsembleStatus) -> Summary:
-    """What `list` would say about an ensemble of `status`."""
+    """Return the entry of `list` for an ensemble of `status`."""
     return {
         "name": status["name"],
         "state": status["state"],
@@ -248,7 +248,7 @@ def summary_of(status: EnsembleStatus) -> Summary:
 
 
 def _unreadable(name: str, reason: str) -> Summary:
-    """What `list` says about an ensemble whose files cannot be read."""
+    """Return the entry of `list` for an ensemble whose files cannot be read."""
     return {
         "name": name,
         "state": "unreadable",
@@ -276,7 +276,7 @@ def _sentences() -> Iterator[None]:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """A refused request is an error of the kind that the service's clients have."""
+    """Convert refused requests to errors of the kind that the service's clients raise."""
     from flux_ensemble.engine.errors import RequestError
 
     try:

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 class LogReader:
-    """Reads the logs of some ensembles at the same time.
+    """Reads the logs of several ensembles at the same time.
 
     Args:
         client: a client whose handle nothing else runs a reactor on.
         names: the ensembles.
         on_entry: called with a name and an entry; True if no more of that log is wanted.
-        follow: go on with new entries until an ensemble's end.
+        follow: continue with new entries until an ensemble's end.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class LogReader:
         self._client = client
         self._on_entry = on_entry
         self._follow = follow
-        #: Names of the logs that are still read, in order.
+        #: Names of the logs that are still being read, in order.
         self._reading = dict.fromkeys(names)
         self._received = {name: Received() for name in names}
-        #: How often each log was asked for: responses to earlier requests are ignored.
+        #: Number of requests for each log: responses to earlier requests are ignored.
         self._requests = dict.fromkeys(names, 0)
         self._refused: list[tuple[str, OSError]] = []
         self._t_sent = self._t_heard = 0.0
@@ -61,13 +61,13 @@ class LogReader:
         self._absence = Absence(client, back=self._begin_again, given_up=self._give_up)
 
     def read(self, timeout: float = 0.0) -> bool:
-        """Reads to the end of every log, or as far as wanted.
+        """Read to the end of every log, or as far as wanted.
 
         Args:
-            timeout: seconds to go on at most; 0 is no limit.
+            timeout: longest time in seconds; 0 is no limit.
 
         Returns:
-            Whether that was reached in time.
+            True if that was reached in time.
 
         Raises:
             EnsembleError: a request failed.
@@ -92,7 +92,7 @@ class LogReader:
         return not self._reading
 
     def _raise_refusal(self) -> None:
-        """Raises the first error that a request ended with, if one did."""
+        """Raise the first error that a request ended with, if one did."""
         for name, refusal in self._refused:
             error = log_failure(refusal, name, self._received[name])
             if self._received[name].count:
@@ -138,7 +138,7 @@ class LogReader:
                 self._refused.append((name, exc))
             self._reading.pop(name, None)
         else:
-            # Also of a log of which no more is wanted: it would come again otherwise.
+            # Needed even if no more of the log is wanted: otherwise the entry would arrive again.
             future.reset()
             if name in self._reading and received.take(entry) and self._on_entry(name, entry):
                 del self._reading[name]
@@ -155,7 +155,7 @@ class LogReader:
     # -- is the service there? ---------------------------------------------------------
 
     def _look(self, *_: Any) -> None:
-        """Asks for a status now and then: a service that hangs says nothing of itself."""
+        """Request a status from time to time, since a service that hangs does not report that."""
         if self._looking or self._absence.lasts:
             return
         self._looking = True

@@ -1,4 +1,4 @@
-"""Connections to the members of an ensemble, for commands that ask these themselves."""
+"""Connections to the members of an ensemble, for commands that send requests to these directly."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from flux_ensemble.cli.display.tables import members_of
 if TYPE_CHECKING:
     from flux_ensemble.client import Client
 
-#: Seconds that a broker may take to let somebody in.
+#: Seconds within which a broker has to accept a connection.
 ANSWER_SECONDS = 5.0
 
 
 class MemberHandles:
-    """Handles of the members of one ensemble, opened as they are needed.
+    """Handles of the members of one ensemble, opened when they are needed.
 
     Args:
         client: of the service that has the ensemble.
@@ -31,18 +31,18 @@ class MemberHandles:
         self._handles: dict[str, Any] = {}
 
     def handle(self, member: str) -> Any | None:
-        """A handle of a member; None where it has ended, or does not answer."""
+        """Return a handle of a member; None if it has ended, or does not answer."""
         if member not in self._handles:
             uri = self._known().get(member)
             self._handles[member] = None if uri is None else _opened(uri)
         return self._handles[member]
 
     def fate(self, member: str) -> str:
-        """Why there is no handle of a member."""
+        """Return why there is no handle of a member."""
         return "cannot be reached" if member in self._known() else "has ended"
 
     def _known(self) -> dict[str, str | None]:
-        """Where the members are that have not ended."""
+        """Return the URIs of the members that have not ended."""
         if self._uris is None:
             (status,) = self._client.status(self._name)["ensembles"]
             self._uris = {member["name"]: member.get("uri") for member in members_of(status)}
@@ -61,9 +61,9 @@ def _opened(uri: str) -> Any | None:
 
 
 def _local(uri: str) -> Any:
-    """A handle of a broker of this machine, for which a stopped one is not waited.
+    """Open a handle of a broker of this machine, without waiting for a stopped one.
 
-    Flux waits for a byte by which the broker lets it in (flux-core `librouter/usock.c`).
+    Flux waits for a byte by which the broker accepts it (flux-core `librouter/usock.c`).
     """
     import flux
 

@@ -16,19 +16,19 @@ from flux_ensemble.cli.common import Failure
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.deploy.service_start import MODULES_SINCE, parse_version
 
-#: How long it may take to begin, and to end, in seconds.
+#: Seconds within which the service has to begin, and to end.
 _BEGIN_SECONDS = 60.0
 _END_SECONDS = 30.0
 
 
 def is_needed(client: Client) -> bool:
-    """Whether the Flux of this client is too old to load the service."""
+    """Return True if the Flux of this client is too old to load the service."""
     return parse_version(str(client.handle.attr_get("version"))) < MODULES_SINCE
 
 
 @contextlib.contextmanager
 def serving(client: Client) -> Iterator[None]:
-    """Runs the service, unless one is there.
+    """Run the service, unless one answers already.
 
     Raises:
         Failure: it ends, or does not answer in time.

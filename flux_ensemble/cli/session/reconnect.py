@@ -1,7 +1,7 @@
-"""Waiting, on the Flux reactor, for a service that went away to come back.
+"""Waiting, on the Flux reactor, for the return of a service that went away.
 
-`run`, `watch`, `wait` and `log --follow` follow logs by streams, which end with an error
-when the service dies or is removed. They go on when it is there again: it answers `list`.
+`run`, `watch`, `wait` and `log --follow` follow logs by streams, which end with an error when the
+service dies or is removed. They continue when it is back, that is, answers `list`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 
 class Late:
-    """In place of the future of a request that was not answered in time."""
+    """A replacement for the future of a request that was not answered in time."""
 
     def get(self) -> Any:
-        """Raises that error."""
+        """Raise that error."""
         raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
 
 
 def ask(
     client: Client, op: str, payload: Mapping[str, Any], answered: Callable[[Any], None]
 ) -> None:
-    """Sends a request; `answered` gets its future, or a `Late` after `LOOK_TIMEOUT`.
+    """Send a request; `answered` receives its future, or a `Late` after `LOOK_TIMEOUT`.
 
-    A time limit of Flux's own would have another request get the response that comes late.
+    With Flux's own time limit, the late response would be delivered to another request.
     """
     waits = True
 
@@ -52,12 +52,12 @@ def ask(
 
 
 def ask_whether_died(client: Client, t_sent: float, told: Callable[[bool | None], None]) -> None:
-    """Asks whether the service that got a request has died: see `Client.response`.
+    """Find whether the service that received a request has died: see `Client.response`.
 
     Args:
         client: that sent the request.
-        t_sent: when, by the monotonic clock.
-        told: gets the answer; None if nobody answers.
+        t_sent: when it was sent, by the monotonic clock.
+        told: receives the result; None if nobody answers.
     """
     t_asked = time.monotonic()
 
@@ -76,13 +76,13 @@ def ask_whether_died(client: Client, t_sent: float, told: Callable[[bool | None]
 
 
 class Absence:
-    """The service went away, as often as it does.
+    """An absence of the service, which may occur repeatedly.
 
     Args:
         client: a client on whose handle the reactor runs.
-        back: called when the service is there again.
-        given_up: called when it is not waited for any longer, with the error that it
-            answered with, or None where the time is up.
+        back: called when the service is back.
+        given_up: called when it is not waited for any longer, with the error that it answered with,
+            or None if the time is up.
     """
 
     def __init__(
@@ -105,30 +105,30 @@ class Absence:
         return self._outage is not None
 
     def begin(self) -> None:
-        """The service went away; says so, and looks for it."""
+        """Report that the service went away, and look for it."""
         if self._outage is None:
             self._outage = Outage()
             _say("the ensemble service went away; waiting for it to come back")
             self._wait()
 
     def heard(self, service: Mapping[str, Any]) -> None:
-        """The service said this of itself: if it is another one, it went away meanwhile.
+        """Process the service's report on itself: another service means that it was away meanwhile.
 
-        The first time it has to be asked before a log is.
+        The first report has to be requested before a log is.
 
         Args:
-            service: `service` of the answer to `ensemble.status`.
+            service: `service` of the response to `ensemble.status`.
         """
         before, self._t_start = self._t_start, service.get("t_start")
         if before not in (None, self._t_start):
             self.begin()
 
     def missed(self) -> None:
-        """The service said nothing: whoever does next may be another one."""
+        """Note that the service did not answer: the next one that does may be another one."""
         self._t_start = 0.0
 
     def end(self) -> None:
-        """Do not look for it any more."""
+        """Stop looking for the service."""
         self._outage = None
         self._t_start = None
         if self._timer is not None:

@@ -1,7 +1,7 @@
-"""What `run` leaves in files when its ensemble has ended: `--report` and `--export`.
+"""The files that `run` writes when its ensemble has ended: `--report` and `--export`.
 
-An instance can end with the command, as in `flux start flux ensemble run FILE`. What it knows of
-the ensemble is gone then, unless it has a statedir, so there is nothing to ask later.
+An instance can end with the command, as in `flux start flux ensemble run FILE`. Then its data about
+the ensemble is gone, unless it has a statedir, so nothing can be requested later.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from flux_ensemble.client import EnsembleError
 
 @dataclass(frozen=True)
 class Results:
-    """The files that are asked for.
+    """The requested files.
 
     Args:
         report: for a report; None writes none.
-        exports: for the jobs, each in the form that its suffix says.
+        exports: for the jobs, each in the format of its suffix.
     """
 
     report: Path | None = None
@@ -35,10 +35,10 @@ class Results:
         return self.report is not None or bool(self.exports)
 
     def check(self) -> None:
-        """Check before anything runs that they can be written.
+        """Check before anything runs that the files can be written.
 
         Raises:
-            Failure: a file is there, or its suffix is unknown.
+            Failure: a file exists, or its suffix is unknown.
         """
         from flux_ensemble.cli.display.export import ExportError, check
 
@@ -58,10 +58,10 @@ class Results:
                 raise Failure(f"cannot write {path}: its directory is not there", USAGE)
 
     def write(self, target: Target, name: str) -> int:
-        """Write them.
+        """Write the files.
 
         Returns:
-            The exit code; what is wrong is printed.
+            The exit code; errors are printed.
         """
         code = OK
         for path in self.exports:
@@ -72,7 +72,7 @@ class Results:
 
 
 def _tried(path: Path, write: Callable[[], None]) -> int:
-    """Write one file, so that what goes wrong with it is no harm to the others."""
+    """Write one file; its errors do not keep the others from being written."""
     from flux_ensemble.cli.display.export import ExportError
 
     try:
@@ -100,7 +100,7 @@ def _report(target: Target, name: str, path: Any) -> None:
 
 
 def ends_with_us(attr_get: Callable[[str], Any]) -> bool:
-    """Whether an instance ends when this command does: its broker has started it to run this.
+    """Return True if the instance ends with this command, which its broker has started.
 
     Args:
         attr_get: reads an attribute of the broker.

@@ -1,4 +1,4 @@
-"""Signals that end what a command waits for: a callback from its loop, at once."""
+"""Signals that end a command's wait: they call back from its loop, at once."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from flux_ensemble.runtime.signals import signal_pipe
 def signals(
     handle: Any, numbers: Collection[signal.Signals], callback: Callable[[int], None]
 ) -> Iterator[None]:
-    """Calls `callback` with its number from the reactor of a Flux handle when a signal comes.
+    """Call `callback` from the reactor of a Flux handle with the number of each signal.
 
-    Not with Flux's signal watchers: those block a signal in this thread only.
+    Flux's signal watchers are not used: they block a signal in this thread only.
     """
     with signal_pipe(numbers) as read:
 

@@ -1,4 +1,4 @@
-"""What a report is made of: an ensemble as the service, or the local queue's files, have it."""
+"""The input of a report: an ensemble of the service, or of the local queue's files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flux_ensemble.report.source import Source
 
 
 def source_of(client: Client | LocalStates, name: str) -> Source:
-    """An ensemble.
+    """Return an ensemble as the source of a report.
 
     Raises:
         EnsembleError, Failure: there is none of the name, or it cannot be read.
@@ -59,7 +59,7 @@ def _local(states: LocalStates, name: str) -> Source:
     (ensemble,) = states.status(name)["ensembles"]
     outputs = Outputs(states, name)
     why: dict[str, Any] = {}
-    # The run of an earlier version has not said why.
+    # A run of an earlier version has no such file.
     with contextlib.suppress(Failure, EnsembleError):
         why = {rule["id"]: rule for rule in states.why(name)["rules"]}
     return Source(

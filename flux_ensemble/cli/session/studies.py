@@ -1,4 +1,4 @@
-"""Writes the searches of an ensemble for Optuna: `export --to optuna`."""
+"""Export of the searches of an ensemble for Optuna: `export --to optuna`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 def write_studies(target: Target, name: str, path: Path, *, force: bool) -> str:
-    """Write them to a file, which is there when it is whole.
+    """Write the searches to a file, which appears only when it is complete.
 
     Args:
-        target: what knows about the ensemble.
+        target: the host of the ensemble.
         name: the ensemble.
         path: the file.
-        force: replace the file that is there.
+        force: replace an existing file.
 
     Returns:
-        What there is to say of it.
+        The message about the file.
 
     Raises:
         Failure: Optuna is missing, there is no search, or the file cannot be written.

@@ -1,4 +1,4 @@
-"""How a run ended, as one JSON object in a file: `run --summary FILE`.
+"""The result of a run as one JSON object in a file: `run --summary FILE`.
 
 In a pod the file is /dev/termination-log, whose contents Kubernetes keeps as the message of the
 container, up to 4096 bytes; the operator reads them there.
@@ -19,15 +19,15 @@ from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
 
-#: What Kubernetes keeps, in bytes.
+#: Size of a message that Kubernetes keeps, in bytes.
 LARGEST = 4096
 
-#: How long a text in it may be, in characters: four bytes each at most.
+#: Longest text in the file, in characters of at most four bytes each.
 _LONGEST = 300
 
 
 class Summary:
-    """Is told how the ensemble ended, and writes that when the run is over.
+    """The summary of a run: collects the final status, and writes it when the run is over.
 
     Args:
         path: of the file; None writes nothing.
@@ -38,7 +38,7 @@ class Summary:
         self._known: dict[str, Any] = {}
 
     def take(self, status: EnsembleStatus) -> None:
-        """Note the status of the ensemble at its end."""
+        """Note the final status of the ensemble."""
         groups: Iterable[Mapping[str, Any]] = status.get("groups", {}).values()
         self._known = {
             "name": status["name"],
@@ -53,11 +53,11 @@ class Summary:
         }
 
     def write(self, code: int, error: str | None = None) -> None:
-        """Write it: {"exit_code", "error"?} and, where the ensemble ended, what is known of it.
+        """Write {"exit_code", "error"?} and, if the ensemble ended, its final status.
 
         Args:
             code: the exit code of the command.
-            error: why it could not go on.
+            error: why it could not continue.
         """
         if self._path is None:
             return
@@ -65,7 +65,7 @@ class Summary:
         if error is not None:
             summary["error"] = error[:_LONGEST]
         try:
-            # Not put in place of another file: it may be a mount of its own.
+            # Written in place, because the file may be a mount of its own.
             with writing(self._path) as file:
                 file.write(json.dumps(summary, ensure_ascii=False) + "\n")
         except OSError as exc:

@@ -1,7 +1,7 @@
-"""Where an ensemble runs: the options `--queue` and `--state-dir`.
+"""The host of an ensemble: the options `--queue` and `--state-dir`.
 
-Commands are about ensembles of the service; with `--queue local` or `--state-dir`, and where no
-Flux instance can be reached and none is named, about runs on the local queue.
+Commands are about ensembles of the service. With `--queue local` or `--state-dir`, and if no Flux
+instance can be reached and none is named, they are about runs on the local queue.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flux_ensemble.cli.session.local_states import LocalStates
 from flux_ensemble.client import Client, EnsembleError, is_named
 from flux_ensemble.queues.local.root import StateError, default_root
 
-#: Whom a command asks about ensembles.
+#: The host to which a command sends its requests.
 Target = Client | LocalStates
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -48,7 +48,7 @@ def queue_options(command: _Command, choices: Sequence[str] = ("flux", "local"))
 
 
 def targeted(command: _Command) -> Callable[..., Any]:
-    """Adds `--queue` and `--state-dir`, and gives the command whom they mean as `target`."""
+    """Add `--queue` and `--state-dir`, and pass the command the chosen host as `target`."""
 
     @wraps(command)
     def reached(*, queue: str | None, state_dir: Path | None, **options: Any) -> Any:
@@ -69,14 +69,14 @@ def targeted(command: _Command) -> Callable[..., Any]:
 
 
 def _local_names() -> set[str]:
-    """The names of the local runs there are, as far as they can be read."""
+    """Return the names of the existing local runs, as far as they can be read."""
     with contextlib.suppress(StateError, OSError):
         return set(LocalStates(default_root()).states.names())
     return set()
 
 
 def reach(connect: Callable[[], Client], queue: str | None, state_dir: Path | None) -> Target:
-    """Whoever knows about ensembles: the service, or the local queue.
+    """Return the host of ensembles: the service, or the local queue.
 
     Args:
         connect: makes a client.
@@ -84,8 +84,8 @@ def reach(connect: Callable[[], Client], queue: str | None, state_dir: Path | No
         state_dir: as `--state-dir`, which implies the local queue.
 
     Raises:
-        BindingsError, EnsembleError: there is no Flux to reach, nor a state directory.
-        Failure: the user has no home directory, where the state directory would be.
+        BindingsError, EnsembleError: neither Flux nor a state directory can be reached.
+        Failure: the user has no home directory for the state directory.
     """
     if queue != "flux" and (queue == "local" or state_dir is not None):
         try:
@@ -103,7 +103,7 @@ def reach(connect: Callable[[], Client], queue: str | None, state_dir: Path | No
 
 
 def connect_unless(connect: Callable[[], Client], queue: str | None) -> Client | None:
-    """A client of the Flux instance there is; None where the local queue may take its place.
+    """Return a client of the Flux instance, or None if the local queue may take its place.
 
     Args:
         connect: makes a client.
@@ -128,10 +128,10 @@ def connect_unless(connect: Callable[[], Client], queue: str | None) -> Client |
 
 
 def label_of(target: Target) -> Callable[[int], str]:
-    """What prints a job id: f58 in Flux, a small number in a local run."""
+    """Return the function that formats a job id: f58 in Flux, a small number in a local run."""
     return str if isinstance(target, LocalStates) else job_id
 
 
 def command_of(target: Target) -> str:
-    """What the command is called where the ensemble is."""
+    """Return the name of the command for the host of the ensemble."""
     return "flux-ensemble" if isinstance(target, LocalStates) else "flux ensemble"

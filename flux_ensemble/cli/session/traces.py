@@ -1,4 +1,4 @@
-"""Sends an ensemble to a collector of OpenTelemetry: `export --to otlp`."""
+"""Export of an ensemble to a collector of OpenTelemetry: `export --to otlp`."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
 
 
 def send_trace(client: Target, name: str, endpoint: str | None) -> str:
-    """Send what has ended of an ensemble.
+    """Send the ended parts of an ensemble.
 
     Args:
-        client: what knows about it.
+        client: the host of the ensemble.
         name: the ensemble.
-        endpoint: the collector's address; None: as the environment says.
+        endpoint: the collector's address; None: that of the environment.
 
     Returns:
-        What there is to say of it.
+        The message about the result.
 
     Raises:
-        Failure: the packages for it are missing, or the collector does not take it.
+        Failure: packages are missing, or the collector does not accept the spans.
     """
     try:
         from flux_ensemble.exporter.traces import TraceError, Traces, send
     except ImportError:
         raise Failure("--to otlp needs OpenTelemetry: pip install 'flux-ensemble[otlp]'") from None
-    # What it says of a collector that is not there is said in one sentence below.
+    # An unreachable collector is reported in one sentence below.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     source = source_of(client, name)
     traces = Traces(source.status, source.entries, source.jobs, source.now)

@@ -4,6 +4,6 @@
        ▲
        └──what the keys ask for: pause, submit, the output of a job
 
-`source` asks the service or reads the files of local runs, in a thread of its own; `picture` is
-what is known at one moment; `lines` makes lines of it, which know nothing of a terminal.
+`source` sends requests to the service or reads the files of local runs, in a thread of its own;
+`picture` holds the data of one moment; `lines` formats it, independent of a terminal.
 """

@@ -29,15 +29,15 @@ from flux_ensemble.cli.top.source import PAGE, Source
 from flux_ensemble.engine.job_keys import shown
 from flux_ensemble.texts import hanging, one_line, printable
 
-#: From so many columns on there are two columns of lists.
+#: Width in columns from which there are two columns of lists.
 WIDE = 150
 
-#: Signals that end it, with the terminal as it was.
+#: Signals that end the view and restore the terminal.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Told(Message):
-    """The thread that asks has something: calls a function in the app."""
+    """A message from the poller's thread that calls a function in the app."""
 
     def __init__(self, function: Callable[[], None]) -> None:
         super().__init__()
@@ -49,8 +49,8 @@ class TopApp(App[Exception | None]):
 
     Args:
         poller: takes the pictures.
-        label: makes text of a job id.
-        ascii_only: draw with ASCII alone.
+        label: returns the text of a job id.
+        ascii_only: draw with ASCII only.
     """
 
     TITLE = "flux ensemble top"
@@ -88,10 +88,10 @@ class TopApp(App[Exception | None]):
         self._title_width = 0
 
     def follow(self) -> int:
-        """Show pictures until the user leaves; returns the exit code.
+        """Display pictures until the user leaves; return the exit code.
 
         Raises:
-            Exception: whatever ended the pictures.
+            Exception: the error that ended the pictures.
         """
         error = self.run()
         self._poller.stop()
@@ -132,7 +132,7 @@ class TopApp(App[Exception | None]):
         self.post_message(Told(function))
 
     def on_told(self, message: Told) -> None:
-        # Not while it ends: the screen is there longer than what is on it.
+        # Not during the end: the screen outlives its widgets.
         if self.screen_stack and self.screen_stack[0].query("#title"):
             message.function()
 
@@ -164,11 +164,11 @@ class TopApp(App[Exception | None]):
         self._lay_out()
 
     def _lay_out(self) -> None:
-        """Give each list the lines it needs, and where there are too few, a fair share."""
+        """Give each list the lines that it needs, or a fair share if there are too few."""
         wide = self.size.width >= WIDE
         body = self.screen_stack[0].query_one("#body")
         body.set_class(wide, "wide")
-        # The title has a second line where it is too long for one.
+        # The title has a second line if it is too long for one.
         above = 1 + (self._title_width > self.size.width) + bool(self.picture.trouble)
         room = self.size.height - above - 1
         columns = [("ensembles", "groups", "members", "rules"), ("failures", "log")]
@@ -210,7 +210,7 @@ class TopApp(App[Exception | None]):
         self._open(TextScreen("Keys", KEYS, ascii_only=self._ascii))
 
     def action_ask(self, op: str, *arguments: Any, **more: Any) -> None:
-        """Send a request about the ensemble, and say what came of it."""
+        """Send a request about the ensemble, and display its result."""
         name = self.picture.name
         if name is None:
             self._say("there is no ensemble to ask anything", "warning")
@@ -312,7 +312,7 @@ class TopApp(App[Exception | None]):
         self._work(lambda source: source.output(job), done)
 
     def _open(self, screen: Any) -> None:
-        """Open a screen over the lists; nothing is asked for while they are not seen."""
+        """Open a screen over the lists; no pictures are taken while it hides them."""
         self._poller.hide()
         self.push_screen(screen, lambda _: self._uncovered())
 
@@ -321,7 +321,7 @@ class TopApp(App[Exception | None]):
             self._poller.unhide()
 
     def _work(self, function: Callable[[Source], Any], then: Callable[[Any], None]) -> None:
-        """Have the thread that asks do something; `then` gets its result in the app."""
+        """Call a function in the poller's thread; `then` receives its result in the app."""
         self._poller.do(function, lambda result: self._tell(lambda: then(result)))
 
     def _say(self, text: str, severity: Any = "information") -> None:
@@ -329,10 +329,10 @@ class TopApp(App[Exception | None]):
 
 
 def heights(wanted: Sequence[int], room: int) -> list[int]:
-    """Lines for each list: one for its heading and one for each item, as far as there is room.
+    """Return the lines for each list: one for its heading and one for each item, if there is room.
 
     Args:
-        wanted: items of each.
+        wanted: number of items of each.
         room: lines.
 
     >>> heights([0, 2, 3], 20), heights([100, 2, 100], 20)
@@ -341,7 +341,7 @@ def heights(wanted: Sequence[int], room: int) -> list[int]:
     shown = [index for index, items in enumerate(wanted) if items]
     lines = dict.fromkeys(range(len(wanted)), 0)
     left = room
-    # Those that want least first: what they leave is for the others.
+    # Smallest lists first: the lines that they leave are for the others.
     for place, index in enumerate(sorted(shown, key=wanted.__getitem__)):
         share = left // (len(shown) - place)
         lines[index] = min(wanted[index] + 1, share)

@@ -1,6 +1,6 @@
-"""The lines of the live view: what each thing says of itself in so many columns.
+"""The lines of the live view, for a given width.
 
-They are spans of text with styles, so that plain text, rich and Textual show the same.
+Lines are spans of text with styles, so that plain text, rich and Textual display the same.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from flux_ensemble.cli.top.picture import Picture
 from flux_ensemble.client.responses import Entry, MemberStatus, RuleReason, Summary
 from flux_ensemble.report.texts import plural
 
-#: Longest label of an action in the line of a rule, and longest id that others are aligned with.
+#: Longest label of an action in the line of a rule, and longest id for alignment.
 MOST_LABEL = 20
 
 
 def title(picture: Picture) -> Line:
-    """The ensemble that is looked at: its state, its time, and how far it is."""
+    """Return the line about the chosen ensemble: its state, its time, and its progress."""
     status, whole = picture.status, picture.whole
     if status is None or whole is None:
         return (Span("no ensemble is loaded yet", "detail"),)
@@ -53,7 +53,7 @@ def title(picture: Picture) -> Line:
 def ensemble_lines(
     summaries: Sequence[Summary], now: float, chosen: str | None, ascii_only: bool
 ) -> list[Line]:
-    """A line for each ensemble; the one that is looked at is marked."""
+    """Return a line for each ensemble; the chosen one is marked."""
     width = max((len(summary["name"]) for summary in summaries), default=0)
     mark = ">" if ascii_only else "▸"
     lines = []
@@ -75,12 +75,12 @@ def ensemble_lines(
 
 
 def group_lines(groups: Sequence[Progress], width: int, ascii_only: bool) -> list[Line]:
-    """A line with a bar for each group."""
+    """Return a line with a bar for each group."""
     return bar_lines(groups, width, ascii_only=ascii_only)
 
 
 def rule_lines(rules: Sequence[RuleReason], now: float, ascii_only: bool) -> list[Line]:
-    """What rules do, how often they did, and when they can do so next."""
+    """Return a line for each rule: its actions, its firings, and when it can fire next."""
     width = min(max((len(rule["id"]) for rule in rules), default=0), MOST_LABEL)
     return [_rule_line(rule, now, width, ascii_only) for rule in rules]
 
@@ -98,7 +98,7 @@ def _rule_line(rule: RuleReason, now: float, width: int, ascii_only: bool) -> Li
 
 
 def chance(rule: RuleReason, now: float) -> tuple[str, str]:
-    """When a rule can fire next, in words, and their style."""
+    """Return when a rule can fire next, in words, and their style."""
     if rule["error"]:
         return rule["error"].splitlines()[0], "bad"
     if not rule["enabled"]:
@@ -120,7 +120,7 @@ def chance(rule: RuleReason, now: float) -> tuple[str, str]:
 
 
 def member_lines(members: Sequence[MemberStatus], now: float) -> list[Line]:
-    """A line for each member: its state, what it has, how many jobs, and how long it lasts."""
+    """Return a line for each member: its state, size, number of jobs, and time left."""
     width = max((len(member["name"]) for member in members), default=0)
     return [_member_line(member, now, width) for member in members]
 
@@ -146,7 +146,7 @@ def _member_line(member: MemberStatus, now: float, width: int) -> Line:
 
 
 def failure_line(kind: FailureKind) -> Line:
-    """A kind of failures: how many jobs, of which group, why, and where."""
+    """Return a line about a kind of failures: number of jobs, group, reason, and place."""
     spans = [
         Span(f"{kind.jobs:,} ", "bad"),
         Span(f"{kind.group} ", "name"),
@@ -161,13 +161,13 @@ def failure_line(kind: FailureKind) -> Line:
 
 
 def log_line(entry: Entry, t_start: float | None, label: Callable[[int], str]) -> Line:
-    """An entry of the log, on one line."""
+    """Return an entry of the log as one line."""
     line = explain(entry, entry["timestamp"] if t_start is None else t_start, label)
     return tuple(span._replace(text=span.text.replace("\n", " ")) for span in line)
 
 
 def plain_view(picture: Picture, label: Callable[[int], str]) -> list[Line]:
-    """All of a picture, for `--once`: a paragraph each, with a heading."""
+    """Return all of a picture, for `--once`: a paragraph for each part, with a heading."""
     status = picture.status
     lines: list[Line] = [title(picture)]
     if picture.trouble:
@@ -204,5 +204,5 @@ def _heading(text: str) -> Line:
 
 
 def clock(t: float) -> str:
-    """The time of day."""
+    """Return the time of day."""
     return time.strftime("%H:%M:%S", time.localtime(t))

@@ -1,4 +1,4 @@
-"""The live view without Textual: a table that rich draws again once a second, and no keys."""
+"""The live view without Textual: a table that rich redraws once a second, without keys."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from flux_ensemble.cli.top.picture import Picture
 from flux_ensemble.cli.top.poller import Poller
 from flux_ensemble.texts import one_line
 
-#: What is said of what is missing.
+#: The hint about the missing package.
 HINT = "Ctrl-C leaves; for keys and paging: pip install 'flux-ensemble[tui]'"
 
 
 def follow(poller: Poller, label: Callable[[int], str], *, ascii_only: bool) -> None:
-    """Show pictures until the user interrupts.
+    """Display pictures until the user interrupts.
 
     Raises:
-        Exception: whatever ended the pictures.
+        Exception: the error that ended the pictures.
     """
     from rich.live import Live
 
@@ -46,7 +46,7 @@ def follow(poller: Poller, label: Callable[[int], str], *, ascii_only: bool) -> 
 def render(
     picture: Picture, width: int, height: int, label: Callable[[int], str], ascii_only: bool
 ) -> Any:
-    """A picture that fits into a terminal."""
+    """Return a picture that fits into a terminal."""
     from rich.text import Text
 
     rows = fit(picture, width, height - 1, label, ascii_only)
@@ -62,7 +62,7 @@ def render(
 def fit(
     picture: Picture, width: int, height: int, label: Callable[[int], str], ascii_only: bool
 ) -> list[Line]:
-    """The lines of a picture, at most `height`: of each part as much as there is room for."""
+    """Return the lines of a picture, at most `height`, with a share for each part."""
     status = picture.status
     head: list[Line] = [lines.title(picture)]
     if picture.trouble:
@@ -84,11 +84,11 @@ def fit(
 
 
 def _share(parts: Iterable[list[Line]], log: list[Line], room: int) -> list[Line]:
-    """Some of each part, and the last lines of the log in what room is left."""
+    """Return a share of each part, and the last lines of the log in the remaining room."""
     shown: list[Line] = []
     filled = [part for part in parts if part]
     for index, part in enumerate(filled):
-        # Each leaves a fair share to those behind it, the log among them.
+        # Each part leaves a fair share to those after it, including the log.
         most = max((room - len(shown)) // (len(filled) - index + 1) - 1, 1)
         if len(part) > most:
             more = len(part) - most + 1

@@ -1,4 +1,4 @@
-"""What the live view shows of one moment."""
+"""The data of the live view at one moment."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from flux_ensemble.client.responses import Entry, MemberStatus, RuleReason, Summ
 
 @dataclass(frozen=True)
 class Picture:
-    """What was known at one moment.
+    """The data known at one moment.
 
     Args:
-        t: when, in epoch seconds.
+        t: the moment, in epoch seconds.
         ensembles: all of them, or the one that was named.
-        status: of the ensemble that is looked at; None if there is none.
+        status: of the chosen ensemble; None if there is none.
         whole: its progress.
-        groups: that of its groups which have jobs.
+        groups: progress of its groups that have jobs.
         rules: why they fire or do not.
         failures: the kinds of failures, the most frequent first.
         log: the last entries of its log.
-        trouble: why this is not of now: a sentence, or "".
+        trouble: why the data is not current: a sentence, or "".
     """
 
     t: float
@@ -45,5 +45,5 @@ class Picture:
 
     @property
     def name(self) -> str | None:
-        """The ensemble that is looked at."""
+        """The chosen ensemble."""
         return None if self.status is None else self.status["name"]

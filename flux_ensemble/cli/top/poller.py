@@ -1,7 +1,7 @@
-"""The thread that asks: one picture a second, and between them what the keys want.
+"""The thread that sends requests: one picture a second, and in between the requests of the keys.
 
-A Flux handle is used by one thread. So the source is opened here, and nothing that the terminal
-does waits for a service that is slow or away.
+A Flux handle is used by one thread. So the source is opened here, and the terminal never waits for
+a service that is slow or away.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from flux_ensemble.cli.top.source import Source
 
 _T = TypeVar("_T")
 
-#: Least seconds between two pictures, and most, of very large ensembles.
+#: Least seconds between two pictures, and most, for very large ensembles.
 INTERVAL, LONGEST = 1.0, 10.0
 
-#: Seconds after a quick first picture, in which nothing else delays its drawing.
+#: Seconds after a quick first picture in which nothing else delays its drawing.
 SETTLE = 0.5
 
-#: So many times as much time as a picture costs passes until the next one.
+#: Pause until the next picture, as a multiple of the processor time that a picture takes.
 PATIENCE = 40.0
 
 
@@ -37,7 +37,7 @@ class Poller:
         quick: begin with a picture without failures.
 
     Attributes:
-        pictures: how many were taken.
+        pictures: number of pictures taken.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class Poller:
         self._thread.start()
 
     def first(self, timeout: float | None = None) -> Picture:
-        """The first picture.
+        """Return the first picture.
 
         Raises:
-            TimeoutError: it is not there in so many seconds.
-            Exception: whatever kept it from being taken.
+            TimeoutError: it is not available within so many seconds.
+            Exception: the error that kept it from being taken.
         """
         return self._first.result(timeout)
 
@@ -77,7 +77,7 @@ class Poller:
                 show(self._first.result())
 
     def do(self, function: Callable[[Source], _T], then: Callable[[_T | Exception], None]) -> None:
-        """Have a function called with the source, and `then` with its result or its error."""
+        """Call a function with the source in the thread, and `then` with its result or error."""
 
         def call(source: Source) -> None:
             result: Any
@@ -90,11 +90,11 @@ class Poller:
         self._tasks.put(call)
 
     def look_now(self) -> None:
-        """Take a picture as soon as it may be."""
+        """Take the next picture early."""
         self._tasks.put(None)
 
     def hide(self) -> None:
-        """Take no more pictures until `unhide`: nobody sees them."""
+        """Take no more pictures until `unhide`, since nobody sees them."""
         self._visible.clear()
 
     def unhide(self) -> None:
@@ -103,7 +103,7 @@ class Poller:
         self.look_now()
 
     def stop(self) -> None:
-        """Take no more pictures; what has been asked for is not waited for."""
+        """Take no more pictures; pending requests are not waited for."""
         self._stopped = True
         self.look_now()
 
@@ -132,7 +132,7 @@ class Poller:
         self._show(picture)
 
     def _work(self, source: Source, until: float) -> None:
-        """Do what is asked for until it is time for the next picture, or longer if hidden."""
+        """Perform tasks until it is time for the next picture, or longer if hidden."""
         while not self._stopped:
             left = until - time.monotonic()
             if self._visible.is_set() and left <= 0:

@@ -1,4 +1,4 @@
-"""A list in the terminal of which only what is seen is drawn, however long it is."""
+"""A list in the terminal of which only the visible part is drawn, however long it is."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from flux_ensemble.cli.display.messages import Line
 from flux_ensemble.cli.display.views import as_text
 from flux_ensemble.texts import one_line
 
-#: Styles of spans on Textual's dark background, which all have enough contrast with it and with
-#: the background of the line that is marked.
+#: Styles of spans on Textual's dark background, with enough contrast also on the marked line.
 STYLES = {
     "trigger": "#87afff",
     "action": "#5fd7ff",
@@ -28,20 +27,20 @@ STYLES = {
 }
 MARKED = "on #303a52"
 
-#: Makes lines of some items, in so many columns.
+#: Makes lines of some items, for so many columns.
 Draw = Callable[[Sequence[Any], int], list[Line]]
 
 
 class Rows(Widget, can_focus=True):
-    """A heading, and a line for each item; one of them is marked while it has the focus.
+    """A heading, and a line for each item; one item is marked while the list has the focus.
 
     Args:
-        heading: what they are.
-        draw: makes lines of the items that are seen.
-        key: what an item is known by, so that the mark stays on it.
-        end: begin at the end, and stay there as there are more.
+        heading: of the list.
+        draw: makes lines of the visible items.
+        key: identifies an item, so that the mark stays on it.
+        end: begin at the end, and stay there when items are added.
         id: of the widget.
-        ascii_only: draw with ASCII alone.
+        ascii_only: draw with ASCII only.
     """
 
     DEFAULT_CSS = "Rows { height: 1fr; width: 1fr; }"
@@ -57,7 +56,7 @@ class Rows(Widget, can_focus=True):
     ]
 
     class Opened(Message):
-        """The user wants to see more of an item."""
+        """A request of the user to open an item."""
 
         def __init__(self, rows: Rows, item: Any) -> None:
             super().__init__()
@@ -90,11 +89,11 @@ class Rows(Widget, can_focus=True):
 
     @property
     def item(self) -> Any | None:
-        """The item that is marked."""
+        """The marked item."""
         return self.items[self.cursor] if self.items else None
 
     def show(self, items: Sequence[Any]) -> None:
-        """Show these items, with the mark where it was."""
+        """Display these items, with the mark on the same item."""
         stays = self._end and self.cursor >= len(self.items) - 1
         before = None if self.item is None else self._key_of(self.item)
         self.items = items
@@ -117,7 +116,7 @@ class Rows(Widget, can_focus=True):
         self.refresh()
 
     def _scroll(self) -> None:
-        """Have the mark seen, and no room wasted."""
+        """Make the mark visible, without wasting room."""
         page = self._page
         low, high = self.cursor - page + 1, self.cursor
         self._top = max(0, min(max(self._top, low), high, len(self.items) - page))

@@ -1,4 +1,4 @@
-"""What opens over the live view: jobs, text such as the output of a job, questions, and help."""
+"""Screens over the live view: jobs, text such as the output of a job, questions, and help."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ class TextScreen(Pager):
 
 
 class JobsScreen(Pager):
-    """Jobs; the output of one can be opened."""
+    """A list of jobs; the output of each can be opened."""
 
     class Wanted(Message):
-        """The output of a job is wanted."""
+        """A request to open the output of a job."""
 
         def __init__(self, job: Mapping[str, Any]) -> None:
             super().__init__()
@@ -105,7 +105,7 @@ class JobsScreen(Pager):
 
 
 def job_line(job: Mapping[str, Any], label: Callable[[int], str]) -> Line:
-    """A job in one line: id, group, how it is or ended, how long it took, and its parameters."""
+    """Return a job as one line: id, group, state or outcome, duration, and parameters."""
     status = job["outcome"] or job["state"]
     runtime = "" if job.get("runtime") is None else fsd(job["runtime"])
     code, signal = job.get("returncode"), job.get("signal")
@@ -126,7 +126,7 @@ def job_line(job: Mapping[str, Any], label: Callable[[int], str]) -> Line:
 
 
 class Question(ModalScreen[bool]):
-    """Asks before something is done that cannot be undone."""
+    """A dialog that asks before an action that cannot be undone."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes"),
@@ -146,7 +146,7 @@ class Question(ModalScreen[bool]):
 
 
 class Prompt(ModalScreen[str | None]):
-    """Asks for a line of text."""
+    """A dialog that asks for a line of text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Back")]
 

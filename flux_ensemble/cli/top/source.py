@@ -1,7 +1,7 @@
-"""Where the live view gets its pictures: the service, or the files of local runs.
+"""The sources of the live view's pictures: the service, or the files of local runs.
 
-Both send little: a list and a status of one ensemble for a picture, of the log what is new, and of
-the jobs those that failed since. What takes long is asked for less often.
+Both transfer little: for a picture a list and the status of one ensemble, new entries of the log,
+and jobs that failed since. Slow requests are repeated less often.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from flux_ensemble.client.reconnect import AWAY
 from flux_ensemble.client.responses import EnsembleStatus, Entry, RuleReason, Summary
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 
-#: Entries of a log that are kept, and jobs that are listed at once.
+#: Number of log entries that are kept, and of jobs that are listed at once.
 MOST_ENTRIES = 500
 PAGE = 1000
 
-#: What takes so long is not done again before so many times as long have passed.
+#: Pause before a request is repeated, as a multiple of its duration.
 PATIENCE = 20.0
 
 #: Bytes at the end of a local log or file of jobs that are read at once.
@@ -42,14 +42,14 @@ _T = TypeVar("_T")
 
 
 class Spaced:
-    """Does something not much of the time, however long it takes."""
+    """A limiter that spends only a small share of the time on something, however long it takes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._next = 0.0
 
     def do(self, function: Callable[[], _T], before: _T) -> _T:
-        """Call a function, or return what there was before if that was not long ago."""
+        """Call a function, or return the previous result if the last call was not long ago."""
         begin = self._clock()
         if begin < self._next:
             return before
@@ -60,14 +60,14 @@ class Spaced:
 
 
 class Source(ABC):
-    """Makes pictures; used by one thread.
+    """A maker of pictures; used by one thread.
 
     Args:
-        name: the ensemble to look at; None for all, and the one that began last first.
+        name: the ensemble to display; None for all, beginning with the latest one.
 
     Attributes:
-        label: makes text of a job id.
-        command: what `flux ensemble` is called there.
+        label: returns the text of a job id.
+        command: the name of `flux ensemble` for this host.
     """
 
     label: Callable[[int], str]
@@ -88,16 +88,16 @@ class Source(ABC):
         self._begin_again()
 
     def choose(self, name: str) -> None:
-        """Look at this ensemble from now on."""
+        """Display this ensemble from now on."""
         if name != self._chosen:
             self._chosen = name
             self._forget()
 
     def look(self, *, quick: bool = False) -> Picture:
-        """A picture of now; of what was known before, with its trouble, while nobody answers.
+        """Return a current picture; while nobody answers, the last one with a trouble.
 
         Args:
-            quick: without the failures that are not known yet: to find them can take a while.
+            quick: without failures that are not known yet, since finding these can take a while.
 
         Raises:
             EnsembleError, Failure: there is no such ensemble, or no more Flux.
@@ -148,46 +148,46 @@ class Source(ABC):
         assert self._chosen is not None
         return self._reasons(self._chosen)
 
-    # -- what a source has to know -------------------------------------------------------
+    # -- requests of a source --------------------------------------------------------------
 
     @abstractmethod
     def _ensembles(self) -> Sequence[Summary]:
-        """All ensembles; none where one was named."""
+        """Return all ensembles; none if one was named."""
 
     @abstractmethod
     def _status(self, name: str) -> Mapping[str, Any]:
-        """The status of an ensemble."""
+        """Return the status of an ensemble."""
 
     @abstractmethod
     def _reasons(self, name: str) -> Sequence[RuleReason]:
-        """Why its rules fire or do not."""
+        """Return why the rules of an ensemble fire or do not."""
 
     @abstractmethod
     def _new_entries(self) -> Iterable[Entry]:
-        """The entries of its log since the last call."""
+        """Return the log entries since the last call."""
 
     @abstractmethod
     def _newly_failed(self) -> Iterable[Mapping[str, Any]]:
-        """Its jobs that failed since the last call."""
+        """Return the jobs that failed since the last call."""
 
     @abstractmethod
     def _begin_again(self) -> None:
-        """Log and jobs are to be read from the beginning."""
+        """Prepare to read log and jobs from the beginning."""
 
     @abstractmethod
     def jobs(self, group: str | None, text: str | None) -> tuple[list[Mapping[str, Any]], bool]:
-        """The first jobs of the ensemble that a filter chooses, and whether there are more."""
+        """Return the first jobs of the ensemble that a filter chooses; and if there are more."""
 
     @abstractmethod
     def output(self, job: Mapping[str, Any]) -> str:
-        """What a job wrote, from its end; or a sentence about why there is none."""
+        """Return the end of a job's output; or a sentence about why there is none."""
 
     @abstractmethod
     def ask(self, op: str, *arguments: Any, **more: Any) -> Any:
-        """A request about the ensemble: the method of the client that is called so.
+        """Send a request about the ensemble, by the client's method of that name.
 
         Raises:
-            EnsembleError, Failure: it is refused.
+            EnsembleError, Failure: the request is refused.
         """
 
 
@@ -220,7 +220,7 @@ class FluxSource(Source):
             yield entry
 
     def _newly_failed(self) -> Iterable[Mapping[str, Any]]:
-        # A page: of very many they come one after the other.
+        # One page per call, so that very many jobs arrive one page after the other.
         for outcome, after in self._after.items():
             request = {"name": self._chosen, "outcome": outcome, "after": after, "count": PAGE}
             for answer in self._stream("jobs", request):
@@ -230,7 +230,7 @@ class FluxSource(Source):
                     self._after[outcome] = answer["recorded"] if following is None else following
 
     def _stream(self, op: str, request: Mapping[str, Any]) -> Iterator[Any]:
-        """The responses to a streaming request."""
+        """Yield the responses to a streaming request."""
         future = self._client.send(op, request, stream=True)
         try:
             while True:
@@ -313,7 +313,7 @@ class LocalSource(Source):
 
 
 def open_source(name: str | None, queue: str | None, state_dir: Path | None) -> Source:
-    """The source for what `--queue` and `--state-dir` say.
+    """Return the source for `--queue` and `--state-dir`.
 
     Raises:
         BindingsError, EnsembleError, Failure: as `reach`.
@@ -325,12 +325,12 @@ def open_source(name: str | None, queue: str | None, state_dir: Path | None) -> 
 
 
 def _first_going(ensemble: Summary) -> tuple[bool, float]:
-    """The order in which ensembles are shown: those that go on first, then the latest first."""
+    """Return the sort key of ensembles: those that continue first, then the latest first."""
     return ensemble["state"] in FINAL_STATES, -(ensemble["t_start"] or 0.0)
 
 
 def _latest(ensembles: Sequence[Summary]) -> str | None:
-    """The ensemble that began last, of those that go on if some do."""
+    """Return the ensemble that began last, among those that continue if there are some."""
     latest = min(ensembles, key=_first_going, default=None)
     return None if latest is None else latest["name"]
 
