@@ -33,11 +33,11 @@ from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
 from flux_ensemble.engine.render import ShownActions, action_json, rule_json
-from flux_ensemble.engine.scaler import Scaling
-from flux_ensemble.engine.searches import Searching
-from flux_ensemble.engine.submission_results import Submitted
-from flux_ensemble.engine.submitter import NOT_NEEDED, WITHDRAWN, Sending, because
-from flux_ensemble.engine.trigger_queue import Triggered
+from flux_ensemble.engine.scaler import Scaler
+from flux_ensemble.engine.searches import Searches
+from flux_ensemble.engine.submission_results import SubmissionResults
+from flux_ensemble.engine.submitter import NOT_NEEDED, WITHDRAWN, Submitter, because
+from flux_ensemble.engine.trigger_queue import TriggerQueue
 from flux_ensemble.metrics.paths import BEST, SEARCH, parse_label
 from flux_ensemble.scalars import numbers
 
@@ -53,10 +53,10 @@ class Actions:
     def __init__(
         self,
         core: Core,
-        scaling: Scaling,
-        sending: Sending,
-        searching: Searching,
-        submitted: Submitted,
+        scaling: Scaler,
+        sending: Submitter,
+        searching: Searches,
+        submitted: SubmissionResults,
         members: Members | None = None,
         scope: MemberScope | None = None,
     ) -> None:
@@ -81,7 +81,7 @@ class Actions:
         told: Mapping[str, Any] | None = None,
         *,
         again: bool = False,
-    ) -> Iterable[Triggered]:
+    ) -> Iterable[TriggerQueue]:
         """Record a firing, and perform its action now or at the resume.
 
         Args:
@@ -117,23 +117,23 @@ class Actions:
             **more,
         )
 
-    def resume(self) -> Iterator[Triggered]:
+    def resume(self) -> Iterator[TriggerQueue]:
         """Perform the actions that were held during a pause, and yield the triggered rules."""
         while self._core.state == "running" and (held := self._table.next_held()) is not None:
             yield from self._perform_held(held)
 
-    def _perform_or_hold(self, held: Held) -> Iterable[Triggered]:
+    def _perform_or_hold(self, held: Held) -> Iterable[TriggerQueue]:
         if self._core.state == "paused":
             self._table.hold(held)
             return ()
         return self._perform_held(held)
 
-    def _perform_held(self, held: Held) -> Iterable[Triggered]:
+    def _perform_held(self, held: Held) -> Iterable[TriggerQueue]:
         if isinstance(held.what, Call):
             return self._perform(held.origin, held.what)
         return self._returned(held.origin, held.what)
 
-    def _perform(self, origin: Origin, call: Call) -> Iterable[Triggered]:
+    def _perform(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
         core, action = self._core, call.action
         groups = list(core.spec.groups) if action.label is None else [action.label]
         match action.name:
@@ -249,7 +249,9 @@ class Actions:
         )
         core.send(Pending(origin, command, call=call))
 
-    def _returned(self, origin: Origin, items: Iterable[Mapping[str, Any]]) -> Iterator[Triggered]:
+    def _returned(
+        self, origin: Origin, items: Iterable[Mapping[str, Any]]
+    ) -> Iterator[TriggerQueue]:
         """Perform the actions and add the rules that a custom function returned.
 
         The rules that an item triggers are evaluated before the next item is handled.
@@ -264,7 +266,7 @@ class Actions:
                 if item["kind"] == "rule":
                     rule = parse_rule(value, core.spec, rules, _free_id(rules))
                     core.record("rule-added", rule=rule.id, by=origin.rule)
-                    triggered: Iterable[Triggered] = core.add_rule(rule, origin.chain)
+                    triggered: Iterable[TriggerQueue] = core.add_rule(rule, origin.chain)
                 else:
                     action = parse_action(value, core.spec, rules)
                     triggered = self._run_returned(origin, action)
@@ -273,7 +275,7 @@ class Actions:
                 return
             yield from triggered
 
-    def _run_returned(self, origin: Origin, action: Action) -> Iterable[Triggered]:
+    def _run_returned(self, origin: Origin, action: Action) -> Iterable[TriggerQueue]:
         state = self._core.rules.states.get(origin.rule)
         number = state.next_number() if state else self._table.next_number(origin.rule)
         title = state.rule.title if state else origin.rule
@@ -281,14 +283,14 @@ class Actions:
         follow = replace(origin, number=number, chain=(*origin.chain, origin.rule), request=None)
         return self.run(follow, action, title, event)
 
-    def call_again(self, key: str) -> Iterable[Triggered] | None:
+    def call_again(self, key: str) -> Iterable[TriggerQueue] | None:
         """Call a custom function again if the timer `key` is for that; else return None."""
         retry = self._table.take_retry(key)
         return None if retry is None else self._perform_or_hold(Held(*retry))
 
     # -- outcomes -----------------------------------------------------------------
 
-    def on_done(self, event: CommandDone) -> Iterable[Triggered]:
+    def on_done(self, event: CommandDone) -> Iterable[TriggerQueue]:
         """Handle the success of a command."""
         core, pending = self._core, self._table.take(event.command)
         if pending is None:
@@ -314,7 +316,7 @@ class Actions:
             self._outcome(origin, jobs=len(getattr(pending.command, "jobs", ())))
         return ()
 
-    def on_failed(self, event: CommandFailed) -> Iterable[Triggered]:
+    def on_failed(self, event: CommandFailed) -> Iterable[TriggerQueue]:
         """Handle the failure of a command."""
         core, pending = self._core, self._table.take(event.command)
         if pending is None:

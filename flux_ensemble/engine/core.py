@@ -3,7 +3,7 @@
     core < scaling < actions < observer, requests, evaluation < engine
 
 A part knows the core and the parts to its left, and calls nothing to its right. In particular no
-part evaluates rules: it returns them as `Triggered`, and `evaluation` does the rest.
+part evaluates rules: it returns them as `TriggerQueue`, and `evaluation` does the rest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.rules import RuleIndex
 from flux_ensemble.engine.submissions import Submissions
 from flux_ensemble.engine.time_forecast import remaining
-from flux_ensemble.engine.trigger_queue import Cause, Triggered
+from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
 from flux_ensemble.engine.workload import Workload
 from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.paths import LEFT
@@ -177,7 +177,7 @@ class Core:
 
     # -- rules ----------------------------------------------------------------------
 
-    def add_rule(self, rule: Rule, chain: tuple[str, ...]) -> Sequence[Triggered]:
+    def add_rule(self, rule: Rule, chain: tuple[str, ...]) -> Sequence[TriggerQueue]:
         """Add a rule that a custom function returned.
 
         Args:
@@ -200,7 +200,9 @@ class Core:
             if state.rule.detector is not None:
                 self.stats.watch(state.rule.id, state.rule.detector)
 
-    def enable(self, state: RuleState, reason: str, chain: tuple[str, ...]) -> Sequence[Triggered]:
+    def enable(
+        self, state: RuleState, reason: str, chain: tuple[str, ...]
+    ) -> Sequence[TriggerQueue]:
         """Enable a rule; an enabled one stays as it is."""
         if state.enabled:
             return ()
@@ -229,11 +231,11 @@ class Core:
 
     def _at_once(
         self, state: RuleState, event: Mapping[str, Any], chain: tuple[str, ...]
-    ) -> Sequence[Triggered]:
+    ) -> Sequence[TriggerQueue]:
         """Return the rule if it is to be evaluated at once when it is added or enabled."""
         trigger = state.rule.trigger
         if trigger == "start" or (trigger == "metric" and state.condition is not None):
-            return (Triggered(state, Cause(event, None, chain)),)
+            return (TriggerQueue(state, Cause(event, None, chain)),)
         return ()
 
     def start_timer(self, state: RuleState) -> None:

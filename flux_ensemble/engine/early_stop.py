@@ -22,7 +22,7 @@ from flux_ensemble.document.search import Stop
 MEDIAN_OF, STEPS = 500, 1000
 
 
-class Stopping(Protocol):
+class EarlyStop(Protocol):
     """A policy for the trials of one search. Values are costs: less is better."""
 
     def publish(self, number: int, step: float, cost: float) -> bool:
@@ -164,7 +164,7 @@ def _pairs(own: Mapping[float, float]) -> list[list[float]]:
 _POLICIES: Mapping[str, type[Asha] | type[Median]] = {"asha": Asha, "median": Median}
 
 
-def stopping(stop: Stop) -> Stopping:
+def stopping(stop: Stop) -> EarlyStop:
     """Return the policy for the `stop` of a document's search.
 
     >>> asha = stopping(Stop("asha", "epoch", eta=2))

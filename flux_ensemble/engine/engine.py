@@ -27,9 +27,9 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.commands import Command, Effect, StartMember, StartTimer
 from flux_ensemble.engine.core import HEARTBEAT, Core
-from flux_ensemble.engine.dispatch import Placing
+from flux_ensemble.engine.dispatch import Dispatch
 from flux_ensemble.engine.evaluation import Evaluation
-from flux_ensemble.engine.event_batches import Together
+from flux_ensemble.engine.event_batches import EventBatches
 from flux_ensemble.engine.events import (
     AllocationChanged,
     AllocationEnding,
@@ -60,11 +60,11 @@ from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.requests import Requests
 from flux_ensemble.engine.rule_actions import RuleActions
-from flux_ensemble.engine.scaler import Scaling
-from flux_ensemble.engine.searches import Searching
-from flux_ensemble.engine.submission_results import Submitted
-from flux_ensemble.engine.submitter import Sending
-from flux_ensemble.engine.trigger_queue import Cause, Triggered
+from flux_ensemble.engine.scaler import Scaler
+from flux_ensemble.engine.searches import Searches
+from flux_ensemble.engine.submission_results import SubmissionResults
+from flux_ensemble.engine.submitter import Submitter
+from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
 from flux_ensemble.metrics.conditions import Lookup
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES, INTERRUPTED
 from flux_ensemble.metrics.paths import LEFT
@@ -85,13 +85,13 @@ class Engine(Core):
 
     def __init__(self, spec: Spec) -> None:
         super().__init__(spec)
-        self.scaling = Scaling(self)
+        self.scaling = Scaler(self)
         self.members = Members(self) if spec.members else None
-        placing = None if self.members is None else Placing(self, self.members)
+        placing = None if self.members is None else Dispatch(self, self.members)
         scope = self._scope = None if self.members is None else MemberScope(self, self.members)
-        self._sending = Sending(self, placing)
-        self.searches = Searching(self, self._sending)
-        self._submitted = Submitted(self, self.members)
+        self._sending = Submitter(self, placing)
+        self.searches = Searches(self, self._sending)
+        self._submitted = SubmissionResults(self, self.members)
         self._actions = Actions(
             self, self.scaling, self._sending, self.searches, self._submitted, self.members, scope
         )
@@ -99,11 +99,11 @@ class Engine(Core):
         self._evaluation = Evaluation(
             self, RuleActions(self, self._actions), self.scaling, self.members, scope
         )
-        self._together = Together(
+        self._together = EventBatches(
             self, self.members, self.observer, self._evaluation, self._come_to_rest
         )
         requests = Requests(self, self._actions, self.scaling)
-        self._handlers: dict[type, Callable[[Any], Iterable[Triggered]]] = {
+        self._handlers: dict[type, Callable[[Any], Iterable[TriggerQueue]]] = {
             Started: self._on_started,
             Interrupted: self.observer.on_interrupted,
             MemberChanged: self.scaling.on_changed,
@@ -312,7 +312,7 @@ class Engine(Core):
 
     # -- events -------------------------------------------------------------------
 
-    def _on_started(self, event: Started) -> Iterator[Triggered]:
+    def _on_started(self, event: Started) -> Iterator[TriggerQueue]:
         if self.t_start is not None:
             return
         self.t_start = event.t
@@ -325,10 +325,10 @@ class Engine(Core):
         if self.members is not None:
             self.members.begin()
         for state in self.rules.plain("start"):
-            yield Triggered(state, Cause({"trigger": "start"}))
+            yield TriggerQueue(state, Cause({"trigger": "start"}))
         yield from self.scaling.begin()
 
-    def _on_timer(self, event: TimerFired) -> Iterable[Triggered]:
+    def _on_timer(self, event: TimerFired) -> Iterable[TriggerQueue]:
         key = event.key
         triggered = self._actions.call_again(key)
         if triggered is not None:
@@ -353,9 +353,9 @@ class Engine(Core):
         seen: dict[str, Any] = {"trigger": state.rule.trigger, "timestamp": event.t}
         if state.rule.trigger == "time-left":
             seen["left"] = self.stats.lookup(LEFT)
-        return (Triggered(state, Cause(seen)),)
+        return (TriggerQueue(state, Cause(seen)),)
 
-    def _on_allocation(self, event: AllocationChanged) -> Iterable[Triggered]:
+    def _on_allocation(self, event: AllocationChanged) -> Iterable[TriggerQueue]:
         self.stats.t_expires = event.t_expires
         self.not_started.clear()
         if self.t_walltime is not None:
@@ -367,14 +367,14 @@ class Engine(Core):
                 self.start_timer(state)
         return ()
 
-    def _on_ending(self, event: AllocationEnding) -> Iterable[Triggered]:
+    def _on_ending(self, event: AllocationEnding) -> Iterable[TriggerQueue]:
         if self.t_walltime is None and not self.ended:
             self.stats.t_expires = self.t_walltime = event.t_expires
             active, busy = len(self.workload.jobs), self.workload.busy
             self.record("walltime", t_expires=event.t_expires, active=active, waiting=busy - active)
         return ()
 
-    def _on_failed(self, event: CommandFailed) -> Iterable[Triggered]:
+    def _on_failed(self, event: CommandFailed) -> Iterable[TriggerQueue]:
         """Handle a failed command; a member whose start failed has ended."""
         assert self._member_events is not None
         pending = self.pending_table.commands.get(event.command)

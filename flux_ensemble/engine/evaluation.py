@@ -23,8 +23,8 @@ from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.rule_state import RuleState
-from flux_ensemble.engine.scaler import Scaling
-from flux_ensemble.engine.trigger_queue import Cause, Triggered
+from flux_ensemble.engine.scaler import Scaler
+from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
 from flux_ensemble.metrics.conditions import Lookup, variables
 from flux_ensemble.metrics.numbers import finite
 
@@ -36,7 +36,7 @@ class Evaluation:
         self,
         core: Core,
         actions: RuleActions,
-        scaling: Scaling,
+        scaling: Scaler,
         members: Members | None = None,
         scope: MemberScope | None = None,
     ) -> None:
@@ -46,7 +46,7 @@ class Evaluation:
         self._actions = actions
         self._scaling = scaling
 
-    def run(self, triggered: Iterable[Triggered]) -> None:
+    def run(self, triggered: Iterable[TriggerQueue]) -> None:
         """Evaluate rules, and the rules that these trigger.
 
         Args:
@@ -63,7 +63,7 @@ class Evaluation:
             else:
                 stack.pop()
 
-    def _evaluate(self, triggered: Triggered) -> Iterable[Triggered]:
+    def _evaluate(self, triggered: TriggerQueue) -> Iterable[TriggerQueue]:
         """Fire a rule if its condition holds and its limits (`Turns`) allow it to run."""
         core, state, cause = self._core, triggered.state, triggered.cause
         if not state.armed or not core.acting:
@@ -105,14 +105,14 @@ class Evaluation:
 
     # -- heartbeats -----------------------------------------------------------------
 
-    def heartbeat(self, t: float) -> Iterator[Triggered]:
+    def heartbeat(self, t: float) -> Iterator[TriggerQueue]:
         """Yield the rules that a heartbeat at time `t` triggers."""
         core, lookup = self._core, self._heartbeat_lookup(t)
         cause = Cause({"trigger": HEARTBEAT, "timestamp": core.t})
         for state in core.rules.plain("metric", HEARTBEAT):
             # A metric rule without a condition fires at updates of the metric, not at heartbeats.
             if state.rule.trigger == HEARTBEAT or state.condition is not None:
-                yield Triggered(state, cause, lookup)
+                yield TriggerQueue(state, cause, lookup)
 
     def _heartbeat_lookup(self, t: float) -> Lookup:
         """Return the metrics at time `t`, which is before `core.t` if the clock was set back."""
@@ -121,7 +121,7 @@ class Evaluation:
 
     # -- running jobs -----------------------------------------------------------------
 
-    def look(self, state: RuleState, t: float) -> Iterator[Triggered]:
+    def look(self, state: RuleState, t: float) -> Iterator[TriggerQueue]:
         """Yield a rule on `job-running` for each job that runs at time `t`.
 
         A job for which the rule has fired before is left out.
@@ -135,7 +135,7 @@ class Evaluation:
             if job.phase is not Phase.RUNNING or job.canceling or id in job.told:
                 continue
             fired = state.fired
-            yield Triggered(state, caused_by(core, job, "running", t, {}))
+            yield TriggerQueue(state, caused_by(core, job, "running", t, {}))
             if state.fired > fired:
                 job.told = (*job.told, id)
 
@@ -157,7 +157,7 @@ class Evaluation:
                     if state.rule.name in (None, asked):
                         firings = core.firings
                         chain = max(outcome.origin.chain, depth, key=len)
-                        self.run([Triggered(state, Cause(outcome.event, asked, chain))])
+                        self.run([TriggerQueue(state, Cause(outcome.event, asked, chain))])
                         if core.firings > firings:
                             depth = (*chain, state.rule.id)
                             # A rule reacted to the denial, so it is no error of `asked` any more.
@@ -241,15 +241,15 @@ class Evaluation:
         return self._scaling.objection(action) is None
 
 
-def _idle(state: RuleState, idle: str | None, t: float, chain: tuple[str, ...]) -> Triggered:
+def _idle(state: RuleState, idle: str | None, t: float, chain: tuple[str, ...]) -> TriggerQueue:
     """Return a rule as triggered because a group, a combination, or the ensemble is idle."""
     event: dict[str, Any] = {"trigger": "idle", "group": state.rule.group, "timestamp": t}
     if not state.rule.by or idle is None:
-        return Triggered(state, Cause(event, None, chain))
+        return TriggerQueue(state, Cause(event, None, chain))
     event["params"] = parse_name(idle)[1]
     view = CombinationView(event["params"])
     cause = Cause(event, None, chain, view, combinations=(idle,))
-    return Triggered(state, cause, combination=idle)
+    return TriggerQueue(state, cause, combination=idle)
 
 
 def _too_many(state: RuleState) -> str:

@@ -31,8 +31,8 @@ from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.member_time import DRAIN_TIMER, change_limit
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
-from flux_ensemble.engine.submission_results import Submitted
-from flux_ensemble.engine.trigger_queue import Cause, Triggered
+from flux_ensemble.engine.submission_results import SubmissionResults
+from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
 
 #: The id for a job that was sent to a member and never appeared there; no queue assigns it.
 _NO_ID = 0
@@ -48,7 +48,7 @@ class MemberEvents:
         core: Core,
         members: Members,
         observer: Observer,
-        submitted: Submitted,
+        submitted: SubmissionResults,
         scope: MemberScope,
     ) -> None:
         self._scope = scope
@@ -57,7 +57,7 @@ class MemberEvents:
         self._observer = observer
         self._submitted = submitted
 
-    def on_up(self, event: MemberUp) -> Iterable[Triggered]:
+    def on_up(self, event: MemberUp) -> Iterable[TriggerQueue]:
         """Open a member that has come up."""
         member = self._members.known.get(event.ordinal)
         if member is None or member.state != "starting":
@@ -72,7 +72,7 @@ class MemberEvents:
         )
         return self._triggered(_UP, member)
 
-    def on_expires(self, event: MemberExpires) -> Iterable[Triggered]:
+    def on_expires(self, event: MemberExpires) -> Iterable[TriggerQueue]:
         """Change the time limit of a member."""
         member = self._members.known.get(event.ordinal)
         if member is None or member.state not in CONNECTED or member.up is None:
@@ -82,7 +82,7 @@ class MemberEvents:
             self._core.record("member-expires", member=member.name, t_expires=event.t_expires)
         return ()
 
-    def on_timer(self, key: str) -> Iterable[Triggered] | None:
+    def on_timer(self, key: str) -> Iterable[TriggerQueue] | None:
         """Handle a timer of the breaker or of a drain; return None for any other timer."""
         if key.startswith(BREAKER_TIMER):
             return self._judge(key.removeprefix(BREAKER_TIMER))
@@ -91,7 +91,7 @@ class MemberEvents:
         member = self._members.known.get(int(key.removeprefix(DRAIN_TIMER)))
         return () if member is None else self._drain(member, "its time is nearly up")
 
-    def _judge(self, ordinal: str) -> Iterable[Triggered]:
+    def _judge(self, ordinal: str) -> Iterable[TriggerQueue]:
         """Have the breaker check running jobs or, if there is an ordinal, drain that member."""
         breaker = self._members.breaker
         if not ordinal:
@@ -100,7 +100,7 @@ class MemberEvents:
         member, reason = self._members.known.get(int(ordinal)), breaker.verdict(int(ordinal))
         return () if member is None or reason is None else self._drain(member, reason)
 
-    def on_draining(self, event: MemberDraining) -> Iterable[Triggered]:
+    def on_draining(self, event: MemberDraining) -> Iterable[TriggerQueue]:
         """Drain a member; if it ends by itself before its time is up, it is lost from now on."""
         member = self._members.known.get(event.ordinal)
         if member is None:
@@ -116,20 +116,20 @@ class MemberEvents:
         """
         return member.state in LIVE and self._core.state not in FINAL_STATES
 
-    def _drain(self, member: Member, reason: str) -> Iterable[Triggered]:
+    def _drain(self, member: Member, reason: str) -> Iterable[TriggerQueue]:
         if member.state != "up":
             return ()
         self._members.drain(member, reason)
         return self._triggered(_DRAINING, member)
 
-    def on_lost(self, event: MemberLost) -> Iterable[Triggered]:
+    def on_lost(self, event: MemberLost) -> Iterable[TriggerQueue]:
         """Mark a member that does not answer any more as lost, unless it was requested to end."""
         member = self._members.known.get(event.ordinal)
         if member is None or member.state == "lost" or member.ending:
             return ()
         return self._lost(member, event.reason)
 
-    def _lost(self, member: Member, reason: str) -> Iterable[Triggered]:
+    def _lost(self, member: Member, reason: str) -> Iterable[TriggerQueue]:
         self._lose(member, reason)
         return self._triggered(_LOST, member)
 
@@ -137,7 +137,7 @@ class MemberEvents:
         self._members.lose(member, reason)
         self._core.record("member-lost", member=member.name, reason=reason, active=member.busy)
 
-    def on_ended(self, event: MemberEnded) -> Iterator[Triggered]:
+    def on_ended(self, event: MemberEnded) -> Iterator[TriggerQueue]:
         """End the jobs that were still on a member when it ended, and forget the member."""
         member = self._members.known.get(event.ordinal)
         if member is None:
@@ -185,7 +185,7 @@ class MemberEvents:
 
     def _conclude(
         self, member: Member, job: ActiveJob, event: MemberEnded, lost: bool
-    ) -> Iterator[Triggered]:
+    ) -> Iterator[TriggerQueue]:
         """Post the events that end a job whose member has ended."""
         end: list[tuple[str, dict[str, Any]]] = [("clean", {})]
         if job.phase < Phase.FINISHED:
@@ -199,10 +199,10 @@ class MemberEvents:
         for name, context in end:
             yield from self._post(JobEvent(event.t, job.id, name, context))
 
-    def _post(self, event: JobEvent) -> Iterable[Triggered]:
+    def _post(self, event: JobEvent) -> Iterable[TriggerQueue]:
         return self._observer.on_job_event(event)
 
-    def _triggered(self, trigger: str, member: Member) -> list[Triggered]:
+    def _triggered(self, trigger: str, member: Member) -> list[TriggerQueue]:
         """Return the rules on a trigger such as `member-up` that are about the member's pool."""
         core = self._core
         seen = {
@@ -213,7 +213,7 @@ class MemberEvents:
             "timestamp": core.t,
         }
         return [
-            Triggered(state, Cause(seen), member=member.ordinal)
+            TriggerQueue(state, Cause(seen), member=member.ordinal)
             for state in core.rules.plain(trigger)
             if state.rule.name in (None, member.pool.name)
         ]

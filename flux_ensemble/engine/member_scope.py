@@ -15,7 +15,7 @@ from flux_ensemble.engine.jobs import ActiveJob, ages_of
 from flux_ensemble.engine.member import Member
 from flux_ensemble.engine.member_bindings import drop_bound
 from flux_ensemble.engine.members import Members
-from flux_ensemble.engine.trigger_queue import Triggered
+from flux_ensemble.engine.trigger_queue import TriggerQueue
 from flux_ensemble.metrics.conditions import Lookup
 from flux_ensemble.metrics.member_metrics import AT
 from flux_ensemble.metrics.names import GAUGES
@@ -33,7 +33,7 @@ class MemberScope:
         """Return the members that are up, in the order of their numbers."""
         return [member for member in self._members.known.values() if member.state == "up"]
 
-    def each(self, triggered: Triggered) -> list[Triggered]:
+    def each(self, triggered: TriggerQueue) -> list[TriggerQueue]:
         """Return a triggered rule once for each member it is about: one, or all that are up."""
         ordinal, job = triggered.member, triggered.cause.event.get("job")
         if not ordinal and job is not None:
@@ -42,7 +42,7 @@ class MemberScope:
         # Only heartbeats have their own lookup, with the ages of active jobs.
         t = None if triggered.lookup is None else self._core.t
         return [
-            Triggered(
+            TriggerQueue(
                 triggered.state,
                 triggered.cause,
                 self.lookup(ordinal, t),

@@ -1,4 +1,8 @@
-"""The handling of job events: changes of phases, counts and streams, and the triggered rules."""
+"""The handling of job events: changes of phases, counts and streams, and the triggered rules.
+
+`PoolCounts` has the counters of a group by the pool on which the jobs are (`success@pool`). If
+rules with `scope: member` read counters, the jobs are counted by the member, too.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +16,69 @@ from flux_ensemble.engine.job_view import caused_by
 from flux_ensemble.engine.jobs import FIRST_SEEN, ActiveJob, Phase
 from flux_ensemble.engine.member import EXPIRY_SECONDS, Member
 from flux_ensemble.engine.members import Members
-from flux_ensemble.engine.pool_counts import PoolCounts
-from flux_ensemble.engine.retries import Further, Retrying
+from flux_ensemble.engine.retries import Further, Retries
 from flux_ensemble.engine.rule_state import RuleState
-from flux_ensemble.engine.searches import Searching
-from flux_ensemble.engine.submitter import Sending
-from flux_ensemble.engine.trigger_queue import Triggered
+from flux_ensemble.engine.searches import Searches
+from flux_ensemble.engine.submitter import Submitter
+from flux_ensemble.engine.trigger_queue import TriggerQueue
 from flux_ensemble.engine.values import Values
 from flux_ensemble.metrics.names import (
     ATTEMPT_OUTCOMES,
+    COUNTERS,
     DURATION_OF_FINISHED,
     INTERRUPTED,
     OUTCOMES,
     RATE,
 )
 from flux_ensemble.metrics.paths import COUNT, PENDING_NODES, SEARCH
+from flux_ensemble.metrics.streams import Metrics
+
+
+class PoolCounts:
+    """Counts jobs for the pools and members of one engine."""
+
+    def __init__(self, stats: Metrics, members: Members) -> None:
+        self._counts = stats.counts
+        self._of_members = stats.of_members
+        self._members = members
+        self._names = {
+            pool: tuple((counter, f"{counter}@{pool}") for counter in COUNTERS)
+            for pool in members.gone
+        }
+        for counts in self._counts.values():
+            for pool in members.gone:
+                counts.update({f"{counter}@{pool}": 0 for counter in COUNTERS})
+
+    def validated(self, job: ActiveJob, group: str) -> tuple[Change, ...]:
+        """Count a submitted job for its pool; return the change."""
+        counter = f"submitted@{self._members.pool_of(job.id)}"
+        self._counts[group][counter] += 1
+        if self._of_members.active:
+            self._of_members.count(self._members.name_of_job(job.id), group, "submitted", 1)
+        return ((COUNT, counter),)
+
+    def before(self, group: str) -> list[int]:
+        """Return the counters of a group, for `concluded`, before a job is counted."""
+        counts = self._counts[group]
+        return [counts[counter] for counter in COUNTERS]
+
+    def concluded(self, job: ActiveJob, group: str, before: list[int]) -> tuple[Change, ...]:
+        """Add the growth of a group's counters since `before` to those of the job's pool.
+
+        Returns:
+            The changes of the pool's counters.
+        """
+        counts, pool = self._counts[group], self._members.pool_of(job.id)
+        changed: list[Change] = []
+        for (counter, of_pool), number in zip(self._names[pool], before, strict=True):
+            if counts[counter] != number:
+                counts[of_pool] += counts[counter] - number
+                if self._of_members.active:
+                    name = self._members.name_of_job(job.id)
+                    self._of_members.count(name, group, counter, counts[counter] - number)
+                changed.append((COUNT, of_pool))
+        return tuple(changed)
+
 
 _NO_NEWS: Final[News] = (None, ())
 _VALIDATED: Final[News] = (None, ((COUNT, "submitted"),))
@@ -66,7 +118,7 @@ class Observer:
     """
 
     def __init__(
-        self, core: Core, sending: Sending, searching: Searching, members: Members | None = None
+        self, core: Core, sending: Submitter, searching: Searches, members: Members | None = None
     ) -> None:
         self._core = core
         self._members = members
@@ -75,7 +127,7 @@ class Observer:
         self._pool_counts = PoolCounts(core.stats, members) if members is not None else None
         self._searching = searching
         self._sending = sending
-        self._retrying = Retrying(core, sending, members)
+        self._retrying = Retries(core, sending, members)
         #: None if nothing is predicted.
         predictions = core.workload.predictions
         self._predictions = predictions if predictions.models else None
@@ -103,7 +155,7 @@ class Observer:
         job.nodes = nodes
         self._core.stats.pending_nodes += job.nodes
 
-    def on_job_event(self, event: JobEvent) -> Sequence[Triggered]:
+    def on_job_event(self, event: JobEvent) -> Sequence[TriggerQueue]:
         """Handle an event of a job, and return the rules that it triggers."""
         if event.foreign:
             return self._on_foreign(event)
@@ -164,7 +216,7 @@ class Observer:
                 self._core.copies.appeared(job)
         return job
 
-    def on_interrupted(self, event: Interrupted) -> Sequence[Triggered]:
+    def on_interrupted(self, event: Interrupted) -> Sequence[TriggerQueue]:
         """Mark active jobs of an instance that ends as evicted."""
         for id in event.jobs:
             job = self._core.workload.jobs.get(id)
@@ -195,7 +247,7 @@ class Observer:
         """Return an active job that has been seen, of the ensemble or foreign; else None."""
         return self._core.workload.jobs.get(id) or self._core.foreign.get(id)
 
-    def _on_foreign(self, event: JobEvent) -> Sequence[Triggered]:
+    def _on_foreign(self, event: JobEvent) -> Sequence[TriggerQueue]:
         core = self._core
         if not core.wants_foreign:
             return ()
@@ -438,13 +490,13 @@ class Observer:
 
     def _triggered(
         self, job: ActiveJob, event: JobEvent, states: Sequence[RuleState]
-    ) -> Sequence[Triggered]:
+    ) -> Sequence[TriggerQueue]:
         """Return the rules that a job event triggers, with their cause."""
         if not states:
             return ()
         cause = caused_by(self._core, job, event.name, event.t, event.context)
         memo = event.context if event.name == "memo" else None
-        return [Triggered(state, cause, None, memo) for state in states]
+        return [TriggerQueue(state, cause, None, memo) for state in states]
 
 
 def _withdrew(member: Member, job: ActiveJob) -> bool:

@@ -8,12 +8,12 @@ from typing import Any
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.pending import Origin
-from flux_ensemble.engine.search_state import Searched, parse_trial
+from flux_ensemble.engine.search_state import SearchState, parse_trial
 from flux_ensemble.engine.submitter import search_rule
 from flux_ensemble.metrics.numbers import finite
 
 
-class Pruning:
+class Pruner:
     """Stops the trials of one engine.
 
     Args:
@@ -21,7 +21,7 @@ class Pruning:
         states: the searches, by id.
     """
 
-    def __init__(self, core: Core, states: Mapping[str, Searched]) -> None:
+    def __init__(self, core: Core, states: Mapping[str, SearchState]) -> None:
         self._core = core
         self._states = states
 

@@ -16,8 +16,8 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import Request
 from flux_ensemble.engine.pending import Origin
-from flux_ensemble.engine.scaler import Scaling
-from flux_ensemble.engine.trigger_queue import Triggered
+from flux_ensemble.engine.scaler import Scaler
+from flux_ensemble.engine.trigger_queue import TriggerQueue
 
 
 class Requests:
@@ -26,11 +26,11 @@ class Requests:
     Each operation sends its own reply, after its effects, or raises `RequestError`.
     """
 
-    def __init__(self, core: Core, actions: Actions, scaling: Scaling) -> None:
+    def __init__(self, core: Core, actions: Actions, scaling: Scaler) -> None:
         self._core = core
         self._actions = actions
         self._scaling = scaling
-        self._operations: Mapping[str, Callable[[Request], Iterable[Triggered]]] = {
+        self._operations: Mapping[str, Callable[[Request], Iterable[TriggerQueue]]] = {
             "submit": self._submit,
             "cancel": self._cancel,
             "terminate": self._terminate,
@@ -40,7 +40,7 @@ class Requests:
             "action": self._action,
         }
 
-    def on_request(self, request: Request) -> Iterator[Triggered]:
+    def on_request(self, request: Request) -> Iterator[TriggerQueue]:
         """Perform a request, or reply with the error."""
         operation = self._operations.get(request.op)
         try:
@@ -55,7 +55,7 @@ class Requests:
     def _reply(self, request: Request, result: Mapping[str, Any]) -> None:
         self._core.emit(Reply(request.request, result))
 
-    def _reply_state(self, request: Request) -> Iterable[Triggered]:
+    def _reply_state(self, request: Request) -> Iterable[TriggerQueue]:
         """Reply with the current state of the ensemble."""
         self._reply(request, {"state": self._core.state})
         return ()
@@ -115,7 +115,7 @@ class Requests:
 
     # -- jobs and actions -----------------------------------------------------------
 
-    def _submit(self, request: Request) -> Iterable[Triggered]:
+    def _submit(self, request: Request) -> Iterable[TriggerQueue]:
         self._check_running()
         args = request.args
         group = self._check_group(args.get("group"))
@@ -136,7 +136,7 @@ class Requests:
         # The reply follows when the ids of the jobs are known.
         return self._run(self._origin(request), action)
 
-    def _action(self, request: Request) -> Iterator[Triggered]:
+    def _action(self, request: Request) -> Iterator[TriggerQueue]:
         self._check_running()
         core = self._core
         try:
@@ -158,12 +158,12 @@ class Requests:
         number = self._core.pending_table.next_number(REQUEST_RULE)
         return Origin(REQUEST_RULE, number, (), request.request)
 
-    def _run(self, origin: Origin, action: Action) -> Iterable[Triggered]:
+    def _run(self, origin: Origin, action: Action) -> Iterable[TriggerQueue]:
         return self._actions.run(origin, action, REQUEST_RULE, {"trigger": "request"})
 
     # -- the whole ensemble -----------------------------------------------------------
 
-    def _cancel(self, request: Request) -> Iterable[Triggered]:
+    def _cancel(self, request: Request) -> Iterable[TriggerQueue]:
         core, group = self._core, request.args.get("group")
         if group is not None:
             jobs = core.cancel_jobs([self._check_group(group)], "a request")
@@ -178,21 +178,21 @@ class Requests:
             core.cancel_jobs(list(core.spec.groups), "a request")
         return self._reply_state(request)
 
-    def _terminate(self, request: Request) -> Iterable[Triggered]:
+    def _terminate(self, request: Request) -> Iterable[TriggerQueue]:
         core, cancel = self._core, bool(request.args.get("cancel"))
         if core.acting:
             core.record("request", op="terminate", cancel=cancel)
             core.end("completed", "terminated by the user", cancel=cancel)
         return self._reply_state(request)
 
-    def _pause(self, request: Request) -> Iterable[Triggered]:
+    def _pause(self, request: Request) -> Iterable[TriggerQueue]:
         if self._core.state != "paused":
             self._check_running()
             self._core.enter("paused")
             self._core.record("pause")
         return self._reply_state(request)
 
-    def _resume(self, request: Request) -> Iterator[Triggered]:
+    def _resume(self, request: Request) -> Iterator[TriggerQueue]:
         if self._core.state == "paused":
             self._core.enter("running")
             self._core.record("resume")
@@ -201,7 +201,7 @@ class Requests:
             self._check_running()
         self._reply_state(request)
 
-    def _rules(self, request: Request) -> Iterator[Triggered]:
+    def _rules(self, request: Request) -> Iterator[TriggerQueue]:
         core = self._core
         if not core.acting:
             self._check_running()

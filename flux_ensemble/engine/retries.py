@@ -27,7 +27,7 @@ from flux_ensemble.engine.job_keys import members_of
 from flux_ensemble.engine.job_view import JobView
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.members import Members
-from flux_ensemble.engine.submitter import Sending
+from flux_ensemble.engine.submitter import Submitter
 from flux_ensemble.metrics.conditions import Names, variables
 from flux_ensemble.metrics.job_fields import scope_of
 from flux_ensemble.metrics.names import INTERRUPTED
@@ -67,10 +67,10 @@ class Fate(Enum):
         return "canceled" if self is Fate.BOUND else INTERRUPTED
 
 
-class Retrying:
+class Retries:
     """Decides for one engine which jobs run again."""
 
-    def __init__(self, core: Core, sending: Sending, members: Members | None = None) -> None:
+    def __init__(self, core: Core, sending: Submitter, members: Members | None = None) -> None:
         self._core = core
         self._sending = sending
         self._members = members

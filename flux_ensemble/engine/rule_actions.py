@@ -17,7 +17,7 @@ from flux_ensemble.engine.job_changes import TRIGGER_OF
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.render import action_json
 from flux_ensemble.engine.rule_state import RuleState
-from flux_ensemble.engine.trigger_queue import Cause, Triggered
+from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
 from flux_ensemble.metrics.conditions import Variable
 from flux_ensemble.metrics.job_fields import JobField
 
@@ -31,7 +31,7 @@ class RuleActions:
 
     def fire(
         self, state: RuleState, cause: Cause, values: Callable[[Variable], Any]
-    ) -> Iterable[Triggered]:
+    ) -> Iterable[TriggerQueue]:
         """Run the actions of a rule, once.
 
         Args:
@@ -61,14 +61,14 @@ class RuleActions:
 
     def _fire_all(
         self, state: RuleState, actions: Iterable[Action], cause: Cause
-    ) -> Iterator[Triggered]:
+    ) -> Iterator[TriggerQueue]:
         """Run several actions; the rules that one triggers are evaluated before the next one."""
         for action in actions:
             if not self._core.acting:
                 return
             yield from self._fire(state, action, cause)
 
-    def _fire(self, state: RuleState, action: Action, cause: Cause) -> Iterable[Triggered]:
+    def _fire(self, state: RuleState, action: Action, cause: Cause) -> Iterable[TriggerQueue]:
         rule, origin, told = state.rule, _origin(state, cause), None
         if action.name == "custom":
             told = {**cause.event, "trigger": _trigger(rule, cause)}

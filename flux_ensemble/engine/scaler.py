@@ -30,12 +30,12 @@ from flux_ensemble.engine.pending import (
     ScaleOutcome,
     scale_timer,
 )
-from flux_ensemble.engine.trigger_queue import Cause, Triggered
+from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
 from flux_ensemble.metrics.names import MEMBER, MEMBER_METRICS
 from flux_ensemble.metrics.paths import MetricPath
 
 
-class Scaling:
+class Scaler:
     """Stores the sizes of an engine's members, and requests changes.
 
     Attributes:
@@ -53,7 +53,7 @@ class Scaling:
 
     # -- reports of members -------------------------------------------------------
 
-    def on_changed(self, event: MemberChanged) -> Iterable[Triggered]:
+    def on_changed(self, event: MemberChanged) -> Iterable[TriggerQueue]:
         """Store a member's report, and return the rules that it triggers."""
         changed = self.take(event)
         return () if self._core.t_start is None else self._triggered(event, changed)
@@ -91,7 +91,7 @@ class Scaling:
                 changed.append(path)
         return changed
 
-    def begin(self) -> Iterator[Triggered]:
+    def begin(self) -> Iterator[TriggerQueue]:
         """Yield the rules triggered by the reports from before the start of the ensemble."""
         for event in self.members.values():
             paths = [
@@ -99,7 +99,7 @@ class Scaling:
             ]
             yield from self._triggered(event, paths)
 
-    def _triggered(self, event: MemberChanged, changed: Iterable[MetricPath]) -> list[Triggered]:
+    def _triggered(self, event: MemberChanged, changed: Iterable[MetricPath]) -> list[TriggerQueue]:
         """Return the rules on metrics that have changed."""
         seen = {
             "trigger": "member",
@@ -109,9 +109,9 @@ class Scaling:
             "free": event.free,
             "timestamp": self._core.t,
         }
-        return [Triggered(state, Cause(seen)) for state in self._core.rules.metric(changed)]
+        return [TriggerQueue(state, Cause(seen)) for state in self._core.rules.metric(changed)]
 
-    def _resize(self, member: str, nodes: int) -> Iterable[Triggered]:
+    def _resize(self, member: str, nodes: int) -> Iterable[TriggerQueue]:
         """Store the size after a request."""
         return self.on_changed(replace(self.members[member], t=self._core.t, size=nodes))
 
@@ -172,7 +172,7 @@ class Scaling:
         self._table.expect_scale(member, core.t, pending)
         core.emit(StartTimer(scale_timer(pending), core.spec.scaling.deadline))
 
-    def on_done(self, pending: Pending, event: CommandDone) -> Iterable[Triggered]:
+    def on_done(self, pending: Pending, event: CommandDone) -> Iterable[TriggerQueue]:
         """Handle the success of a request: store the new size."""
         command, origin = pending.command, pending.origin
         assert isinstance(command, Scale)
@@ -190,7 +190,7 @@ class Scaling:
         self._deny(pending.origin, pending.command.member, event.reason, event.detail)
         self._failed(pending.origin, event.reason, event.detail)
 
-    def on_late(self, event: CommandDone | CommandFailed) -> Iterable[Triggered]:
+    def on_late(self, event: CommandDone | CommandFailed) -> Iterable[TriggerQueue]:
         """Handle the outcome of a command that is not pending: perhaps a request that timed out."""
         late = self._table.take_late_scale(event.command)
         if late is None:

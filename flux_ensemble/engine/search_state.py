@@ -27,7 +27,7 @@ MAX_FRONT = 100
 _MANY = 64
 
 
-class Searched:
+class SearchState:
     """The run-time state of one search.
 
     Attributes:

@@ -19,51 +19,159 @@ from typing import Any
 from flux_ensemble.document.keys.rules import SEARCH_TRIGGER
 from flux_ensemble.document.keys.search import RETRY
 from flux_ensemble.document.search import Search, Value
-from flux_ensemble.engine.asks import Asking
-from flux_ensemble.engine.commands import Ask
+from flux_ensemble.engine.commands import Ask, StartTimer, StopTimer
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.jobs import ActiveJob
-from flux_ensemble.engine.pending import Origin
-from flux_ensemble.engine.pruning import Pruning
+from flux_ensemble.engine.pending import Origin, Pending
+from flux_ensemble.engine.pruning import Pruner
 from flux_ensemble.engine.search_state import (
+    AGAIN,
     CLOSING,
     DONE,
     IDLE,
     RUNNING,
-    Searched,
+    SearchState,
     judge,
     parse_trial,
     trial_name,
 )
-from flux_ensemble.engine.submitter import Sending, search_rule
-from flux_ensemble.engine.trials import CANCELED, COMPLETE, FAILED
-from flux_ensemble.engine.trigger_queue import Cause, Triggered
+from flux_ensemble.engine.submitter import Submitter, search_rule
+from flux_ensemble.engine.trials import CANCELED, COMPLETE, FAILED, moved
+from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
 from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.search_paths import PRUNED
 from flux_ensemble.scalars import packed
 
+#: The most tries of one ask, and the first delay in seconds, which doubles each time.
+TRIES = 3
+TRY_DELAY = 1.0
+
+
+class Asks:
+    """The asks of one engine.
+
+    Args:
+        core: the engine's core.
+        states: the searches, by id.
+    """
+
+    def __init__(self, core: Core, states: Mapping[str, SearchState]) -> None:
+        self._core = core
+        self._table = core.pending_table
+        self._states = states
+
+    def ask(self, state: SearchState, count: int) -> None:
+        """Request `count` points of a search."""
+        trials = state.trials
+        command = Ask(
+            self._table.next_id(), state.search.id, len(trials.all), count, len(trials.ended)
+        )
+        state.ask = command.id, self._core.t
+        self._core.send(Pending(self.origin(state), command))
+
+    def answered(self, command: Ask, event: CommandDone) -> None:
+        """Add the points of an answer as trials."""
+        state = self._states[command.search]
+        if state.ask is None or state.ask[0] != command.id:
+            return
+        _, t_asked = state.ask
+        state.look(event.t)
+        state.ask = None
+        state.chain = ()
+        state.tries = 0
+        state.asks += 1
+        # The first ask starts a process, so only the seconds that the sampler reports count.
+        took = event.t - t_asked if state.asks > 1 else event.result.get("seconds", 0.0)
+        state.ask_seconds = moved(state.ask_seconds, max(0.0, took))
+        points = event.result.get("points", ())
+        for point in points:
+            state.trials.add(point["params"], point.get("attributes"))
+        state.exhausted = not points
+        self._core.record(
+            "ask",
+            search=command.search,
+            first=command.first,
+            points=len(points),
+            ended=command.ended,
+            seconds=event.result.get("seconds", 0.0),
+        )
+        self.changed(state)
+
+    def failed(self, command: Ask, reason: str) -> bool:
+        """Handle a failed ask: start the timer of the next try.
+
+        Returns:
+            True if that was the last try; else points are requested once more, or are not needed
+            any more.
+        """
+        state = self._states[command.search]
+        if state.ask is None or state.ask[0] != command.id or not self._core.acting:
+            return False
+        state.ask = None
+        state.tries += 1
+        self._core.record("ask-failed", search=command.search, tries=state.tries, reason=reason)
+        if state.tries < TRIES:
+            state.again = True
+            self._table.ask_again(state.timer, self.origin(state))
+            self._core.emit(StartTimer(state.timer, TRY_DELAY * 2 ** (state.tries - 1)))
+            return False
+        return True
+
+    def on_timer(self, key: str) -> bool:
+        """Have points requested once more; return False if the timer is for something else."""
+        if not key.startswith(AGAIN):
+            return False
+        state = self._states.get(key.removeprefix(AGAIN))
+        if state is not None and state.again:
+            state.again = False
+            self._table.asked_again(key)
+            self.changed(state)
+        return True
+
+    def forget(self, state: SearchState) -> None:
+        """Drop the open ask of a search, and its next try."""
+        if state.ask is not None:
+            # The outcome may still come; it is ignored then.
+            self._table.take(state.ask[0])
+            state.ask = None
+        if state.again:
+            state.again = False
+            if self._table.asked_again(state.timer):
+                self._core.emit(StopTimer(state.timer))
+
+    def changed(self, state: SearchState) -> None:
+        """Mark a search to be settled when the event has been handled, and update its metrics."""
+        self._core.search_due[state.search.id] = None
+        self._core.stats.searches[state.search.id] = state.trials.figures()
+
+    def origin(self, state: SearchState) -> Origin:
+        """Return the origin under which points of a search are requested."""
+        search = state.search
+        return Origin(search_rule(search.id), state.asks, (), None, (search.group,))
+
+
 #: The most times that `on-failure: retry` runs a trial again.
 RETRIES = 3
 
-#: Outcome of a trial's job -> the reason of the failure, for `Searched.wrong`.
+#: Outcome of a trial's job -> the reason of the failure, for `SearchState.wrong`.
 _FAILED = {"failed": "the last trial failed", "timeout": "the last trial ran out of time"}
 
 
-class Searching:
+class Searches:
     """The searches of one engine."""
 
-    def __init__(self, core: Core, sending: Sending) -> None:
+    def __init__(self, core: Core, sending: Submitter) -> None:
         self._core = core
         self._sending = sending
         self._table = core.pending_table
-        self.states = {search.id: Searched(search) for search in core.spec.searches}
-        self._asking = Asking(core, self.states)
+        self.states = {search.id: SearchState(search) for search in core.spec.searches}
+        self._asking = Asks(core, self.states)
         #: Stops trials early; None if no search does that.
-        self.pruning: Pruning | None = None
+        self.pruning: Pruner | None = None
         if any(search.stop for search in core.spec.searches):
-            self.pruning = Pruning(core, self.states)
+            self.pruning = Pruner(core, self.states)
 
     # -- actions ----------------------------------------------------------------------
 
@@ -198,7 +306,7 @@ class Searching:
             and not (job.interrupted or job.canceling or firing.cancel_unseen)
         )
 
-    def _prune(self, state: Searched, number: int, t: float) -> None:
+    def _prune(self, state: SearchState, number: int, t: float) -> None:
         """End a trial that was stopped early, whose job is over."""
         value, step = state.stopped[number]
         state.failures = 0
@@ -206,7 +314,7 @@ class Searching:
         state.end(number, PRUNED, value, t, step)
         self._asking.changed(state)
 
-    def _complete(self, state: Searched, number: int, value: Value, t: float) -> None:
+    def _complete(self, state: SearchState, number: int, value: Value, t: float) -> None:
         state.failures = 0
         state.exhausted = False
         trials = state.trials
@@ -222,7 +330,7 @@ class Searching:
         self._asking.changed(state)
 
     def _fail(
-        self, state: Searched, number: int, job: ActiveJob, reason: str, t: float, how: str
+        self, state: SearchState, number: int, job: ActiveJob, reason: str, t: float, how: str
     ) -> None:
         search = state.search
         penalty = search.penalty if how == FAILED else None
@@ -268,7 +376,7 @@ class Searching:
 
     # -- the end of an event ------------------------------------------------------------
 
-    def settle(self) -> Iterator[Triggered]:
+    def settle(self) -> Iterator[TriggerQueue]:
         """Send trials and request points; yield the rules on searches that are done."""
         core = self._core
         if core.state != "running" or core.t_start is None:
@@ -283,7 +391,7 @@ class Searching:
             if state.open:
                 yield from self._settle(state)
 
-    def _settle(self, state: Searched) -> Iterable[Triggered]:
+    def _settle(self, state: SearchState) -> Iterable[TriggerQueue]:
         core, trials, search = self._core, state.trials, state.search
         if state.state == RUNNING:
             state.look(core.t)
@@ -301,7 +409,7 @@ class Searching:
             state.reason = "exhausted" if state.exhausted else "trials"
         return self._done(state)
 
-    def _send(self, state: Searched) -> None:
+    def _send(self, state: SearchState) -> None:
         trials, search = state.trials, state.search
         trial = trials.next(self._core.t)
         self._sending.submit(
@@ -312,7 +420,7 @@ class Searching:
             trial=trial_name(search.id, trial.number),
         )
 
-    def _done(self, state: Searched) -> Iterable[Triggered]:
+    def _done(self, state: SearchState) -> Iterable[TriggerQueue]:
         core, id = self._core, state.search.id
         state.look(core.t)
         state.state = DONE
@@ -327,7 +435,7 @@ class Searching:
         core.record("search-done", search=id, reason=state.reason, **figures)
         cause = Cause(event, search_rule(id), state.chain)
         return [
-            Triggered(rule, cause)
+            TriggerQueue(rule, cause)
             for rule in core.rules.plain(SEARCH_TRIGGER)
             if rule.rule.name in (None, id)
         ]

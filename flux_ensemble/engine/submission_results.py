@@ -18,7 +18,7 @@ from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.pending import Pending
 
 
-class Submitted:
+class SubmissionResults:
     """Handles the outcomes of one engine's submissions."""
 
     def __init__(self, core: Core, members: Members | None) -> None:

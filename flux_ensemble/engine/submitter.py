@@ -12,7 +12,7 @@ from flux_ensemble.engine.combinations import MAX_COMBINATIONS
 from flux_ensemble.engine.commands import StartTimer, SubmitJobs
 from flux_ensemble.engine.copies import Work
 from flux_ensemble.engine.core import Core
-from flux_ensemble.engine.dispatch import Placing
+from flux_ensemble.engine.dispatch import Dispatch
 from flux_ensemble.engine.firings import DELAY, Firing
 from flux_ensemble.engine.job_keys import members_of, ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob
@@ -32,7 +32,7 @@ WITHDRAWN = "canceled before it showed in the queue"
 NOT_NEEDED = "another job that does the same has succeeded"
 
 
-class Sending:
+class Submitter:
     """Submits the jobs of one engine.
 
     Args:
@@ -40,7 +40,7 @@ class Sending:
         placing: chooses members; None if there is the enclosing instance alone.
     """
 
-    def __init__(self, core: Core, placing: Placing | None = None) -> None:
+    def __init__(self, core: Core, placing: Dispatch | None = None) -> None:
         self._core = core
         self._placing = placing
         self._table = core.pending_table

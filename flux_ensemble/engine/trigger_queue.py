@@ -53,7 +53,7 @@ class Cause:
         self.member = member
 
 
-class Triggered:
+class TriggerQueue:
     """A rule that is to be evaluated.
 
     A generator of such objects may rely on the order: each rule is evaluated and its action is

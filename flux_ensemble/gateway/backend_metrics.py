@@ -28,7 +28,7 @@ _SIZE = Gauge(
 )
 
 
-class Counted:
+class MeteredBackend:
     """A back end that delegates to another one, and counts the results.
 
     Args:

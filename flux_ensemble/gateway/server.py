@@ -13,6 +13,7 @@ import asyncio
 import ipaddress
 import logging
 import resource
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -30,11 +31,50 @@ from flux_ensemble.gateway.clusters import Clusters
 from flux_ensemble.gateway.connections import Connections
 from flux_ensemble.gateway.ensemble_service import TypedService
 from flux_ensemble.gateway.health_reflection import Health, Reflection
-from flux_ensemble.gateway.log_limit import Sparing
 from flux_ensemble.gateway.operations import Operations
 from flux_ensemble.gateway.predecessors import PredecessorService
 from flux_ensemble.gateway.tls import TlsFiles
 from flux_ensemble.gateway.tls_reload import Reloaded
+
+#: Number of records of one place in the program that are logged per time span, in seconds.
+_RECORDS = 10
+_SECONDS = 60.0
+
+
+class LogLimit(logging.Filter):
+    """A filter that passes a few records per place and minute, each as one line, no traceback.
+
+    The first record of the next minute has the number of suppressed ones.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: dict[tuple[str, int], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return True if a record is logged."""
+        place = record.pathname, record.lineno
+        begin, count = self._counts.get(place, (time.monotonic(), 0))
+        left_out = 0
+        if time.monotonic() - begin > _SECONDS:
+            left_out = max(0, count - _RECORDS)
+            begin, count = time.monotonic(), 0
+        self._counts[place] = begin, count + 1
+        if count >= _RECORDS:
+            return False
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text = f"{text} ({type(record.exc_info[1]).__name__}: {record.exc_info[1]})"
+        more = f"; {left_out} more like it were left out" if left_out else ""
+        record.msg, record.args = _line(text) + more, ()
+        record.exc_info = record.exc_text = None
+        return True
+
+
+def _line(text: str) -> str:
+    """Return the text as one line of bounded length."""
+    return text[:500].encode(errors="backslashreplace").decode().replace("\n", " ")
+
 
 #: Seconds for which open requests may continue when the server stops.
 _GRACE_SECONDS = 5.0
@@ -55,7 +95,7 @@ SERVICES = (TypedService.name, PredecessorService.name)
 
 #: Loggers of gRPC for invalid input, which clients can trigger at any rate.
 _GRPC_LOGS = ("grpc._server", "grpc._common", "grpc._cython.cygrpc")
-_SPARING = Sparing()
+_SPARING = LogLimit()
 
 
 class ServerError(Exception):

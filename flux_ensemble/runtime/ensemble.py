@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import CancelJobs, Effect, Finish, Record, Reply
@@ -25,15 +25,54 @@ from flux_ensemble.engine.status import status
 from flux_ensemble.runtime.answers import Answer, Answers
 from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.durability.chunks import beside
-from flux_ensemble.runtime.durability.log_port import Ahead
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.replay import Facts, Replayed
+from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.eventlog import Entry, Log
 from flux_ensemble.runtime.intake import OfJob, is_wanted, wanted
 from flux_ensemble.runtime.interruption import shown, surplus, unseen
-from flux_ensemble.runtime.ports import FLEET_EVENTS, Adviser, Caller, Fleet, Loop, Marker, Queue
+from flux_ensemble.runtime.ports import (
+    FLEET_EVENTS,
+    Adviser,
+    Caller,
+    Fleet,
+    Loop,
+    Marker,
+    Queue,
+    WriteAhead,
+)
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.texts import bounded
+
+
+class LogPort(WriteAhead, Protocol):
+    """A log of the events of an ensemble, and of entries of its host.
+
+    Attributes:
+        timers: the state of timers after the events that were written.
+    """
+
+    timers: Timers
+
+    def note(
+        self,
+        t: float,
+        name: str,
+        context: Mapping[str, Any],
+        then: Callable[[], None],
+        *,
+        sync: bool = False,
+    ) -> None:
+        """Write an entry for people; `then` is called when it is durable."""
+        ...
+
+    def barrier(self, then: Callable[[], None]) -> None:
+        """Call back when everything written so far is durable."""
+        ...
+
+    def close(self) -> None:
+        """Stop writing."""
+        ...
 
 
 class Ensemble:
@@ -74,7 +113,7 @@ class Ensemble:
         custom: Callable[[Ensemble], Caller],
         log_error: Callable[[str], None],
         changed: Callable[[Ensemble], None],
-        ahead: Callable[[Ensemble], Ahead],
+        ahead: Callable[[Ensemble], LogPort],
         recorder: Recorder | None = None,
         replayed: Replayed | None = None,
         marker: Marker | None = None,

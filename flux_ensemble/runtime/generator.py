@@ -53,7 +53,7 @@ class GeneratorError(ReportedFailure):
     """A generator has failed: a phrase that follows its name in a sentence, and a traceback."""
 
 
-class Generating:
+class SearchGenerator:
     """The generator of one search, and the trials that it has received.
 
     Args:

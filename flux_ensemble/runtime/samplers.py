@@ -64,7 +64,7 @@ class Sampler(Protocol):
         ...
 
 
-class Sampling:
+class SearchSampler:
     """The sampler of one search, and the trials that it has received.
 
     Args:

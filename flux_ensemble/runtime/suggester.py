@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 
-class Suggesting(Protocol):
+class Suggester(Protocol):
     """A source of points that answers the requests of one search."""
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -14,12 +14,12 @@ class Suggesting(Protocol):
         ...
 
 
-def suggesting(search: Mapping[str, Any]) -> Suggesting:
+def suggesting(search: Mapping[str, Any]) -> Suggester:
     """Make the source of points of a search, as `asks.asker.described` gives it."""
     if "generator" in search:
-        from flux_ensemble.runtime.generator import Generating
+        from flux_ensemble.runtime.generator import SearchGenerator
 
-        return Generating(search)
-    from flux_ensemble.runtime.samplers import Sampling
+        return SearchGenerator(search)
+    from flux_ensemble.runtime.samplers import SearchSampler
 
-    return Sampling(search)
+    return SearchSampler(search)

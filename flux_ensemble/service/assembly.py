@@ -16,7 +16,7 @@ from flux_ensemble.queues.flux.loop import FluxLoop, guard
 from flux_ensemble.queues.flux.member import FluxMember
 from flux_ensemble.queues.flux.queue import FluxQueue
 from flux_ensemble.runtime.asks.advisers import processes
-from flux_ensemble.runtime.custom.output import Printed
+from flux_ensemble.runtime.custom.output import PrintedOutput
 from flux_ensemble.runtime.custom.worker import Worker
 from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import Replayed
@@ -193,7 +193,7 @@ class Assembly:
             cwd=load["cwd"],
             uri=self._uri,
             states=states,
-            printed=Printed(note).take,
+            printed=PrintedOutput(note).take,
             info={"name": spec.name, "directory": spec.directory},
             log=self._log_of(spec),
         )

@@ -57,7 +57,7 @@ from flux_ensemble.queues.nested.site import Site
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.interruption import shown, unseen
 from flux_ensemble.runtime.ports import Done, Outcome
-from flux_ensemble.service.fleet_member import Asked, FleetMember, ask_all
+from flux_ensemble.service.fleet_member import FleetMember, MemberRequest, ask_all
 from flux_ensemble.service.tracker import Tracker
 
 
@@ -175,7 +175,7 @@ class MemberFleet:
             return
         told = partial(_submitted, member.ordinal, done)
         # The engine knows the outcome of the jobs of a member that is gone.
-        member.ask(Asked(partial(self._submit, command), told, lambda: None))
+        member.ask(MemberRequest(partial(self._submit, command), told, lambda: None))
 
     def _submit(self, command: SubmitJobs, nested: Submitting, done: Done) -> None:
         jobs = shown(self.ensemble.engine, command)

@@ -27,7 +27,7 @@ _BROKEN = frozenset(("EPIPE", "ECONNRESET", "ENOTCONN"))
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MemberRequest:
     """A command to a member.
 
     Args:
@@ -61,7 +61,7 @@ class FleetMember:
         self.caught_up: CatchUp | None = None
         self.instance: Followed | None = None
         self.nested: Submitting | None = None
-        self.asked: dict[int, Asked] = {}
+        self.asked: dict[int, MemberRequest] = {}
         self.late: list[Callable[[], None]] | None = None
         self._numbers = count(1)
 
@@ -138,7 +138,7 @@ class FleetMember:
         """A connection is open, so commands can be sent."""
         return self.instance is not None and not self.instance.closed
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: MemberRequest) -> None:
         """Send a command, now or when the member is up."""
         number = next(self._numbers)
         self.asked[number] = asked
@@ -186,4 +186,4 @@ def ask_all(asks: Sequence[tuple[FleetMember, Ask]], command: int, done: Done) -
         done(CommandDone(time.time(), command))
     for member, ask in asks:
         over = partial(answered, CommandDone(time.time(), command))
-        member.ask(Asked(ask, answered, over))
+        member.ask(MemberRequest(ask, answered, over))

@@ -27,7 +27,7 @@ from flux_ensemble.engine.codec import event_from_json
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.runtime.asks.asker import described
-from flux_ensemble.runtime.samplers import Sampling, seed_of
+from flux_ensemble.runtime.samplers import SearchSampler, seed_of
 from flux_ensemble.runtime.unit_cube import sequence_seed
 
 SLOTS = 16
@@ -195,7 +195,7 @@ def _differing(trials: int) -> dict[str, int]:
                 "s", "t", variables, (Objective("loss"),), name, trials=1000, parallel=at_once
             )
             words = described(given, 7)
-            sampling, study = Sampling(words), optuna.create_study()
+            sampling, study = SearchSampler(words), optuna.create_study()
             if name == "qmc":
                 # Optuna's sequence begins with the second trial: the first tells it of the space.
                 study.sampler = optuna.samplers.RandomSampler()

@@ -206,7 +206,7 @@ def _health(port: int | None, scaler: Backend | None) -> Iterator[Backend | None
         yield scaler
         return
     try:
-        from flux_ensemble.gateway.backend_metrics import Counted, registry
+        from flux_ensemble.gateway.backend_metrics import MeteredBackend, registry
         from flux_ensemble.gateway.health_port import HealthPort
     except ImportError as exc:
         raise missing(exc, "kubernetes") from exc
@@ -215,7 +215,7 @@ def _health(port: int | None, scaler: Backend | None) -> Iterator[Backend | None
     except OSError as exc:
         raise Failure(f"--health-port {port}: {exc.strerror}", USAGE) from exc
     try:
-        yield None if scaler is None else Counted(scaler)
+        yield None if scaler is None else MeteredBackend(scaler)
     finally:
         health.close()
 

@@ -115,9 +115,9 @@ class LocalStates:
         Raises:
             Failure: another run has taken its place, or it was unloaded.
         """
-        from flux_ensemble.queues.local.log_follower import Following
+        from flux_ensemble.queues.local.log_follower import LogFollower
 
-        following = Following(self.states, name)
+        following = LogFollower(self.states, name)
         with _sentences():
             while True:
                 yield from following.take()

@@ -9,7 +9,7 @@ from flux_ensemble.document.functions import unresolved
 from flux_ensemble.document.model import Spec
 from flux_ensemble.queues.local.listener import FunctionsError, RunError
 from flux_ensemble.queues.local.loop import LocalLoop
-from flux_ensemble.runtime.custom.output import Printed
+from flux_ensemble.runtime.custom.output import PrintedOutput
 from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
 
 
@@ -85,7 +85,7 @@ class FunctionWorker:
             info={"name": spec.name, "directory": spec.directory},
             log=self._said,
             states=states,
-            printed=Printed(self._printed).take,
+            printed=PrintedOutput(self._printed).take,
         )
 
     def _said(self, level: str, text: str) -> None:

@@ -11,7 +11,7 @@ from flux_ensemble.queues.local.states import States
 from flux_ensemble.runtime.durability.lines import whole_lines
 
 
-class Following:
+class LogFollower:
     """The entries of an ensemble's log, as they are written.
 
     Args:

@@ -63,7 +63,7 @@ def _is_place(context: dict[str, Any]) -> bool:
     return type(ranks) is str and type(t) is float and (t * TICKS).is_integer()
 
 
-class Alike:
+class JobColumns:
     """Jobs with the same events.
 
     Args:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from flux_ensemble.queues.nested.job_columns import Alike, kind
+from flux_ensemble.queues.nested.job_columns import JobColumns, kind
 
 #: Least seconds between two reports, unless there is enough for a whole message: each report costs
 #: the service of the ensemble as much as some ten jobs. A report after a silence is sent at once.
@@ -117,7 +117,7 @@ class Held:
 
     def take(self) -> list[list[Any]]:
         """Return the items for all, and forget them: see `queues.nested.service_handle`."""
-        found: dict[Any, list[Any] | Alike] = {}
+        found: dict[Any, list[Any] | JobColumns] = {}
         for job, events in self._events.items():
             tag = self._tags.get(job)
             key = kind(events, tag)
@@ -125,11 +125,11 @@ class Held:
                 found[job] = _item(job, events, tag)
                 continue
             # The item moves to the place of the last of its jobs.
-            alike = found.pop(key, None) or Alike(events, tag)
-            assert isinstance(alike, Alike)
+            alike = found.pop(key, None) or JobColumns(events, tag)
+            assert isinstance(alike, JobColumns)
             alike.add(job, events, tag)
             found[key] = alike
-        items = [one.item() if isinstance(one, Alike) else one for one in found.values()]
+        items = [one.item() if isinstance(one, JobColumns) else one for one in found.values()]
         items[:0] = self._outcomes
         self._events.clear()
         self._tags.clear()

@@ -20,7 +20,7 @@ from flux_ensemble.runtime.custom.child import entries
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
+class SimulatedResult:
     """The result of a call: a `runtime.ports.CallResult`."""
 
     ok: bool = True
@@ -57,7 +57,7 @@ class Caller:
         """Call a function of an algorithm, or count the call of another one."""
         if function not in self._names:
             self._calls[function] += 1
-            done(Returned())
+            done(SimulatedResult())
             return
         state = deepcopy(self._states.get(function, {}))
         try:
@@ -65,11 +65,11 @@ class Caller:
                 returned = entries(self._functions[function](**{**kwargs, "state": state}))
         except Exception as error:
             reason = f"custom function {function!r} raised {type(error).__name__}: {error}"
-            done(Returned(False, reason=reason))
+            done(SimulatedResult(False, reason=reason))
             return
         self._states[function] = state
         # Plain JSON, as from the process that calls functions in a run.
-        done(Returned(**json.loads(json.dumps({"returned": returned, "state": state}))))
+        done(SimulatedResult(**json.loads(json.dumps({"returned": returned, "state": state}))))
 
     def close(self) -> None:
         """Do nothing: no process runs."""

@@ -11,7 +11,7 @@ from flux_ensemble.document.search import Search
 from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.trials import Trials
 from flux_ensemble.runtime.asks.asker import Advice, described
-from flux_ensemble.runtime.suggester import Suggesting, suggesting
+from flux_ensemble.runtime.suggester import Suggester, suggesting
 
 
 class Consultant:
@@ -27,7 +27,7 @@ class Consultant:
         self._seed = seed
         #: For each search the sampler, and the numbers of points and of ends of trials that it
         #: knows.
-        self._known: dict[str, tuple[Suggesting, int, int]] = {}
+        self._known: dict[str, tuple[Suggester, int, int]] = {}
 
     def ask(self, command: Ask, trials: Trials, done: Callable[[Advice], None]) -> None:
         """Request points, as `runtime.ports.Adviser.ask`; they are returned at once."""

@@ -12,7 +12,7 @@ MAX_CALL = 4096
 MAX_ALL = 1024 * 1024
 
 
-class Printed:
+class PrintedOutput:
     """A writer of custom functions' output to an eventlog.
 
     Args:

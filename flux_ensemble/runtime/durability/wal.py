@@ -23,9 +23,9 @@ it, so recovery has little to replay (`runtime.durability.replay`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from flux_ensemble.engine.commands import Command, Record
 from flux_ensemble.engine.events import Event, JobsAlike
@@ -38,9 +38,45 @@ from flux_ensemble.runtime.durability.batches import (
     sealed,
 )
 from flux_ensemble.runtime.durability.replay import Digests, Replayed, snapshot_text
-from flux_ensemble.runtime.durability.storage import Gate, State, Store
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ports import Handle, Loop
+
+
+class Store(Protocol):
+    """A storage in which batches become durable."""
+
+    def commit(self, batches: Sequence[Batch], done: Callable[[Exception | None], None]) -> None:
+        """Make batches durable, all or none; several commits may be in progress at once.
+
+        Commits happen in the order of the calls, and before anything that is sent elsewhere
+        later.
+
+        Args:
+            batches: all that are not known to be durable, in order.
+            done: called once, with None, or with the reason why the outcome is unknown.
+        """
+        ...
+
+
+class Gate(Protocol):
+    """A gate that holds back jobs which have not been sent yet; holds are counted."""
+
+    def hold(self) -> None: ...
+
+    def go_on(self) -> None: ...
+
+
+class State(Protocol):
+    """The state of which snapshots are taken."""
+
+    def snapshot(self) -> Mapping[str, Any]:
+        """Return the state as JSON."""
+        ...
+
+    def take_beside(self) -> str:
+        """Return, as JSON, the chunk beside the snapshot, with the data since the last call."""
+        ...
+
 
 #: Seconds that events without commands wait for a batch, and most such events. With many logs the
 #: wait is so long, up to LAZY_LIMIT, that all of them together commit LAZY_RATE times a second.

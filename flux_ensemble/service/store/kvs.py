@@ -220,7 +220,7 @@ class KvsStore:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredEnsemble:
     """The contents of the KVS for an ensemble; values and lines are read lazily.
 
     Attributes:
@@ -266,7 +266,7 @@ class KvsStores:
             if kind in ("dir", "dirref") and matches(ENSEMBLE_NAME, name)
         ]
 
-    def read(self, name: str) -> Stored:
+    def read(self, name: str) -> StoredEnsemble:
         """Read the contents of the KVS for an ensemble.
 
         Args:
@@ -284,7 +284,7 @@ class KvsStores:
         store.go_on(segment=_next(segments), chunk=_next(chunks))
         self._stores[name] = store
         values = self._values(name, chunks)
-        return Stored(load, snapshot, values, self._lines(name, segments, store), store)
+        return StoredEnsemble(load, snapshot, values, self._lines(name, segments, store), store)
 
     def _numbers(self, name: str, directory: str) -> list[int]:
         """Return the numbered keys in a directory of an ensemble, in order."""

@@ -29,7 +29,7 @@ from flux_ensemble.engine.events import (
     TimerFired,
 )
 from flux_ensemble.engine.job_keys import make, ordinal_of, split
-from flux_ensemble.queues.nested.job_columns import Alike
+from flux_ensemble.queues.nested.job_columns import JobColumns
 
 
 class MemberHistory(History):
@@ -111,7 +111,7 @@ class MemberHistory(History):
             tag, _ = self._jobs.pop(life.job)
             if names[-1] != LIFE[-1]:
                 self._jobs[life.job] = tag, names[-1]
-        alike = Alike(lives[0].events, lives[0].tag)
+        alike = JobColumns(lives[0].events, lives[0].tag)
         for life in lives:
             alike.add(split(life.job)[1], life.events, life.tag)
         _, t_all, *item = alike.item()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from worker_bench import Make, benches
 
-from flux_ensemble.runtime.custom.output import MAX_ALL, MAX_CALL, Printed
+from flux_ensemble.runtime.custom.output import MAX_ALL, MAX_CALL, PrintedOutput
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.texts: list[tuple[str, str]] = []
-        self.printed = Printed(self._note)
+        self.printed = PrintedOutput(self._note)
 
     def _note(self, name: str, context: Mapping[str, Any]) -> None:
         assert name == "custom-output"

@@ -45,7 +45,7 @@ from flux_ensemble.engine.events import (
 from flux_ensemble.engine.job_keys import make, split
 from flux_ensemble.engine.records import encode as encode_records
 from flux_ensemble.engine.snapshot import dump
-from flux_ensemble.queues.nested.job_columns import Alike, kind
+from flux_ensemble.queues.nested.job_columns import JobColumns, kind
 from flux_ensemble.runtime.durability.batches import compact, expand
 
 SUBMIT = {"name": "submit", "label": "sim", "count": 2, "repetitions": 3}
@@ -107,7 +107,7 @@ def told(events: list[JobEvents]) -> list[Event]:
         if same is None:
             found[key] = event
             continue
-        alike = found.setdefault(key, (ordinal, Alike(event.events, tag)))[1]
+        alike = found.setdefault(key, (ordinal, JobColumns(event.events, tag)))[1]
         alike.add(id, event.events, tag)
     return [
         JobsAlike(alike[1].item()[1], alike[0], *alike[1].item()[2:])

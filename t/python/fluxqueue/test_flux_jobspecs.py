@@ -9,7 +9,7 @@ import pytest
 
 from flux_ensemble.document import jobspec
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.queues.flux.jobspecs import KEPT, TagTemplates
+from flux_ensemble.queues.flux.submission import KEPT, TagTemplates
 
 SPEC = load_mapping(
     {

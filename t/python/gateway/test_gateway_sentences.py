@@ -13,7 +13,7 @@ import grpc
 import pytest
 from rpc_servers import PATIENCE, Log, known_channel, known_client, serving, table
 
-from flux_ensemble.gateway import instances, log_limit
+from flux_ensemble.gateway import instances, server
 from flux_ensemble.gateway.backends.dry_run import DryRun
 from flux_ensemble.gateway.client import RpcError
 from flux_ensemble.gateway.errors import SENTENCE_BYTES, RequestProblem
@@ -224,9 +224,9 @@ def test_a_sparing_log_has_a_few_of_a_kind_and_says_how_many_it_left_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     t_now = 1000.0
-    monkeypatch.setattr(log_limit.time, "monotonic", lambda: t_now)
+    monkeypatch.setattr(server.time, "monotonic", lambda: t_now)
     log = logging.Logger("sparing")
-    log.addFilter(log_limit.Sparing())
+    log.addFilter(server.LogLimit())
     log.addHandler(caplog.handler)
     for minute in range(2):
         t_now += 61 * minute

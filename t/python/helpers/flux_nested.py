@@ -39,7 +39,6 @@ from flux_ensemble.queues.flux.stream import StreamingRequest  # noqa: E402
 from flux_ensemble.queues.nested import walltime as walltimes  # noqa: E402
 from flux_ensemble.queues.nested.attempts import Attempt, Lost, attempt_of  # noqa: E402
 from flux_ensemble.queues.nested.callbacks import Gone, Told  # noqa: E402
-from flux_ensemble.queues.nested.connection import connect  # noqa: E402
 from flux_ensemble.queues.nested.instance import Facts  # noqa: E402
 from flux_ensemble.queues.nested.jobspec import (  # noqa: E402
     MemberTag,
@@ -51,7 +50,7 @@ from flux_ensemble.queues.nested.life import Phase  # noqa: E402
 from flux_ensemble.queues.nested.member import NestedMember  # noqa: E402
 from flux_ensemble.queues.nested.member_job import MemberJob  # noqa: E402
 from flux_ensemble.queues.nested.pump import Pump  # noqa: E402
-from flux_ensemble.queues.nested.route import Route  # noqa: E402
+from flux_ensemble.queues.nested.route import Route, connect  # noqa: E402
 from flux_ensemble.queues.nested.service_handle import Followed  # noqa: E402
 from flux_ensemble.queues.nested.site import Site  # noqa: E402
 from flux_ensemble.runtime.ports import FLEET_EVENTS  # noqa: E402

@@ -19,8 +19,8 @@ def mod_main(handle: Any, uri: str, *paths: str) -> None:
     from flux_ensemble.queues.flux.journal import Journal
     from flux_ensemble.queues.flux.loop import FluxLoop, guard
     from flux_ensemble.queues.flux.stream import StreamingRequest
-    from flux_ensemble.queues.nested.connection import connect
     from flux_ensemble.queues.nested.pump import Pump
+    from flux_ensemble.queues.nested.route import connect
 
     state: dict[str, Any] = {"ready": False, "lost": False, "errors": []}
     kept: list[Any] = []

@@ -27,7 +27,7 @@ from flux_ensemble.queues.local import contact
 from flux_ensemble.queues.local.contact import ask
 from flux_ensemble.queues.local.control import MAX_OPEN, Control
 from flux_ensemble.queues.local.directory import open_directory
-from flux_ensemble.queues.local.log_follower import Following
+from flux_ensemble.queues.local.log_follower import LogFollower
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.state_dir import StateLog
@@ -452,7 +452,7 @@ def test_a_follower_goes_on_with_a_run_that_is_resumed_and_not_with_another(
         log.close()
 
     write(entry(1.0, "load"), entry(2.0, "start"))
-    following = Following(States(root), "one")
+    following = LogFollower(States(root), "one")
     assert [one["name"] for one in following.take()] == ["load", "start"]
     assert following.over
     assert following.take() == []

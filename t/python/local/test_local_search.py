@@ -17,7 +17,7 @@ from local_queue import Run, command, command_of, descendants
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.queues.local.states import States
 from flux_ensemble.runtime.asks.asker import described
-from flux_ensemble.runtime.samplers import Sampling
+from flux_ensemble.runtime.samplers import SearchSampler
 from flux_ensemble.runtime.suggester import suggesting
 
 pytest.importorskip("optuna")
@@ -208,7 +208,7 @@ def points_of(value: dict[str, Any]) -> dict[int, dict[str, Any]]:
     """The parameters of each trial, which follow from its number."""
     (given,) = load_mapping(value).searches
     request = {"count": given.trials, "points": [], "attributes": {}, "ends": []}
-    points = Sampling(described(given, 7)).answer(request)["points"]
+    points = SearchSampler(described(given, 7)).answer(request)["points"]
     return dict(enumerate(point["params"] for point in points))
 
 

@@ -26,7 +26,7 @@ from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.trials import COMPLETE, FAILED, PRUNED, Trials
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.runtime.asks.asker import Advice, Asker, described
-from flux_ensemble.runtime.samplers import BEST, LATEST, MANY, Sampling, seed_of
+from flux_ensemble.runtime.samplers import BEST, LATEST, MANY, SearchSampler, seed_of
 from flux_ensemble.runtime.suggester import suggesting
 from flux_ensemble.runtime.unit_cube import sequence_seed
 from flux_ensemble.scalars import identity, spelled
@@ -166,7 +166,7 @@ def test_a_gaussian_process_comes_nearer_with_few_trials_than_random_points() ->
     def least(sampler: str, seed: int) -> float:
         variables = (Variable("x", 0.0, 1.0), Variable("y", 1e-3, 1.0, log=True))
         given = Search("hpo", "a", variables, ONE, sampler=sampler, trials=100)
-        sampling = Sampling(described(given, seed))
+        sampling = SearchSampler(described(given, seed))
         values: list[float] = []
         for number in range(18):
             ends = [[number - 1, values[-1]]] if values else []
@@ -182,7 +182,7 @@ def test_a_gaussian_process_comes_nearer_with_few_trials_than_random_points() ->
 def test_points_of_a_gaussian_process_are_not_given_twice_while_there_are_others() -> None:
     variables = (Variable("n", 1, 6, integer=True), Variable("kind", choices=("p", "q", "r")))
     given = Search("hpo", "a", variables, ONE, sampler="gp", trials=100)
-    sampling = Sampling(described(given, 7))
+    sampling = SearchSampler(described(given, 7))
     request = {"count": 10, "points": [], "attributes": {}, "ends": []}
     points = sampling.answer(request)["points"]
     ends = [[number, float(point["params"]["n"])] for number, point in enumerate(points)]
@@ -411,7 +411,7 @@ def test_an_ask_that_was_given_up_does_not_change_the_points_after_it(tmp_path: 
 
 HOSTILE = """
 import time
-class Sampling:
+class SearchSampler:
     def __init__(self, search): {begin}
     def answer(self, request): {answer}
 """

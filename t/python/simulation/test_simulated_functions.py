@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from flux_ensemble.queues.simulation.functions import Caller, Returned
+from flux_ensemble.queues.simulation.functions import Caller, SimulatedResult
 
 SOURCE = """
 def count(event, state, **kwargs):
@@ -18,11 +18,11 @@ def fail(**kwargs):
 """
 
 
-def called(caller: Caller, function: str) -> Returned:
+def called(caller: Caller, function: str) -> SimulatedResult:
     results: list[Any] = []
     caller.call(function, {"event": {}}, 60.0, results.append)
     (result,) = results
-    assert isinstance(result, Returned)
+    assert isinstance(result, SimulatedResult)
     return result
 
 
@@ -44,5 +44,5 @@ def test_one_that_raises_has_failed() -> None:
 def test_others_are_counted() -> None:
     calls: Counter[str] = Counter()
     for source in (SOURCE, None):
-        assert called(Caller(source, calls), "other") == Returned()
+        assert called(Caller(source, calls), "other") == SimulatedResult()
     assert calls == {"other": 2}
