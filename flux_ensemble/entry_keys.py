@@ -1,7 +1,7 @@
 """The keywords of `Job`, `Rule`, `Action` and `Ensemble`, for type checkers; nothing runs here.
 
 Hyphens in a key of a document become underscores here, and a key that is a word of Python's gets an
-underscore at its end. A test compares them with the schema (`document.schema`).
+underscore at its end. Written by docs/keys.py from `document.keys`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class JobKeys(TypedDict, total=False):
 
     name: str
     command: str | Sequence[Any]
-    jobspec: str | Mapping[str, Any] | PathLike[str]
+    jobspec: str | PathLike[str] | Mapping[str, Any]
     count: int
     nodes: Number
     tasks: Number
@@ -93,31 +93,35 @@ class JobKeys(TypedDict, total=False):
     exclusive: bool
     attributes: Mapping[str, Any]
     params: Mapping[str, Any]
-    sweep: str
+    sweep: Literal["product", "zip", "sample"]
     samples: int
     retries: int | Mapping[str, Any]
-    on_lost: str
-    avoid_nodes: bool
     max_active: int
     predict: Sequence[str]
-    order: str
-    start: str
+    order: Literal["longest-first"]
+    start: Literal["in-time", "always"]
     member: str
+    on_lost: Literal["resubmit", "fail", "hold"]
+    avoid_nodes: bool
 
 
-Limits = TypedDict("Limits", {"active-jobs": int, "jobs": int, "records": int}, total=False)
+Limits = TypedDict(
+    "Limits",
+    {"active-jobs": int, "jobs": int, "records": int, "losses": int},
+    total=False,
+)
 
 
 class EnsembleKeys(TypedDict, total=False):
     """The keys of a document, except for its name, its jobs and its rules."""
 
     logging: Mapping[str, Any]
+    search: Sequence[Mapping[str, Any]]
+    members: Sequence[Mapping[str, Any]]
+    use: Sequence[Mapping[str, Any]]
     custom: str
     plugins: Sequence[str]
-    search: Sequence[Mapping[str, Any]]
-    use: Sequence[Mapping[str, Any]]
-    members: Sequence[Mapping[str, Any]]
-    metrics: Sequence[str | Mapping[str, Any]]
+    metrics: Sequence[Mapping[str, Any] | str]
     rate_window: Duration
     limits: Limits
     scaling: Mapping[str, Any]

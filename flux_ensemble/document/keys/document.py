@@ -45,7 +45,7 @@ LIMIT_KEYS = (
     Key(
         "active-jobs",
         integer(1),
-        "No more jobs are in the queue at once.",
+        "So many jobs are in the queue at once.",
         (100,),
         10_000,
         more="Further ones wait in the service, by urgency and then first in first out.",
@@ -242,6 +242,7 @@ DOCUMENT_KEYS = (
         "Bounds of the ensemble.",
         ({"active-jobs": 100},),
         read=None,
+        python="Limits",
         more="See [limits](#limits).",
     ),
     Key(

@@ -336,6 +336,11 @@ RULE_KEYS = (
         "What is done when a custom function fails, or an expression of an action has no value.",
         ("fail",),
         "disable",
+        more="`disable` the rule, `fail` the ensemble, or `retry`, see "
+        "[custom functions](custom.md); `retry` disables where an [expression](#expressions) has "
+        "no value. It holds, too, if the instance [refuses](#growing-and-shrinking) again and "
+        "again, and if the queue [refuses jobs for good](reliability.md#what-holds-jobs-back): "
+        "with `disable` the ensemble then ends as failed when all else has ended.",
     ),
     Key(
         "after",

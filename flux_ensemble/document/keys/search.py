@@ -252,9 +252,9 @@ SEARCH_KEYS = (
         SKIP,
         read=None,
         python='Literal["skip", "retry"] | Mapping[str, Any]',
-        more="`skip` tells the sampler that there is no value; `retry` runs it again with the same "
-        "parameters, up to three times; `{penalty: NUMBER}` tells the sampler this value, and with "
-        "several objectives a list of one for each.",
+        more="`skip` tells the suggester that there is no value; `retry` runs it again with the "
+        "same parameters, up to three times; `{penalty: NUMBER}` tells the suggester this value, "
+        "and with several objectives a list of one for each.",
     ),
     Key(
         "failures", integer(1), "After so many failed trials in a row the search closes.", (5,), 20

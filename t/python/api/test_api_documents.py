@@ -8,18 +8,16 @@ import sys
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_ensemble import Action, Ensemble, Job, Rule, entry_keys
+from flux_ensemble import Action, Ensemble, Job, Rule
 from flux_ensemble.api.yaml_writer import to_yaml
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
-from flux_ensemble.document.schema import SCHEMAS
 from flux_ensemble.document.yaml_reader import read_yaml
-from flux_ensemble.entries import key_of
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
 
@@ -170,20 +168,6 @@ def test_what_no_document_can_hold_is_refused(value: Any) -> None:
     for use in (ensemble.validate, ensemble.to_yaml, ensemble.simulate):
         with pytest.raises(DocumentError, match=r"jobs\[0\].params.t"):
             use()
-
-
-@pytest.mark.parametrize(
-    ("keys", "schema"),
-    [
-        (entry_keys.ActionKeys, SCHEMAS["action"]),
-        (entry_keys.RuleKeys, SCHEMAS["rule"]),
-        (entry_keys.JobKeys, SCHEMAS["document"]["properties"]["jobs"]["items"]),
-        (entry_keys.EnsembleKeys, SCHEMAS["document"]),
-    ],
-)
-def test_the_types_know_the_keys_of_the_schema(keys: type, schema: dict[str, Any]) -> None:
-    outside = {"name", "jobs", "rules"} if keys is entry_keys.EnsembleKeys else set()
-    assert {key_of(key) for key in get_type_hints(keys)} == set(schema["properties"]) - outside
 
 
 def test_to_import_the_package_imports_nothing_heavy() -> None:

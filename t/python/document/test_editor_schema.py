@@ -93,11 +93,6 @@ def test_every_key_is_in_the_guide_to_the_document_and_in_the_schema_with_its_me
     assert (count["default"], count["examples"]) == (1, [5])
 
 
-def test_the_file_of_the_schema_is_what_it_is_made_from() -> None:
-    made = json.dumps(editor_schema(), indent=2, ensure_ascii=False) + "\n"
-    assert schema_file().read_text() == made, "write it anew: flux-ensemble schema > FILE"
-
-
 def test_regular_expressions_are_those_of_editors() -> None:
     Draft202012Validator.check_schema(editor_schema())
     text = json.dumps(editor_schema())
