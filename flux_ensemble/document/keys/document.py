@@ -45,7 +45,7 @@ LIMIT_KEYS = (
     Key(
         "active-jobs",
         integer(1),
-        "So many jobs are in the queue at once.",
+        "No more jobs are in the queue at once.",
         (100,),
         10_000,
         more="Further ones wait in the service, by urgency and then first in first out.",
@@ -326,7 +326,11 @@ INNER = (*ALTERNATIVES, "items", "additionalProperties")
 
 
 def parts(form: Schema) -> Iterator[Schema]:
-    """Yield a form, and those of the values in it that have no key of their own."""
+    """Yield a form, and those of the values in it that have no key of their own.
+
+    >>> [part["type"] for part in parts({"type": "array", "items": {"type": "string"}})]
+    ['array', 'string']
+    """
     yield form
     for word in INNER:
         part = form.get(word)

@@ -33,13 +33,21 @@ Schema = dict[str, Any]
 
 
 def unchanged(value: Any) -> Any:
-    """Return a value as it is."""
+    """Return a value as it is.
+
+    >>> unchanged("never")
+    'never'
+    """
     return value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Key:
     """All that is declared of a key of a document.
+
+    >>> count = Key("count", integer(1), "Jobs of one submission.", (5,), 1, required=True)
+    >>> count.optional().required, count.of("submit").takes("cancel")
+    (False, False)
 
     Args:
         name: as in a document.

@@ -87,6 +87,9 @@ def read_text(value: Any) -> str:
 
     Raises:
         ValueError: it is none, or empty.
+
+    >>> read_text(300)
+    '300'
     """
     if isinstance(value, (dict, list)) or value in ("", None):
         raise ValueError(f"expected text that is not empty, not {shown(value)}")
