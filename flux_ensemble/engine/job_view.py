@@ -1,18 +1,26 @@
-"""The triggering job, as conditions and actions see it: views of its fields."""
+"""The fields of jobs: each as conditions and actions see it, and all of them as a row."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final, cast
 
+from flux_ensemble.document import jobspec
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.jobspec import NO_FILE
+from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.core import Core
-from flux_ensemble.engine.job_keys import MAX_ID, named
-from flux_ensemble.engine.jobs import ActiveJob, runtime
+from flux_ensemble.engine.intervals import ids
+from flux_ensemble.engine.job_keys import MAX_ID, named, split
+from flux_ensemble.engine.jobs import FIELDS, ActiveJob, Phase, runtime
+from flux_ensemble.engine.search_state import judge, parse_trial, stopped_early
+from flux_ensemble.engine.submissions import Submissions
+from flux_ensemble.engine.trials import ACTIVE, CANCELED
 from flux_ensemble.engine.trigger_queue import Cause
 from flux_ensemble.metrics.job_fields import PREDICTED, JobField
-from flux_ensemble.metrics.job_row import MEMO, PARAMS
+from flux_ensemble.metrics.job_row import COLUMNS, MEMO, PARAMS, JobRow
+from flux_ensemble.metrics.search_paths import PRUNED
 from flux_ensemble.scalars import numbers
 
 
@@ -60,7 +68,7 @@ class JobView:
         if field.name == "id" and self._job.id > MAX_ID:
             # The id is given as text, because no number in an expression is that large.
             return named(self._core.member_names, self._job.id)
-        attribute = _OF_JOB.get(field.name)
+        attribute = FIELDS.get(field.name)
         if attribute is not None:
             return getattr(self._job, attribute)
         if field.name == "runtime":
@@ -135,16 +143,7 @@ def pending(t_submit: float, t_start: float | None) -> float | None:
     return None if t_start is None else max(0.0, t_start - t_submit)
 
 
-#: Field -> the attribute of a job, and of a job set, that holds it.
-_OF_JOB: Final[dict[str, str]] = {
-    "id": "id",
-    "returncode": "returncode",
-    "signal": "signal",
-    "outcome": "outcome",
-    "interrupted": "interrupted",
-    "exception.type": "exception_type",
-    "exception.note": "exception_note",
-}
+#: Fields that are attributes of a job set.
 _OF_SET: Final[dict[str, str]] = {
     "nnodes": "nodes",
     "ntasks": "tasks",
@@ -160,3 +159,147 @@ def of_set(job_set: JobSet, field: str) -> Any:
     if field == "ngpus":
         return job_set.tasks * job_set.gpus
     return getattr(job_set, _OF_SET[field])
+
+
+#: The state of flux-jobs(1) for each phase.
+_STATES = {
+    Phase.NEW: "pending",
+    Phase.PENDING: "pending",
+    Phase.RUNNING: "running",
+    Phase.FINISHED: "running",
+    Phase.GONE: "inactive",
+}
+
+#: The keys of a row, in their order, but for `waits`, which only the queue knows.
+_KEYS = tuple(dict.fromkeys(name.partition(".")[0] for name in COLUMNS if name != "waits"))
+
+#: Fields of the exception of a job, by their keys.
+_EXCEPTION = tuple(
+    (name.removeprefix("exception."), attribute)
+    for name, attribute in FIELDS.items()
+    if name.startswith("exception.")
+)
+_PLAIN = tuple((name, attribute) for name, attribute in FIELDS.items() if "." not in name)
+
+#: The number of firings whose submissions are cached.
+_REMEMBERED = 100
+
+_STREAMS = ("stdout", "stderr")
+
+
+@lru_cache
+def _nodes(ranks: str) -> int:
+    return sum(1 for _ in ids(ranks))
+
+
+def _time(t: float | None) -> float | None:
+    """Return a time as records have it; None for None."""
+    return None if t is None else _rounded(t)
+
+
+def _rounded(t: float) -> float:
+    """Return a time rounded to the microsecond, the resolution of Flux."""
+    return round(t * 1e6) / 1e6
+
+
+class Describer:
+    """Makes the rows of the jobs of an ensemble.
+
+    Args:
+        spec: the ensemble's document.
+        cwd: the directory from which the ensemble was loaded.
+        label: returns the text of a job id in the names of files, `{{id}}`.
+        member: returns the name of a member by its number, for documents that have members.
+        kept: gives the file that the queue keeps for what a job writes, by its id, where the
+            document names none; None where it goes to the KVS.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        cwd: str,
+        label: Callable[[int], str],
+        member: Callable[[int], str] = str,
+        kept: Callable[[int], str] | None = None,
+    ) -> None:
+        self._cwd = cwd
+        self._label = label
+        self._member = member
+        self._kept = kept
+        self._searches = {search.id: search for search in spec.searches}
+        self._submissions = Submissions(spec.groups, _REMEMBERED)
+        #: Name and index of a job set -> True if its jobs write to files.
+        self._writes: dict[tuple[str, int], bool] = {}
+
+    def describe(self, job: ActiveJob, now: float) -> JobRow:
+        """Return the row of a job of the ensemble, as it is at the time `now`."""
+        firing = job.firing
+        assert firing is not None
+        job_set, params = self._submissions.of(firing)[job.index]
+        ordinal, id = split(job.id)
+        # Spans are computed from the rounded times, so that they agree with the times shown.
+        t_submit, t_start, t_end = _rounded(job.t_submit), _time(job.t_start), _time(job.t_end)
+        seconds = runtime(t_start, t_end, now)
+        values: dict[str, Any] = {name: getattr(job, attribute) for name, attribute in _PLAIN}
+        values["exception"] = {key: getattr(job, attribute) for key, attribute in _EXCEPTION}
+        values["id"] = id
+        if ordinal:
+            values["member"] = self._member(ordinal)
+        values["name"] = job_set.name
+        values["state"] = _STATES[job.phase]
+        values["group"] = firing.group
+        values["rule"] = firing.rule
+        values["firing"] = firing.number
+        values["index"] = job.index
+        values["attempt"] = firing.attempt
+        if firing.work is not None:
+            values["copy_of"] = firing.work
+        if firing.trial is not None:
+            values["trial"], values["trial_state"] = self._trial(firing.trial, job)
+        values["params"] = params
+        values["nnodes"] = None if job.ranks is None else _nodes(job.ranks)
+        for name in ("ntasks", "ncores", "ngpus", "duration", "urgency"):
+            values[name] = of_set(job_set, name)
+        values["t_submit"] = t_submit
+        values["t_alloc"] = _time(job.t_alloc)
+        values["t_run"] = t_start
+        values["t_end"] = t_end
+        values["pending"] = _time(pending(t_submit, t_start))
+        values["runtime"] = None if seconds is None else round(seconds, 6)
+        values["output"], values["error"] = self._paths(job, job_set, params)
+        return cast(JobRow, {key: values[key] for key in _KEYS if key in values})
+
+    def _trial(self, name: str, job: ActiveJob) -> tuple[int, str]:
+        """Return the number of a trial and its state by the outcome of its job."""
+        id, number = parse_trial(name)
+        state = ACTIVE if job.outcome is None else judge(self._searches[id], job)[0]
+        if state == CANCELED and job.exception_note == stopped_early(id, number):
+            state = PRUNED
+        return number, state
+
+    def _paths(
+        self, job: ActiveJob, job_set: JobSet, params: Mapping[str, Any]
+    ) -> tuple[str | None, str | None]:
+        """Return the files of a job's output and errors; None for those that go to the KVS."""
+        kept = None if self._kept is None else self._kept(job.id)
+        key = job_set.name, job_set.index
+        if key not in self._writes:
+            self._writes[key] = any(self._files(job_set, {}))
+        if not self._writes[key]:
+            return kept, kept
+        output, error = self._files(job_set, params)
+        label = self._label(split(job.id)[1])
+        paths = [
+            path and path.replace("{{id}}", label).replace("{{jobid}}", label)
+            for path in (output, error or output)
+        ]
+        return paths[0] or kept, paths[1] or kept
+
+    def _files(self, job_set: JobSet, params: Mapping[str, Any]) -> list[str | None]:
+        whole = jobspec.build(job_set, params, environment={}, cwd=self._cwd, tag={})
+        system = jobspec.anchored(whole)["attributes"]["system"]
+        files = system.get("shell", {}).get("options", {}).get("output", {})
+        return [
+            options.get("path") if isinstance(options := files.get(stream), dict) else None
+            for stream in _STREAMS
+        ]

@@ -76,6 +76,31 @@ _INTERRUPTING_NOTES = (
     "sdexec constraint check failed",
 )
 
+#: Fields of its row (`metrics.job_row`) that a job has as attributes.
+FIELDS: Final[dict[str, str]] = {
+    "ranks": "ranks",
+    "returncode": "returncode",
+    "signal": "signal",
+    "outcome": "outcome",
+    "interrupted": "interrupted",
+    "exception.type": "exception_type",
+    "exception.note": "exception_note",
+    "memo": "memo",
+    "memo_left_out": "memo_left_out",
+}
+
+#: Attributes that are recorded of a job that is gone, besides times and ranks, with the values that
+#: most jobs have: see `Job.is_usual`.
+RECORDED: Final[Mapping[str, Any]] = {
+    "outcome": "success",
+    "interrupted": False,
+    "status": 0,
+    "exception_type": None,
+    "exception_note": None,
+    "memo": {},
+    "memo_left_out": 0,
+}
+
 #: Attributes with a column in a snapshot, and those that rarely differ from the usual value.
 _COLUMNS = ("id", "phase", "t_submit", "t_start")
 _UNUSUAL: Mapping[str, Any] = {
@@ -228,6 +253,18 @@ class ActiveJob:
     def signal(self) -> int | None:
         """The number of the signal that ended the job; None if no signal did."""
         return None if self.status is None else signal_of(self.status)
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether all of `RECORDED` is as most jobs have it."""
+        return (
+            self.outcome == "success"
+            and self.status == 0
+            and self.exception_type is None
+            and self.exception_note is None
+            and not self.memo
+            and not self.memo_left_out
+        )
 
     @property
     def may_have_run(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.pending import Origin
-from flux_ensemble.engine.search_state import SearchState, parse_trial
+from flux_ensemble.engine.search_state import SearchState, parse_trial, stopped_early
 from flux_ensemble.engine.submitter import search_rule
 from flux_ensemble.metrics.numbers import finite
 
@@ -50,18 +50,9 @@ class Pruner:
         core.record("pruned", search=id, trial=number, id=job.id, step=step, value=value)
         core.cancel(
             (job.id,),
-            note(id, number),
+            stopped_early(id, number),
             Origin(search_rule(id), number, (), None, (search.group,)),
         )
-
-
-def note(id: str, number: int) -> str:
-    """Return the reason for the cancellation of a trial's job that is stopped early.
-
-    >>> note("hpo", 3)
-    "trial 3 of search 'hpo' is stopped early"
-    """
-    return f"trial {number} of search {id!r} is stopped early"
 
 
 def _number(value: Any) -> float | None:

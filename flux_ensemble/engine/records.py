@@ -22,7 +22,7 @@ from typing import Any
 
 from flux_ensemble.engine.compact import columns, unusual
 from flux_ensemble.engine.firings import Firing
-from flux_ensemble.engine.jobs import ActiveJob, Phase
+from flux_ensemble.engine.jobs import RECORDED, ActiveJob, Phase
 
 #: Columns of the firings.
 _FIRING_COLUMNS = ("rule", "number", "group")
@@ -33,15 +33,6 @@ _FIRING_UNUSUAL: Mapping[str, Any] = {
     "attempt": 0,
     "trial": None,
     "work": None,
-}
-_UNUSUAL: Mapping[str, Any] = {
-    "outcome": "success",
-    "interrupted": False,
-    "status": 0,
-    "exception_type": None,
-    "exception_note": None,
-    "memo": {},
-    "memo_left_out": 0,
 }
 
 #: Units of a time in a second.
@@ -136,17 +127,10 @@ def encode(jobs: Sequence[ActiveJob]) -> dict[str, Any]:
         starts.append(None if t_start is None else _micros(t_start) - submitted)
         ends.append(None if t_end is None else _micros(t_end) - submitted)
         ranks.append(job.ranks)
-        if (
-            job.outcome != "success"
-            or job.status != 0
-            or job.exception_type is not None
-            or job.exception_note is not None
-            or job.memo
-            or job.memo_left_out
-        ):
+        if not job.is_usual:
             odd.append(number)
     more = list(positions)
-    rare = unusual([jobs[number] for number in odd], _UNUSUAL)
+    rare = unusual([jobs[number] for number in odd], RECORDED)
     return {
         "firings": {**columns(more, _FIRING_COLUMNS), "more": unusual(more, _FIRING_UNUSUAL)},
         "firing": firings if len(positions) > 1 else 0,

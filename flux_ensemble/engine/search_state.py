@@ -289,3 +289,12 @@ _DUMPED = (
     "idle_seconds",
     "chain",
 )
+
+
+def stopped_early(id: str, number: int) -> str:
+    """Return the note with which the job of a trial is cancelled that is stopped early.
+
+    >>> stopped_early("hpo", 3)
+    "trial 3 of search 'hpo' is stopped early"
+    """
+    return f"trial {number} of search {id!r} is stopped early"

@@ -1,7 +1,7 @@
 """The row of a job: its fields with all their properties, in one place.
 
 `JobRow` is the form of a job outside the engine: in `ensemble.jobs`, in the files of a local run,
-in exports, and in Python. The engine makes rows (`engine/describe.py`). Names, order, types and
+in exports, and in Python. The engine makes rows (`engine/job_view.py`). Names, order, types and
 headings of the fields, the fields for guests, and those for filters and rules follow from
 `COLUMNS`, which is derived from the class.
 """

@@ -15,9 +15,9 @@ from typing import IO, Any
 from flux_ensemble.document.loading import load_mapping, load_text
 from flux_ensemble.engine.codec import event_from_json
 from flux_ensemble.engine.commands import Command, Record
-from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event
+from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.status import status
 from flux_ensemble.engine.why import why
 from flux_ensemble.report.source import Entry, Job, Source

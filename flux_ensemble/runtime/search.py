@@ -7,11 +7,11 @@ query can go on where another one stopped: the record only grows at its end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
-from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.engine import Engine
+from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.jobs import ActiveJob
+from flux_ensemble.metrics.job_row import JobRow
 from flux_ensemble.runtime.durability.records import Records
 
 #: Jobs that a step examines, and jobs of the record that a query examines.
@@ -20,8 +20,6 @@ MOST = 25_000
 
 #: Jobs that a query finds, unless another number is requested.
 COUNT = 1000
-
-Found = dict[str, Any]
 
 
 class Search:
@@ -48,7 +46,7 @@ class Search:
         records: Records,
         describer: Describer,
         *,
-        matches: Callable[[Found], bool],
+        matches: Callable[[JobRow], bool],
         group: str | None = None,
         outcome: str | None = None,
         after: int = 0,
@@ -67,9 +65,9 @@ class Search:
         self.over = False
         self.next: int | None = after
 
-    def step(self, now: float) -> list[Found]:
+    def step(self, now: float) -> list[JobRow]:
         """Examine some more jobs, and return those found; `now` is the time."""
-        found: list[Found] = []
+        found: list[JobRow] = []
         for _ in range(STEP):
             job = self._take()
             if job is None:

@@ -24,9 +24,10 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.faults import ENDINGS
+from flux_ensemble.metrics.job_row import JobRow
 from flux_ensemble.queues.local.directory import Directory
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError
@@ -117,7 +118,7 @@ class Handler:
         else:
             self._ensemble.ask(op, payload, lambda result: answer(self._shaped(op, result)))
 
-    def _active(self) -> list[dict[str, Any]]:
+    def _active(self) -> list[JobRow]:
         """Return the active jobs; those that have ended are written to their file first."""
         self._flush()
         now, jobs = self._now(), self._ensemble.engine.workload.jobs

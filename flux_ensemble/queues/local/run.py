@@ -36,8 +36,8 @@ from flux_ensemble.document.members import NOT_LOCAL
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.samplers import objection
 from flux_ensemble.engine.commands import Record
-from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.events import Interrupted, JobEvent
+from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.why import why
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.queues.local.control import Control, Handler, Parse
@@ -115,7 +115,9 @@ class LocalRun:
         self._snapshot_due = 0.0
         self._metrics: dict[str, Any] = {}
         self._unwritten = ""
-        self._describer = Describer(spec, cwd, str)
+        self._describer = Describer(
+            spec, cwd, str, kept=lambda id: str(log.output.path / f"{id}.out")
+        )
         self._events = EventFile(log.directory, Timers(), self._stop)
         stack.callback(self._events.close)
         loop.before_wait = self._events.flush
@@ -405,11 +407,9 @@ class LocalRun:
 
     def _record(self) -> None:
         """Write the jobs that have ended to their file."""
-        jobs = []
-        for gone in self._ensemble.engine.records.take():
-            job = self._describer.describe(gone, self._loop.now())
-            kept = str(self._log.output.path / f"{gone.id}.out")
-            jobs.append({**job, "output": job["output"] or kept, "error": job["error"] or kept})
+        now = self._loop.now()
+        gone = self._ensemble.engine.records.take()
+        jobs = [self._describer.describe(job, now) for job in gone]
         try:
             self._log.append_jobs(jobs)
         except OSError as error:

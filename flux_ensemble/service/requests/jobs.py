@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from flux.job import JobID
 from flux.message import Message
 
-from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.metrics.job_filter import compile_filter
-from flux_ensemble.metrics.job_row import GUESTS
+from flux_ensemble.metrics.job_row import GUESTS, JobRow
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Loop
-from flux_ensemble.runtime.search import COUNT, Found, Search
+from flux_ensemble.runtime.search import COUNT, Search
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.requests.messages import Responder, Streams, is_owner
 from flux_ensemble.service.requests.registration import request_handler
@@ -132,7 +132,7 @@ class _Answer:
         self.stop()
         self._responder.refuse(self.message, errno.ENODATA, "end of the jobs")
 
-    def _say_waits(self, found: list[Found]) -> None:
+    def _say_waits(self, found: list[JobRow]) -> None:
         """Add what jobs that have not started wait for, if it is known."""
         jobs = self._ensemble.engine.workload.jobs
         for described in found:
@@ -147,7 +147,7 @@ class _Answer:
         self._streams.over(self)
 
 
-def _matches(text: str | None, keys: tuple[str, ...] | None) -> Callable[[Found], bool]:
+def _matches(text: str | None, keys: tuple[str, ...] | None) -> Callable[[JobRow], bool]:
     """Compile a filter of jobs; a guest's filter sees no more of a job than the guest does."""
     if text is None:
         return lambda _: True
@@ -158,8 +158,10 @@ def _matches(text: str | None, keys: tuple[str, ...] | None) -> Callable[[Found]
     return matches if keys is None else lambda job: matches(_cut([job], keys)[0])
 
 
-def _cut(jobs: list[Found], keys: tuple[str, ...] | None) -> list[Found]:
-    return jobs if keys is None else [{key: job[key] for key in keys if key in job} for job in jobs]
+def _cut(jobs: list[JobRow], keys: tuple[str, ...] | None) -> list[JobRow]:
+    if keys is None:
+        return jobs
+    return [cast(JobRow, {key: value for key, value in job.items() if key in keys}) for job in jobs]
 
 
 def _names(ensemble: Ensemble) -> Callable[[int], str]:

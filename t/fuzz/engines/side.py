@@ -43,7 +43,7 @@ def _first(*names: str) -> Any:
 _loading = _first("document.loading", "spec.loading")
 _codec = _first("engine.codec", "engine.record")
 _engine = _first("engine.engine")
-_describe = _first("engine.describe")
+_describe = _first("engine.describe", "engine.job_view")
 _snapshot = _first("engine.snapshot")
 _why = _first("engine.why").why
 _status = getattr(_engine.Engine, "status", None) or _first("engine.status").status

@@ -9,7 +9,7 @@ from typing import Any
 from play import Play, Started, document, on_start, submit
 
 from flux_ensemble.cli.display.export import write
-from flux_ensemble.engine.describe import Describer
+from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.records import decode, encode
 from flux_ensemble.metrics.job_filter import compile_filter

@@ -10,8 +10,8 @@ import pytest
 from play import Finish, Play, Started, StartTimer, SubmitJobs, submit
 
 from flux_ensemble.engine.commands import Ask
-from flux_ensemble.engine.describe import Describer
 from flux_ensemble.engine.events import Interrupted, Tag
+from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.snapshot import dump, restore
 
 

@@ -11,7 +11,7 @@ from test_engine_snapshot import Cuts
 
 from flux_ensemble.document.loading import load_text
 from flux_ensemble.engine.combinations import name_of, parse_name
-from flux_ensemble.engine.describe import Describer
+from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.scalars import Spelled, as_text, number, spelled
 
 WRITTEN = ["1.10", "1.1", "NO", "1e3"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from play import Play, Started, document, on_start
 
-from flux_ensemble.engine.describe import Describer
+from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.metrics.job_filter import compile_filter
 from flux_ensemble.runtime import search as module
 from flux_ensemble.runtime.durability.records import Records
