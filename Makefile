@@ -14,6 +14,7 @@
 #               and then 2,000 examples for each property that the tests in Python state
 # make mutants  change the engine in 300 places, one at a time, and name the changes that neither the
 #               tests nor random histories notice (MUTANTS=1000: that many; SEED=1: others)
+# make tables   write the tables of the docs that follow from tables of the package
 # make golden   write the golden outputs anew, after a change that is to change them
 # make bench    measure against goals, Flux and ensemble-python, and write docs/benchmarks.md;
 #               takes some thirty minutes
@@ -37,7 +38,7 @@ BIN := $(VENV)/bin
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
 COMPILED := .compiled
 
-.PHONY: demo bench chaos soak fuzz mutants golden check check-compiled check-pythons docs manual protocols lint \
+.PHONY: demo bench chaos soak fuzz mutants golden tables check check-compiled check-pythons docs manual protocols lint \
     format clean
 
 demo: $(VENV)/package
@@ -70,6 +71,9 @@ MUTANTS ?= 300
 SEED ?= 0
 mutants: $(VENV)/installed
 	@$(BIN)/python t/fuzz/mutants.py --mutants $(MUTANTS) --seed $(SEED)
+
+tables: $(VENV)/installed
+	@$(BIN)/python t/python/helpers/field_tables.py
 
 golden: $(VENV)/installed
 	@$(BIN)/python t/python/helpers/goldens.py

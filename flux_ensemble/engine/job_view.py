@@ -65,9 +65,10 @@ class JobView:
             return self._predicted()
         if field.name == "copied":
             return self._core.copies.of(self._job) is not None
-        if field.name == "id" and self._job.id > MAX_ID:
+        if field.name == "id":
+            id = self._job.id
             # The id is given as text, because no number in an expression is that large.
-            return named(self._core.member_names, self._job.id)
+            return id if id <= MAX_ID else named(self._core.member_names, id)
         attribute = FIELDS.get(field.name)
         if attribute is not None:
             return getattr(self._job, attribute)

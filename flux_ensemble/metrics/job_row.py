@@ -92,9 +92,6 @@ def _trial_state(name: str, value: Value) -> Value:
     return one_of(TRIAL_STATES, name, value)
 
 
-_AS_IN_FLUX = "as in flux-jobs(1)"
-_ASKED_FOR = "what it asked for, in all"
-
 _SUBMISSION, _START, _END = Known.SUBMISSION, Known.START, Known.END
 
 
@@ -115,14 +112,14 @@ class JobRow(TypedDict):
     """
 
     id: Annotated[int, Column(
-        _AS_IN_FLUX, "JOBID", guests=True, known=_SUBMISSION, check=_anything,
+        "its id, as in flux-jobs(1)", "JOBID", guests=True, known=_SUBMISSION, check=_anything,
         in_rules="its id; after the name of its member and a colon where it has one",
     )]
     member: NotRequired[Annotated[str, Column(
         "the [member](members.md) that it is on, of a document that has some; its `id` is one of "
         "that instance", guests=True,
     )]]
-    name: Annotated[str, Column(_AS_IN_FLUX, guests=True)]
+    name: Annotated[str, Column("its name, as in flux-jobs(1)", guests=True)]
     state: Annotated[str, Column(
         "`pending`, `running`, `inactive`", guests=True, check=_state)]
     group: Annotated[str, Column("the job group that it is of", guests=True)]
@@ -148,17 +145,22 @@ class JobRow(TypedDict):
         in_rules="its parameter",
     )]
     nnodes: Annotated[int | None, Column(
-        _AS_IN_FLUX, guests=True, known=_SUBMISSION, in_rules="how many nodes it asked for, in all",
+        "how many nodes it has, null before it starts", guests=True, known=_SUBMISSION,
+        in_rules="how many nodes it asked for, in all",
     )]
-    ntasks: NotRequired[Annotated[int, Column(_ASKED_FOR, known=_SUBMISSION)]]
-    ncores: NotRequired[Annotated[int, Column(_ASKED_FOR, known=_SUBMISSION)]]
-    ngpus: NotRequired[Annotated[int, Column(_ASKED_FOR, known=_SUBMISSION)]]
+    ntasks: NotRequired[Annotated[int, Column(
+        "how many tasks it asked for, in all", known=_SUBMISSION)]]
+    ncores: NotRequired[Annotated[int, Column(
+        "how many cores it asked for, in all", known=_SUBMISSION)]]
+    ngpus: NotRequired[Annotated[int, Column(
+        "how many GPUs it asked for, in all", known=_SUBMISSION)]]
     duration: NotRequired[Annotated[float, Column(
         "its time limit in seconds, 0 without one", known=_SUBMISSION)]]
     urgency: NotRequired[Annotated[int, Column(
         "the urgency that it was submitted with", known=_SUBMISSION)]]
-    ranks: Annotated[str | None, Column(_AS_IN_FLUX)]
-    t_submit: Annotated[float, Column(_AS_IN_FLUX, guests=True, is_time=True)]
+    ranks: Annotated[str | None, Column("the ranks that it has, such as `0-3`")]
+    t_submit: Annotated[float, Column(
+        "when it was submitted, in epoch seconds", guests=True, is_time=True)]
     t_alloc: Annotated[float | None, Column(
         "when it got its resources, in epoch seconds", is_time=True)]
     t_run: Annotated[float | None, Column(

@@ -118,6 +118,16 @@ def test_a_local_run_is_steered_as_one_in_flux_is(
     assert "request terminate" in out
 
 
+def test_an_active_job_has_the_file_that_its_output_is_kept_in_as_one_that_ended_has(
+    one_for_all: Steered, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert one_for_all("jobs", "test", "--json", "--group", "wait") == 0
+    (row,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert row["outcome"] is None
+    assert row["output"] == row["error"]
+    assert Path(row["output"]).exists()
+
+
 def test_unknown_names_are_answered_with_near_ones(
     one_for_all: Steered, capsys: pytest.CaptureFixture[str]
 ) -> None:
