@@ -16,6 +16,10 @@ class JobIds(list[int]):
         members: for an ensemble with members, the name of each job's member, in the order of the
             ids, which are then not unique; else empty.
         waiting: number of further jobs that wait until a member has room for them.
+
+    >>> ids = JobIds({"ids": [17, 17], "members": ["pool.0", "pool.1"], "waiting": 3})
+    >>> ids, ids.members, ids.waiting
+    ([17, 17], ['pool.0', 'pool.1'], 3)
     """
 
     def __init__(self, answer: Mapping[str, Any]) -> None:

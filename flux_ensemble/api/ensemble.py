@@ -237,8 +237,19 @@ class Ensemble:
     def run(self, queue: Queue | None = None, *, timeout: float | None = None, **how: Any) -> Ended:
         """Run the ensemble to its end; in a notebook, display its progress.
 
+        An interrupt cancels the ensemble and its jobs.
+
+        Args:
+            queue: as for `start`.
+            timeout: cancel the ensemble after so many seconds.
+            how: the other arguments of `start`.
+
         Returns:
             {"name", "state", "reason"} at its end.
+
+        Raises:
+            DocumentError, EnsembleError: as `start`.
+            TimeoutError: it was cancelled after `timeout` seconds.
         """
         from flux_ensemble.api.progress import showing
 

@@ -174,11 +174,14 @@ class Connection:
         return age is not None and bool(age < t_asked - t_sent)
 
     def keeper(self) -> dict[str, Any] | None:
-        """Return the report of the module `ensemble-keeper` on the service.
+        """Return the report of the module `ensemble-keeper` on the service; None without a keeper.
 
         Its "state" is "starting", "running", "waiting" or "given up". "age" is the age of the
         process in seconds or None, "restarts" the number of its restarts, and "last_exit" how it
         ended.
+
+        >>> client.keeper() is None
+        True
         """
         try:
             future = self.handle.rpc(f"{KEEPER}.stats-get", {}, nodeid=0)
@@ -207,6 +210,9 @@ class Connection:
 
         A keeper restarts the service (`flux ensemble supervise`); without a keeper there is no
         wait.
+
+        >>> client.comes_back()
+        False
         """
         deadline = time.monotonic() + RETURN_SECONDS
         while time.monotonic() < deadline:

@@ -13,6 +13,11 @@ def is_named() -> bool:
     """Return True if the environment names a Flux instance.
 
     No other instance may then be used in its place, even if it cannot be reached.
+
+    >>> from unittest.mock import patch
+    >>> with patch.dict("os.environ", FLUX_URI="local:///run/flux/local"):
+    ...     is_named()
+    True
     """
     return bool(os.environ.get("FLUX_URI"))
 

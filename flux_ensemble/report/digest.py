@@ -18,6 +18,12 @@ class Digest:
 
     Attributes:
         count: number of entries.
+
+    >>> digest = Digest()
+    >>> digest.add({"timestamp": 1.5, "name": "start", "context": {}})
+    >>> digest.add({"timestamp": 1.5, "name": "epoch", "context": {"epoch": 2}})
+    >>> digest.count, digest.text[:8]
+    (1, '13591715')
     """
 
     def __init__(self) -> None:

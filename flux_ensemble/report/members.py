@@ -93,7 +93,13 @@ class MembersSeen:
 
 
 def members(seen: MembersSeen, begin: float, end: float, most: int) -> Iterator[Child]:
-    """Yield the table of the members."""
+    """Yield the table of the members.
+
+    Args:
+        seen: the members.
+        begin, end: of the report's time.
+        most: maximum number of rows.
+    """
     named = list(seen.by_name.items())
     if not named:
         return

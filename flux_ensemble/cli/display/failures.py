@@ -192,10 +192,7 @@ class Failures:
 
     @property
     def said(self) -> str:
-        """A sentence with the number of failures.
-
-        Of attempts if jobs were tried again, or have copies.
-        """
+        """A sentence with the number of failures, or of failed attempts: see `noun`."""
         failed = f"{self.failed:,} of {plural(self.ended, self.noun)}"
         again, copies = self.again, self.copies
         if not again and not copies:
@@ -235,11 +232,16 @@ class Failures:
 def chance(failed: int, drawn: int, ended: int, everyone: int) -> float:
     """Return the probability that so many failed jobs have a value that is unrelated to failure.
 
+    That is the upper tail of the hypergeometric distribution.
+
     Args:
         failed: minimum number of failed jobs with the value.
         drawn: number of failed jobs.
         ended: number of all jobs with the value.
         everyone: number of all jobs.
+
+    >>> round(chance(3, 3, 3, 18), 5)
+    0.00123
     """
     most = min(drawn, ended)
     term = math.exp(
