@@ -43,7 +43,7 @@ class FunctionLabels:
         source: Python source of the document, or None.
         plugins: names of modules. They are not imported, so with plugins any name is accepted.
 
-    >>> functions = Functions("def next_step(ensemble, **kwargs): ...", plugins=[])
+    >>> functions = FunctionLabels("def next_step(ensemble, **kwargs): ...", plugins=[])
     >>> functions.check("next_step")
     >>> functions.check("nextstep")
     Traceback (most recent call last):

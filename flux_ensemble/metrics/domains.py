@@ -36,6 +36,9 @@ def one_of(names: tuple[str, ...], name: str, value: Value) -> Value:
 
     Raises:
         ValueError: the field can never have this value.
+
+    >>> one_of(("success", "failed"), "job.outcome", "failed")
+    'failed'
     """
     if value in names:
         return value
@@ -49,6 +52,9 @@ def text(name: str, value: Value) -> Value:
 
     Raises:
         ValueError: the field can never have this value.
+
+    >>> text("job.name", "a")
+    'a'
     """
     if not isinstance(value, str):
         raise ValueError(f"{name!r} is text, and never {shown(value)} (write it in quotes)")
@@ -60,6 +66,9 @@ def whole(name: str, value: Value) -> Value:
 
     Raises:
         ValueError: the field can never have this value.
+
+    >>> whole("job.nnodes", 2)
+    2
     """
     if number(name, value) is not None and not (float(value) >= 0 and float(value).is_integer()):  # type: ignore[arg-type]
         raise ValueError(f"{name!r} is an integer >= 0, and never {shown(value)}")
@@ -71,6 +80,9 @@ def flag(name: str, value: Value) -> Value:
 
     Raises:
         ValueError: the field can never have this value.
+
+    >>> flag("job.interrupted", 1)
+    1
     """
     if value in (0, 1):
         return value
@@ -82,6 +94,9 @@ def exit_code(name: str, value: Value) -> Value:
 
     Raises:
         ValueError: the field can never have this value.
+
+    >>> exit_code("job.returncode", 139)
+    -11
     """
     if isinstance(value, str):
         raise ValueError(
@@ -102,6 +117,9 @@ def signal_number(name: str, value: Value) -> Value:
 
     Raises:
         ValueError: the field can never have this value.
+
+    >>> signal_number("job.signal", "SIGSEGV")
+    11
     """
     if isinstance(value, str):
         word = value.upper()

@@ -40,7 +40,7 @@ def compile_filter(text: str) -> Callable[[Mapping[str, Any]], bool]:
     True
     >>> compile_filter("job.colour == 1")
     Traceback (most recent call last):
-    ValueError: a job has no field 'colour' (fields: id, name, ...
+    ValueError: a job has no field 'colour' (fields: id, member, name, ...
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"an expression has at most {MAX_LENGTH} characters, not {len(text)}")

@@ -13,6 +13,7 @@ from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.records import decode, encode
 from flux_ensemble.metrics.job_filter import compile_filter
+from flux_ensemble.metrics.job_row import JobRow
 
 SWEPT = [
     {
@@ -34,7 +35,7 @@ def played(**given: Any) -> Play:
     return play
 
 
-def described(play: Play, jobs: list[ActiveJob], cwd: str = "/work") -> list[dict[str, Any]]:
+def described(play: Play, jobs: list[ActiveJob], cwd: str = "/work") -> list[JobRow]:
     describer = Describer(play.engine.spec, cwd, "f{}".format)
     return [describer.describe(job, play.t) for job in jobs]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import goldens
@@ -24,7 +25,7 @@ RECORDINGS = (
 )
 
 
-def rows_of(name: str) -> list[dict[str, Any]]:
+def rows_of(name: str) -> list[Mapping[str, Any]]:
     """The rows of a recorded ensemble after half of its events, and at the end."""
     recording = goldens.recordings().get(name)
     if recording is None:
@@ -33,7 +34,7 @@ def rows_of(name: str) -> list[dict[str, Any]]:
         return [row for _, source in goldens.moments(recording) for row in source.jobs]
 
 
-def flat(row: dict[str, Any]) -> dict[str, Any]:
+def flat(row: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a row by the names of the table."""
     exception = {f"exception.{key}": value for key, value in row["exception"].items()}
     return {**{name: value for name, value in row.items() if name != "exception"}, **exception}

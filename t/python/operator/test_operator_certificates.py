@@ -198,11 +198,11 @@ def test_a_pod_of_an_ensemble_that_had_the_name_changes_no_size_of_the_one_that_
     member = "default/sweep-solve"
     with serving(backend, [member], tls=own, token=None, owner=owner) as target:
         with (
-            RpcClient(target, member=member, tls=shown[0]) as before,
+            RpcClient(target, cluster=member, tls=shown[0]) as before,
             pytest.raises(RpcError, match="is not of the owner that this service is for"),
         ):
             before.scale(3)
-        with RpcClient(target, member=member, tls=shown[1]) as after:
+        with RpcClient(target, cluster=member, tls=shown[1]) as after:
             assert after.scale(2).size == 2
 
 
