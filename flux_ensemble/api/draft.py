@@ -62,7 +62,7 @@ class Draft:
             DocumentError: it holds values that YAML has no form for.
         """
         from flux_ensemble.api.yaml_writer import to_yaml
-        from flux_ensemble.document.plain import check_plain
+        from flux_ensemble.document.plain_data import check_plain
         from flux_ensemble.document.problems import Problems
 
         if spec is not None and spec.expansion is not None:

@@ -52,7 +52,7 @@ def _odd_name(key: str, value: Any) -> str | None:
 
 def _odd_data(payload: Mapping[str, Any]) -> str:
     # Imported here, since the import takes longer than most commands.
-    from flux_ensemble.document.plain import check_plain
+    from flux_ensemble.document.plain_data import check_plain
     from flux_ensemble.document.problems import Problems
 
     problems = Problems()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from flux_ensemble.document.filling import TRIGGER, Filling
+from flux_ensemble.document.action_templates import TRIGGER, Filling
 from flux_ensemble.document.functions import FunctionLabels
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.keys.overrides import OVERRIDES, SHAPE
@@ -20,7 +20,7 @@ from flux_ensemble.document.keys.rules import (
     SCALE_ACTIONS,
 )
 from flux_ensemble.document.model import Action, Spec
-from flux_ensemble.document.plain import check_plain
+from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany, hint
 from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.templates import has_braces, most_expressions

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from flux_ensemble.document.computed import Computed, unknown
 from flux_ensemble.document.distributions import (
     Constant,
     Drawable,
@@ -22,9 +21,10 @@ from flux_ensemble.document.distributions import (
 )
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.job_sets import Group
-from flux_ensemble.document.plain import check_plain
+from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany, hint
 from flux_ensemble.document.schema import check_form
+from flux_ensemble.document.simulated_values import Computed, unknown
 from flux_ensemble.document.values import texts_among
 from flux_ensemble.texts import listed, shown
 

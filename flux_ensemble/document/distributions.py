@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from flux_ensemble.document.computed import Computed
+from flux_ensemble.document.simulated_values import Computed
 from flux_ensemble.scalars import number
 
 

@@ -14,7 +14,7 @@ from flux_ensemble.document.keys.forms import PARAMETER, matches
 from flux_ensemble.document.keys.jobs import JOB_KEYS
 from flux_ensemble.document.keys.overrides import SHAPE
 from flux_ensemble.document.keys.reading import read_keys
-from flux_ensemble.document.plain import MAX_CHARACTERS, check_plain
+from flux_ensemble.document.plain_data import MAX_CHARACTERS, check_plain
 from flux_ensemble.document.points import Points
 from flux_ensemble.document.prediction import read_prediction
 from flux_ensemble.document.problems import Path, Problems, TooMany

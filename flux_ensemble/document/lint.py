@@ -13,12 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from flux_ensemble.document.futile import futile
 from flux_ensemble.document.job_lint import Finding, lint_jobs
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.members_reader import unresolved
 from flux_ensemble.document.model import Action, Rule, Spec
-from flux_ensemble.document.never import never_true
 from flux_ensemble.document.problems import (
     MAX_PROBLEMS,
     DocumentError,
@@ -28,6 +26,7 @@ from flux_ensemble.document.problems import (
     placed,
 )
 from flux_ensemble.document.samplers import kind, missing, unfound
+from flux_ensemble.document.unreachable import futile, never_true
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.by_value import unsplit
 from flux_ensemble.metrics.names import COUNTERS, GAUGES, STREAMS

@@ -20,7 +20,7 @@ from flux_ensemble.document.lint import Warnings, lint
 from flux_ensemble.document.merge import USE, Expanded
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.old_keys import with_new_keys
-from flux_ensemble.document.plain import check_plain
+from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import DocumentError, Problem, Problems, TooMany
 from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.spec_reader import SpecReader

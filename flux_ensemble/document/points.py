@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flux_ensemble.document.bounds import MAX_BYTES, MAX_VALUES
-from flux_ensemble.document.plain import MAX_CHARACTERS
+from flux_ensemble.document.plain_data import MAX_CHARACTERS
 from flux_ensemble.document.problems import Path, Problems, TooMany, hint
 from flux_ensemble.document.texts import MAX_WORD
 from flux_ensemble.document.values import Column

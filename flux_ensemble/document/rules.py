@@ -23,7 +23,7 @@ from flux_ensemble.document.keys.rules import (
 )
 from flux_ensemble.document.member_scope import wrong
 from flux_ensemble.document.model import RESERVED_RULES, Action, Rule, Spec
-from flux_ensemble.document.plain import check_plain
+from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany
 from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.scopes import detector_scope, job_scope

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from flux_ensemble.document.plain import text_problem
+from flux_ensemble.document.plain_data import text_problem
 from flux_ensemble.document.texts import INDEX, NUMBER
 from flux_ensemble.metrics.conditions import Names, Variable
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression

@@ -18,7 +18,7 @@ from flux_ensemble.algorithms.builtin import SHIPPED, shipped
 from flux_ensemble.algorithms.packages import Foreign, PackageError, installed
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.merge import USE, Expanded, Merge
-from flux_ensemble.document.plain import check_plain
+from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Path, Problems, hint
 from flux_ensemble.document.schema import explain
 from flux_ensemble.document.spellings import with_spellings

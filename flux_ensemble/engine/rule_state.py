@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flux_ensemble.document.filling import Filling
+from flux_ensemble.document.action_templates import Filling
 from flux_ensemble.document.model import Rule
 from flux_ensemble.engine.repetitions import Turns
 from flux_ensemble.metrics.conditions import Condition

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from flux_ensemble.document.filling import Filling
+from flux_ensemble.document.action_templates import Filling
 from flux_ensemble.document.keys.rules import JOB_EVENTS, RUNNING_TRIGGER
 from flux_ensemble.document.model import Action, Rule, Spec
 from flux_ensemble.document.scopes import names_of, scope_of_rule

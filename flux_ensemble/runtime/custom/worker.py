@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.document.plain import check_plain
+from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Problems, TooMany
 from flux_ensemble.runtime.custom.child import MAX_DETAIL
 from flux_ensemble.runtime.custom.process import WorkerProcess

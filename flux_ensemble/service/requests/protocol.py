@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flux_ensemble.document.keys.forms import MAX_INT
-from flux_ensemble.document.plain import check_plain
+from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Problems
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.texts import shown

@@ -21,7 +21,7 @@ from flux_ensemble.document import groups, jobspec, problems, rules, spec_reader
 from flux_ensemble.document.actions import MAX_OVERRIDES, parse_action
 from flux_ensemble.document.job_sets import Group, JobSet
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
-from flux_ensemble.document.plain import MAX_CHARACTERS
+from flux_ensemble.document.plain_data import MAX_CHARACTERS
 from flux_ensemble.document.problems import MAX_PROBLEMS, MAX_TEXT, Problems, TooMany
 from flux_ensemble.document.rules import parse_rule
 from flux_ensemble.document.schema import check_form

@@ -95,7 +95,10 @@ def test_what_is_stored_of_a_job_says_all_there_is_to_say_of_it() -> None:
     assert first["memo"] == {"fom": 1.5, "about": {"x": [1]}}
     assert first["output"] == first["error"] == "/work/310/f3.out"
     assert (second["params"], second["returncode"]) == ({"t": 300}, -9)
-    assert second["t_submit"] < second["t_run"] < second["t_end"]
+    submitted, began, ended = second["t_submit"], second["t_run"], second["t_end"]
+    assert began is not None
+    assert ended is not None
+    assert submitted < began < ended
 
 
 def test_what_several_rules_asked_for_and_jobs_without_places_are_told_apart() -> None:

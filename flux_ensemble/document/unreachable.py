@@ -1,13 +1,18 @@
-"""Finds comparisons with values that no parameter of the document has: valid, and never true."""
+"""Parts of a valid document that can never take effect.
+
+Comparisons with values that no parameter of the document has are never true; requests of rules
+that no instance can fulfil are refused whenever the rules fire.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.document.job_lint import given_values
-from flux_ensemble.document.model import Rule, Spec
+from flux_ensemble.document.members import Pool
+from flux_ensemble.document.model import Action, Rule, Spec
 from flux_ensemble.document.problems import Path
 from flux_ensemble.metrics.by_value import unsplit, values_of
 from flux_ensemble.metrics.expressions import keys_of, parse_expression
@@ -17,6 +22,56 @@ from flux_ensemble.metrics.operations import same
 from flux_ensemble.metrics.paths import COUNT, split_stream
 from flux_ensemble.scalars import as_text, number
 from flux_ensemble.texts import listed, shown
+
+
+def futile(spec: Spec) -> Iterator[tuple[Path, str]]:
+    """What rules ask for in vain, with the place of each.
+
+    Args:
+        spec: the checked document.
+
+    >>> from flux_ensemble.document.loading import load_text
+    >>> spec = load_text('''
+    ... members: [{name: pool, count: 4}]
+    ... jobs: [{name: a, command: x}]
+    ... rules: [{trigger: job-fail, action: {name: shrink, label: pool}}]
+    ... ''', name="demo")
+    >>> [place for place, _ in futile(spec)]
+    [('rules', 0)]
+    """
+    pools = {pool.name: pool for pool in spec.members}
+    for index, rule in enumerate(spec.rules):
+        for action in rule.actions:
+            message = _never_ends(action, pools) or _too_many(action, spec)
+            if message is not None:
+                yield ("rules", index), message
+
+
+def _never_ends(action: Action, pools: Mapping[str, Pool]) -> str | None:
+    """Why a `shrink` ends no member; None if it can."""
+    pool = pools.get(action.label or "") if action.name == "shrink" else None
+    if pool is None or pool.low < pool.high:
+        return None
+    if pool.uri is not None:
+        return f"'shrink' ends no member of {pool.name!r}, an instance that is there already"
+    return (
+        f"'shrink' ends no member of {pool.name!r}, which has {pool.low} at least and at most; "
+        f"write 'count: {{min: 1, max: {max(2, pool.high)}}}' there"
+    )
+
+
+def _too_many(action: Action, spec: Spec) -> str | None:
+    """Why a `submit` has the ensemble fail at once; None if it does not."""
+    if action.name != "submit" or action.label is None or action.expressions is not None:
+        return None
+    jobs = len(spec.groups[action.label].submission(action.count, action.params))
+    if jobs <= spec.limits.jobs:
+        return None
+    return (
+        f"the ensemble fails when this submits {jobs} jobs, because limits.jobs is "
+        f"{spec.limits.jobs}; write 'limits: {{jobs: {jobs}}}', or more"
+    )
+
 
 #: Parameters with more values are not looked at.
 _MOST = 1000
