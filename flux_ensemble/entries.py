@@ -53,7 +53,7 @@ def key_of(keyword: str) -> str:
     return keyword.rstrip("_").replace("_", "-")
 
 
-class Entry(dict[str, Any]):
+class DocumentEntry(dict[str, Any]):
     """A mapping of the document, with its keys readable as attributes.
 
     Args:
@@ -84,7 +84,7 @@ class Entry(dict[str, Any]):
         return f"{type(self).__name__}({super().__repr__()})"
 
 
-class Action(Entry):
+class Action(DocumentEntry):
     """An action of a rule.
 
     >>> Action(name="submit", label="echo", count=2).count
@@ -101,7 +101,7 @@ class Action(Entry):
         ) -> None: ...
 
 
-class Rule(Entry):
+class Rule(DocumentEntry):
     """A rule; a plain mapping under `action` becomes an `Action`.
 
     >>> Rule(trigger="start", action={"name": "submit", "label": "echo"}).action.label
@@ -126,7 +126,7 @@ class Rule(Entry):
                 self["action"] = Action(action)
 
 
-class Job(Entry):
+class Job(DocumentEntry):
     """A job set: an entry of `jobs`. Entries of one name form a group.
 
     >>> Job(name="md", command="md -t {t}", params={"t": [280, 300]}, max_active=4)["max-active"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+#: The largest id (RFC 19).
+MAX_ID = (1 << 64) - 1
 
 
 class JobIds(list[int]):
@@ -26,3 +29,19 @@ class JobIds(list[int]):
         super().__init__(answer.get("ids", ()))
         self.members: list[str] = list(answer.get("members", ()))
         self.waiting: int = answer.get("waiting", 0)
+
+
+def shown(id: int, context: Mapping[str, Any], jobid: Callable[[int], str]) -> str:
+    """Return a job as people see it: its id, after its member if it has one.
+
+    Args:
+        id: of the job on its member, or its key.
+        context: what is said of it, with the name of its member.
+        jobid: gives the text of an id.
+
+    >>> shown(17, {"member": "pool.3"}, str), shown(17, {}, str)
+    ('pool.3:17', '17')
+    """
+    text = jobid(id & MAX_ID)
+    member = context.get("member")
+    return text if member is None else f"{member}:{text}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from flux_ensemble.document.problems import Path
 from flux_ensemble.document.yaml_reader import Document
-from flux_ensemble.entries import Entry, Place
+from flux_ensemble.entries import DocumentEntry, Place
 
 
 class PythonDocument(Document):
@@ -72,7 +72,7 @@ def _convert(value: Any, path: Path, places: dict[Path, Place]) -> Any:
     if kind in (str, int, float, bool) or value is None:
         return value
     if isinstance(value, Mapping):
-        if isinstance(value, Entry) and value.place is not None:
+        if isinstance(value, DocumentEntry) and value.place is not None:
             places[path] = value.place
         return {key: _convert(item, (*path, key), places) for key, item in value.items()}
     if isinstance(value, list | tuple):

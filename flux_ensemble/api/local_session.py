@@ -24,7 +24,7 @@ from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualClus
 
 if TYPE_CHECKING:
     from flux_ensemble.document.model import Spec
-    from flux_ensemble.runtime.eventlog import Entry
+    from flux_ensemble.eventlog import Stored
 
 #: Seconds between two reports of progress.
 _PROGRESS_SECONDS = 0.5
@@ -114,7 +114,7 @@ class LocalSession:
 
     # -- a `queues.local.listener.Listener` -------------------------------------------
 
-    def entry(self, entry: Entry) -> None:
+    def entry(self, entry: Stored) -> None:
         """Ignore the entry, which is in the files."""
 
     def note(self, text: str) -> None:

@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from flux_ensemble import eventlog
 from flux_ensemble.client.connection import Connection
 from flux_ensemble.client.errors import EnsembleError
 from flux_ensemble.client.instance import user_context
@@ -222,9 +223,8 @@ class Client(Connection):
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         for entry in EnsembleLog(self, name, follow=True, deadline=deadline).read():
-            if entry["name"] == "finish":
-                context = entry["context"]
-                return {"name": name, "state": context["state"], "reason": context["reason"]}
+            if isinstance(read := eventlog.read(entry), eventlog.Finish):
+                return {"name": name, "state": read.state, "reason": read.reason}
         raise EnsembleError(errno.ENOENT, f"ensemble {name!r} was unloaded before it ended")
 
     def pause(self, name: str) -> State:

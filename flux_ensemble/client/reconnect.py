@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from flux_ensemble.eventlog import JobEvent
+
 #: Errors of requests while the service is away: it died, is not loaded, was removed, or is just
 #: starting.
 AWAY = frozenset({errno.EHOSTUNREACH, errno.ENOSYS, errno.ESHUTDOWN, errno.EAGAIN, errno.ETIMEDOUT})
@@ -77,7 +79,7 @@ class Received:
 
     def take(self, entry: Mapping[str, Any]) -> bool:
         """Take an entry; return False if it was received before."""
-        if entry["name"] == "job-event":
+        if entry["name"] == JobEvent.tag:
             return True  # not kept by the service, so not sent again
         mark = hash(json.dumps(entry, sort_keys=True))
         if mark in self._before:

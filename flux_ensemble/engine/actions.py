@@ -6,10 +6,11 @@ turned into commands. Each command with an id is pending until its outcome comes
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.actions import parse_action
 from flux_ensemble.document.model import Action
 from flux_ensemble.document.rules import parse_rule
@@ -94,7 +95,7 @@ class Actions:
                 JSON form is kept.
         """
         shown, jobs = self._shown.of(action, keep=again)
-        self.record_firing(origin, shown, title, event, **jobs)
+        self.record_firing(origin, shown, title, event, jobs)
         return self._perform_or_hold(Held(origin, Call(action, told or event)))
 
     def record_firing(
@@ -103,18 +104,28 @@ class Actions:
         action: Mapping[str, Any],
         title: str,
         event: Mapping[str, Any],
-        **more: Any,
+        jobs: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Record a firing; `action` is the result of `action_json`; `more` goes into the log."""
+        """Record a firing.
+
+        Args:
+            origin: the firing.
+            action: what it does, as `action_json` has it.
+            title: the rule's title.
+            event: what made it fire.
+            jobs: the job sets of a submission.
+        """
         self._core.firings += 1
+        cause = dict(event) if "job" not in event else {**event, "job": split(event["job"])[1]}
         self._core.record(
-            "fire",
-            rule=origin.rule,
-            firing=origin.number,
-            trigger=title,
-            action=action,
-            cause=dict(event) if "job" not in event else {**event, "job": split(event["job"])[1]},
-            **more,
+            eventlog.Fire(
+                rule=origin.rule,
+                firing=origin.number,
+                trigger=title,
+                action=action,
+                cause=cause,
+                jobs=jobs,
+            )
         )
 
     def resume(self) -> Iterator[TriggerQueue]:
@@ -265,7 +276,7 @@ class Actions:
             try:
                 if item["kind"] == "rule":
                     rule = parse_rule(value, core.spec, rules, _free_id(rules))
-                    core.record("rule-added", rule=rule.id, by=origin.rule)
+                    core.record(eventlog.RuleAdded(rule=rule.id, by=origin.rule))
                     triggered: Iterable[TriggerQueue] = core.add_rule(rule, origin.chain)
                 else:
                     action = parse_action(value, core.spec, rules)
@@ -334,9 +345,7 @@ class Actions:
             if origin.request is None:
                 self._refused(pending, firing, refused, event.reason)
                 return ()
-            core.record(
-                "outcome", rule=origin.rule, firing=origin.number, ok=False, reason=event.reason
-            )
+            self._refusal(origin, event.reason)
             firing.answered = True
             core.emit(Reply(origin.request, errno=event.errno, reason=event.reason))
         elif isinstance(pending.command, Scale):
@@ -361,13 +370,7 @@ class Actions:
         core = self._core
         if not core.acting:
             # The waiting jobs of the firing are dropped already.
-            core.record(
-                "outcome",
-                rule=pending.origin.rule,
-                firing=pending.origin.number,
-                ok=False,
-                reason=reason,
-            )
+            self._refusal(pending.origin, reason)
             return
         jobs += core.workload.drop(firing)
         core.refuse(firing.group, jobs, reason)
@@ -383,13 +386,9 @@ class Actions:
     ) -> None:
         """Record the failure of a rule's action, and apply the rule's `on-error`."""
         core = self._core
+        kind = eventlog.Outcome if call is None else eventlog.CustomError
         core.record(
-            "custom-error" if call is not None else "outcome",
-            rule=origin.rule,
-            firing=origin.number,
-            ok=False,
-            reason=reason,
-            detail=detail,
+            kind(rule=origin.rule, firing=origin.number, ok=False, reason=reason, detail=detail)
         )
         state = core.rules.states.get(origin.rule)
         if state is None:
@@ -406,8 +405,15 @@ class Actions:
                 core.disable(state, reason)
 
     def _outcome(self, origin: Origin, **context: Any) -> None:
-        self._core.record("outcome", rule=origin.rule, firing=origin.number, ok=True, **context)
+        self._core.record(
+            eventlog.Outcome(rule=origin.rule, firing=origin.number, ok=True, **context)
+        )
         self._core.make_up_for(origin.rule)
+
+    def _refusal(self, origin: Origin, reason: str) -> None:
+        self._core.record(
+            eventlog.Outcome(rule=origin.rule, firing=origin.number, ok=False, reason=reason)
+        )
 
 
 def _follows(command: Any) -> bool:

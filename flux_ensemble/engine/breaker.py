@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import Any
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.members import QUICK_SECONDS
 from flux_ensemble.engine.commands import StartTimer
 from flux_ensemble.engine.core import Core
@@ -175,7 +176,9 @@ class Breaker:
         member.reason = (
             f"in doubt: {doubt.failed} jobs in a row have failed within {QUICK_SECONDS:g} seconds"
         )
-        core.record("member-doubted", member=member.name, jobs=doubt.failed, groups=doubt.groups)
+        core.record(
+            eventlog.MemberDoubted(member=member.name, jobs=doubt.failed, groups=doubt.groups)
+        )
         for other in sorted(self._doubted):
             self._acquit(other)
 
@@ -186,7 +189,7 @@ class Breaker:
             self._close(ordinal)
             member = self._known[ordinal]
             member.reason = ""
-            self._core.record("member-trusted", member=member.name, reason=reason)
+            self._core.record(eventlog.MemberTrusted(member=member.name, reason=reason))
 
     def _close(self, ordinal: int) -> None:
         self._doubted.pop(ordinal, None)

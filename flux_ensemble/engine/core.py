@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.keys.rules import RUNNING_TRIGGER
 from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE, Rule, Spec
@@ -25,7 +26,7 @@ from flux_ensemble.engine.commands import (
 )
 from flux_ensemble.engine.copies import Copies
 from flux_ensemble.engine.firings import Firing
-from flux_ensemble.engine.job_keys import ordinal_of, split
+from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.lifecycle import ACTING_STATES, TRANSITIONS
 from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
@@ -146,28 +147,17 @@ class Core:
         """Add a command to those of the current event."""
         self._out.append(command)
 
-    def record(self, name: str, **context: Any) -> None:
+    def record(self, entry: eventlog.Entry) -> None:
         """Add an entry to the eventlog."""
-        self._out.append(Record(self.t, name, context))
+        self._out.append(Record(self.t, entry.tag, entry.to_json()))
 
-    def record_job(self, name: str, job: ActiveJob, **more: Any) -> None:
-        """Add an entry about a job of the ensemble to the eventlog."""
-        firing = job.firing
-        assert firing is not None
-        self.record(
-            name,
-            id=split(job.id)[1],
-            **self.where(job.id),
-            group=firing.group,
-            rule=firing.rule,
-            firing=firing.number,
-            index=job.index,
-            **more,
-        )
+    def member_of(self, key: int) -> str | None:
+        """Return the name of the member that a job is on; None on the enclosing instance."""
+        return self.member_names.get(ordinal_of(key)) if self.member_names else None
 
     def where(self, key: int) -> dict[str, str]:
-        """Return an entry's key for the member of a job; empty on the enclosing instance."""
-        name = self.member_names.get(ordinal_of(key)) if self.member_names else None
+        """Return an event's key for the member of a job; empty on the enclosing instance."""
+        name = self.member_of(key)
         return {} if name is None else {"member": name}
 
     def send(self, pending: Pending) -> None:
@@ -208,7 +198,7 @@ class Core:
             return ()
         state.enabled = True
         state.error = None
-        self.record("rule-enabled", rule=state.rule.id, reason=reason)
+        self.record(eventlog.RuleEnabled(rule=state.rule.id, reason=reason))
         if state.rule.trigger == "time-left" and not state.timer:
             self.start_timer(state)
         return self._at_once(state, {"trigger": "enabled"}, chain)
@@ -217,7 +207,7 @@ class Core:
         """Disable a rule; a disabled one stays as it is."""
         if state.enabled:
             state.enabled = False
-            self.record("rule-disabled", rule=state.rule.id, reason=reason)
+            self.record(eventlog.RuleDisabled(rule=state.rule.id, reason=reason))
 
     def make_up_for(self, rule: str) -> None:
         """Clear the error of a rule, unless the rule was disabled.
@@ -416,7 +406,7 @@ class Core:
         state, self.reason = self._final
         self.enter(state)
         self.t_end = self.t
-        self.record("finish", state=state, reason=self.reason)
+        self.record(eventlog.Finish(state=state, reason=self.reason))
         self.emit(Finish(state, self.reason))
 
     # -- snapshots --------------------------------------------------------------------

@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.keys.rules import RUNNING_TRIGGER
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.actions import Actions
@@ -317,7 +318,7 @@ class Engine(Core):
             return
         self.t_start = event.t
         self.stats.start(event.t)
-        self.record("start")
+        self.record(eventlog.Start())
         if self.spec.heartbeat:
             self.emit(StartTimer(HEARTBEAT, self.spec.heartbeat, self.spec.heartbeat))
         for state in self.rules.states.values():
@@ -360,7 +361,7 @@ class Engine(Core):
         self.not_started.clear()
         if self.t_walltime is not None:
             self.t_walltime = None
-            self.record("allocation", t_expires=event.t_expires)
+            self.record(eventlog.Allocation(t_expires=event.t_expires))
         if self.acting:
             for state in self.rules.plain("time-left"):
                 self.stop_timer(state)
@@ -371,7 +372,9 @@ class Engine(Core):
         if self.t_walltime is None and not self.ended:
             self.stats.t_expires = self.t_walltime = event.t_expires
             active, busy = len(self.workload.jobs), self.workload.busy
-            self.record("walltime", t_expires=event.t_expires, active=active, waiting=busy - active)
+            self.record(
+                eventlog.Walltime(t_expires=event.t_expires, active=active, waiting=busy - active)
+            )
         return ()
 
     def _on_failed(self, event: CommandFailed) -> Iterable[TriggerQueue]:

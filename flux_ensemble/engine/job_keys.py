@@ -9,12 +9,12 @@ the id hold the member's number, which is not used twice in an ensemble.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-#: Bits of an id (RFC 19), and the largest.
+from flux_ensemble.job_ids import MAX_ID
+
+#: Bits of an id (RFC 19).
 _BITS = 64
-MAX_ID = (1 << _BITS) - 1
 
 #: The number of the enclosing instance.
 ENCLOSING = 0
@@ -59,22 +59,6 @@ def members_of(key: int) -> tuple[int, ...]:
     """
     ordinal = key >> _BITS
     return (ordinal,) if ordinal else ()
-
-
-def shown(id: int, context: Mapping[str, Any], jobid: Callable[[int], str]) -> str:
-    """Return a job's name for people: the id, after the member's name if there is a member.
-
-    Args:
-        id: the job's id on its member, or its key.
-        context: a mapping with the name of the member, if there is one, as `member`.
-        jobid: returns the text of an id.
-
-    >>> shown(17, {"member": "pool.3"}, str), shown(17, {}, str)
-    ('pool.3:17', '17')
-    """
-    text = jobid(id & MAX_ID)
-    member = context.get("member")
-    return text if member is None else f"{member}:{text}"
 
 
 def named(members: Mapping[int, str], key: int) -> str:

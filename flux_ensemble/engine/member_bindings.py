@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from flux_ensemble import eventlog
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.member import Member
 
@@ -27,4 +28,4 @@ def release(core: Core, member: Member) -> None:
         dropped = drop_bound(core, member.ordinal, (group,))
         if dropped:
             reason = f"{dropped} were to run on {member.name} alone, which takes no more jobs"
-            core.record("jobs-dropped", group=group, member=member.name, reason=reason)
+            core.record(eventlog.JobsDropped(group=group, member=member.name, reason=reason))

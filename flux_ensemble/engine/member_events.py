@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.keys.rules import MEMBER_TRIGGERS
 from flux_ensemble.engine.breaker import BREAKER_TIMER
 from flux_ensemble.engine.core import Core
@@ -64,11 +65,12 @@ class MemberEvents:
             return ()
         self._members.opened(member, event)
         self._core.record(
-            "member-up",
-            member=member.name,
-            nodes=event.nodes,
-            cores=event.cores,
-            t_expires=event.t_expires,
+            eventlog.MemberUp(
+                member=member.name,
+                nodes=event.nodes,
+                cores=event.cores,
+                t_expires=event.t_expires,
+            )
         )
         return self._triggered(_UP, member)
 
@@ -79,7 +81,7 @@ class MemberEvents:
             return ()
         if event.t_expires != member.up.t_expires:
             change_limit(self._core, self._members.placement, member, event.t_expires)
-            self._core.record("member-expires", member=member.name, t_expires=event.t_expires)
+            self._core.record(eventlog.MemberExpires(member=member.name, t_expires=event.t_expires))
         return ()
 
     def on_timer(self, key: str) -> Iterable[TriggerQueue] | None:
@@ -135,7 +137,9 @@ class MemberEvents:
 
     def _lose(self, member: Member, reason: str) -> None:
         self._members.lose(member, reason)
-        self._core.record("member-lost", member=member.name, reason=reason, active=member.busy)
+        self._core.record(
+            eventlog.MemberLost(member=member.name, reason=reason, active=member.busy)
+        )
 
     def on_ended(self, event: MemberEnded) -> Iterator[TriggerQueue]:
         """End the jobs that were still on a member when it ended, and forget the member."""
@@ -151,11 +155,12 @@ class MemberEvents:
         jobs = [core.workload.jobs[key] for key in sorted(member.jobs)]
         flying = list(member.flying)
         core.record(
-            "member-ended",
-            member=member.name,
-            reason=event.reason,
-            unended=len(jobs),
-            unseen=len(flying),
+            eventlog.MemberEnded(
+                member=member.name,
+                reason=event.reason,
+                unended=len(jobs),
+                unseen=len(flying),
+            )
         )
         for job in jobs:
             # The action of a rule on the job before can end this one.

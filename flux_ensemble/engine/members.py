@@ -14,6 +14,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.members import Pool
 from flux_ensemble.document.model import Action
 from flux_ensemble.engine.breaker import Breaker
@@ -160,9 +161,12 @@ class Members:
 
     def _tell(self, trigger: str, origin: Origin, pool: Pool, **context: Any) -> None:
         core = self._core
-        where = {"rule": origin.rule, "firing": origin.number, "pool": pool.name}
-        core.record("outcome", **where, **context)
+        outcome = eventlog.Outcome(
+            rule=origin.rule, firing=origin.number, pool=pool.name, **context
+        )
+        core.record(outcome)
         if core.acting:
+            where = {"rule": origin.rule, "firing": origin.number, "pool": pool.name}
             event = {"trigger": trigger, **where, "timestamp": core.t, **context}
             core.scale_outcomes.append(ScaleOutcome(trigger, origin, event))
 
@@ -179,7 +183,7 @@ class Members:
         self._core.member_names[member.ordinal] = member.name
         self._live[pool.name] += 1
         self._not_placed.clear()
-        self._core.record("member-start", member=member.name)
+        self._core.record(eventlog.MemberStart(member=member.name))
         command = StartMember(self._table.next_id(), member.name, pool.name, member.ordinal)
         self._core.send(Pending(self._origin(member.name), command))
         return member
@@ -215,7 +219,8 @@ class Members:
         self._enter(member, "draining")
         member.reason = reason
         self._close(member)
-        core.record("member-draining", member=member.name, reason=reason, active=len(member.jobs))
+        active = len(member.jobs)
+        core.record(eventlog.MemberDraining(member=member.name, reason=reason, active=active))
         if not up:
             self._end(member)
             return
@@ -288,7 +293,7 @@ class Members:
         what = fault if live else "is up or starting; 'grow' starts one"
         self._not_placed.append(group)
         reason = f"no member of {', '.join(pools)} {what}"
-        self._core.record("not-placed", group=group, reason=reason)
+        self._core.record(eventlog.NotPlaced(group=group, reason=reason))
 
     def takes_jobs(self, ordinal: int) -> bool:
         """Return whether a member is up; if it is not, its refusals are no fault of the jobs."""

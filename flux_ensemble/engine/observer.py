@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from flux_ensemble import eventlog
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.job_changes import DETECTED, GAVE_UP, TRIGGER_OF, Change, News
+from flux_ensemble.engine.job_keys import split
 from flux_ensemble.engine.job_view import caused_by
 from flux_ensemble.engine.jobs import FIRST_SEEN, ActiveJob, Phase
 from flux_ensemble.engine.member import EXPIRY_SECONDS, Member
@@ -347,7 +349,7 @@ class Observer:
     def record(self, job: ActiveJob) -> None:
         """Record a job that is gone; log the first job for which there is no room."""
         if not self._core.records.add(job):
-            self._core.record("records-full", limit=self._core.spec.limits.records)
+            self._core.record(eventlog.RecordsFull(limit=self._core.spec.limits.records))
 
     def _want_no_nodes(self, job: ActiveJob) -> tuple[Change, ...]:
         self._core.stats.pending_nodes -= job.nodes
@@ -429,7 +431,18 @@ class Observer:
         counts["attempts"] += 1
         counts[outcome] += 1
         changed += _COUNTED[outcome]
-        core.record_job(INTERRUPTED, job, fate=fate.value, reason=job.exception_note or "")
+        core.record(
+            eventlog.Interrupted(
+                id=split(job.id)[1],
+                member=core.member_of(job.id),
+                group=firing.group,
+                rule=firing.rule,
+                firing=firing.number,
+                index=job.index,
+                fate=fate.value,
+                reason=job.exception_note or "",
+            )
+        )
         work = core.copies.over(firing, job.index) if self._works else None
         if work is not None and work.left:
             return None, changed

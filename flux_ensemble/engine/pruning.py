@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flux_ensemble import eventlog
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.pending import Origin
@@ -47,7 +48,7 @@ class Pruner:
         state.stopped[number] = value, step
         job.canceling = True
         core, search = self._core, state.search
-        core.record("pruned", search=id, trial=number, id=job.id, step=step, value=value)
+        core.record(eventlog.Pruned(search=id, trial=number, id=job.id, step=step, value=value))
         core.cancel(
             (job.id,),
             stopped_early(id, number),

@@ -21,7 +21,7 @@ _NESTED = ("overrides", "expressions")
 
 
 #: An action as JSON, and the entry `jobs` of an action that submits jobs.
-Shown = tuple[dict[str, Any], dict[str, Any]]
+Shown = tuple[dict[str, Any], list[dict[str, Any]] | None]
 
 
 class ShownActions:
@@ -45,9 +45,9 @@ class ShownActions:
         """
         shown = self._kept.get(id(action)) if keep else None
         if shown is None:
-            jobs = {}
+            jobs = None
             if action.name == "submit":
-                jobs["jobs"] = describe(self._groups[action.label or ""], action)
+                jobs = describe(self._groups[action.label or ""], action)
             shown = action_json(action), jobs
             if keep:
                 self._kept[id(action)] = shown

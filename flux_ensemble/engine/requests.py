@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.actions import parse_action
 from flux_ensemble.document.keys.overrides import read_overrides
 from flux_ensemble.document.keys.rules import SCALE_ACTIONS
@@ -167,12 +168,12 @@ class Requests:
         core, group = self._core, request.args.get("group")
         if group is not None:
             jobs = core.cancel_jobs([self._check_group(group)], "a request")
-            core.record("request", op="cancel", group=group, jobs=jobs)
+            core.record(eventlog.Request(op="cancel", group=group, jobs=jobs))
             self._reply(request, {"state": core.state, "jobs": jobs})
             return ()
         reason = request.args.get("reason")
         if core.acting:
-            core.record("request", op="cancel", **({"reason": reason} if reason else {}))
+            core.record(eventlog.Request(op="cancel", reason=reason or None))
             core.end("canceled", reason or "canceled by the user", cancel=True)
         else:
             core.cancel_jobs(list(core.spec.groups), "a request")
@@ -181,7 +182,7 @@ class Requests:
     def _terminate(self, request: Request) -> Iterable[TriggerQueue]:
         core, cancel = self._core, bool(request.args.get("cancel"))
         if core.acting:
-            core.record("request", op="terminate", cancel=cancel)
+            core.record(eventlog.Request(op="terminate", cancel=cancel))
             core.end("completed", "terminated by the user", cancel=cancel)
         return self._reply_state(request)
 
@@ -189,13 +190,13 @@ class Requests:
         if self._core.state != "paused":
             self._check_running()
             self._core.enter("paused")
-            self._core.record("pause")
+            self._core.record(eventlog.Pause())
         return self._reply_state(request)
 
     def _resume(self, request: Request) -> Iterator[TriggerQueue]:
         if self._core.state == "paused":
             self._core.enter("running")
-            self._core.record("resume")
+            self._core.record(eventlog.Resume())
             yield from self._actions.resume()
         else:
             self._check_running()

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.retries import Policy
 from flux_ensemble.engine.core import Core
@@ -162,12 +163,13 @@ class Retries:
 
     def _give_up(self, firing: Firing, job: ActiveJob, reason: str) -> Further:
         self._core.record(
-            "gave-up",
-            rule=firing.rule,
-            firing=firing.number,
-            index=job.index,
-            attempt=firing.attempt,
-            reason=reason,
+            eventlog.GaveUp(
+                rule=firing.rule,
+                firing=firing.number,
+                index=job.index,
+                attempt=firing.attempt,
+                reason=reason,
+            )
         )
         return Further.GAVE_UP
 

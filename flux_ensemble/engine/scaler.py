@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.model import Action
 from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.commands import Effect, Scale, StartTimer, StopTimer
@@ -166,7 +167,9 @@ class Scaler:
         to = self._target(known, action)
         assert to is not None
         by = to - known.size
-        core.record("scale", rule=origin.rule, firing=origin.number, member=member, by=by, to=to)
+        core.record(
+            eventlog.Scale(rule=origin.rule, firing=origin.number, member=member, by=by, to=to)
+        )
         pending = Pending(origin, Scale(self._table.next_id(), member, by, to))
         core.send(pending)
         self._table.expect_scale(member, core.t, pending)
@@ -264,7 +267,7 @@ class Scaler:
 
     def _record(self, origin: Origin, member: str, **context: Any) -> None:
         self._core.record(
-            "outcome", rule=origin.rule, firing=origin.number, member=member, **context
+            eventlog.Outcome(rule=origin.rule, firing=origin.number, member=member, **context)
         )
 
     def _tell(self, trigger: str, origin: Origin, member: str, **context: Any) -> None:

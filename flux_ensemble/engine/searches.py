@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.keys.rules import SEARCH_TRIGGER
 from flux_ensemble.document.keys.search import RETRY
 from flux_ensemble.document.search import Search, Value
@@ -90,12 +91,13 @@ class Asks:
             state.trials.add(point["params"], point.get("attributes"))
         state.exhausted = not points
         self._core.record(
-            "ask",
-            search=command.search,
-            first=command.first,
-            points=len(points),
-            ended=command.ended,
-            seconds=event.result.get("seconds", 0.0),
+            eventlog.Asked(
+                search=command.search,
+                first=command.first,
+                points=len(points),
+                ended=command.ended,
+                seconds=event.result.get("seconds", 0.0),
+            )
         )
         self.changed(state)
 
@@ -111,7 +113,9 @@ class Asks:
             return False
         state.ask = None
         state.tries += 1
-        self._core.record("ask-failed", search=command.search, tries=state.tries, reason=reason)
+        self._core.record(
+            eventlog.AskFailed(search=command.search, tries=state.tries, reason=reason)
+        )
         if state.tries < TRIES:
             state.again = True
             self._table.ask_again(state.timer, self.origin(state))
@@ -319,13 +323,12 @@ class Searches:
         state.exhausted = False
         trials = state.trials
         if state.end(number, COMPLETE, value, t):
-            several = state.search.several
+            search, params = state.search, trials.params(trials.all[number])
+            found, id = search.to_json(value), search.id
             self._core.record(
-                "front" if several else "best",
-                search=state.search.id,
-                trial=number,
-                **{"values" if several else "value": state.search.to_json(value)},
-                params=trials.params(trials.all[number]),
+                eventlog.Front(search=id, trial=number, values=found, params=params)
+                if search.several
+                else eventlog.Best(search=id, trial=number, value=found, params=params)
             )
         self._asking.changed(state)
 
@@ -338,7 +341,9 @@ class Searches:
         state.exhausted = False
         if how == FAILED:
             state.wrong = _FAILED.get(reason, f"the last trial failed, as {reason}")
-        self._core.record("trial-failed", search=search.id, trial=number, id=job.id, reason=reason)
+        self._core.record(
+            eventlog.TrialFailed(search=search.id, trial=number, id=job.id, reason=reason)
+        )
         if how == FAILED and not job.interrupted:
             state.failures += 1
             if state.failures >= search.failures:
@@ -432,7 +437,7 @@ class Searches:
             "reason": state.reason,
             **figures,
         }
-        core.record("search-done", search=id, reason=state.reason, **figures)
+        core.record(eventlog.SearchDone(search=id, reason=state.reason, **figures))
         cause = Cause(event, search_rule(id), state.chain)
         return [
             TriggerQueue(rule, cause)

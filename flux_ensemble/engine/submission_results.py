@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from flux_ensemble import eventlog
 from flux_ensemble.engine.commands import Reply
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.firings import Firing
@@ -39,7 +40,9 @@ class SubmissionResults:
             self._answer(origin.request, firing, keys)
         if not firing.waiting and not firing.outstanding and firing.trial is None:
             jobs = firing.stop - firing.first
-            self._core.record("outcome", rule=origin.rule, firing=origin.number, ok=True, jobs=jobs)
+            self._core.record(
+                eventlog.Outcome(rule=origin.rule, firing=origin.number, ok=True, jobs=jobs)
+            )
 
     def _answer(self, request: int, firing: Firing, keys: Iterable[int]) -> None:
         """Reply to a request once all commands sent for it have an outcome."""

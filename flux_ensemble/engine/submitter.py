@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE
 from flux_ensemble.document.texts import ATTEMPT
 from flux_ensemble.engine.combinations import MAX_COMBINATIONS
@@ -164,12 +165,13 @@ class Submitter:
         """
         origin = Origin(RETRY_RULE, self._table.next_number(RETRY_RULE))
         self._core.record(
-            "retry",
-            rule=firing.rule,
-            firing=firing.number,
-            index=index,
-            attempt=attempt,
-            retry=origin.number,
+            eventlog.Retry(
+                rule=firing.rule,
+                firing=firing.number,
+                index=index,
+                attempt=attempt,
+                retry=origin.number,
+            )
         )
         if attempt and self._core.spec.groups[firing.group].tells_attempts:
             overrides = {**(overrides or {}), ATTEMPT: attempt}
@@ -285,7 +287,7 @@ class Submitter:
         for group in too_long:
             if group not in core.not_started and core.workload.backlog.holds(group):
                 core.not_started.append(group)
-                core.record("not-started", group=group, reason=core.why_not(group))
+                core.record(eventlog.NotStarted(group=group, reason=core.why_not(group)))
         placing = self._placing
         fits = None if placing is None else placing.fits
         while (batch := core.workload.next_batch(too_long, fits)) is not None:

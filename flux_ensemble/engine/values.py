@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
+from flux_ensemble import eventlog
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.job_changes import Change
 from flux_ensemble.engine.job_keys import MAX_ID, named, ordinal_of
@@ -169,7 +170,7 @@ class Values:
                 f"no statistics of {form} for {shortened(suffix)}, and of others like it: there "
                 f"are at most {MAX_VALUES} of them, with names of at most {MAX_NAME} characters"
             )
-            self._core.record("values-left-out", group=by_value.group, reason=reason)
+            self._core.record(eventlog.ValuesLeftOut(group=by_value.group, reason=reason))
 
     def _leave_out(self, group: str, key: str) -> None:
         """Log, once for each group, that a memo key gets no stream."""
@@ -178,4 +179,4 @@ class Values:
             f"no statistics of the memo key {shortened(repr(key))}, and of others like it: a group "
             f"has at most {MAX_VARIABLES} memo keys, of at most {MAX_NAME} characters each"
         )
-        self._core.record("memo-left-out", group=group, reason=reason)
+        self._core.record(eventlog.MemoLeftOut(group=group, reason=reason))

@@ -24,6 +24,7 @@ from flux_ensemble.document.search import Search, Variable
 from flux_ensemble.document.spellings import with_spellings
 from flux_ensemble.document.yaml_reader import read_yaml
 from flux_ensemble.engine.trials import ACTIVE, COMPLETE
+from flux_ensemble.eventlog import Load, read
 from flux_ensemble.metrics.search_paths import PRUNED
 from flux_ensemble.scalars import as_text, identity
 
@@ -56,9 +57,9 @@ def searches_of(entries: Iterable[Mapping[str, Any]]) -> tuple[Search, ...]:
     Raises:
         StudyError: there are none.
     """
-    for entry in entries:
-        if entry["name"] == "load":
-            document = entry["context"]["document"]
+    for entry in map(read, entries):
+        if isinstance(entry, Load):
+            document = entry.document
             return _searches(
                 with_spellings(read_yaml(document)[0]) if isinstance(document, str) else document
             )

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import Status, StatusCode, set_span_in_context
 
-from flux_ensemble import __version__
+from flux_ensemble import __version__, eventlog
 
 #: Number of spans of one request.
 BATCH = 500
@@ -136,22 +136,24 @@ class Traces:
     def _firings(self, root: Span) -> Iterator[Span]:
         """Yield a span for each firing, from its start to its outcome."""
         open_: dict[tuple[str, int], tuple[Span, float]] = {}
-        for entry in self._entries:
-            t, name, context = entry["timestamp"], entry["name"], entry["context"]
-            key = context.get("rule", ""), context.get("firing", -1)
-            if name == "fire":
-                action = context["action"]
+        for stored in self._entries:
+            t, entry = stored["timestamp"], eventlog.read(stored)
+            if isinstance(entry, eventlog.Fire):
+                key, action = (entry.rule, entry.firing), entry.action
                 span = self._span(
-                    ("firing", *key), f"{context['rule']}: {action['name']}", t, root,
-                    {"rule": key[0], "firing": key[1], "trigger": context["trigger"],
+                    ("firing", *key), f"{entry.rule}: {action['name']}", t, root,
+                    {"rule": entry.rule, "firing": entry.firing, "trigger": entry.trigger,
                      "action": action["name"], "group": action.get("label")},
                     False,
                 )  # fmt: skip
                 open_[key] = span, t
-            elif name in ("outcome", "custom-error") and key in open_:
+            elif (
+                isinstance(entry, eventlog.Failable)
+                and (key := (entry.rule, entry.firing)) in open_
+            ):
                 span, begin = open_.pop(key)
-                if not context.get("ok", False):
-                    span.set_status(Status(StatusCode.ERROR, str(context.get("reason", ""))))
+                if not entry.ok:
+                    span.set_status(Status(StatusCode.ERROR, str(entry.reason)))
                 span.end(_nanoseconds(max(begin, t)))
                 yield span
         for span, begin in open_.values():

@@ -7,8 +7,7 @@ import json
 import re
 from pathlib import Path
 
-from flux_ensemble.report.source import Entry
-from flux_ensemble.runtime.eventlog import is_note
+from flux_ensemble.eventlog import Stored, read
 
 _DIGEST = re.compile(r"\b([0-9a-f]{64}) \([\d,]+ entr")
 
@@ -30,9 +29,9 @@ class Digest:
         self.count = 0
         self._digest = hashlib.sha256()
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Stored) -> None:
         """Add an entry; one that no engine wrote changes nothing."""
-        if is_note(entry):
+        if read(entry).is_note:
             return
         self.count += 1
         self._digest.update(json.dumps(entry, sort_keys=True).encode() + b"\n")

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flux_ensemble import eventlog
 from flux_ensemble.engine.trials import COMPLETE
 from flux_ensemble.report.best import Points
 from flux_ensemble.report.columns import Codes, Counts, Encoded, Ids, Times, Values
 from flux_ensemble.report.digest import Digest
 from flux_ensemble.report.document import without_environment
 from flux_ensemble.report.members import MOST_MEMBERS, MembersSeen
-from flux_ensemble.report.source import Entry, Job, Source, place_of
+from flux_ensemble.report.source import Job, Source, place_of
 
 #: Number of entries of the log that a report has, of its beginning and of its end.
 HEAD, TAIL = 200, 800
@@ -173,7 +174,7 @@ class Log:
         head, tail: the first and the last lines.
     """
 
-    def __init__(self, line: Callable[[Entry, float], str], *, environment: bool) -> None:
+    def __init__(self, line: Callable[[eventlog.Stored, float], str], *, environment: bool) -> None:
         self._line = line
         self._environment = environment
         self._times = Times("t")
@@ -187,20 +188,20 @@ class Log:
         self.head: list[str] = []
         self.tail: deque[str] = deque(maxlen=TAIL)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: eventlog.Stored) -> eventlog.Entry:
         """Add an entry."""
-        t, name, context = entry["timestamp"], entry["name"], entry["context"]
+        t, context, read = entry["timestamp"], entry["context"], eventlog.read(entry)
         if self._t_start is None:
             self._t_start = t
         self.digest.add(entry)
-        if name == "load":
-            self.document = context.get("document")
-        if name == "fire":
-            self.fired += 1
-            self._times.add("t", t)
-            self._rules.add(str(context.get("rule")))
-            firing = context.get("firing")
-            self._numbers.add(firing if type(firing) is int else 0)
+        match read:
+            case eventlog.Load():
+                self.document = read.document
+            case eventlog.Fire():
+                self.fired += 1
+                self._times.add("t", t)
+                self._rules.add(str(read.rule))
+                self._numbers.add(read.firing if type(read.firing) is int else 0)
         self.count += 1
         if not self._environment:
             entry = {**entry, "context": without_environment(context)}
@@ -208,6 +209,7 @@ class Log:
             self.head.append(self._line(entry, self._t_start))
         else:
             self.tail.append(self._line(entry, self._t_start))
+        return read
 
     @property
     def first(self) -> float | None:
@@ -249,7 +251,7 @@ class Run:
 
 def gather(
     source: Source,
-    line: Callable[[Entry, float], str],
+    line: Callable[[eventlog.Stored, float], str],
     watch: Callable[[Job], None] = lambda job: None,
     *,
     environment: bool = False,
@@ -269,8 +271,7 @@ def gather(
     log = Log(line, environment=environment)
     members = MembersSeen()
     for entry in source.entries:
-        log.add(entry)
-        members.take_entry(entry)
+        members.take_entry(entry["timestamp"], log.add(entry))
     jobs = Jobs(source)
     for job in jobs.read(source.jobs):
         watch(job)

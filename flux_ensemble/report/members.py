@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from flux_ensemble import eventlog
 from flux_ensemble.report.markup import Child, h, table
-from flux_ensemble.report.source import Entry, Job
+from flux_ensemble.report.source import Job
 from flux_ensemble.report.texts import NOTHING, plural, seconds
 
 #: Members that are kept by name; further ones are left out.
@@ -60,28 +61,24 @@ class MembersSeen:
             seen = self.by_name[name] = Seen()
         return seen
 
-    def take_entry(self, entry: Entry) -> None:
+    def take_entry(self, t: float, entry: eventlog.Entry) -> None:
         """Process an entry of the log."""
-        kind, context = entry["name"], entry["context"]
-        if not kind.startswith("member-"):
-            return
-        seen = self._of(str(context["member"]))
+        seen = self._of(str(entry.member)) if isinstance(entry, eventlog.OfMember) else None
         if seen is None:
             return
-        t = entry["timestamp"]
-        match kind:
-            case "member-start":
+        match entry:
+            case eventlog.MemberStart():
                 seen.t_start = t
-            case "member-up":
+            case eventlog.MemberUp():
                 seen.state, seen.t_up = "up", t
-                seen.nodes, seen.cores = context["nodes"], context["cores"]
-            case "member-draining":
-                seen.state, seen.why = "draining", context["reason"]
-            case "member-lost":
-                seen.state, seen.why = "lost", context["reason"]
-            case "member-ended":
+                seen.nodes, seen.cores = entry.nodes, entry.cores
+            case eventlog.MemberDraining():
+                seen.state, seen.why = "draining", entry.reason
+            case eventlog.MemberLost():
+                seen.state, seen.why = "lost", entry.reason
+            case eventlog.MemberEnded():
                 seen.t_end = t
-                seen.why = seen.why or context["reason"]
+                seen.why = seen.why or entry.reason
                 seen.state = "lost" if seen.state == "lost" else "ended"
 
     def take_job(self, job: Job) -> None:

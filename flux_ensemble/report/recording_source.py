@@ -20,7 +20,8 @@ from flux_ensemble.engine.events import Event
 from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.status import status
 from flux_ensemble.engine.why import why
-from flux_ensemble.report.source import Entry, Job, Source
+from flux_ensemble.eventlog import Stored
+from flux_ensemble.report.source import Job, Source
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.recording import MAX_QUOTE, RecordingError, read_lines
 
@@ -40,7 +41,7 @@ class Spool:
         entry = {"timestamp": t, "name": name, "context": context}
         self._file.write(json.dumps(entry) + "\n")
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[Stored]:
         self._file.seek(0)
         # Line by line, so that the file is not closed before it is read.
         for line in self._file:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from flux_ensemble.engine import job_keys
+from flux_ensemble import job_ids
 from flux_ensemble.report.gather import Run
 from flux_ensemble.report.markup import Child, Markup, h, pre, table
 from flux_ensemble.report.members import members
@@ -229,7 +229,7 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
     names = list(dict.fromkeys(name for job in best for name in job["params"]))[:8]
     rows = [
         [
-            job_keys.shown(job["id"], job, run.source.label),
+            job_ids.shown(job["id"], job, run.source.label),
             job["group"],
             number(job["memo"][figure.key]),
         ]
@@ -328,7 +328,7 @@ def _jobs(content: Content, key: str) -> Iterator[Markup]:
     label = run.source.label
     rows = [
         [
-            job_keys.shown(job["id"], job, label),
+            job_ids.shown(job["id"], job, label),
             job["group"],
             job["outcome"] or job["state"],
             seconds(job["runtime"]),

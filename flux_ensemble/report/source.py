@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flux_ensemble.eventlog import Stored
+
 Job = Mapping[str, Any]
-Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Source:
     status: Mapping[str, Any]
     metrics: Mapping[str, Any]
     jobs: Iterable[Job]
-    entries: Iterable[Entry]
+    entries: Iterable[Stored]
     label: Callable[[int], str]
     now: float
     dropped: Callable[[], int] = lambda: 0

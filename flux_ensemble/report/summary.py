@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flux_ensemble.engine import job_keys
+from flux_ensemble import job_ids
 from flux_ensemble.report.gather import Run
 from flux_ensemble.report.markup import Child, Markup, h
 from flux_ensemble.report.source import Failure
@@ -224,7 +224,7 @@ def _best_job(best: Mapping[str, Any], run: Run) -> Iterator[Markup]:
     yield from _point(best, what)
     member, _, id = str(best["job"]).rpartition(":")
     context = {"member": member} if member else {}
-    job = job_keys.shown(int(id), context, run.source.label)
+    job = job_ids.shown(int(id), context, run.source.label)
     runs = ", which still runs" if best["running"] else ""
     yield h("p.quiet", f"Best {best['name']!r}: job {job} of {best['group']}{runs}.")
 

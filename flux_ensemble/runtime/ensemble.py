@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import CancelJobs, Effect, Finish, Record, Reply
 from flux_ensemble.engine.engine import Engine
@@ -28,7 +29,7 @@ from flux_ensemble.runtime.durability.chunks import beside
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.replay import Facts, Replayed
 from flux_ensemble.runtime.durability.timers import Timers
-from flux_ensemble.runtime.eventlog import Entry, Log
+from flux_ensemble.runtime.eventlog import Log
 from flux_ensemble.runtime.intake import OfJob, is_wanted, wanted
 from flux_ensemble.runtime.interruption import shown, surplus, unseen
 from flux_ensemble.runtime.ports import (
@@ -303,8 +304,7 @@ class Ensemble:
             reason: the reason, as one sentence; None: the Flux instance is shutting down.
             lost: its jobs did not end in order.
         """
-        context = {} if reason is None else {"reason": reason}
-        self.note("shutdown", {**context, "lost": True} if lost else context, sync=True)
+        self.note(eventlog.Shutdown(reason=reason, lost=lost or None), sync=True)
         self._driver.close()
         said = reason or "the Flux instance is shutting down"
         self._answers.close(RequestError(errno.EAGAIN, said))
@@ -323,7 +323,7 @@ class Ensemble:
     def violation(self, event: OfJob) -> None:
         """Cancel a job that has the tag of another job, or a tag that the ensemble never gave."""
         assert event.tag is not None
-        self.note("violation", {**self.engine.named(event.job), **event.tag._asdict()})
+        self.note(eventlog.Violation(**self.engine.named(event.job), **event.tag._asdict()))
         self._log_error(f"{self.name}: {surplus(event.job, event.tag)}; it is cancelled")
         command = CancelJobs(0, (event.job,), "its tag is that of another job of the ensemble")
         self.member.cancel(command, lambda _: None)
@@ -342,8 +342,7 @@ class Ensemble:
 
     def note(
         self,
-        name: str,
-        context: Mapping[str, Any],
+        entry: eventlog.Entry,
         then: Callable[[], None] = lambda: None,
         *,
         sync: bool = False,
@@ -351,21 +350,21 @@ class Ensemble:
         """Add an entry to the log that is not the engine's.
 
         Args:
-            name, context: of the entry.
+            entry: the entry.
             then: called when the entry is durable.
             sync: the entry must survive a crash of the whole instance, too.
         """
         t = self._loop.now()
-        entry = {"timestamp": t, "name": name, "context": context}
-        self.facts.take(entry)
+        stored = entry.stored(t)
+        self.facts.take(stored)
 
         def durable() -> None:
-            self.log.append(entry)
+            self.log.append(stored)
             then()
 
-        self._ahead.note(t, name, context, durable, sync=sync)
+        self._ahead.note(t, entry.tag, stored["context"], durable, sync=sync)
 
-    def recall(self, entry: Entry) -> None:
+    def recall(self, entry: eventlog.Stored) -> None:
         """Add an entry that an earlier run wrote."""
         self.facts.take(entry)
         self.log.append(entry)
@@ -381,7 +380,7 @@ class Ensemble:
         text = f"{reason}\n{bounded(detail)}".rstrip()
         for line in text.splitlines():
             self._log_error(f"{self.name}: {line}")
-        self.note("error", {"text": text})
+        self.note(eventlog.Error(text=text))
         if self.stopped is not None:
             return
         self._driver.close()
@@ -392,8 +391,8 @@ class Ensemble:
             if was_live:
                 self._changed(self)
 
-        name = "stopped" if self.engine.ended else "finish"
-        self.note(name, {"state": "failed", "reason": reason, "stopped": True}, durable)
+        kind = eventlog.Stopped if self.engine.ended else eventlog.Finish
+        self.note(kind(state="failed", reason=reason, stopped=True), durable)
 
     def close(self, number: int, reason: str) -> None:
         """Close the ensemble; open requests are answered with this error."""
@@ -449,4 +448,4 @@ class Ensemble:
         recorder.close()
         if recorder.problem is not None:
             self._log_error(f"{self.name}: {recorder.problem}")
-            self.note("error", {"text": recorder.problem})
+            self.note(eventlog.Error(text=recorder.problem))

@@ -13,20 +13,10 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+from flux_ensemble.eventlog import JobEvent, Stored
+
 #: Number of entries that are held.
 KEPT = 10_000
-
-Entry = Mapping[str, Any]
-
-#: Entries that an engine does not write, so that a replay of its events does not give them.
-NOTES = frozenset(
-    {"load", "epoch", "shutdown", "error", "violation", "held", "go-on", "stopped", "custom-output"}
-)
-
-
-def is_note(entry: Entry) -> bool:
-    """Return whether an entry was written by the engine's host, and not by the engine."""
-    return entry["name"] in NOTES or "stopped" in entry["context"]
 
 
 class Follower(Protocol):
@@ -38,7 +28,7 @@ class Follower(Protocol):
 
     events: bool
 
-    def send(self, entry: Entry) -> None:
+    def send(self, entry: Stored) -> None:
         """Receive an entry."""
         ...
 
@@ -58,15 +48,15 @@ class Log:
         wants_events: a follower wants the events of jobs.
     """
 
-    def __init__(self, entries: Iterable[Entry] = (), total: int = 0) -> None:
-        self._entries: deque[Entry] = deque(entries, maxlen=KEPT)
+    def __init__(self, entries: Iterable[Stored] = (), total: int = 0) -> None:
+        self._entries: deque[Stored] = deque(entries, maxlen=KEPT)
         self._packed = b""
         self._appended = total
         self._followers: list[Follower] = []
         self._closed = False
         self.wants_events = False
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: Stored) -> None:
         """Add an entry."""
         self._entries.append(entry)
         self._appended += 1
@@ -81,11 +71,8 @@ class Log:
             job: the `id` of the job, and its `member` if it has one.
             name, context: of the event.
         """
-        entry = {
-            "timestamp": t,
-            "name": "job-event",
-            "context": {**job, "name": name, "context": context},
-        }
+        event = JobEvent(id=job["id"], member=job.get("member"), name=name, context=context)
+        entry = event.stored(t)
         for follower in list(self._followers):
             if follower.events:
                 follower.send(entry)
@@ -124,8 +111,8 @@ class Log:
         for follower in followers:
             follower.end()
 
-    def _unpacked(self) -> list[Entry]:
-        packed: list[Entry] = json.loads(zlib.decompress(self._packed)) if self._packed else []
+    def _unpacked(self) -> list[Stored]:
+        packed: list[Stored] = json.loads(zlib.decompress(self._packed)) if self._packed else []
         return [*packed, *self._entries]
 
     def _update(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from flux.core.handle import Flux
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.model import Spec
 from flux_ensemble.queues.flux.loop import FluxLoop, guard
 from flux_ensemble.queues.flux.member import FluxMember
@@ -94,7 +95,7 @@ class Assembly:
         def warn(text: str) -> None:
             self._error(f"{spec.name}: {text}")
             # Deferred, because this runs within the ensemble's driver.
-            loop.timer(0.0, lambda: ensemble.note("error", {"text": text}))
+            loop.timer(0.0, lambda: ensemble.note(eventlog.Error(text=text)))
 
         fleet = self._fleets.make(spec, load, warn) if spec.members else None
         said = SaidWaits(lambda: ensemble)
@@ -181,7 +182,7 @@ class Assembly:
         spec: Spec,
         load: Mapping[str, Any],
         loop: FluxLoop,
-        note: Callable[[str, Mapping[str, Any]], None],
+        note: Callable[[eventlog.Entry], None],
         states: Mapping[str, Any] | None = None,
     ) -> Worker:
         return Worker(

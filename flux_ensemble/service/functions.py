@@ -18,6 +18,7 @@ from flux.message import Message
 from flux_ensemble.document.functions import unresolved
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.eventlog import Entry
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
 from flux_ensemble.runtime.ensemble import Ensemble
@@ -44,10 +45,10 @@ class Prepared:
         else:
             self.ensemble.broken(error)
 
-    def note(self, name: str, context: Mapping[str, Any]) -> None:
+    def note(self, entry: Entry) -> None:
         """Add an entry to the log of the ensemble, if there is one."""
         if self.ensemble is not None:
-            self.ensemble.note(name, context)
+            self.ensemble.note(entry)
 
 
 class FunctionChecks:

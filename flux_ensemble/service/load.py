@@ -17,6 +17,7 @@ from typing import Any
 from flux.job import JobID
 from flux.message import Message
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.samplers import objection
 from flux_ensemble.engine.errors import RequestError
@@ -180,7 +181,7 @@ class Loading:
         store = self._stores.create(spec.name, load)
         ensemble = self._assembly.make(spec, load, store, recorder=recorder, prepared=prepared)
         self._ensembles.add(ensemble)
-        ensemble.note("load", {"document": document})
+        ensemble.note(eventlog.Load(document=document))
         ensemble.owe(self._responder.answer_to(message))
         self._lifetimes.begin(ensemble)
 

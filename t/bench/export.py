@@ -20,6 +20,7 @@ import plots
 from benchmark import Benchmark, Numbers, Row, middle
 from live import Stage, live
 
+from flux_ensemble import eventlog
 from flux_ensemble.client import Client
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.events import AllocationChanged
@@ -104,7 +105,7 @@ def store(stage: Stage, rows: int) -> None:
         changed=lambda _: None,
         ahead=put_down,
     )
-    ensemble.note("load", {"document": load["spec"]})
+    ensemble.note(eventlog.Load(document=load["spec"]))
     ensemble.start()
     firing = Firing("user", 0, "sim", 0, rows)
     for first in range(0, rows, CHUNK):

@@ -37,7 +37,7 @@ from flux_ensemble.cli.session.target import (
     label_of,
     targeted,
 )
-from flux_ensemble.engine.job_keys import shown
+from flux_ensemble.job_ids import shown
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 from flux_ensemble.report.texts import plural
 from flux_ensemble.scalars import number

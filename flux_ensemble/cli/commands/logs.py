@@ -6,12 +6,13 @@ import errno
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from flux_ensemble import eventlog
 from flux_ensemble.cli.common import (
     CANCELED,
     EXIT_CODES,
@@ -24,9 +25,8 @@ from flux_ensemble.cli.common import (
     drop_output,
     print_error,
 )
-from flux_ensemble.cli.display.colours import STATE_STYLES
 from flux_ensemble.cli.display.formats import print_json
-from flux_ensemble.cli.display.messages import Line, Span, explain, explain_several
+from flux_ensemble.cli.display.messages import explain, explain_several
 from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION, exit_code, sentence
 from flux_ensemble.cli.display.views import make_lines
 from flux_ensemble.cli.session import completion
@@ -34,7 +34,7 @@ from flux_ensemble.cli.session.log_reader import LogReader
 from flux_ensemble.cli.session.target import LocalStates, Target, label_of, targeted
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.reconnect import Received
-from flux_ensemble.metrics.names import INTERRUPTED
+from flux_ensemble.words import STATE_STYLES, Line, Span
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import Ended, Entry
@@ -98,25 +98,12 @@ class _Wanted:
     t_first: float
 
     def __call__(self, entry: Entry) -> bool:
-        context = entry["context"]
-        return (
-            entry["timestamp"] >= self.t_first
-            and (self.rule is None or self.rule in (context.get("rule"), context.get("id")))
-            and (self.group is None or self.group in _groups(context))
+        if entry["timestamp"] < self.t_first:
+            return False
+        read = eventlog.read(entry)
+        return (self.rule is None or self.rule == getattr(read, "rule", None)) and (
+            self.group is None or self.group in read.job_groups
         )
-
-
-def _groups(context: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the job groups that an entry is about."""
-    yield context.get("group")
-    for key, field in (("action", "label"), ("cause", "group")):
-        part = context.get(key)
-        if isinstance(part, Mapping):
-            yield part.get(field)
-    jobs = context.get("jobs")
-    for job in jobs if isinstance(jobs, list) else ():
-        if isinstance(job, Mapping):
-            yield job.get("name")
 
 
 class _Printer:
@@ -186,12 +173,8 @@ class _Printer:
                 self._line(explain(entry, t_start, self._label))
 
     def _print_kept(self, together: _Together, t_start: float) -> None:
-        for entries, retries in together.take_all():
-            if len(entries) > 1:
-                self._line(explain_several(entries, t_start))
-            else:
-                for entry in (*entries, *retries):
-                    self._line(explain(entry, t_start, self._label))
+        for line in together.lines(t_start, self._label):
+            self._line(line)
 
 
 class _Together:
@@ -202,38 +185,39 @@ class _Together:
     """
 
     def __init__(self) -> None:
-        #: Entries that differ only in their jobs.
-        self._alike: dict[tuple[Any, ...], list[Entry]] = {}
+        #: Entries that differ only in their jobs, by what is alike: each as stored, and as read.
+        self._alike: dict[tuple[Any, ...], list[tuple[Entry, eventlog.Interrupted]]] = {}
         #: The entry about the retry of a job, by the job; [] before it arrives.
         self._retries: dict[tuple[Any, ...], list[Entry]] = {}
 
     def takes(self, entry: Entry) -> bool:
         """Keep an entry if it is about interrupted jobs; return True if it was kept."""
-        context, job = entry["context"], _job_of(entry)
-        known = self._retries.get(job)
-        if entry["name"] == INTERRUPTED and known is None:
-            alike = tuple(map(context.get, ("group", "member", "reason", "fate")))
-            self._alike.setdefault(alike, []).append(entry)
-            self._retries[job] = []
-            return True
-        if entry["name"] == "retry" and known == []:
-            known.append(entry)
-            return True
+        match read := eventlog.read(entry):
+            case eventlog.Interrupted() if (job := _job_of(read)) not in self._retries:
+                alike = read.group, read.member, read.reason, read.fate
+                self._alike.setdefault(alike, []).append((entry, read))
+                self._retries[job] = []
+                return True
+            case eventlog.Retry() if (known := self._retries.get(_job_of(read))) == []:
+                known.append(entry)
+                return True
         return False
 
-    def take_all(self) -> Iterator[tuple[list[Entry], list[Entry]]]:
-        """Yield the kept entries that are alike, with the retry of the first.
-
-        Keep none any more.
-        """
+    def lines(self, t_start: float, jobid: eventlog.JobId) -> Iterator[Line]:
+        """Yield the lines of the kept entries, and keep none any more."""
         alike, retries = self._alike, self._retries
         self._alike, self._retries = {}, {}
         for entries in alike.values():
-            yield entries, retries[_job_of(entries[0])]
+            stored, first = entries[0]
+            if len(entries) > 1:
+                yield explain_several(stored, [entry for _, entry in entries], t_start)
+                continue
+            for entry in (stored, *retries[_job_of(first)]):
+                yield explain(entry, t_start, jobid)
 
 
-def _job_of(entry: Entry) -> tuple[Any, ...]:
-    return tuple(map(entry["context"].get, ("rule", "firing", "index")))
+def _job_of(entry: eventlog.Interrupted | eventlog.Retry) -> tuple[Any, ...]:
+    return entry.rule, entry.firing, entry.index
 
 
 def _read(client: Client, name: str, follow: bool, printer: _Printer) -> None:
@@ -345,17 +329,19 @@ class _Waiting:
 
     def note(self, name: str, entry: Entry) -> bool:
         """Process an entry of a log; return True if it ends the ensemble."""
-        if entry["name"] != "finish":
+        read = eventlog.read(entry)
+        if not isinstance(read, eventlog.Finish):
             return False
-        self.end(name, entry["context"])
+        self.end(name, read.state, read.reason)
         return True
 
-    def end(self, name: str, how: Mapping[str, Any]) -> None:
+    def end(self, name: str, state: str, reason: str) -> None:
         """Note that an ensemble has ended, and print that."""
-        self.ended.append({"name": name, "state": how["state"], "reason": how["reason"]})
+        self.ended.append({"name": name, "state": state, "reason": reason})
         del self.left[name]
-        style = STATE_STYLES.get(how["state"], "")
-        self.line((Span(f"{name}: "), Span(how["state"], style), Span(f": {how['reason']}")))
+        self.line(
+            (Span(f"{name}: "), Span(state, STATE_STYLES.get(state, "")), Span(f": {reason}"))
+        )
 
     def line(self, line: Line) -> None:
         """Print a line, if anybody reads it: the exit code has the same information."""
@@ -371,7 +357,7 @@ def _wait_local(local: LocalStates, waiting: _Waiting, timeout: float) -> bool:
     for name in list(waiting.left):
         for status in local.wait(name):
             if status["state"] in EXIT_CODES:
-                waiting.end(name, status)
+                waiting.end(name, status["state"], status["reason"])
             elif time.monotonic() >= give_up:
                 return False
     return True

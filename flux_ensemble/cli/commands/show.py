@@ -75,8 +75,8 @@ def status(name: str | None, output: Output, target: Target) -> None:
         ensembles = answer["ensembles"]
         output.show(ENSEMBLES, [ensemble_row(summary_of(one), time.time()) for one in ensembles])
         return
-    from flux_ensemble.cli.display.outlook import in_words
     from flux_ensemble.cli.display.progress import is_live, show_progress
+    from flux_ensemble.words import in_words
 
     ensemble = answer["ensembles"][0]
     if output.is_default:

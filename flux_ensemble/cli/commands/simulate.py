@@ -31,10 +31,12 @@ from flux_ensemble.cli.common import (
     understood,
 )
 from flux_ensemble.cli.display.formats import print_json
-from flux_ensemble.cli.display.messages import Line, Span, explain
+from flux_ensemble.cli.display.messages import explain
 from flux_ensemble.cli.display.views import make_view, summarize
 from flux_ensemble.cli.session import completion
 from flux_ensemble.document.keys.members import MAX_MEMBERS
+from flux_ensemble.eventlog import MemberUp
+from flux_ensemble.words import Line, Span
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import Entry
@@ -327,7 +329,7 @@ def _joined(entries: Sequence[Mapping[str, Any]]) -> list[tuple[Entry, int]]:
 def _of_run(numbered: tuple[int, Mapping[str, Any]]) -> tuple[Any, ...]:
     """Return a key that is equal for alike members that come up at once, one after the other."""
     index, entry = numbered
-    if entry["name"] != "member-up":
+    if entry["name"] != MemberUp.tag:
         return (index,)
     pool, _, number = entry["context"]["member"].rpartition(".")
     facts = {**entry["context"], "member": pool, "ordinal": None}

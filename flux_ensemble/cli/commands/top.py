@@ -60,8 +60,8 @@ def top(name: str | None, once: bool, queue: str | None, state_dir: Path | None)
         raise
     source = opened[0]
     if plain:
-        from flux_ensemble.cli.display.messages import plain as text_of
         from flux_ensemble.cli.top.lines import plain_view
+        from flux_ensemble.words import plain as text_of
 
         poller.stop()
         for line in plain_view(picture, source.label):

@@ -17,16 +17,6 @@ if TYPE_CHECKING:
 ANSI = {"action": "\033[36m", "good": "\033[32m", "warn": "\033[33m", "bad": "\033[31m"}
 ANSI_OFF = "\033[0m"
 
-#: Style of each state of an ensemble.
-STATE_STYLES = {
-    "running": "action",
-    "paused": "warn",
-    "ending": "warn",
-    "completed": "good",
-    "failed": "bad",
-    "canceled": "warn",
-}
-
 #: Values of `--color`.
 WHEN = ("auto", "always", "never")
 _chosen = {"when": "auto"}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from flux_ensemble.engine.job_keys import shown
-from flux_ensemble.job_ids import JobIds
+from flux_ensemble.job_ids import JobIds, shown
 from flux_ensemble.report.texts import plural
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.cli.display.formats import Table
-from flux_ensemble.engine.job_keys import shown
+from flux_ensemble.job_ids import shown
 from flux_ensemble.metrics.job_row import COLUMNS, PARAMS, Field
 from flux_ensemble.scalars import as_spelling, as_text
 

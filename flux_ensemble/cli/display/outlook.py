@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from flux_ensemble.words import in_words
+
 #: The rate at which jobs end is measured over so many seconds, and over at least so many jobs.
 WINDOW_SECONDS = 300.0
 FEWEST_JOBS = 10
@@ -11,20 +13,6 @@ FEWEST_JOBS = 10
 #: Share of the remaining jobs that will not run from which there is a warning. It is repeated when
 #: their number has doubled, or halved.
 SHARE = 0.05
-
-
-def in_words(seconds: float) -> str:
-    """Return a duration in the two largest units, as in "20m 3s".
-
-    >>> in_words(1203.4), in_words(59.6), in_words(7322), in_words(0.2)
-    ('20m 3s', '1m', '2h 2m', '0s')
-    """
-    left, parts = round(max(seconds, 0.0)), list[str]()
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")):
-        number, left = divmod(left, size)
-        if number or parts:
-            parts.append(f"{number}{unit}" if number else "")
-    return " ".join(filter(None, parts[:2])) or "0s"
 
 
 class Outlook:

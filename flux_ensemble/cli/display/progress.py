@@ -22,9 +22,8 @@ from typing import Any
 import click
 
 from flux_ensemble.cli.display.colours import colour, colour_off
-from flux_ensemble.cli.display.messages import Line, Span
-from flux_ensemble.cli.display.outlook import in_words
 from flux_ensemble.texts import one_line
+from flux_ensemble.words import Line, Span, in_words
 
 #: The rate at which jobs end is measured over so many seconds; while less than `SOON` seconds are
 #: known, since the start.

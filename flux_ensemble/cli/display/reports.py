@@ -6,27 +6,26 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import click
 
 from flux_ensemble.cli.common import Failure as CommandFailure
 from flux_ensemble.cli.display.failures import Failures
-from flux_ensemble.cli.display.messages import explain, plain
+from flux_ensemble.cli.display.messages import explain
 from flux_ensemble.cli.display.metrics_tables import metrics_rows
-from flux_ensemble.engine.job_keys import shown
+from flux_ensemble.eventlog import Stored
 from flux_ensemble.files import replacing
+from flux_ensemble.job_ids import shown
 from flux_ensemble.report.document import text_of
 from flux_ensemble.report.gather import gather
 from flux_ensemble.report.page import MARK
 from flux_ensemble.report.sections import Content
-from flux_ensemble.report.source import Entry, Failure, Source
+from flux_ensemble.report.source import Failure, Source
 from flux_ensemble.report.summary import figure_of
 from flux_ensemble.report.texts import plural
 from flux_ensemble.report.usage import usage
-
-if TYPE_CHECKING:
-    from flux_ensemble.client.responses import Entry as LogEntry
+from flux_ensemble.words import plain
 
 #: Commands that list the jobs of an ensemble, by where it ran.
 _COMMANDS = {"Flux": "flux ensemble", "local queue": "flux-ensemble"}
@@ -108,12 +107,12 @@ def _is_report(path: Path) -> bool:
         raise CommandFailure(f"cannot write {path}: {error.strerror}") from None
 
 
-def _line(source: Source) -> Callable[[Entry, float], str]:
+def _line(source: Source) -> Callable[[Stored, float], str]:
     """Return a function that converts an entry of the log to a line of text."""
 
-    def line(entry: Entry, t_start: float) -> str:
+    def line(entry: Stored, t_start: float) -> str:
         try:
-            return plain(explain(cast("LogEntry", entry), t_start, source.label))
+            return plain(explain(entry, t_start, source.label))
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
             raise CommandFailure("an entry of the log is none of ours") from None
 

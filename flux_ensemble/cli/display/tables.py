@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.common import job_id
-from flux_ensemble.cli.display.colours import STATE_STYLES, colour, colour_off
+from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.cli.display.formats import Table
 from flux_ensemble.cli.display.plain_tables import fsd
 from flux_ensemble.scalars import as_text
+from flux_ensemble.words import STATE_STYLES
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from flux_ensemble.cli.display.colours import make_console, use_colour
-from flux_ensemble.cli.display.messages import Line, Span, closing, plain
+from flux_ensemble.cli.display.messages import closing
 from flux_ensemble.cli.display.metrics_tables import summary_rows, summary_table
 from flux_ensemble.cli.display.progress import (
     Paces,
@@ -25,6 +25,7 @@ from flux_ensemble.cli.display.progress import (
 )
 from flux_ensemble.cli.display.troubles import failed_jobs
 from flux_ensemble.texts import hanging
+from flux_ensemble.words import Line, Span, plain
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus

@@ -26,6 +26,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from flux_ensemble import eventlog
 from flux_ensemble.cli.common import (
     FAILED,
     INTERRUPTED,
@@ -37,7 +38,7 @@ from flux_ensemble.cli.common import (
     run_reactor,
     say,
 )
-from flux_ensemble.cli.display.messages import Line, Span, announce, job_event, time_is_up
+from flux_ensemble.cli.display.messages import time_is_up
 from flux_ensemble.cli.display.outlook import Outlook
 from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import EnsembleView, summarize
@@ -50,6 +51,7 @@ from flux_ensemble.client.errors import failure, given_up, given_up_loading, log
 from flux_ensemble.client.reconnect import AWAY, Received
 from flux_ensemble.run_names import named_otherwise
 from flux_ensemble.service.settings import kept_directory
+from flux_ensemble.words import Line, Span
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -314,17 +316,23 @@ class Follower:
         future.reset()
         if not self._received.take(entry):
             return
-        if entry["name"] == "job-event":
-            self._line(job_event(entry, job_id))
-        elif not (entry["name"] == "request" and self._forced is not None):
-            for line in announce(entry):
-                self._line(line)
-        if entry["name"] in ("walltime", "allocation"):
-            self._ending = entry["name"] == "walltime"
-            self._t_leave = self._leaves(entry["context"]["t_expires"]) if self._ending else None
-        if entry["name"] == "finish":
-            self._state = entry["context"]["state"]
-            self._stop()
+        read = eventlog.read(entry)
+        match read:
+            case eventlog.JobEvent():
+                self._line(read.line(job_id))
+            case eventlog.Request() if self._forced is not None:
+                pass
+            case _:
+                for line in read.announced(entry["timestamp"]):
+                    self._line(line)
+        match read:
+            case eventlog.Walltime():
+                self._ending, self._t_leave = True, self._leaves(read.t_expires)
+            case eventlog.Allocation():
+                self._ending, self._t_leave = False, None
+            case eventlog.Finish():
+                self._state = read.state
+                self._stop()
 
     def _leaves(self, t_expires: float) -> float | None:
         """Return when to leave before the allocation expires; None if that was an earlier one."""

@@ -9,7 +9,7 @@ from flux_ensemble.cli.common import USAGE, Failure
 from flux_ensemble.cli.display.tables import members_of
 from flux_ensemble.cli.session.target import LocalStates, Target, label_of
 from flux_ensemble.document.problems import hint
-from flux_ensemble.engine.job_keys import shown
+from flux_ensemble.job_ids import shown
 from flux_ensemble.texts import listed
 
 _Job = Mapping[str, Any]

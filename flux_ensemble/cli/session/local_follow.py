@@ -9,11 +9,12 @@ import time
 from contextlib import ExitStack
 
 from flux_ensemble.cli.common import EXIT_CODES, INTERRUPTED, drop_output
-from flux_ensemble.cli.display.messages import Span, announce
+from flux_ensemble.cli.display.messages import announce
 from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import EnsembleView, summarize
 from flux_ensemble.cli.session.local_states import LOOK_SECONDS, LocalStates
 from flux_ensemble.cli.session.signals import signal_pipe
+from flux_ensemble.words import Span
 
 #: Signals that end the command, but not the run.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from flux_ensemble import eventlog
 from flux_ensemble.cli.common import (
     INTERRUPTED,
     TIMED_OUT,
@@ -28,7 +29,7 @@ from flux_ensemble.cli.common import (
     say,
     understood,
 )
-from flux_ensemble.cli.display.messages import Line, Span, announce, job_event, time_is_up
+from flux_ensemble.cli.display.messages import time_is_up
 from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import EnsembleView, summarize
 from flux_ensemble.client import user_context
@@ -42,12 +43,11 @@ from flux_ensemble.run_names import named_otherwise
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.signals import signal_pipe
 from flux_ensemble.service.requests.protocol import parse
+from flux_ensemble.words import Line, Span
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
-    from flux_ensemble.client.responses import Entry as LogEntry
     from flux_ensemble.document.model import Spec
-    from flux_ensemble.runtime.eventlog import Entry
 
 #: Number of kept runs from which a hint is printed.
 MANY = 100
@@ -245,13 +245,16 @@ class Printer:
         run.check_kept()
         return exit_code(run.state, ended, options.fail_on, self._forced)
 
-    def entry(self, entry: Entry) -> None:
+    def entry(self, entry: eventlog.Stored) -> None:
         """Print an entry of the eventlog, or an event of a job."""
-        if entry["name"] == "job-event":
-            self._line(job_event(cast("LogEntry", entry), str))
-        elif not (entry["name"] == "request" and self._forced is not None):
-            for line in announce(cast("LogEntry", entry)):
-                self._line(line)
+        match read := eventlog.read(entry):
+            case eventlog.JobEvent():
+                self._line(read.line(str))
+            case eventlog.Request() if self._forced is not None:
+                pass
+            case _:
+                for line in read.announced(entry["timestamp"]):
+                    self._line(line)
 
     def note(self, text: str) -> None:
         """Print a detail."""

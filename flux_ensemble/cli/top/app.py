@@ -26,7 +26,7 @@ from flux_ensemble.cli.top.poller import Poller
 from flux_ensemble.cli.top.rows import STYLES, Rows
 from flux_ensemble.cli.top.screens import KEYS, JobsScreen, Prompt, Question, TextScreen
 from flux_ensemble.cli.top.source import PAGE, Source
-from flux_ensemble.engine.job_keys import shown
+from flux_ensemble.job_ids import shown
 from flux_ensemble.texts import hanging, one_line, printable
 
 #: Width in columns from which there are two columns of lists.

@@ -8,13 +8,13 @@ from concurrent.futures import Future
 from typing import Any
 
 from flux_ensemble.cli.display.colours import make_console
-from flux_ensemble.cli.display.messages import Line, Span
 from flux_ensemble.cli.display.progress import active_first
 from flux_ensemble.cli.display.views import as_text
 from flux_ensemble.cli.top import lines
 from flux_ensemble.cli.top.picture import Picture
 from flux_ensemble.cli.top.poller import Poller
 from flux_ensemble.texts import one_line
+from flux_ensemble.words import Line, Span
 
 #: The hint about the missing package.
 HINT = "Ctrl-C leaves; for keys and paging: pip install 'flux-ensemble[tui]'"

@@ -11,9 +11,9 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
-from flux_ensemble.cli.display.messages import Line
 from flux_ensemble.cli.display.views import as_text
 from flux_ensemble.texts import one_line
+from flux_ensemble.words import Line
 
 #: Styles of spans on Textual's dark background, with enough contrast also on the marked line.
 STYLES = {

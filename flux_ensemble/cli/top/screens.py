@@ -13,12 +13,12 @@ from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Input, Static
 
-from flux_ensemble.cli.display.messages import Line, Span
 from flux_ensemble.cli.display.plain_tables import fsd
 from flux_ensemble.cli.top.rows import Rows
-from flux_ensemble.engine.job_keys import shown
+from flux_ensemble.job_ids import shown
 from flux_ensemble.metrics.signals import name_of
 from flux_ensemble.scalars import as_text
+from flux_ensemble.words import Line, Span
 
 _STYLES = {"success": "good", "failed": "bad", "timeout": "bad", "canceled": "warn",
            "interrupted": "warn", "running": "action"}  # fmt: skip

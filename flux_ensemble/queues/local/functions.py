@@ -7,6 +7,7 @@ from typing import Any
 
 from flux_ensemble.document.functions import unresolved
 from flux_ensemble.document.model import Spec
+from flux_ensemble.eventlog import Entry
 from flux_ensemble.queues.local.listener import FunctionsError, RunError
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.runtime.custom.output import PrintedOutput
@@ -28,7 +29,7 @@ class FunctionWorker:
         self,
         spec: Spec,
         loop: LocalLoop,
-        printed: Callable[[str, Mapping[str, Any]], None],
+        printed: Callable[[Entry], None],
         note: Callable[[str], None],
         *,
         environment: Mapping[str, str],

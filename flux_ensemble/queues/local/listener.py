@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from flux_ensemble.runtime.eventlog import Entry
+from flux_ensemble.eventlog import Stored
 
 
 class RunError(Exception):
@@ -25,7 +25,7 @@ class Listener(Protocol):
 
     events: bool
 
-    def entry(self, entry: Entry) -> None:
+    def entry(self, entry: Stored) -> None:
         """Receive an entry of the eventlog, or an event of a job."""
         ...
 

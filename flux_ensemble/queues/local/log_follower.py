@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from flux_ensemble.eventlog import Finish, Start
 from flux_ensemble.queues.local import state_forms
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.states import States
@@ -54,7 +55,7 @@ class LogFollower:
                 status = os.fstat(file.fileno())
                 entries = self._read(file, (status.st_dev, status.st_ino))
         self.over = not runs
-        self.ended = self.ended or any(entry["name"] == "finish" for entry in entries)
+        self.ended = self.ended or any(entry["name"] == Finish.tag for entry in entries)
         return entries
 
     def _read(self, file: Any, identity: tuple[int, int]) -> list[dict[str, Any]]:
@@ -67,7 +68,7 @@ class LogFollower:
         for number, line in enumerate(whole_lines(file)):
             entry = self._entry(line)
             self._offset += len(line)
-            if entry["name"] == "start":
+            if entry["name"] == Start.tag:
                 self._check_begun(entry["timestamp"])
             if number >= skip:
                 entries.append(entry)

@@ -23,10 +23,10 @@ from flux_ensemble.engine.codec import encode, event_from_json
 from flux_ensemble.engine.commands import Command, Record, UpdateJobs
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event, JobEvent, Tag
+from flux_ensemble.eventlog import Epoch, Shutdown, Stored, read
 from flux_ensemble.queues.local.directory import Directory
 from flux_ensemble.runtime.durability.lines import Lines, whole_lines
 from flux_ensemble.runtime.durability.timers import Timers
-from flux_ensemble.runtime.eventlog import Entry, is_note
 
 #: Most events that wait to be written.
 MAX_WAITING = 64
@@ -171,7 +171,7 @@ class EventFile:
             lines.close()
 
 
-def whole_log(before: Iterable[Entry], records: Iterable[Record]) -> Iterator[Entry]:
+def whole_log(before: Iterable[Stored], records: Iterable[Record]) -> Iterator[Stored]:
     """Yield the log of a run that goes on: the engine's entries again, and the notes between.
 
     Args:
@@ -179,10 +179,10 @@ def whole_log(before: Iterable[Entry], records: Iterable[Record]) -> Iterator[En
         records: the entries from the replay of its events. The log has most of them, but some of
             the last ones may be missing.
     """
-    after: dict[int, list[Entry]] = {}
+    after: dict[int, list[Stored]] = {}
     count = 0
     for entry in before:
-        if is_note(entry):
+        if read(entry).is_note:
             after.setdefault(count, []).append(entry)
         else:
             count += 1
@@ -193,18 +193,19 @@ def whole_log(before: Iterable[Entry], records: Iterable[Record]) -> Iterator[En
         yield from after[number]
 
 
-def t_stopped(before: Iterable[Entry]) -> float | None:
+def t_stopped(before: Iterable[Stored]) -> float | None:
     """Return the time of the earlier run's orderly end; None if it was killed.
 
     Args:
         before: its log.
     """
     t = None
-    for entry in before:
-        if entry["name"] == "epoch":
+    for stored in before:
+        entry = read(stored)
+        if isinstance(entry, Epoch):
             t = None
-        elif entry["name"] == "shutdown" and not entry["context"].get("lost"):
-            t = entry["timestamp"]
+        elif isinstance(entry, Shutdown) and not entry.lost:
+            t = stored["timestamp"]
     return t
 
 

@@ -31,7 +31,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from flux_ensemble import __version__
+from flux_ensemble import __version__, eventlog
 from flux_ensemble.document.members import NOT_LOCAL
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.samplers import objection
@@ -54,7 +54,6 @@ from flux_ensemble.runtime.answers import Answer
 from flux_ensemble.runtime.asks.advisers import processes
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.eventlog import Entry
 from flux_ensemble.runtime.ports import Adviser
 from flux_ensemble.runtime.recording import Recorder
 
@@ -188,7 +187,7 @@ class LocalRun:
             raise FunctionsError(uninstalled)
         self._functions.check(lambda: self._over)
         self._ensemble.log.read(self, follow=True)
-        self._ensemble.note("load", {"document": text})
+        self._ensemble.note(eventlog.Load(document=text))
         self._publish()
         self._ensemble.start()
         self._loop.timer(0.0, _load_statistics)
@@ -216,12 +215,13 @@ class LocalRun:
         ensemble.log.read(self, follow=True)
         before = list(self._log.entries_before())
         if not before:
-            records.insert(0, Record(ensemble.engine.t_start, "load", {"document": text}))
+            load = eventlog.Load(document=text)
+            records.insert(0, Record(ensemble.engine.t_start, load.tag, load.to_json()))
         for entry in whole_log(before, records):
             ensemble.recall(entry)
         self._hushed = False
         self._publish()
-        ensemble.note("epoch", {"version": __version__, "firings": ensemble.engine.firings})
+        ensemble.note(eventlog.Epoch(version=__version__, firings=ensemble.engine.firings))
         self._queue.adopt(recovered, ensemble.engine)
         ensemble.go_on(ensemble.engine.pending, purged=False)
         t_end = t_stopped(before)
@@ -369,9 +369,9 @@ class LocalRun:
 
     # -- events ---------------------------------------------------------------------
 
-    def send(self, entry: Entry) -> None:
+    def send(self, entry: eventlog.Stored) -> None:
         """Write an entry of the eventlog, and pass it on."""
-        if entry["name"] != "job-event" and self._stopped is None:
+        if entry["name"] != eventlog.JobEvent.tag and self._stopped is None:
             # Written before it is shown, and before its commands are performed.
             try:
                 self._log.append(entry)

@@ -23,6 +23,7 @@ from flux_ensemble.engine.commands import Finish, Record, Reply
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event, Started
 from flux_ensemble.engine.status import status
+from flux_ensemble.eventlog import of
 from flux_ensemble.queues.simulation.advisers import SimulatedAdvisers
 from flux_ensemble.queues.simulation.durations import durations
 from flux_ensemble.queues.simulation.fleet import SimulatedFleet
@@ -43,28 +44,6 @@ from flux_ensemble.runtime.ports import Queue, Tap
 
 #: Numbers of entries that are kept of the beginning, and of the end.
 KEPT = 1000
-
-#: Entries of the log that are on the time line.
-_SHOWN = frozenset(
-    {
-        "fire",
-        "custom-error",
-        "rule-disabled",
-        "rule-enabled",
-        "rule-added",
-        "best",
-        "search-done",
-        "member-up",
-        "member-draining",
-        "member-lost",
-        "member-ended",
-        "member-doubted",
-        "member-trusted",
-        "not-placed",
-        "jobs-dropped",
-        "finish",
-    }
-)
 
 #: Triggers that need no job.
 _CLOCKED = frozenset({"heartbeat", "timer", "metric"})
@@ -238,7 +217,7 @@ class Simulation:
 
     def record(self, entry: Record) -> None:
         """Keep an entry of the eventlog."""
-        if entry.name not in _SHOWN and entry.context.get("ok", True):
+        if not of(entry.name, entry.context).on_timeline:
             return
         self._entries += 1
         kept = self._first if len(self._first) < KEPT else self._last

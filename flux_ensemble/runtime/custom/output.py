@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
+from flux_ensemble.eventlog import CustomOutput
 from flux_ensemble.texts import bounded
 
 #: Most characters that are kept of one call, from the end, and of all calls together.
@@ -16,10 +16,10 @@ class PrintedOutput:
     """A writer of custom functions' output to an eventlog.
 
     Args:
-        note: adds an entry, from its name and its context.
+        note: adds an entry.
     """
 
-    def __init__(self, note: Callable[[str, Mapping[str, Any]], None]) -> None:
+    def __init__(self, note: Callable[[CustomOutput], None]) -> None:
         self._note = note
         self._left = MAX_ALL
 
@@ -31,7 +31,7 @@ class PrintedOutput:
         if len(text) > MAX_CALL:
             text = f"... {len(text) - MAX_CALL} characters before this\n{text[-MAX_CALL:]}"
         self._left -= len(text)
-        self._note("custom-output", {"function": function, "text": bounded(text)})
+        self._note(CustomOutput(function=function, text=bounded(text)))
         if self._left <= 0:
             last = "what is printed from here on is in the service's log only"
-            self._note("custom-output", {"function": function, "text": last})
+            self._note(CustomOutput(function=function, text=last))

@@ -24,13 +24,12 @@ from flux_ensemble.encoding import dumps
 from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.events import Event, JobEvent, JobEvents, JobsAlike, Tag
 from flux_ensemble.engine.fastclass import fastclass
+from flux_ensemble.eventlog import Stored
 from flux_ensemble.runtime.durability.format import FORMAT, KEY, check_format
 
 #: The entry that begins a batch, and the text before its digest.
 BATCH = "batch"
 _CONTEXT = '"context":{'
-
-Entry = Mapping[str, Any]
 
 _OF_JOBS = (JobEvent, JobEvents, JobsAlike)
 
@@ -180,7 +179,7 @@ class Written:
     number: int
     events: list[Event]
     digest: str | None
-    entries: list[Entry]
+    entries: list[Stored]
     lines: list[str]
 
     def plain(self) -> str:

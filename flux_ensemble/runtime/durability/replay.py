@@ -22,8 +22,18 @@ from flux_ensemble.encoding import dumps
 from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.snapshot import restore
+from flux_ensemble.eventlog import (
+    Epoch,
+    Error,
+    Finish,
+    Shutdown,
+    Stopped,
+    Stored,
+    Violation,
+    read,
+)
 from flux_ensemble.metrics.streams import Values
-from flux_ensemble.runtime.durability.batches import BATCH, Batches, Entry, Written, follow, line
+from flux_ensemble.runtime.durability.batches import BATCH, Batches, Written, follow, line
 from flux_ensemble.runtime.durability.chunks import Beside, sorted_out
 from flux_ensemble.runtime.durability.format import FORMAT, KEY, check_format
 from flux_ensemble.runtime.durability.records import Records
@@ -53,20 +63,19 @@ class Facts:
     errors: list[str] = field(default_factory=list)
     violations: int = 0
 
-    def take(self, entry: Entry) -> None:
+    def take(self, stored: Stored) -> None:
         """Apply an entry of the service; entries of the engine are ignored."""
-        context = entry["context"]
-        match entry["name"]:
-            case "epoch":
-                self.epoch = context.get("epoch", self.epoch)
+        match entry := read(stored):
+            case Epoch():
+                self.epoch = self.epoch if entry.epoch is None else entry.epoch
                 self.t_shutdown = None
-            case "shutdown":
-                self.t_shutdown = entry["timestamp"]
-            case "error":
-                self.errors = [*self.errors, context["text"]][-KEPT_ERRORS:]
-            case "stopped" | "finish" if "stopped" in context:
-                self.stopped, self.t_stopped = context["reason"], entry["timestamp"]
-            case "violation":
+            case Shutdown():
+                self.t_shutdown = stored["timestamp"]
+            case Error():
+                self.errors = [*self.errors, entry.text][-KEPT_ERRORS:]
+            case Stopped() | Finish() if entry.stopped is not None:
+                self.stopped, self.t_stopped = entry.reason, stored["timestamp"]
+            case Violation():
                 self.violations += 1
 
     def to_json(self) -> dict[str, Any]:
@@ -114,7 +123,7 @@ class Replayed:
     facts: Facts
     number: int = 0
     digests: Digests = field(default_factory=lambda: Digests("", ""))
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[Stored] = field(default_factory=list)
     total: int = 0
     records: Records = field(default_factory=Records)
 

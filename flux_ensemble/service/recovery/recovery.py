@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from flux_ensemble import __version__
+from flux_ensemble import __version__, eventlog
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import Effect
 from flux_ensemble.faults import ENDINGS
@@ -322,7 +322,7 @@ class Recovery:
         restored, self._restored = self._restored, []
         for ensemble, unfinished in restored:
             try:
-                ensemble.note("epoch", {"epoch": self.epoch, "version": __version__}, sync=True)
+                ensemble.note(eventlog.Epoch(epoch=self.epoch, version=__version__), sync=True)
                 ensemble.go_on(unfinished, purged=purged)
             except ENDINGS:
                 raise

@@ -20,9 +20,10 @@ from flux.core.inner import ffi, lib
 from flux.message import Message
 
 from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.eventlog import Stored
 from flux_ensemble.queues.flux.loop import Guard
 from flux_ensemble.runtime.answers import Answer
-from flux_ensemble.runtime.eventlog import Entry, Log
+from flux_ensemble.runtime.eventlog import Log
 from flux_ensemble.service.logger import log_exception
 from flux_ensemble.service.requests.limits import Bounds, check_followers
 from flux_ensemble.service.requests.protocol import TOPICS
@@ -190,7 +191,7 @@ class LogStream:
         self.events = events
         self._over = over
 
-    def send(self, entry: Entry) -> None:
+    def send(self, entry: Stored) -> None:
         """Send an entry."""
         self._responder.respond(self.message, entry)
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import ENCLOSING, ordinal_of
@@ -207,11 +208,12 @@ class SaidWaits:
         for key, wait in waits.items():
             if key not in self._said and time.time() - (wait.t or 0.0) >= TELL_SECONDS / 2:
                 self._said[key] = wait
-                ensemble.note("held", _context(wait))
+                ensemble.note(eventlog.JobsHeld(**_context(wait)))
         for key in [key for key in self._said if key not in waits]:
             wait = self._said.pop(key)
             if ensemble.live:
-                ensemble.note("go-on", {**_context(wait), "seconds": time.time() - (wait.t or 0.0)})
+                seconds = time.time() - (wait.t or 0.0)
+                ensemble.note(eventlog.GoOn(**_context(wait), seconds=seconds))
 
 
 def _context(wait: Wait) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from flux_ensemble.cli.common import Failure
-from flux_ensemble.cli.display.messages import Line, plain
 from flux_ensemble.cli.session import follow, target
 from flux_ensemble.cli.session.follow import Follower
 from flux_ensemble.cli.session.log_reader import LogReader
@@ -23,6 +22,7 @@ from flux_ensemble.client import Client, EnsembleError, connection
 from flux_ensemble.client import reconnect as outage
 from flux_ensemble.client.reconnect import FIRST_PAUSE, GROWTH, LOOK_INTERVAL, LOOK_TIMEOUT
 from flux_ensemble.client.responses import Entry
+from flux_ensemble.words import Line, plain
 
 COUNTS = dict.fromkeys(
     ("waiting", "pending", "running", "submitted", "finished", "success", "failed", "canceled"), 0

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from local_queue import Run
 
-from flux_ensemble.cli.display.messages import explain, plain
+from flux_ensemble.cli.display.messages import explain
 from flux_ensemble.cli.display.views import as_text
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.texts import hanging, one_line, printable
+from flux_ensemble.words import plain
 
 #: A line that looks like one of ours, text that runs backwards, a title of the terminal, and what
 #: is not seen: each is what somebody else may say.

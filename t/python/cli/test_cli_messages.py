@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from flux_ensemble.cli.commands.logs import _Printer, _Wanted
-from flux_ensemble.cli.display.messages import announce, closing, explain, job_event, plain
+from flux_ensemble.cli.display.messages import announce, closing, explain
 from flux_ensemble.cli.display.views import failed_line
 from flux_ensemble.client.responses import Entry
+from flux_ensemble.eventlog import JobEvent
+from flux_ensemble.words import plain
 
 
 def entry(name: str, /, **context: Any) -> Entry:
@@ -319,11 +321,9 @@ def test_the_whole_document_of_a_load_is_not_printed() -> None:
 
 
 def test_a_job_event_is_printed_as_flux_does() -> None:
-    given = entry("job-event", id=7, name="finish", context={"status": 0, "note": "a b"})
-    assert plain(job_event(given, lambda number: f"f{number}")) == (
-        '   f7 finish status=0 note="a b"'
-    )
-    assert plain(job_event(entry("job-event", id=7, name="free", context={}), str)) == "   7 free"
+    ended = JobEvent(id=7, name="finish", context={"status": 0, "note": "a b"})
+    assert plain(ended.line(lambda id: f"f{id}")) == '   f7 finish status=0 note="a b"'
+    assert plain(JobEvent(id=7, name="free", context={}).line(str)) == "   7 free"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flux_ensemble.cli.display.outlook import Outlook, in_words
+from flux_ensemble.cli.display.outlook import Outlook
+from flux_ensemble.words import in_words
 
 
 @pytest.mark.parametrize(

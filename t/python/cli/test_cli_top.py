@@ -21,7 +21,6 @@ from patience import PATIENCE
 from textual.pilot import Pilot
 
 from flux_ensemble import Action, Ensemble, Job, Rule
-from flux_ensemble.cli.display.messages import Span, plain
 from flux_ensemble.cli.display.progress import Paces, Progress, active_first, bar_lines
 from flux_ensemble.cli.top import lines
 from flux_ensemble.cli.top.app import TopApp
@@ -30,6 +29,7 @@ from flux_ensemble.cli.top.poller import Poller
 from flux_ensemble.cli.top.rows import Rows
 from flux_ensemble.cli.top.screens import JobsScreen, TextScreen
 from flux_ensemble.cli.top.source import Spaced, _first_going, _latest, open_source
+from flux_ensemble.words import Span, plain
 
 SIZES = [(80, 24), (200, 50)]
 SEEN = PATIENCE

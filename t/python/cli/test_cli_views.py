@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from flux_ensemble.cli.display.colours import use_colour
-from flux_ensemble.cli.display.messages import Span, plain
 from flux_ensemble.cli.display.metrics_tables import (
     metrics_rows,
     metrics_table,
@@ -25,6 +24,7 @@ from flux_ensemble.cli.display.metrics_tables import (
 from flux_ensemble.cli.display.progress import details_of, known_jobs
 from flux_ensemble.cli.display.tables import ensemble_row, rule_row
 from flux_ensemble.cli.display.views import Plain, Terminal, make_view
+from flux_ensemble.words import Span, plain
 
 ROOT = Path(__file__).parents[3]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from worker_bench import Make, benches
 
+from flux_ensemble.eventlog import CustomOutput
 from flux_ensemble.runtime.custom.output import MAX_ALL, MAX_CALL, PrintedOutput
 
 
@@ -25,9 +25,8 @@ class Notes:
         self.texts: list[tuple[str, str]] = []
         self.printed = PrintedOutput(self._note)
 
-    def _note(self, name: str, context: Mapping[str, Any]) -> None:
-        assert name == "custom-output"
-        self.texts.append((context["function"], context["text"]))
+    def _note(self, entry: CustomOutput) -> None:
+        self.texts.append((entry.function, entry.text))
 
 
 def test_each_call_that_prints_has_one_entry(bench: Make) -> None:

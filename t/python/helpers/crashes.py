@@ -23,6 +23,7 @@ from typing import Any
 
 from fakes import Result
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.job_sets import TAG_KEY
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.model import Spec
@@ -693,7 +694,7 @@ class Service:
         load = {"document": json.dumps(document), "run": 1}
         ensemble = self._make(load, Store(self, document["name"], load), None)
         self.ensembles.add(ensemble)
-        ensemble.note("load", {})
+        ensemble.note(eventlog.Load(document={}))
         self.needs.watch(ensemble, ensemble.start)
 
     def _restore(self, load: Any, store: Any, fold: Callable[[Spec], Replayed]) -> Ensemble:

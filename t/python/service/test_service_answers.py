@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from play import document, on_start
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.errors import RequestError
@@ -64,7 +65,7 @@ class Bench:
             ),
         )
         self.ensemble.owe(self._asks("load"))
-        self.ensemble.note("load", {})
+        self.ensemble.note(eventlog.Load(document={}))
 
     def _asks(self, op: str) -> Callable[[Any], None]:
         self.asked.append(Asked(op))

@@ -1,0 +1,91 @@
+"""Words for people that several rooms need: lines with styles, spans of time, counts, pairs.
+
+A line is a tuple of spans, each a text and the name of its style. A view prints the texts, and uses
+the styles where it has colours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from flux_ensemble.scalars import WRITTEN
+from flux_ensemble.texts import hanging
+
+
+class Span(NamedTuple):
+    """A piece of a line: style is "trigger", "action", "detail", "good", "bad" or "warn"."""
+
+    text: str
+    style: str = ""
+
+
+Line = tuple[Span, ...]
+
+#: Style of each state of an ensemble.
+STATE_STYLES = {
+    "running": "action",
+    "paused": "warn",
+    "ending": "warn",
+    "completed": "good",
+    "failed": "bad",
+    "canceled": "warn",
+}
+
+
+def plain(line: Line) -> str:
+    """Return the line without styles."""
+    return hanging("".join(span.text for span in line))
+
+
+def in_words(seconds: float) -> str:
+    """Return a duration in its two largest units, as in "20m 3s".
+
+    >>> in_words(1203.4), in_words(59.6), in_words(7322), in_words(0.2)
+    ('20m 3s', '1m', '2h 2m', '0s')
+    """
+    left, parts = round(max(seconds, 0.0)), list[str]()
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")):
+        number, left = divmod(left, size)
+        if number or parts:
+            parts.append(f"{number}{unit}" if number else "")
+    return " ".join(filter(None, parts[:2])) or "0s"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "job"), counted(2, "job")
+    ('1 job', '2 jobs')
+    """
+    return f"{number} {noun}{'s'[: number != 1]}"
+
+
+def pairs(values: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """Return those of some values that are not None as text: `urgency=31 duration=60.0`."""
+    return " ".join(each_pair({key: values[key] for key in keys if values.get(key) is not None}))
+
+
+def each_pair(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each value with its name.
+
+    >>> list(each_pair({"t": 280, "x": "fine", "y": "not so"}))
+    ['t=280', 'x=fine', 'y="not so"']
+    """
+    for key, value in values.items():
+        yield f"{key}={word(value)}"
+
+
+def word(value: Any) -> str:
+    """Return a value as JSON; a text without spaces is not quoted."""
+    value = _as_written(value)
+    return value if isinstance(value, str) and " " not in value else json.dumps(value)
+
+
+def _as_written(value: Any) -> Any:
+    """Return the values of a parameter with their spellings."""
+    if isinstance(value, list):
+        return list(map(_as_written, value))
+    spelling = isinstance(value, Mapping) and value.keys() == {WRITTEN}
+    return value[WRITTEN] if spelling else value
