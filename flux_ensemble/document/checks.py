@@ -16,15 +16,9 @@ from flux_ensemble.document.model import Scaling
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.best import Best
-from flux_ensemble.metrics.names import (
-    DEFAULT_STATISTICS,
-    MEMBER_METRICS,
-    NUMBER,
-    RATE,
-    STATISTIC_SIZES,
-    Statistic,
-)
+from flux_ensemble.metrics.names import MEMBER_METRICS, RATE, Statistic
 from flux_ensemble.metrics.paths import BEST, split_stream
+from flux_ensemble.metrics.statistics import ALWAYS, NUMBER, SHARES, SIZES
 from flux_ensemble.texts import shown
 
 #: Seconds between heartbeats where a rule grows or shrinks and the document says nothing.
@@ -36,9 +30,6 @@ MAX_STATISTICS = 100
 #: Largest integer argument of a statistic, and largest window size.
 MAX_ARGUMENT = 1_000_000
 MAX_SIZE = 100_000
-
-#: Arguments of River's statistics that are shares of all values, such as a quantile.
-_SHARES = ("q", "q_inf", "q_sup")
 
 #: First parts of metric paths that are not statistics.
 _NO_STATISTICS = ("count", RATE, *MEMBER_METRICS)
@@ -120,13 +111,16 @@ def read_scaling(section: dict[str, Any], problems: Problems) -> Scaling:
 
 
 def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, ...]:
-    """The statistics of every stream: the defaults and those under `metrics:`.
+    """Return the statistics of every stream: those of all documents, and those under `metrics:`.
 
     >>> entries = [{"statistic": "quantile", "q": 0.9, "name": "p90"}]
     >>> read_statistics(entries, Problems())[-1]
     Statistic(name='p90', kind='Quantile', arguments={'q': 0.9}, of=None)
     """
-    statistics = {name: Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()}
+    always = {name: Statistic(name, kind) for name, kind in ALWAYS.items()}
+    # A document of an earlier version may have a statistic of its own with this name.
+    number = always.pop(NUMBER)
+    statistics = dict(always)
     if len(entries) > MAX_STATISTICS:
         problems.add(
             ("metrics",), f"expected at most {MAX_STATISTICS} statistics, not {len(entries)}"
@@ -153,12 +147,11 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
         elif name in statistics or name in _NO_STATISTICS:
             problems.add(at, f"there is a statistic {name!r} already; give another 'name'")
         if index < MAX_STATISTICS:
-            kind = _river_class(kind, arguments, problems, at)
+            kind = _kind(kind, arguments, problems, at)
         statistics.setdefault(name, Statistic(name, kind, arguments, of))
     kept = list(statistics.values())
-    # A document of an earlier version may have one of this name.
     if NUMBER not in statistics:
-        kept.insert(len(DEFAULT_STATISTICS), Statistic(NUMBER, NUMBER))
+        kept.insert(len(always), number)
     return tuple(kept)
 
 
@@ -201,16 +194,16 @@ def read_bests(
     return tuple(bests.values())
 
 
-def _river_class(kind: str, arguments: dict[str, Any], problems: Problems, at: Path) -> str:
-    """The name of River's class, or `kind` if there is a problem with it."""
+def _kind(kind: str, arguments: dict[str, Any], problems: Problems, at: Path) -> str:
+    """Return the kind as `Statistic` has it, or as given if there is a problem with it."""
     for key, value in arguments.items():
         message = _unfit(key, value)
         if message is not None:
             problems.add((*at, key), message)
     if problems.blames(at):
         return kind
-    # Late, because river takes 0.4 s to import and most documents do not need it.
-    from flux_ensemble.metrics.statistics import check_statistic
+    # Late, because River takes 0.4 s to import and most documents do not need it.
+    from flux_ensemble.metrics.statistic_trial import check_statistic
 
     try:
         return check_statistic(kind, arguments)
@@ -226,10 +219,10 @@ def _unfit(key: str, value: Any) -> str | None:
     """
     if type(value) not in (int, float, bool, type(None)):
         return f"expected a number or a boolean, not {shown(value)}"
-    if key in _SHARES and (type(value) not in (int, float) or not 0 <= value <= 1):
+    if key in SHARES and (type(value) not in (int, float) or not 0 <= value <= 1):
         return f"expected a number >= 0 and <= 1, not {shown(value)}"
-    if key in STATISTIC_SIZES:
-        least, most = STATISTIC_SIZES[key], MAX_SIZE
+    if key in SIZES:
+        least, most = SIZES[key], MAX_SIZE
     elif type(value) is int:
         least, most = -MAX_ARGUMENT, MAX_ARGUMENT
     else:

@@ -9,13 +9,12 @@ from flux_ensemble.metrics.job_fields import scope_of
 from flux_ensemble.metrics.job_row import MEMO, PARAMS
 from flux_ensemble.metrics.names import (
     COUNTERS,
-    DEFAULT_STATISTICS,
     GAUGES,
     MEMBER_METRICS,
-    NUMBER,
     STREAMS,
 )
 from flux_ensemble.metrics.operations import FUNCTIONS
+from flux_ensemble.metrics.statistics import ALWAYS
 
 _WIDTH, _INDENT = 88, 11
 
@@ -48,8 +47,7 @@ def expression_help() -> Iterator[str]:
     names = (f"{name}.NAME" if name in (PARAMS, MEMO) else name for name in sorted(scope.names))
     yield from _row("the job", [f"job.{name}" for name in names])
     yield from _row("counts", [f"count.GROUP.{name}" for name in COUNTERS])
-    statistics = [*DEFAULT_STATISTICS, NUMBER]
-    yield from _row("statistics", [f"{name}['GROUP-VARIABLE']" for name in statistics])
+    yield from _row("statistics", [f"{name}['GROUP-VARIABLE']" for name in ALWAYS])
     yield from _row("variables", [*STREAMS, *GAUGES, "keys of memos (flux job memo)"])
     of_queue = [f"{head}.{name}" for head, names in MEMBER_METRICS.items() for name in names]
     yield from _row("the queue", [*of_queue, "rate.GROUP"])

@@ -44,8 +44,9 @@ from flux_ensemble.document.search_reader import (
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.by_value import ByValue
-from flux_ensemble.metrics.names import NUMBER, Statistic
+from flux_ensemble.metrics.names import Statistic
 from flux_ensemble.metrics.paths import SEARCH
+from flux_ensemble.metrics.statistics import NUMBER
 from flux_ensemble.texts import shown
 
 #: Most statistics of all groups together, because each takes memory from the start. `WINDOW`

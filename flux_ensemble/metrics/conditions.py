@@ -20,7 +20,7 @@ from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_ex
 from flux_ensemble.metrics.hints import meant, remedy
 from flux_ensemble.metrics.job_fields import JOB, JobField, JobScope
 from flux_ensemble.metrics.job_row import fitted
-from flux_ensemble.metrics.names import MEMBER_METRICS, NUMBER, RATE
+from flux_ensemble.metrics.names import MEMBER_METRICS, RATE
 from flux_ensemble.metrics.operations import Value
 from flux_ensemble.metrics.paths import (
     BEST,
@@ -32,6 +32,7 @@ from flux_ensemble.metrics.paths import (
     parse_path,
 )
 from flux_ensemble.metrics.search_paths import Searched
+from flux_ensemble.metrics.statistics import NUMBER
 from flux_ensemble.texts import listed, shortened, shown
 
 #: Returns the value of a metric: a number, None, or for a parameter of a best job also text.

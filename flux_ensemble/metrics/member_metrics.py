@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from flux_ensemble.metrics.names import GAUGES, NUMBER, Statistic, of_finished, of_success
+from flux_ensemble.metrics.names import GAUGES, Statistic, of_finished, of_success
 from flux_ensemble.metrics.numbers import Number
 from flux_ensemble.metrics.paths import COUNT, MetricPath
+from flux_ensemble.metrics.statistics import NUMBER
 from flux_ensemble.metrics.stream import Stream
 
 #: Separators in the names of streams beside a snapshot: `GROUP@MEMBER`, `STATISTIC:VARIABLE`. No

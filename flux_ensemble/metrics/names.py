@@ -60,26 +60,12 @@ OF = ("success", "finished")
 #: Variables that exist only while a heartbeat is evaluated.
 GAUGES = ("waiting", "running")
 
-#: River statistics that every stream has: document name -> River class.
-DEFAULT_STATISTICS = {
-    "variance": "Var",
-    "mean": "Mean",
-    "iqr": "IQR",
-    "max": "Max",
-    "min": "Min",
-    "mad": "MAD",
-}
-
-#: The statistic for the number of values. It is none of River's: streams count their values.
-NUMBER = "n"
-
-#: Arguments of River's statistics for the number of values kept -> the smallest value allowed.
-STATISTIC_SIZES = {"window_size": 1, "lag": 1, "amount": 0, "k": 1}
-
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """A statistic kept for every stream: `name` in paths, River `kind` (or `NUMBER`) and arguments.
+    """A statistic kept for every stream: `name` in paths, `kind` and arguments.
+
+    The kind is the name of a class of River, or of one of our own (`metrics.statistics`).
 
     `of`, one of `OF`, restricts it to some jobs. By default it uses the durations of successful
     jobs, and the memo values of all jobs when they are published.

@@ -1,7 +1,7 @@
-"""A stream: a variable of a group, with a statistic of River for each configured name.
+"""A stream: a variable of a group, with a statistic for each configured name.
 
 A stream is one variable of one group (`duration`, `pending`, or a memo key) and holds
-one River statistic (https://riverml.xyz, `river.stats`) per configured name. Values are fed
+one statistic (`metrics.statistics`) per configured name. Values are fed
 one at a time and not kept. Results are finite or None; without values they are None, whatever
 River returns.
 """
@@ -13,8 +13,9 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from flux_ensemble.faults import ENDINGS
-from flux_ensemble.metrics.names import NUMBER, Statistic
+from flux_ensemble.metrics.names import Statistic
 from flux_ensemble.metrics.numbers import Number, finite
+from flux_ensemble.metrics.statistics import NUMBER, made
 
 #: The most distinct values that a statistic such as `Entropy` keeps.
 MAX_DIFFERENT = 100_000
@@ -52,11 +53,8 @@ class _Different:
 
 
 def _made(statistic: Statistic) -> Any:
-    # The import is late, because River takes 0.2 s, and jobs can start before there is a value.
-    from flux_ensemble.metrics.univariate import stats
-
-    made = getattr(stats, statistic.kind)(**statistic.arguments)
-    return _Different(made) if hasattr(made, "counter") else made
+    streaming = made(statistic.kind, statistic.arguments)
+    return _Different(streaming) if hasattr(streaming, "counter") else streaming
 
 
 class Stream:

@@ -15,7 +15,6 @@ from flux_ensemble.metrics.names import (
     GAUGES,
     IGNORED,
     MEMBER_METRICS,
-    NUMBER,
     OF_SUCCESS,
     RATE,
     STREAMS,
@@ -37,6 +36,7 @@ from flux_ensemble.metrics.paths import (
 )
 from flux_ensemble.metrics.rates import Rate
 from flux_ensemble.metrics.search_paths import field_of
+from flux_ensemble.metrics.statistics import NUMBER
 from flux_ensemble.metrics.stream import Stream
 from flux_ensemble.metrics.watch import Watch
 

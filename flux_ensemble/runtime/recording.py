@@ -24,8 +24,9 @@ from flux_ensemble.engine.commands import CallCustom, Command
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event
 from flux_ensemble.files import create
-from flux_ensemble.metrics.names import NEWER_COUNTERS, NUMBER
+from flux_ensemble.metrics.names import NEWER_COUNTERS
 from flux_ensemble.metrics.paths import COUNT
+from flux_ensemble.metrics.statistics import NUMBER
 from flux_ensemble.runtime.durability.lines import MAX_LINE
 
 VERSION = 1

@@ -14,8 +14,9 @@ from flux_ensemble.document.keys.jobs import JOB
 from flux_ensemble.document.keys.rules import ACTION, ACTIONS, RULE, TRIGGERS
 from flux_ensemble.document.keys.search import SAMPLERS, SEARCH
 from flux_ensemble.document.loading import DocumentError, load_text
-from flux_ensemble.metrics.names import COUNTERS, DEFAULT_STATISTICS, GAUGES, STREAMS
+from flux_ensemble.metrics.names import COUNTERS, GAUGES, STREAMS
 from flux_ensemble.metrics.search_paths import COUNTS
+from flux_ensemble.metrics.statistics import ALWAYS, STATISTICS
 
 DOCS = Path(__file__).parents[3] / "docs"
 GUIDE = (DOCS / "document.md").read_text()
@@ -80,4 +81,9 @@ def test_the_guide_has_every_key(schema: dict[str, dict[str, object]]) -> None:
 def test_the_guide_has_every_trigger_action_and_metric() -> None:
     events = {name if name in WORDS else name.removeprefix("job-") for name in TRIGGERS}
     assert events <= WORDS
-    assert {*ACTIONS, *COUNTERS, *STREAMS, *GAUGES, *DEFAULT_STATISTICS} <= WORDS
+    assert {*ACTIONS, *COUNTERS, *STREAMS, *GAUGES, *ALWAYS} <= WORDS
+
+
+def test_the_guide_has_each_statistic_with_what_it_is() -> None:
+    for name, kind in STATISTICS.items():
+        assert f"| `{name}` | {kind.text} |" in GUIDE

@@ -18,7 +18,7 @@ from flux_ensemble.document.loading import DocumentError, load_mapping
 from flux_ensemble.document.model import Spec
 from flux_ensemble.metrics.names import Statistic
 from flux_ensemble.metrics.paths import MetricPath
-from flux_ensemble.metrics.statistics import check_statistic
+from flux_ensemble.metrics.statistic_trial import check_statistic
 from flux_ensemble.metrics.stream import MAX_DIFFERENT, StatisticError
 from flux_ensemble.metrics.streams import Metrics
 

@@ -22,7 +22,7 @@ IMPORTED = (
     "flux_ensemble.cli.session.local_run",
     "flux_ensemble.document.lint",
     "flux_ensemble.document.loading",
-    "flux_ensemble.metrics.statistics",
+    "flux_ensemble.metrics.statistic_trial",
     "jsonschema",
     "yaml",
 )

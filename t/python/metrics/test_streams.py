@@ -12,15 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from play import Play, document, on_start, submit
 
+from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.intervals import IntervalSet
 from flux_ensemble.engine.snapshot import dump, restore
-from flux_ensemble.metrics.names import DEFAULT_STATISTICS, Statistic
+from flux_ensemble.metrics.names import Statistic
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.paths import MetricPath
-from flux_ensemble.metrics.statistics import check_statistic
+from flux_ensemble.metrics.statistic_trial import check_statistic
+from flux_ensemble.metrics.statistics import ALWAYS, NUMBER, STATISTICS, Kind
 from flux_ensemble.metrics.streams import MAX_IGNORED, MAX_NAME, MAX_VARIABLES, Metrics
 
-DEFAULT = [Statistic(name, kind) for name, kind in DEFAULT_STATISTICS.items()]
+DEFAULT = [Statistic(name, kind) for name, kind in ALWAYS.items() if name != NUMBER]
 
 
 def no_ages(group, gauge):
@@ -29,7 +31,7 @@ def no_ages(group, gauge):
 
 def test_empty_statistics_are_none_and_counts_are_zero():
     nested = Metrics(["a"], DEFAULT).snapshot(no_ages)
-    for name in DEFAULT_STATISTICS:
+    for name in ALWAYS.keys() - {NUMBER}:
         assert nested[name] == {"a-duration": None, "a-pending": None}
     assert set(nested["count"]["a"].values()) == {0}
 
@@ -227,6 +229,45 @@ def test_a_univariate_statistic_of_river_is_found_by_its_name(kind, arguments, n
 def test_another_statistic_or_argument_is_refused(kind, arguments, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         check_statistic(kind, arguments)
+
+
+class Variation:
+    """The standard deviation, divided by the mean."""
+
+    def __init__(self, least: int = 2) -> None:
+        self._least = least
+        self._values: list[float] = []
+
+    def update(self, value: float) -> None:
+        self._values.append(value)
+
+    def get(self) -> float | None:
+        if len(self._values) < self._least:
+            return None
+        return statistics.stdev(self._values) / statistics.mean(self._values)
+
+
+def test_a_row_of_the_table_makes_a_statistic_that_documents_ask_for(monkeypatch):
+    monkeypatch.setitem(STATISTICS, "cv", Kind("the variation", Variation))
+    wanted = {"name": "spread", "statistic": "cv", "least": 3}
+    spec = load_mapping(document(metrics=["cv", wanted], rules=[]))
+    assert spec.statistics[-2:] == (
+        Statistic("cv", "cv"),
+        Statistic("spread", "cv", {"least": 3}),
+    )
+    metrics = Metrics(["a"], spec.statistics)
+    for value in (1.0, 3.0):
+        metrics.observe("a", "duration", value)
+    assert metrics.lookup(MetricPath("cv", "a", "duration")) == pytest.approx(2**0.5 / 2)
+    assert metrics.lookup(MetricPath("spread", "a", "duration")) is None
+
+
+def test_an_argument_that_a_statistic_of_ours_does_not_take_is_refused(monkeypatch):
+    monkeypatch.setitem(STATISTICS, "cv", Kind("the variation", Variation))
+    with pytest.raises(ValueError, match=re.escape("cv(least: 'int' = 2) refused {'depth': 3}")):
+        check_statistic("CV", {"depth": 3})
+    with pytest.raises(ValueError, match=r"'median' \(statistics: AbsMax,.*, cv\)"):
+        check_statistic("median", {})
 
 
 @given(st.lists(st.integers(0, 40), max_size=60))

@@ -10,7 +10,7 @@ from ensembles import KUBERNETES
 from image_packages import REMOVED, Image, megabytes
 
 from flux_ensemble.document.loading import DocumentError, load_text
-from flux_ensemble.metrics.statistics import _univariate
+from flux_ensemble.metrics.statistic_trial import _univariate
 from flux_ensemble.metrics.univariate import UNUSED
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -59,7 +59,7 @@ def test_what_is_left_out_is_not_there(image: Image) -> None:
 
 
 def test_every_statistic_is_what_it_is_elsewhere(image: Image) -> None:
-    kinds = {one.__name__: ARGUMENTS.get(one.__name__, {}) for one in _univariate().values()}
+    kinds = {name: ARGUMENTS.get(name, {}) for name in _univariate().values()}
     here: dict[str, object] = {}
     exec(f"{VALUES}\nhere |= values({kinds})", {"here": here})
     there = json.loads(image.python(f"{VALUES}\nprint(json.dumps(values({kinds})))"))
