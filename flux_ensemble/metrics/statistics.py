@@ -19,7 +19,14 @@ from flux_ensemble.metrics.numbers import Number
 
 
 class Streaming(Protocol):
-    """A statistic: it takes in finite values one at a time, and keeps few of them or none."""
+    """A statistic: it takes in finite values one at a time, and keeps few of them or none.
+
+    >>> mean = made("Mean", {})
+    >>> for value in (1.0, 4.0):
+    ...     _ = mean.update(value)
+    >>> mean.get()
+    2.5
+    """
 
     def update(self, value: Number) -> object:
         """Take in a value."""
@@ -79,7 +86,11 @@ SHARES = ("q", "q_inf", "q_sup")
 
 
 def own(kind: str) -> Callable[..., Streaming] | None:
-    """Return our own class of a kind; None if the class is River's."""
+    """Return our own class of a kind; None if the class is River's.
+
+    >>> own("Mean") is None
+    True
+    """
     row = STATISTICS.get(kind)
     return row.make if row is not None and callable(row.make) else None
 
@@ -90,6 +101,9 @@ def made(kind: str, arguments: Mapping[str, Any]) -> Streaming:
     Args:
         kind: the name of one of our own, or of a class of River.
         arguments: of the class.
+
+    >>> type(made("RollingMax", {"window_size": 3})).__name__
+    'RollingMax'
     """
     ours = own(kind)
     if ours is not None:
