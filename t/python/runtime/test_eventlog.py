@@ -6,10 +6,11 @@ from typing import Any
 
 from fakes import Reader
 
-from flux_ensemble.runtime.eventlog import KEPT, Entry, Log
+from flux_ensemble.eventlog import Stored
+from flux_ensemble.runtime.eventlog import KEPT, Log
 
 
-def entry(t: float, name: str, context: dict[str, Any]) -> Entry:
+def entry(t: float, name: str, context: dict[str, Any]) -> Stored:
     return {"timestamp": t, "name": name, "context": context}
 
 

@@ -23,9 +23,10 @@ from flux_ensemble.engine.events import (
     Tag,
 )
 from flux_ensemble.engine.job_keys import make
+from flux_ensemble.eventlog import Stored
 from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.durability.timers import Timers
-from flux_ensemble.runtime.eventlog import Entry, Log
+from flux_ensemble.runtime.eventlog import Log
 from flux_ensemble.runtime.intake import wanted
 from flux_ensemble.service.marks import describe
 from flux_ensemble.service.tracker import Tracker
@@ -111,7 +112,7 @@ class Shown:
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def send(self, entry: Entry) -> None:
+    def send(self, entry: Stored) -> None:
         self.names.append(entry["context"]["name"])
 
     def end(self) -> None:
