@@ -193,6 +193,9 @@ class Log:
         t, context, read = entry["timestamp"], entry["context"], eventlog.read(entry)
         if self._t_start is None:
             self._t_start = t
+        # First, because this refuses an entry that is none of ours.
+        shown = entry if self._environment else {**entry, "context": without_environment(context)}
+        line = self._line(shown, self._t_start)
         self.digest.add(entry)
         match read:
             case eventlog.Load():
@@ -203,12 +206,7 @@ class Log:
                 self._rules.add(str(read.rule))
                 self._numbers.add(read.firing if type(read.firing) is int else 0)
         self.count += 1
-        if not self._environment:
-            entry = {**entry, "context": without_environment(context)}
-        if len(self.head) < HEAD:
-            self.head.append(self._line(entry, self._t_start))
-        else:
-            self.tail.append(self._line(entry, self._t_start))
+        (self.head if len(self.head) < HEAD else self.tail).append(line)
         return read
 
     @property
