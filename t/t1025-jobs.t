@@ -110,7 +110,7 @@ test_expect_success 'its formats know parameters, keys of memos and exceptions' 
 
 test_expect_success 'what there is not is a sentence' '
 	test_expect_code 2 flux ensemble jobs study --filter "job.colour == 1" 2>err &&
-	grep "a job has no field .colour. (fields: id, name, " err &&
+	grep "a job has no field .colour. (fields: id, member, name, " err &&
 	test_expect_code 1 flux ensemble jobs study --group simm 2>err &&
 	grep "no job group named .simm. (groups: killed, long, sim); did you mean .sim." err &&
 	test_expect_code 1 flux ensemble jobs stuy 2>err &&
