@@ -46,7 +46,7 @@ def _beginning(urgency: int) -> tuple[Notice, ...]:
 class VirtualJob:
     """An active job.
 
-    Not a dataclass: see `engine.jobs.RunningJob`.
+    Not a dataclass: see `engine.jobs.ActiveJob`.
 
     Args:
         id: its number.

@@ -28,7 +28,7 @@ HELD = 0
 class Claim:
     """The place of a job in the queue, and then on the cluster.
 
-    Not a dataclass: see `engine.jobs.RunningJob`.
+    Not a dataclass: see `engine.jobs.ActiveJob`.
 
     Args:
         job: the owner's key of the job.

@@ -90,7 +90,7 @@ class _Segment:
 
 
 class KvsStore:
-    """The durable log of one ensemble: a `runtime.durability.storage.Store`, made by `KvsStores`.
+    """The durable log of one ensemble: a `runtime.durability.wal.Store`, made by `KvsStores`.
 
     The changes of a batch are decided when it is first given. A batch is given again while it is
     not known to be durable. It then writes the same values to the same keys; only its text may be
