@@ -187,16 +187,26 @@ ranks_of() {
 	flux ensemble jobs -n -o "{index} {attempt} {ranks}" --group $2 $1 | sort
 }
 
+# Jobs that have their nodes alone wait for each other, so that there is one on each node.
 test_expect_success 'what runs again keeps off the nodes where it failed, if others can run it' '
 	cat >bad-node.yaml <<-EOD &&
 	jobs:
 	  - name: anywhere
-	    command: &bad sh -c "test \$(flux getattr rank) != 1"
-	    count: 8
+	    command: &bad >-
+	      sh -c "touch {name}.\$FLUX_JOB_ID;
+	      until test \$(ls {name}.* | wc -l) -ge {together}; do sleep 0.1; done;
+	      test \$(flux getattr rank) != 1"
+	    params: {name: anywhere, together: 4}
+	    count: 4
+	    nodes: 1
+	    exclusive: true
 	    retries: 4
 	  - name: on-two
 	    command: *bad
-	    count: 4
+	    params: {name: on-two, together: 2}
+	    count: 2
+	    nodes: 1
+	    exclusive: true
 	    retries: 4
 	    attributes: {system: {constraints: {ranks: ["1-2"]}}}
 	  - name: wide
@@ -209,17 +219,19 @@ test_expect_success 'what runs again keeps off the nodes where it failed, if oth
 	    attributes: {system: {constraints: {ranks: ["1"]}}}
 	rules:
 	  - {trigger: start, action: {name: submit, label: anywhere}}
-	  - {trigger: start, action: {name: submit, label: on-two}}
-	  - {trigger: start, action: {name: submit, label: wide}}
-	  - {trigger: start, action: {name: submit, label: pinned}}
+	  - {trigger: idle, group: anywhere, action: {name: submit, label: on-two}}
+	  - {trigger: idle, group: on-two, action: {name: submit, label: wide}}
+	  - {trigger: idle, group: on-two, action: {name: submit, label: pinned}}
 	EOD
 	flux ensemble run bad-node.yaml &&
 	ranks_of bad-node anywhere >anywhere &&
-	grep " 0 1$" anywhere &&
-	! grep " [1-9] 1$" anywhere &&
+	is "0 1 2 3" "$(awk "\$2 == 0 {print \$3}" anywhere | sort | xargs)" &&
+	is 1 "$(grep -c " 1 [023]$" anywhere)" &&
+	is 5 "$(wc -l <anywhere)" &&
 	ranks_of bad-node on-two >on-two &&
-	grep " 0 1$" on-two &&
-	! grep -v " 0 [12]$" on-two | grep -v " 1 2$" &&
+	is "1 2" "$(awk "\$2 == 0 {print \$3}" on-two | sort | xargs)" &&
+	is 1 "$(grep -c " 1 2$" on-two)" &&
+	is 3 "$(wc -l <on-two)" &&
 	is "0 0 0-3;0 1 0-3;" "$(ranks_of bad-node wide | tr "\n" ";")" &&
 	is "0 0 1;0 1 1;" "$(ranks_of bad-node pinned | tr "\n" ";")"
 '
