@@ -14,7 +14,8 @@
 #               and then 2,000 examples for each property that the tests in Python state
 # make mutants  change the engine in 300 places, one at a time, and name the changes that neither the
 #               tests nor random histories notice (MUTANTS=1000: that many; SEED=1: others)
-# make tables   write the tables of the docs that follow from tables of the package
+# make tables   write what follows from the tables of keys and of fields: tables of the docs, the
+#               schema for editors, the types of keywords
 # make golden   write the golden outputs anew, after a change that is to change them
 # make bench    measure against goals, Flux and ensemble-python, and write docs/benchmarks.md;
 #               takes some thirty minutes
@@ -38,8 +39,8 @@ BIN := $(VENV)/bin
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
 COMPILED := .compiled
 
-.PHONY: demo bench chaos soak fuzz mutants golden tables check check-compiled check-pythons docs manual protocols lint \
-    format clean
+.PHONY: demo bench chaos soak fuzz mutants golden tables check check-compiled check-pythons docs \
+    manual protocols lint format clean
 
 demo: $(VENV)/package
 	@if command -v flux >/dev/null; \
@@ -74,6 +75,7 @@ mutants: $(VENV)/installed
 
 tables: $(VENV)/installed
 	@$(BIN)/python t/python/helpers/field_tables.py
+	@$(BIN)/python docs/keys.py
 
 golden: $(VENV)/installed
 	@$(BIN)/python t/python/helpers/goldens.py

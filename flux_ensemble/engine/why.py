@@ -22,6 +22,7 @@ from flux_ensemble.metrics.detector import Detector
 from flux_ensemble.metrics.paths import BEST, COUNT, SEARCH, MetricPath, parse_path
 from flux_ensemble.metrics.terms import Comparison, Term, terms_of
 from flux_ensemble.texts import listed, shortened
+from flux_ensemble.words import counted
 
 #: The most rules that are described at once. With more rules, those that can never be triggered any
 #: more are not searched for.
@@ -194,7 +195,7 @@ class _RuleReader:
             return f"waits for a change of a metric{heartbeat}"
         if trigger == "idle":
             busy = engine.workload.busy_of(rule.group)
-            return f"waits for {_whose(rule)} to be idle: {_jobs(busy)} not over"
+            return f"waits for {_whose(rule)} to be idle: {counted(busy, 'job')} not over"
         if rule.detector is not None:
             return self._waits_for_detection(rule.id, rule.detector, trigger)
         if trigger == RUNNING_TRIGGER:
@@ -345,7 +346,3 @@ def _whose(rule: Rule) -> str:
 
 def _named(groups: Collection[str]) -> str:
     return f"group {' or '.join(map(repr, groups))}"
-
-
-def _jobs(number: int) -> str:
-    return "1 job" if number == 1 else f"{number} jobs"

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from flux_ensemble.deploy.checks.instance import PATIENCE, Finding, InstanceInfo
 from flux_ensemble.deploy.launch import split_by_slurm
 from flux_ensemble.deploy.service_start import MODULES_SINCE, parse_version
+from flux_ensemble.words import counted
 
 #: Difference of clocks that is tolerated, in seconds.
 CLOCK_SLACK = 1.0
@@ -46,7 +47,7 @@ def launch(instance: InstanceInfo) -> Finding:
         text, _, advice = split.partition(": ")
         return Finding("launch", "problem", text, advice)
     size = int(instance.handle.attr_get("size"))
-    return Finding("launch", "ok", f"{size} broker{'' if size == 1 else 's'} in one instance")
+    return Finding("launch", "ok", f"{counted(size, 'broker')} in one instance")
 
 
 def journal(instance: InstanceInfo) -> Finding:

@@ -28,6 +28,7 @@ from flux_ensemble.service.fleet import MemberFleet
 from flux_ensemble.service.status.conditions import Conditions
 from flux_ensemble.service.tracker import Tracker
 from flux_ensemble.texts import bounded
+from flux_ensemble.words import counted
 
 _STARTED = (Phase.RUNNING, Phase.FINISHED, Phase.GONE)
 
@@ -124,7 +125,7 @@ class Waits:
             if cause is not None:
                 causes[group, cause] = causes.get((group, cause), 0) + jobs
         for (group, cause), jobs in causes.items():
-            who = f"{_jobs(jobs)} of group {bounded(group)!r} wait{'s'[: jobs == 1]}"
+            who = f"{counted(jobs, 'job')} of group {bounded(group)!r} wait{'s'[: jobs == 1]}"
             yield _wait(who, group, None, jobs, cause, None)
 
     def _count(self, ensemble: Ensemble) -> Mapping[tuple[str, bool, _Needs], int]:
@@ -237,7 +238,7 @@ def _submission(ensemble: Ensemble, member: str | None, refused: Refused) -> Wai
     jobs = ensemble.engine.workload.waiting(refused.group)
     where = "" if member is None else f" to member {member!r}"
     group = bounded(refused.group)
-    who = f"{_jobs(jobs)} of group {group!r} wait{'s'[: jobs == 1]} to be submitted{where}"
+    who = f"{counted(jobs, 'job')} of group {group!r} wait{'s'[: jobs == 1]} to be submitted{where}"
     return _wait(who, refused.group, member, jobs, cause, refused.t)
 
 
@@ -256,7 +257,3 @@ def _queue_of(job_set: JobSet, params: Any) -> str | None:
         system = job_set.attributes.get("system", {})
     queue = job_set.queue or system.get("queue")
     return job_set.filler(params)(queue) if isinstance(queue, str) else None
-
-
-def _jobs(number: int) -> str:
-    return "1 job" if number == 1 else f"{number} jobs"
