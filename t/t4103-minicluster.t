@@ -116,4 +116,35 @@ test_expect_success 'an instance with such a scaler ends without an error of its
 	! grep "broker.err" end.err
 '
 
+# What a broker leaves that is lost when a job has been given resources, but before that is
+# recorded: the next one gives its scheduler up, and starts no job.
+test_expect_success 'after such a loss of rank 0 the next one goes on with --resume' '
+	cat >lost.yaml <<-EOD &&
+	jobs: [{name: solve, command: sh -c "echo ran >>ran", count: 2}]
+	rules: [{trigger: start, action: {name: submit, label: solve}}]
+	EOD
+	cat >first.sh <<-\EOD &&
+	done=$(flux submit true) && flux job wait-event $done clean >/dev/null
+	flux queue stop >/dev/null
+	flux ensemble run --queue minicluster --port 1 lost.yaml >first.out 2>&1 &
+	until test "$(flux jobs -no {id} --filter=pending | wc -l)" = 2; do sleep 0.1; done
+	one=$(flux jobs -no {id} --filter=pending | head -n 1)
+	flux kvs put --sync "$(flux job id --to=kvs $one).R=$(flux job info $done R)"
+	kill -9 $(flux getattr broker.pid)
+	EOD
+	cat >next.sh <<-\EOD &&
+	flux ensemble run --timeout 300 --queue minicluster --port 1 --resume lost.yaml &&
+	flux ensemble status --json lost
+	EOD
+	mkdir lost &&
+	test_expect_code 137 flux start -Sstatedir="$PWD/lost" sh ./first.sh &&
+	flux start -Sstatedir="$PWD/lost" sh ./next.sh >next.out 2>next.err &&
+	grep "already allocated" next.err &&
+	grep "it is loaded again, and what was lost is submitted again" next.err &&
+	tail -n 1 next.out >lost.json &&
+	is 2 "$(json ensembles.0.groups.solve.success <lost.json)" &&
+	is 0 "$(json ensembles.0.groups.solve.failed <lost.json)" &&
+	is 2 "$(wc -l <ran)"
+'
+
 test_done

@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from flux_ensemble.service.status.conditions import OFFLINE
+from flux_ensemble.words import counted
 
 #: The only scheduler that can be reloaded here.
 _NAME = "sched-simple"
@@ -66,8 +67,9 @@ def revive(handle: Any) -> str | None:
     _rpc(handle, "module.remove", {"name": _NAME})
     _rpc(handle, "module.load", {"path": path, "args": []})
     return (
-        "Flux had given its scheduler up over a job that was given resources when the broker was "
-        "lost: it is loaded again, and that job is submitted again"
+        f"Flux had given its scheduler up over {counted(len(ids), 'job')} with resources that were "
+        "not recorded when the broker was lost: it is loaded again, and what was lost is submitted "
+        "again"
     )
 
 
