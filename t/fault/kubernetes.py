@@ -486,7 +486,9 @@ def main() -> int:
             churn.wrong.append(f"the stand-in: {running.errors[:3]}")
         if churn.wrong:
             print(running.logs()[-4000:])
-            print("\n".join(file.read_text()[-3000:] for file in directory.glob("operator*.log")))
+            controllers = directory.rglob("kube-controller-manager.log")
+            logs = [*directory.glob("operator*.log"), *controllers]
+            print("\n".join(f"{file.name}:\n{file.read_text()[-3000:]}" for file in logs))
         result = {
             "api": type(api).__name__,
             "minutes": round((time.monotonic() - t_begin) / 60, 1),
