@@ -133,12 +133,12 @@ class Entry:
 
     @property
     def is_note(self) -> bool:
-        """Whether what drives the engine wrote it, and not the engine."""
+        """True if the driver of the engine wrote the entry, and not the engine."""
         return self.noted
 
     @property
     def on_timeline(self) -> bool:
-        """Whether `simulate` shows it."""
+        """True if `simulate` shows the entry."""
         return self.timeline
 
     def line_style(self) -> str:
@@ -576,7 +576,7 @@ class CustomError(Failable, tag="custom-error"):
 
 
 class CustomOutput(Entry, tag="custom-output"):
-    """What a call of a custom function printed."""
+    """The output that a call of a custom function printed."""
 
     style = "detail"
     noted = True

@@ -49,7 +49,7 @@ MAX_EXPRESSIONS = 25_000
 
 @dataclass(frozen=True)
 class Context:
-    """What rules can refer to.
+    """The names that the rules of a document can refer to.
 
     Attributes:
         groups: the job groups, by name.
@@ -109,7 +109,7 @@ def parse_action(value: Any, spec: Spec, rule_ids: Collection[str]) -> Action:
 
 
 def context_of(spec: Spec, rule_ids: Collection[str]) -> Context:
-    """What rules and actions can refer to that are added to a running ensemble.
+    """Return the names that rules and actions added to a running ensemble can refer to.
 
     >>> from flux_ensemble.document.loading import load_text
     >>> spec = load_text("jobs: [{name: hello, command: echo hello}]", name="demo")

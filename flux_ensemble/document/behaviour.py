@@ -102,7 +102,7 @@ class _Reader:
         self._unfit: dict[str, str] = {}
 
     def read(self, entry: Mapping[str, Any]) -> Simulated:
-        """What it says."""
+        """Read the simulated behaviour of the group from its entry."""
         startup = self._drawable(entry.get("startup"), ("startup",), _seconds)
         assert not isinstance(startup, FromLog)
         memo = {
@@ -152,7 +152,7 @@ class _Reader:
         return _KINDS[kind](**numbers)
 
     def _computed(self, value: Mapping[str, Any], path: Path) -> Computed | None:
-        """What a memo's value is computed from; None where there is a problem."""
+        """Read the expression and steps of a memo's value; None if there is a problem."""
         if self._problems.blames((*self._at, *path)):
             return None
         if ("step" in value) != ("steps" in value):
@@ -180,7 +180,7 @@ class _Reader:
         return Param(name)
 
     def _why_unfit(self, name: str) -> str:
-        """Why a parameter cannot be a duration or a number; "" if it can."""
+        """Return the reason that a parameter cannot be a duration or a number; "" if it can."""
         for jobset in self._group.sets:
             params = jobset.sweep.params or {}
             if name not in params:

@@ -66,7 +66,7 @@ def check_by_value(
 
 
 def missing(group: Group, param: str) -> Iterator[str]:
-    """What to say of the job sets of a group that do not have a parameter.
+    """Yield a sentence for each job set of a group that lacks a parameter.
 
     >>> list(missing(Group("md", ()), "t"))
     []

@@ -1,4 +1,4 @@
-"""How values of simulated jobs are distributed.
+"""Distributions of the values of simulated jobs.
 
 `draw` takes a uniform number between 0 and 1 from the caller's iterator and applies the
 distribution's quantile function (inverse transform sampling: Devroye, "Non-Uniform Random Variate
@@ -107,7 +107,7 @@ class Exponential:
 
 @dataclass(frozen=True, slots=True)
 class Empirical:
-    """One of the observed values, all equally likely.
+    """The distribution of observed values, all equally likely.
 
     >>> Empirical((1.0, 2.0, 5.0)).draw(iter([0.9]), {})
     5.0
@@ -150,7 +150,7 @@ Distribution = Drawable | FromLog
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """How the jobs of one group behave in a simulation.
+    """The behaviour of the jobs of one group in a simulation.
 
     Args:
         duration: seconds from start to finish; None is one second.

@@ -53,7 +53,7 @@ def parse_duration(value: Any, *, limit: bool = True) -> float:
 
 
 def _meant(value: Any) -> str:
-    """What a text that is a duration elsewhere is here, in brackets."""
+    """Return, in brackets, the duration as it is written here, if Flux would accept the text."""
     written = in_seconds(value.strip()) if isinstance(value, str) else None
     if written is None or written[0] != value.strip():
         return ""

@@ -1,4 +1,4 @@
-"""What expressions are written in, for `explain expressions`. The names are those of the tables."""
+"""The text of `explain expressions`; its names are taken from the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which functions `custom` actions can name, and call. No user code is run to find out."""
+"""The functions that `custom` actions can name and call, found without running user code."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def unresolved(spec: Spec) -> list[str] | None:
 
 
 def objection_to(signature: inspect.Signature) -> str | None:
-    """Why a function cannot be called as custom functions are; None if it can.
+    """Return the reason that a function cannot be called as a custom function; None if it can.
 
     >>> def judge(metrics): ...
     >>> objection_to(inspect.signature(judge))[:58]

@@ -16,8 +16,7 @@ from flux_ensemble.document.keys.overrides import SHAPE
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.plain_data import MAX_CHARACTERS, check_plain
 from flux_ensemble.document.points import Points
-from flux_ensemble.document.prediction import read_prediction
-from flux_ensemble.document.problems import Path, Problems, TooMany
+from flux_ensemble.document.problems import Path, Problems, TooMany, hint
 from flux_ensemble.document.retries import Policy, Retries, read_retries
 from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.templates import most_expressions
@@ -30,6 +29,9 @@ from flux_ensemble.metrics.conditions import Names
 from flux_ensemble.metrics.job_fields import scope_of
 from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import listed, shown
+
+#: Most parameters that the durations of a group's jobs are predicted from.
+MAX_PREDICTORS = 16
 
 _FILES = "files with jobspecs"
 
@@ -375,3 +377,43 @@ def _jobset(task: Task, common: Mapping[str, Any], index: int, count: int) -> Jo
         count=count * task.replicas,
         jobspec=task.jobspec,
     )
+
+
+def read_prediction(
+    entry: Mapping[str, Any], sweep: Sweep, problems: Problems, at: Path
+) -> dict[str, Any]:
+    """Read `predict` and `order` of a job set.
+
+    Args:
+        entry: the valid part of the entry.
+        sweep: its sweep.
+        problems: gets what is wrong.
+        at: the path of the entry.
+
+    >>> sweep = Sweep({"n": (1, 2)})
+    >>> read_prediction({"predict": ["n"]}, sweep, Problems(), ("jobs", 0))
+    {'predict': ('n',), 'order': None}
+    """
+    predict, order = entry.get("predict"), entry.get("order")
+    if predict is None:
+        if order is not None and not problems.blames((*at, "predict")):
+            problems.add(
+                (*at, "order"),
+                f"'order: {order}' needs 'predict' in the same entry: the parameters that the "
+                "duration of a job follows from, such as 'predict: [n]'",
+            )
+        return {}
+    if len(predict) > MAX_PREDICTORS:
+        problems.add(
+            (*at, "predict"),
+            f"expected at most {MAX_PREDICTORS} parameters, not {len(predict)}",
+        )
+    elif not problems.blames((*at, "params")):
+        for index, name in enumerate(predict):
+            if name is not None and name not in sweep.names:
+                problems.add(
+                    (*at, "predict", index),
+                    f"the entry has no parameter {shown(name)} "
+                    f"({hint(name, sweep.names)}parameters: {listed(sorted(sweep.names))})",
+                )
+    return {"predict": tuple(dict.fromkeys(predict)), "order": order}

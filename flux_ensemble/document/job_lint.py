@@ -48,7 +48,7 @@ _COMPARED = 1000
 
 
 class Finding(NamedTuple):
-    """What there is to say about the value at a path."""
+    """A warning, or a note, about the value at a path."""
 
     path: Path
     message: str
@@ -178,7 +178,7 @@ def _placeholders(
 
 
 def _remedy(match: re.Match[str], declared: Mapping[str, Any], code: bool) -> str | None:
-    """What to write in place of braces that hold more than a name; None if they may be meant."""
+    """Return advice about braces that hold more than a name; None if they may be meant so."""
     whole, rest = match[1], (match[2] or "").strip()
     head, _, name = whole.rpartition(".")
     if head in ("params", "job.params") and name in declared and not rest:
@@ -222,7 +222,7 @@ def _texts(entry: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool, bool]]:
 
 
 def _meant(name: str, text: str, params: Sequence[str], of_file: bool) -> str | None:
-    """What a placeholder was meant to be, quoted; None if it may be meant as it is."""
+    """Return the placeholder that was probably meant, quoted; None if this one may be meant."""
     if name in (_FLUX_NAMES if of_file else _FLUX_IDS) and not re.search(r"\s", text):
         return f"'{{{{{name}}}}}', which Flux fills in"
     near = get_close_matches(name, params, 1, _NEAR) if len(name) >= _LONG else []
@@ -385,7 +385,7 @@ def _equal_submissions(spec: Spec) -> Iterator[Finding]:
 
 
 def _count(spec: Spec, action: Action) -> int:
-    """How many jobs are equal but for their parameters in a submission."""
+    """Return the number of jobs of a submission that differ only in their parameters."""
     if type(action.count) is int:
         return action.count
     sets = spec.groups[action.label or ""].sets
@@ -393,7 +393,7 @@ def _count(spec: Spec, action: Action) -> int:
 
 
 def _counts(value: Any) -> bool:
-    """Whether a value has an expression that counts jobs."""
+    """Return True if a value has an expression that counts jobs."""
     return has_braces(value) and any(
         re.search(r"\{[^{}]*\bcount\b", text) for text in texts_in(value)
     )
@@ -457,7 +457,7 @@ def _shared_files(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _writers(job_set: JobSet, path: str) -> int:
-    """How many jobs of one submission write to one file, of the first ones."""
+    """Return the most jobs of one submission that write to one file, among the first ones."""
     numbered = INDEX not in job_set.sweep.names and NUMBER in path
     if numbered or placeholders(path) & set(job_set.sweep.numbered):
         return 1

@@ -49,7 +49,7 @@ _KNOWN, _KNOWN_JOBS = 512, 8
 
 @dataclass(frozen=True, slots=True)
 class JobSet:
-    """One entry of `jobs:`; entries of one name form a group.
+    """An entry of `jobs:`; entries of the same name form a group.
 
     `jobspec` is a canonical V1 jobspec (RFC 25) when the entry gave one, else None and
     the other fields describe the job. Text fields may hold `{param}` placeholders. `variable`
@@ -95,7 +95,7 @@ class JobSet:
     attempt: int = 0
 
     def filler(self, params: Mapping[str, Any]) -> Callable[[str], str]:
-        """What fills in the placeholders of a job's texts.
+        """Return the function that fills in the placeholders of a job's texts.
 
         Args:
             params: the job's parameters.
@@ -108,12 +108,12 @@ class JobSet:
 
     @property
     def numbered(self) -> bool:
-        """Whether texts of its jobs have their number in the submission, `{index}`."""
+        """True if a text has `{index}`, the job's number in its submission."""
         return INDEX not in self.sweep.names and any(NUMBER in text for _, text in self.texts())
 
     @property
     def tells_attempts(self) -> bool:
-        """Whether texts of its jobs have how often they were tried before, `{attempt}`."""
+        """True if a text has `{attempt}`, the number of earlier attempts of the job."""
         return ATTEMPT not in self.sweep.names and any(ATTEMPTS in text for _, text in self.texts())
 
     def sized(self, params: Mapping[str, Any]) -> JobSet:
@@ -190,12 +190,12 @@ class Group:
 
     @cached_property
     def predicts(self) -> bool:
-        """Whether it is predicted how long its jobs take, or some of them."""
+        """True if the durations of at least some of its jobs are predicted."""
         return any(each.predict is not None for each in self.sets)
 
     @cached_property
     def tells_attempts(self) -> bool:
-        """Whether texts of its jobs have how often they were tried before, `{attempt}`."""
+        """True if a text has `{attempt}`, the number of earlier attempts of the job."""
         return any(each.tells_attempts for each in self.sets)
 
     @cached_property
@@ -209,7 +209,7 @@ class Group:
 
     @cached_property
     def _single(self) -> Submission:
-        """One job for each combination."""
+        """The submission of one job for each combination."""
         return Submission(tuple((jobset, jobset.sweep, 1) for jobset in self.sets))
 
     @cached_property

@@ -154,7 +154,7 @@ def kept_off(jobspec: dict[str, Any], ranks: str) -> dict[str, Any]:
 
 
 def scheduled(jobspec: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a scheduler looks at of a jobspec, with what its queue requires.
+    """Return the parts of a jobspec that a scheduler reads, with the constraints of its queue.
 
     >>> config = {"queues": {"debug": {"requires": ["debug"]}}}
     >>> system = {"queue": "debug", "duration": 60.0, "cwd": "/", "constraints": {"ranks": ["0-3"]}}

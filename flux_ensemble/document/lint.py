@@ -37,7 +37,7 @@ from flux_ensemble.texts import shown
 
 @dataclass
 class Warnings:
-    """What there is to say about a document without errors, each one sentence with its line.
+    """Warnings and notes about a document without errors, each a sentence with its line.
 
     Attributes:
         warnings: of what is certainly not what was meant.
@@ -150,7 +150,7 @@ def _first_job_alone(spec: Spec, entries: Sequence[Mapping[str, Any]]) -> Iterat
 
 
 def _takes_job(action: Action) -> bool:
-    """What it does depends on the triggering job."""
+    """Return True if the effect of an action depends on the triggering job."""
     if action.jobs == "trigger" or action.name == "copy":
         return True
     expressions = action.expressions or {}
@@ -189,7 +189,7 @@ def _unsubmitted(group: str) -> str:
 
 
 def _without_retries(comparison: Comparison, path: MetricPath, group: Group) -> str | None:
-    """Why no job gives up; None if some can."""
+    """Return the reason that no job ever gives up; None if some can."""
     _, operator, number = comparison
     least = number + (operator == ">")
     if (
@@ -206,7 +206,7 @@ def _without_retries(comparison: Comparison, path: MetricPath, group: Group) -> 
 
 
 def _unreachable(comparison: Comparison, path: MetricPath, most: float) -> str | None:
-    """Why a counter never gets as far as it must; None if it can."""
+    """Return the reason that a counter cannot reach the number; None if it can."""
     _, operator, number = comparison
     if operator in (">", ">=", "=="):
         least = number if operator != ">" else number + 1
@@ -247,7 +247,7 @@ def _most(spec: Spec, action: Action, repetitions: int | None) -> float:
 
 
 def _comparisons(rule: Rule) -> Iterator[Comparison]:
-    """What must hold for the condition of a rule to hold, as far as it is comparisons."""
+    """Yield the comparisons that must all hold for the condition of a rule to hold."""
     if rule.when is None:
         return
     for term in terms_of(rule.when, rule.name):

@@ -1,6 +1,6 @@
 """Loads an ensemble document: returns a `Spec`, or raises an error with all problems.
 
-    text ──yaml_reader──► values with lines ──schema──► form ──groups, rules, checks──► Spec
+    text ──yaml_reader──► values with lines ──schema──► form ──spec_reader──► Spec
                                                          └──use──► plain form ──┘
 
 All stages add to the same list of problems and continue with the valid part, so users see all
@@ -16,12 +16,12 @@ from dataclasses import replace
 from typing import Any
 
 from flux_ensemble.document.job_lint import Finding
+from flux_ensemble.document.keys.document import FORMER, below
 from flux_ensemble.document.lint import Warnings, lint
 from flux_ensemble.document.merge import USE, Expanded
 from flux_ensemble.document.model import Spec
-from flux_ensemble.document.old_keys import with_new_keys
 from flux_ensemble.document.plain_data import check_plain
-from flux_ensemble.document.problems import DocumentError, Problem, Problems, TooMany
+from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
 from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.spec_reader import SpecReader
 from flux_ensemble.document.spellings import with_spellings
@@ -29,6 +29,9 @@ from flux_ensemble.document.use import check_uses, expand, plain_form
 from flux_ensemble.document.yaml_reader import Document, read_yaml
 
 __all__ = ["DocumentError", "Problem", "load_document", "load_mapping", "load_text"]
+
+#: Paths of the mappings that have renamed keys below them.
+_ABOVE = {path[:end] for path in FORMER for end in range(len(path)) if path[end] == "." or not end}
 
 
 def load_text(
@@ -224,3 +227,44 @@ class _Loader:
         self._document = expanded
         self._problems = Problems(expanded.line, expanded.file, expanded.told)
         return self._form()
+
+
+def with_new_keys(value: Any, problems: Problems, path: str = "", at: Path = ()) -> Any:
+    """Return the value of a document with its old keys renamed; the value itself is not changed.
+
+    Problems of a renamed key are reported under the key that the document has.
+
+    Args:
+        value: of the document, or of a part of it.
+        problems: collects the problems, and which keys were renamed.
+        path: of the key whose value it is.
+        at: where the document has it.
+
+    >>> problems = Problems()
+    >>> with_new_keys({"scaling": {"max-size": 3}}, problems)
+    {'scaling': {'max-nodes': 3}}
+    >>> problems.renamed
+    {('scaling', 'max-nodes'): ('scaling', 'max-size')}
+    """
+    if path not in _ABOVE:
+        return value
+    if isinstance(value, list):
+        return [
+            with_new_keys(item, problems, path, (*at, place)) for place, item in enumerate(value)
+        ]
+    if not isinstance(value, dict):
+        return value
+    made = {}
+    for key, item in value.items():
+        here = below(path, key) if isinstance(key, str) else ""
+        new = FORMER[here].rpartition(".")[2] if here in FORMER else None
+        if new is None:
+            made[key] = with_new_keys(item, problems, here, (*at, key)) if here else item
+        elif new in value:
+            problems.add(
+                (*at, key), f"{new!r} is the new name of this key, and is there too: take one out"
+            )
+        else:
+            problems.renamed[(*at, new)] = (*at, key)
+            made[new] = item
+    return made

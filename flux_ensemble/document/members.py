@@ -32,7 +32,7 @@ NOT_LOCAL = (
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """One entry of `members:`: members that are alike.
+    """An entry of `members:`: a pool of members that are alike.
 
     Args:
         name: its name; its members are NAME.0, NAME.1 and so on.
@@ -70,5 +70,5 @@ class Pool:
     breaker: int = BREAKER_JOBS
 
     def has(self, wanted: str) -> bool:
-        """Whether `member: WANTED` means it."""
+        """Return True if `member: WANTED` selects the pool, by its name or a label."""
         return wanted == self.name or wanted in self.labels

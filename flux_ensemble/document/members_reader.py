@@ -1,19 +1,21 @@
-"""Reads `members:`; what jobs say of them is checked by `placement`."""
+"""Reads `members:`, and checks that the jobs of each group can run on some member."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from flux_ensemble.document.behaviour import read_seconds
 from flux_ensemble.document.distributions import Drawable
+from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.keys.members import MAX_MEMBERS, MEMBER_KEYS, SERVICES, STARTED
+from flux_ensemble.document.keys.overrides import OVERRIDES
 from flux_ensemble.document.keys.reading import read_keys
-from flux_ensemble.document.members import DRAIN_SECONDS, MANY_MEMBERS, Pool
-from flux_ensemble.document.problems import Path, Problems
+from flux_ensemble.document.members import DRAIN_SECONDS, MANY_MEMBERS, TIME_MARGIN, Pool
+from flux_ensemble.document.problems import Path, Problems, hint
 from flux_ensemble.metrics.names import MEMBER
-from flux_ensemble.texts import shown
+from flux_ensemble.texts import listed, shown
 
 #: What URIs begin with that Flux resolves; sites can have plugins for others.
 SCHEMES = ("local", "ssh", "jobid", "pid", "slurm", "lsf")
@@ -90,7 +92,7 @@ def _check_uris(entries: Sequence[Any], problems: Problems) -> None:
 
 
 def incomplete(uri: str) -> str | None:
-    """What a URI lacks; None if nothing, or if it is one that Flux has to resolve.
+    """Return the fault of an incomplete URI; None if it has none, or if Flux resolves it.
 
     >>> incomplete("ssh://host/run/flux/local"), incomplete("local:///run/flux/local")
     (None, None)
@@ -159,7 +161,7 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
 
 
 def _calls(service: str, high: int) -> bool:
-    """Whether the members have services of their own, where there may be so many of them.
+    """Return True if members have their own services, given the most that there can be.
 
     >>> _calls("auto", 8), _calls("auto", 9), _calls("child", 1)
     (False, True, True)
@@ -168,7 +170,7 @@ def _calls(service: str, high: int) -> bool:
 
 
 def _count(count: Any, at: Path, problems: Problems) -> tuple[int, int]:
-    """How many members there are at first, and at most."""
+    """Return the number of members at first, and the most that there can be."""
     if isinstance(count, int):
         return count, count
     low = count.get("min", 1)
@@ -184,3 +186,134 @@ def _drawable(
     if section.get(key) is None:
         return None
     return read_seconds(section[key], problems, (*at, "simulate", key))
+
+
+def check_placement(
+    groups: Mapping[str, Group],
+    pools: Collection[Pool],
+    declared: Collection[str],
+    entries: Sequence[Any],
+    rules: Sequence[Any],
+    problems: Problems,
+) -> None:
+    """Check that the jobs of each group can run on some member, however they are submitted.
+
+    Args:
+        groups: the groups without problems.
+        pools: the pools without problems.
+        declared: the names of all pools, with problems or not.
+        entries: the valid part of `jobs:`.
+        rules: the valid part of `rules:`.
+        problems: collects the problems.
+
+    >>> problems = Problems()
+    >>> check_placement({}, [], [], [], [], problems)
+    >>> problems.sentences()
+    ''
+    """
+    places: dict[str, Path] = {}
+    for index, entry in enumerate(entries):
+        if entry is not None and "name" in entry:
+            places.setdefault(entry["name"], ("jobs", index))
+    for name, group in groups.items():
+        at = places[name]
+        if not declared and any(job_set.retries.spread for job_set in group.sets):
+            problems.add(
+                (*at, "retries", "spread"),
+                "'spread' chooses between members, and the document has no 'members'",
+            )
+        wanted = {job_set.member for job_set in group.sets}
+        if len(wanted) > 1:
+            problems.add(
+                at, f"the entries of group {name!r} differ in 'member'; give each the same"
+            )
+            continue
+        (member,) = wanted
+        if member is not None and not declared:
+            problems.add((*at, "member"), "the document has no 'members'")
+        elif member is not None and not any(pool.has(member) for pool in pools):
+            if member not in declared and len(pools) == len(declared):
+                known = sorted({*declared, *(label for pool in pools for label in pool.labels)})
+                problems.add(
+                    (*at, "member"),
+                    f"no member or label named {member!r} "
+                    f"({hint(member, known)}members and labels: {listed(known)})",
+                )
+        elif declared and len(pools) == len(declared):
+            sizes = _Sizes([pool for pool in pools if member is None or pool.has(member)], problems)
+            sizes.check_group(group, at)
+            for index, entry in enumerate(entries):
+                if entry is not None and entry.get("name") == name:
+                    sizes.check_retries(entry.get("retries"), ("jobs", index, "retries"))
+            for entry, at in _submits(rules, name):
+                sizes.check_values(entry, at)
+
+
+def _submits(rules: Sequence[Any], group: str) -> Iterator[tuple[Mapping[str, Any], Path]]:
+    """The actions that submit a group, as written, each with its place."""
+    for index, rule in enumerate(rules):
+        if rule is None:
+            continue
+        at: Path = ("rules", index)
+        actions = [(rule.get("action"), (*at, "action"))]
+        actions += [
+            (action, (*at, "actions", number))
+            for number, action in enumerate(rule.get("actions") or ())
+        ]
+        for action, place in actions:
+            if action and action.get("name") == "submit" and action.get("label") == group:
+                yield action, place
+
+
+class _Sizes:
+    """Checks nodes and time limits of jobs against the members that they may run on.
+
+    Args:
+        pools: these members.
+        problems: collects the problems.
+    """
+
+    def __init__(self, pools: Collection[Pool], problems: Problems) -> None:
+        self._problems = problems
+        #: Nobody knows how large an instance is that is there already.
+        self._known = all(pool.uri is None for pool in pools)
+        self._most = max(pool.nodes for pool in pools)
+        self._longest = max((pool.duration or float("inf")) for pool in pools)
+
+    def check_group(self, group: Group, at: Path) -> None:
+        """Check what the entries of a group say."""
+        for job_set in group.sets:
+            if "nodes" not in job_set.variable:
+                self._check("nodes", job_set.nodes, (*at, "nodes"))
+            if "duration" not in job_set.variable:
+                self._check("duration", job_set.duration, (*at, "duration"))
+
+    def check_retries(self, retries: Any, at: Path) -> None:
+        """Check what jobs have when they run again."""
+        other = retries.get("with") if isinstance(retries, Mapping) else None
+        self.check_values(other or {}, (*at, "with"))
+
+    def check_values(self, values: Mapping[str, Any], at: Path) -> None:
+        """Check what is said in place of what the group says, as written."""
+        for key in ("nodes", "duration"):
+            if key in values:
+                try:
+                    self._check(key, OVERRIDES[key](values[key]), (*at, key))
+                except ValueError:
+                    # An expression, or a problem of its own.
+                    continue
+
+    def _check(self, key: str, value: float, place: Path) -> None:
+        if key == "nodes" and self._known and value > self._most:
+            self._problems.add(
+                place,
+                f"expected at most {self._most}, the nodes of the largest member that they may run "
+                f"on, not {value}",
+            )
+        if key == "duration" and self._known and value * TIME_MARGIN > self._longest:
+            self._problems.add(
+                place,
+                f"expected at most {self._longest / TIME_MARGIN:.0f} seconds, because a job is "
+                f"placed only where {TIME_MARGIN:g} times its time limit is left, and a member "
+                f"lasts {self._longest:g}, not {value:g}",
+            )

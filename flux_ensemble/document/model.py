@@ -30,7 +30,7 @@ RESERVED_RULES = frozenset({REQUEST_RULE, RETRY_RULE})
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a rule does. `repetitions` None means unlimited; see docs/document.md.
+    """An action of a rule. `repetitions` None means unlimited; see docs/document.md.
 
     `overrides` is what a submission has in place of what its group says; see
     `JobSet.overridden`. `expressions` has the keys with expressions, as in the document;
@@ -113,7 +113,7 @@ class Rule:
 
     @property
     def title(self) -> str:
-        """What `run` prints after "trigger": the metric, the event, or the trigger."""
+        """The text that `run` prints after "trigger": the metric, the event, or the trigger."""
         if self.trigger == "metric":
             return self.name or str(self.when)
         triggers = ", ".join(self.triggers)
@@ -210,7 +210,7 @@ class Spec:
 
     @property
     def keeps_off(self) -> bool:
-        """Whether copies, or jobs that run again by `retries`, keep off the nodes of others."""
+        """True if copies, or jobs that run again by `retries`, avoid nodes used before."""
         copies = any(action.name == "copy" for rule in self.rules for action in rule.actions)
         return any(
             job_set.avoid_nodes and (copies or job_set.retries.times)
@@ -225,5 +225,5 @@ class Spec:
 
     @property
     def searched(self) -> dict[str, Searched]:
-        """What expressions can say of the searches, by name."""
+        """The parts of the searches that expressions can name, by the search's name."""
         return {search.id: search.searched for search in self.searches}

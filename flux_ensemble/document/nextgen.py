@@ -217,7 +217,7 @@ def _command(command: str | list[str]) -> list[str]:
 
 
 def _check_resource(resource: Any, problems: Problems, at: Path) -> bool:
-    """Whether the package can flatten a resource and what is in it."""
+    """Check that the package can flatten a resource and all resources below it."""
     if not isinstance(resource, dict):
         problems.add(at, f"expected a mapping, not {shown(resource)}")
         return False

@@ -42,7 +42,7 @@ def check_plain(value: Any, problems: Problems, at: Path = ()) -> set[Path]:
 
 
 def text_problem(text: str) -> str | None:
-    r"""What is wrong with a text that Flux is to get, as a sentence; None if nothing is.
+    r"""Return the reason that Flux cannot take a text, as a sentence; None if it can.
 
     >>> text_problem("plain"), text_problem("\ud800")
     (None, 'expected UTF-8 text, not a lone surrogate')

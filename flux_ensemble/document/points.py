@@ -49,7 +49,7 @@ class _Quoted(str):
 
 @dataclass
 class _Sheet:
-    """What a file has.
+    """The contents of a file with points.
 
     Attributes:
         header: the names of its columns.
@@ -200,7 +200,7 @@ def _holds(cell: str) -> bool:
 
 
 def _separator(file: str, text: str) -> str:
-    """What separates the cells: the most frequent one in the header, without what is quoted."""
+    """Return the separator of the cells: the most frequent one in the header, outside quotes."""
     if file.lower().endswith((".tsv", ".tab")):
         return "\t"
     header = _QUOTED.sub("", text.lstrip("\r\n")[:MAX_WORD]).splitlines()[:1]

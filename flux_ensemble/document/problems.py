@@ -25,7 +25,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 class Problem(NamedTuple):
-    """One problem. `line` is None where the document has no lines."""
+    """A problem of a document. `line` is None where the document has no lines."""
 
     line: int | None
     path: str
@@ -127,7 +127,7 @@ class Problems:
         return bool(self._collected)
 
     def blames(self, path: Path) -> bool:
-        """Whether there is a problem at `path` or below it, or something that is not known."""
+        """Return True if a problem is known at `path` or below it."""
         return path in self._blamed
 
     def add(self, path: Path, message: str, line: int | None = None) -> None:

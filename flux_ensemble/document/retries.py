@@ -21,7 +21,7 @@ MAX_DELAY = 365 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often the jobs of a job set run again.
+    """The retries of the jobs of a job set.
 
     Attributes:
         times: how often, at most.
@@ -95,7 +95,7 @@ class Policy:
                 raise ValueError(f"with.{key}: {error}") from None
 
     def applies(self, outcome: str, lookup: Callable[[Variable], Any]) -> bool:
-        """Whether a job that ended so is to run again.
+        """Return True if a job that ended with this outcome is to run again.
 
         Args:
             outcome: of the job.
@@ -106,7 +106,7 @@ class Policy:
         )
 
     def overrides(self, lookup: Callable[[Variable], Any]) -> dict[str, Any]:
-        """What is other than before.
+        """Return the overrides of the next attempt: the fixed ones and the computed ones.
 
         Args:
             lookup: returns the value of a variable.

@@ -1,15 +1,15 @@
-"""Reads rules, of a document or returned by a custom function."""
+"""Reads rules and their detectors, of a document or returned by a custom function."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from flux_ensemble.document.actions import ActionReader, Context, context_of
 from flux_ensemble.document.by_value import missing
-from flux_ensemble.document.detectors import DetectorReader
-from flux_ensemble.document.keys.forms import table
+from flux_ensemble.document.keys.detectors import EXAMPLES, KINDS
+from flux_ensemble.document.keys.forms import Key, table
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.keys.rules import (
     MEMBER_TRIGGERS,
@@ -21,18 +21,43 @@ from flux_ensemble.document.keys.rules import (
     SEARCH_TRIGGER,
     TRIGGER_ALIASES,
 )
-from flux_ensemble.document.member_scope import wrong
 from flux_ensemble.document.model import RESERVED_RULES, Action, Rule, Spec
 from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany
 from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.scopes import detector_scope, job_scope
+from flux_ensemble.metrics.by_value import ByValue, parse_variable
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Names, Subject, compile_condition
-from flux_ensemble.metrics.detector import DETECTORS, Detector
+from flux_ensemble.metrics.detector import DETECTORS, MAX_WINDOW, Detector
 from flux_ensemble.metrics.job_fields import JobScope
 from flux_ensemble.metrics.names import GAUGES
-from flux_ensemble.metrics.paths import REMAINING, MetricPath, parse_path
+from flux_ensemble.metrics.paths import REMAINING, MetricPath, parse_path, split_stream
 from flux_ensemble.texts import listed, shown
+
+#: Most detectors of a document, and most values in the windows of all of them.
+MAX_DETECTORS = 1000
+MAX_WINDOWS = 1_000_000
+
+#: The window of a quantile has so many values beyond it, unless it is given.
+_VALUES_BEYOND = 10
+
+_DETECTOR_ARGUMENTS = {kind.name: table(kind.form) for kind in KINDS}
+
+#: The triggers that have nothing to do with one member -> what to do.
+_INSTEAD = {
+    "start": "write 'trigger: member-up', which is for each member that comes up",
+    "timer": "write 'trigger: heartbeat' with a 'cooldown', or 'job-running'",
+    "time-left": "write 'trigger: member-draining', or 'when: time.left < 600' at a heartbeat",
+    "idle": "nobody knows that no more jobs come to a member; write 'job-*'",
+    "drift": "its detector takes in the values of all members; leave out the scope",
+    "anomaly": "its detector takes in the values of all members; leave out the scope",
+    "search-done": "a search is of the ensemble; leave out the scope",
+    "scale-done": "requests are of the ensemble; leave out the scope",
+    "scale-denied": "requests are of the ensemble; leave out the scope",
+}
+
+#: The triggers of a member that takes no jobs any more.
+_CLOSING = ("member-draining", "member-lost")
 
 #: Keys of an action that count how often its rule fires.
 _OF_RULE = ("repetitions", "backoff", "cooldown")
@@ -169,8 +194,9 @@ class _RuleReader(ActionReader):
         actions = self._actions(entry, at)
         if not triggers:
             return None
-        for place, message in wrong(entry, triggers, context.pools) if of_member else ():
-            self._problems.add((*at, *place), message)
+        if of_member:
+            for place, message in member_scope_problems(entry, triggers, context.pools):
+                self._problems.add((*at, *place), message)
         self._check_keys(entry, trigger, at)
         name = self._name(entry, trigger, at)
         if "by" in entry and trigger == "idle":
@@ -203,7 +229,7 @@ class _RuleReader(ActionReader):
         groups: Sequence[str],
         detector: Detector | None,
     ) -> JobScope | None:
-        """What conditions and expressions of a rule can know of a job."""
+        """Return the names of a job that conditions and expressions of a rule can use."""
         if triggers and triggers[0] in DETECTORS:
             watched = ("", "") if detector is None else (detector.group, detector.variable)
             return detector_scope(triggers[0], *watched, self._context.every)
@@ -212,7 +238,7 @@ class _RuleReader(ActionReader):
         return job_scope(triggers or ["job-finish"], groups, self._context.every, by)
 
     def _name(self, entry: Mapping[str, Any], trigger: str, at: Path) -> str | None:
-        """What a rule's `name` names: what that is, its trigger decides."""
+        """Check the `name` of a rule; its trigger decides what is named."""
         name: str | None = entry.get("name")
         if trigger in SCALE_TRIGGERS:
             self._rule_id(name, (*at, "name"))
@@ -390,4 +416,166 @@ class _RuleReader(ActionReader):
         if (path.variable in GAUGES or by_name) and not self._context.heartbeat:
             self._problems.add(
                 at, f"{str(path)!r} is known at heartbeats only, and {_HEARTBEAT_OFF}"
+            )
+
+
+def member_scope_problems(
+    entry: Mapping[str, Any], triggers: Sequence[str], pools: Collection[str]
+) -> Iterator[tuple[Path, str]]:
+    """Yield the problems of a rule that has `scope: member`: places in its entry, and sentences.
+
+    Args:
+        entry: the rule.
+        triggers: its triggers under their present names.
+        pools: the names of the pools of members.
+
+    >>> entry = {"trigger": "start", "scope": "member", "action": {"name": "terminate"}}
+    >>> [place for place, _ in member_scope_problems(entry, ["start"], ["pool"])]
+    [('trigger',)]
+    """
+    if not pools:
+        yield (
+            ("scope",),
+            "'member' is each of the members, and the document has no 'members'; leave it out",
+        )
+    for trigger in triggers:
+        if trigger in _INSTEAD:
+            yield (
+                ("trigger",),
+                f"{trigger!r} cannot be seen of one member ('scope: member'): {_INSTEAD[trigger]}",
+            )
+    for place, action in _written_actions(entry):
+        if "near" in action:
+            yield (
+                (*place, "near"),
+                "'near' means nothing with 'scope: member', whose jobs run on that member",
+            )
+        if action.get("name") == "submit" and triggers and triggers[0] in _CLOSING:
+            yield (
+                place,
+                f"no job can run on the member any more at {triggers[0]!r}; "
+                "leave out 'scope: member', and the jobs run on others",
+            )
+
+
+def _written_actions(entry: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    if isinstance(entry.get("action"), Mapping):
+        yield ("action",), entry["action"]
+    for index, action in enumerate(entry.get("actions") or ()):
+        if isinstance(action, Mapping):
+            yield ("actions", index), action
+
+
+def _default(key: Key) -> Any:
+    is_number = key.form.get("type") == "number"
+    return float(key.default) if is_number else key.default
+
+
+class DetectorReader:
+    """Reads the detectors of the rules of one document.
+
+    Args:
+        groups: the names of the job groups.
+        statistics: the names of the statistics that are kept.
+        by: the metrics that are kept by value.
+        problems: collects the problems.
+
+    >>> reader = DetectorReader(["md"], ["mean"], (), Problems())
+    >>> reader.read("drift", {"name": "md-error", "detector": {"page-hinkley": {}}}, ())
+    Detector(group='md', variable='error', kind='page-hinkley', arguments={...})
+    """
+
+    def __init__(
+        self,
+        groups: Collection[str],
+        statistics: Collection[str],
+        by: Collection[ByValue],
+        problems: Problems,
+    ) -> None:
+        self._groups = groups
+        self._statistics = statistics
+        self._by = by
+        self._problems = problems
+        self._read = 0
+        self._windows = 0
+
+    def read(self, trigger: str, entry: Mapping[str, Any], at: Path) -> Detector | None:
+        """The detector of a rule; None if it has problems.
+
+        Args:
+            trigger: of the rule, one of `DETECTORS`.
+            entry: the valid part of the rule.
+            at: where the document has it.
+        """
+        add, blames = self._problems.add, self._problems.blames
+        stream = None
+        if "name" in entry:
+            stream = self._stream(entry["name"], (*at, "name"))
+        elif not blames((*at, "name")):
+            add(
+                at,
+                f"the trigger {trigger!r} needs 'name', the values that it watches, such as "
+                "'name: GROUP-KEY' for a memo key",
+            )
+        if "detector" not in entry:
+            if not blames((*at, "detector")):
+                example = EXAMPLES[trigger]
+                add(at, f"the trigger {trigger!r} needs 'detector', such as 'detector: {example}'")
+            return None
+        if not entry["detector"]:
+            # The kind that was there has its own problem.
+            return None
+        ((kind, given),) = entry["detector"].items()
+        if kind not in DETECTORS[trigger]:
+            add(
+                (*at, "detector"),
+                f"the trigger {trigger!r} has no detector {kind!r}; give one such as "
+                f"{EXAMPLES[trigger]}",
+            )
+            return None
+        arguments = {name: _default(key) for name, key in _DETECTOR_ARGUMENTS[kind].items()}
+        arguments |= given
+        here: Path = (*at, "detector", kind)
+        if kind == "quantile":
+            self._window(arguments, here)
+        self._read += 1
+        if self._read > MAX_DETECTORS:
+            self._problems.give_up(at, f"expected at most {MAX_DETECTORS} rules with a detector")
+        if stream is None or blames(here):
+            return None
+        return Detector(*stream, kind, arguments)
+
+    def _stream(self, name: str, at: Path) -> tuple[str, str] | None:
+        try:
+            group, variable = split_stream(name, self._groups)
+            if variable in GAUGES:
+                raise ValueError(
+                    f"{name!r} is computed at each heartbeat, so there are no values to watch"
+                )
+            return group, parse_variable(group, variable, self._by)
+        except ValueError as error:
+            message = str(error)
+            with suppress(ValueError):
+                path = parse_path(name, self._groups, self._statistics, self._by)
+                if path.statistic in self._statistics:
+                    message = (
+                        f"a detector watches values, and no statistic of them: write "
+                        f"{f'{path.group}-{path.variable}'!r}, not {shown(name)}"
+                    )
+            self._problems.add(at, message)
+        return None
+
+    def _window(self, arguments: dict[str, Any], at: Path) -> None:
+        warm_up, window = arguments["warm-up"], arguments["window"]
+        if window is None:
+            window = max(warm_up, min(MAX_WINDOW, round(_VALUES_BEYOND / (1 - arguments["q"]))))
+            arguments["window"] = window
+        if window < warm_up:
+            self._problems.add(
+                (*at, "window"), f"expected at least {warm_up}, which is 'warm-up', not {window}"
+            )
+        self._windows += window
+        if self._windows > MAX_WINDOWS:
+            self._problems.give_up(
+                at, f"expected at most {MAX_WINDOWS} values in the windows of all detectors"
             )

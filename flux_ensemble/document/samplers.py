@@ -1,4 +1,4 @@
-"""What samplers and generators need: whether it is installed here.
+"""Checks that the packages that samplers and generators need are installed here.
 
 An ensemble that goes on after a crash, or is replayed, has the points of its searches in its log,
 so this is asked where one begins, and is no part of reading a document.
@@ -29,7 +29,7 @@ _NEEDS = {
 
 
 def kind(search: Search) -> str:
-    """What suggests the points of a search; it is the key in the document, too.
+    """Return the key of the document that names a search's suggester of points.
 
     >>> kind(Search("hpo", "a", (), ()))
     'sampler'
@@ -79,7 +79,7 @@ def unfound(spec: Spec) -> Iterator[tuple[Search, str]]:
 
 
 def objection(spec: Spec, file: str | None) -> str | None:
-    """Why the searches of a document cannot begin here; None if they can.
+    """Return the reason that the searches of a document cannot begin here; None if they can.
 
     Args:
         spec: the document.

@@ -1,4 +1,4 @@
-"""What the expressions of a rule can name."""
+"""The names that the expressions of a rule can use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def job_scope(
     groups: Mapping[str, Group],
     by: Collection[str] = (),
 ) -> JobScope | None:
-    """What they can say of the triggering job; None where no job triggers the rule.
+    """Return the names of the triggering job; None if no job triggers the rule.
 
     Args:
         triggers: the rule's.
@@ -44,7 +44,7 @@ def job_scope(
 
 
 def scope_of_rule(rule: Rule, groups: Mapping[str, Group]) -> JobScope | None:
-    """What the expressions of a checked rule can say of its triggering job.
+    """Return the names of the triggering job that expressions of a checked rule can use.
 
     Args:
         rule: the rule.
@@ -62,7 +62,7 @@ def scope_of_rule(rule: Rule, groups: Mapping[str, Group]) -> JobScope | None:
 def detector_scope(
     trigger: str, group: str, variable: str, groups: Mapping[str, Group]
 ) -> JobScope | None:
-    """What the expressions of a rule on a stream can say of the job whose value it is.
+    """Return the names of the job whose value triggers a rule with a detector.
 
     Args:
         trigger: the rule's.

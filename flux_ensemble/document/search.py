@@ -36,7 +36,7 @@ Value = float | tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One variable: a range of numbers, or choices.
+    """A variable of a search: a range of numbers, or choices.
 
     >>> Variable("lr", 0.001, 0.1, log=True).objection(0.2)
     'expected a number >= 0.001 and <= 0.1, not 0.2'
@@ -57,7 +57,7 @@ class Variable:
         return self.choices[0] if self.choices else self.low
 
     def objection(self, value: Any) -> str | None:
-        """Why a value is none that it can have; None if it is one."""
+        """Return the reason that the variable cannot have a value; None if it can."""
         if self.choices:
             if any(identity(value) == identity(choice) for choice in self.choices):
                 return None
@@ -70,7 +70,7 @@ class Variable:
 
     @property
     def spellings(self) -> dict[str, Spelled]:
-        """Its choices that are numbers or booleans with a text, by that."""
+        """The choices that are numbers or booleans with a spelling, by the spelling."""
         return {str(one): one for one in self.choices if type(one) is Spelled}
 
     def to_json(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What a search makes small, or large.
+    """A value that a search minimizes, or maximizes.
 
     Args:
         key: of the memo whose last value it is.
@@ -140,7 +140,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One entry of `search:`.
+    """An entry of `search:`.
 
     Args:
         id: its name.
@@ -182,18 +182,18 @@ class Search:
 
     @property
     def suggests(self) -> str:
-        """What suggests the points: the sampler, or the class of the generator."""
+        """The suggester of the points: the sampler, or the class of the generator."""
         return self.sampler if self.generator is None else self.generator.name
 
     @property
     def searched(self) -> Searched:
-        """What expressions can say of it."""
+        """The parts of the search that expressions can name."""
         names = tuple(variable.name for variable in self.variables)
         return Searched(self.id, self.group, names, self.several, self.stop is not None)
 
     @property
     def several(self) -> bool:
-        """It has several objectives."""
+        """True if the search has several objectives."""
         return len(self.objectives) > 1
 
     def values(self, memo: Mapping[str, Any]) -> Value:
@@ -230,7 +230,7 @@ class Search:
         return list(value) if isinstance(value, tuple) else value
 
     def objection(self, params: Mapping[str, Any]) -> str | None:
-        """Why parameters are none of a trial; None if they are."""
+        """Return the reason that parameters are not those of a trial; None if they are."""
         names = [variable.name for variable in self.variables]
         if set(params) != set(names):
             return f"expected values of {', '.join(names)}, not of {', '.join(params) or 'none'}"

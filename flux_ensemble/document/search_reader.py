@@ -34,7 +34,7 @@ VOCS = "vocs"
 
 
 def declared(entries: Any) -> dict[str, Searched]:
-    """What expressions can say of all searches, with problems or not, by name.
+    """Return the parts of all searches that expressions can name, even of those with problems.
 
     >>> declared([{"id": "hpo", "group": "a", "variables": {"x": 3}}, {"id": 5}])
     {'hpo': Searched(id='hpo', group='a', variables=('x',), several=False, stops=False)}
@@ -188,7 +188,7 @@ def _generator(
     at: Path,
     problems: Problems,
 ) -> Generator | None:
-    """What suggests the points in place of a sampler; None if nothing does."""
+    """Read the generator that replaces a sampler; None if there is none."""
     if "generator" not in entry:
         for key in ("arguments", "initial"):
             if key in entry and not problems.blames((*at, "generator")):
@@ -245,7 +245,7 @@ def _objectives(entry: Mapping[str, Any], at: Path, problems: Problems) -> tuple
 def _penalty(
     value: Any, objectives: Sequence[Objective], at: Path, problems: Problems
 ) -> Value | None:
-    """What a trial that failed counts as: a number, or one for each objective."""
+    """Read the value of a failed trial: a number, or one for each objective."""
     keys = ", ".join(objective.key for objective in objectives)
     if len(objectives) < 2:
         if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""How values were written in a document, put into the document itself.
+"""Puts the spelling of each value into the document itself.
 
     params: {c: [1.10, NO, 3]} ──► {"c": [{"written": "1.10"}, {"written": "NO"}, 3]}
 

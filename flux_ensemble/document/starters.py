@@ -31,7 +31,7 @@ class Starters:
         return sorted(path.stem for path in self._directory.glob("*.yaml"))
 
     def summary(self, name: str) -> str:
-        """What one of them shows, from its first comment.
+        """Return the summary of a starter: the first sentence of its first comment.
 
         >>> Starters().summary("hello-world").isprintable()
         True

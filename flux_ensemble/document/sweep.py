@@ -80,7 +80,7 @@ class Sweep:
 
     @cached_property
     def _axes(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
-        """What a product is of: parameters that change together, and how many values they have."""
+        """The factors of the product: a number of values, and the parameters that share them."""
         together: dict[str | tuple[str], list[str]] = {}
         for name, values in self._items:
             # No key of a single parameter is the name of a file.
@@ -91,7 +91,7 @@ class Sweep:
 
     @cached_property
     def combinations(self) -> int:
-        """How many combinations the product of all values has."""
+        """The number of combinations in the product of all values."""
         return math.prod(length for length, _ in self._axes)
 
     @cached_property

@@ -96,7 +96,7 @@ class Template:
 
     @classmethod
     def filled(cls, value: Any, lookup: Callable[[Variable], Any]) -> Any:
-        """What `within` returned, with the values of the expressions.
+        """Return a result of `within` with the values of its expressions filled in.
 
         Args:
             value: may be or hold templates.
@@ -182,7 +182,7 @@ def compile_template(text: str, names: Names, of_each: bool = False) -> Template
 
 
 def _end(text: str, at: int) -> int:
-    """Where the expression ends that begins at `at`; braces in its quotes do not count."""
+    """Return the end of the expression that begins at `at`; braces in quotes do not count."""
     quote = ""
     for place in range(at, len(text)):
         character = text[place]
@@ -198,7 +198,7 @@ def _end(text: str, at: int) -> int:
 
 
 def has_braces(value: Any) -> bool:
-    """Whether a value is, or holds, text with braces.
+    """Return True if a value is, or holds, text with braces.
 
     >>> has_braces({"t": ["{job.params.t}"]}), has_braces({"t": [300, "plain"]})
     (True, False)
@@ -211,7 +211,7 @@ def has_braces(value: Any) -> bool:
 
 
 def most_expressions(value: Any) -> int:
-    """How many expressions the texts of a value hold at most.
+    """Return an upper bound of the expressions in the texts of a value.
 
     >>> most_expressions({"t": ["{job.params.t}", "run-{job.id}-{job.index}"]})
     3

@@ -105,7 +105,7 @@ def quoted_words(command: str) -> list[list[tuple[str, str]]]:
 
 
 def _missing(rest: str) -> str:
-    """What a command lacks that ends with `rest`, which begins with a quote or backslash."""
+    """Name the missing part of a command that ends with `rest`, from a quote or backslash on."""
     inside = rest[1:]
     escapes = len(inside) - len(inside.rstrip("\\"))
     ends_in_escape = rest[0] == "\\" or (rest[0] == '"' and escapes % 2 == 1)

@@ -25,7 +25,7 @@ from flux_ensemble.texts import listed, shown
 
 
 def futile(spec: Spec) -> Iterator[tuple[Path, str]]:
-    """What rules ask for in vain, with the place of each.
+    """Yield the requests of rules that can never succeed, each with its place.
 
     Args:
         spec: the checked document.
@@ -48,7 +48,7 @@ def futile(spec: Spec) -> Iterator[tuple[Path, str]]:
 
 
 def _never_ends(action: Action, pools: Mapping[str, Pool]) -> str | None:
-    """Why a `shrink` ends no member; None if it can."""
+    """Return the reason that a `shrink` ends no member; None if it can."""
     pool = pools.get(action.label or "") if action.name == "shrink" else None
     if pool is None or pool.low < pool.high:
         return None
@@ -61,7 +61,7 @@ def _never_ends(action: Action, pools: Mapping[str, Pool]) -> str | None:
 
 
 def _too_many(action: Action, spec: Spec) -> str | None:
-    """Why a `submit` has the ensemble fail at once; None if it does not."""
+    """Return the reason that a `submit` fails the ensemble at once; None if it does not."""
     if action.name != "submit" or action.label is None or action.expressions is not None:
         return None
     jobs = len(spec.groups[action.label].submission(action.count, action.params))
@@ -130,7 +130,7 @@ class _Values:
         return None if searched & set(groups) else known
 
     def conflicts(self, rule: Rule) -> Iterator[str]:
-        """What to say of a rule's condition."""
+        """Yield warnings about values in a rule's condition that no job has."""
         try:
             tree = parse_expression(str(rule.when).strip())
         except SyntaxError:
@@ -164,7 +164,7 @@ class _Values:
             yield f"'{JOB}.{PARAMS}.{keys[2]}' is never {what} (values: {there})"
 
     def stream(self, name: str) -> Iterator[str]:
-        """What to say of the name of a metric by value, such as `md-fom[t=300]`."""
+        """Yield warnings about the name of a metric by value, such as `md-fom[t=300]`."""
         try:
             group, variable = split_stream(name, self._spec.groups)
         except ValueError:

@@ -87,7 +87,7 @@ def check_uses(
 
 
 def use_id(use: Mapping[str, Any]) -> str:
-    """What the names that an entry of `use` makes begin with.
+    """Return the prefix of the names that an entry of `use` makes.
 
     >>> use_id({"algorithm": "asha"}), use_id({"algorithm": "asha", "id": "hpo"})
     ('asha', 'hpo')
@@ -151,7 +151,7 @@ def _check_arguments(
 def _check_groups(
     arguments: Mapping[str, Any], schema: Any, known: Collection[str], problems: Problems, at: Path
 ) -> bool:
-    """Whether there are the groups that arguments name; those that there are not are problems."""
+    """Check that the groups that arguments name exist; return True if all do."""
     missing = [
         (path, value)
         for path, kind, value in _formats(arguments, schema, ())
@@ -283,7 +283,7 @@ def _seconds(arguments: dict[str, Any], schema: Any) -> dict[str, Any]:
 
 
 def _wrong(made: Any) -> str | None:
-    """What is wrong with what an algorithm of another package made, as far as its shape goes."""
+    """Return the fault in the shape of a package's expansion; None if there is none."""
     if not isinstance(made, dict):
         return f"made {shown(made)} instead of a mapping"
     for key, part in made.items():

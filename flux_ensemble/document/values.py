@@ -170,7 +170,7 @@ def parse_values(entry: Any) -> Sequence[Any]:
 
 
 def _numbers(arguments: Any, *numbers: int) -> bool:
-    """Whether the arguments are a list of so many finite numbers."""
+    """Return True if the arguments are a list of finite numbers, of one of the lengths."""
     return (
         isinstance(arguments, (list, tuple))
         and len(arguments) in numbers

@@ -1,9 +1,10 @@
 """Reads YAML into plain values, and keeps the line of each.
 
-One pass over the parser's events builds dicts, lists and scalars. It limits size (through
-aliases) and depth, and refuses duplicate keys, keys that are not text, and most tags.
-Scalars are resolved as yaml.SafeLoader does, with fewer surprises: dates, `12:30:00`
-(sexagesimal) and `010` (octal) stay text, and `1e-3` is a number, as in JSON.
+Text that libyaml would take too long to parse is refused first. One pass over the parser's events
+builds dicts, lists and scalars. It limits size (through aliases) and depth, and refuses duplicate
+keys, keys that are not text, and most tags. Scalars are resolved as yaml.SafeLoader does, with
+fewer surprises: dates, `12:30:00` (sexagesimal) and `010` (octal) stay text, and `1e-3` is a
+number, as in JSON.
 """
 
 from __future__ import annotations
@@ -14,11 +15,27 @@ from typing import Any
 
 import yaml
 
-from flux_ensemble.document.bounds import MAX_DEPTH, MAX_VALUES
+from flux_ensemble.document.bounds import MAX_BYTES, MAX_DEPTH, MAX_VALUES
 from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
-from flux_ensemble.document.yaml_text import UnreadableError, check_text
 from flux_ensemble.scalars import plain_scalar, spelled
 from flux_ensemble.texts import shortened, shown
+
+#: Most %TAG directives. libyaml compares each with all others.
+MAX_DIRECTIVES = 100
+
+#: Most blanks, or empty lines, in a row. For each word libyaml clears as much memory as the
+#: longest row so far needed.
+MAX_BLANKS = 4096
+
+_UNPRINTABLE = re.compile(
+    "[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
+_BREAK = "(?:\r\n|[\n\r\x85\u2028\u2029])"
+_DIRECTIVE = re.compile(f"(?:^|{_BREAK})%TAG")
+# Possessive: no character is looked at twice.
+_BLANKS = re.compile("[ \t]++")
+_EMPTY_LINES = re.compile(f"(?:{_BREAK}[ \t]*+)++")
+_BREAKS = re.compile(_BREAK)
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -419,3 +436,59 @@ def _tagged(tag: str, text: str, line: int) -> Any:
 
 def _short_tag(tag: str) -> str:
     return shortened(tag.replace(_TAG, "!!"))
+
+
+class UnreadableError(Exception):
+    """A document that cannot be read.
+
+    Attributes:
+        line: the line; None if it is the whole document.
+    """
+
+    def __init__(self, line: int | None, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def check_text(text: str) -> None:
+    """Check the text of a document.
+
+    Raises:
+        UnreadableError: it is too large, not UTF-8, not allowed in YAML, or would take too long
+            to parse.
+
+    >>> check_text("a:" + 5000 * " " + "1")
+    Traceback (most recent call last):
+    flux_ensemble.document.yaml_reader.UnreadableError: expected at most 4096 blanks in a row, ...
+    """
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise UnreadableError(_line_at(text, error.start), "expected UTF-8 text") from None
+    if size > MAX_BYTES:
+        raise UnreadableError(None, f"a document has at most {MAX_BYTES} bytes, not {size}")
+    match = _UNPRINTABLE.search(text)
+    if match is not None:
+        message = f"malformed YAML: the character {match[0]!r} is not allowed"
+        raise UnreadableError(_line_at(text, match.start()), message)
+    if sum(1 for _ in _DIRECTIVE.finditer(text)) > MAX_DIRECTIVES:
+        raise UnreadableError(None, f"a document has at most {MAX_DIRECTIVES} %TAG directives")
+    _check_blanks(text)
+
+
+def _check_blanks(text: str) -> None:
+    for match in _BLANKS.finditer(text):
+        size = match.end() - match.start()
+        if size > MAX_BLANKS:
+            message = f"expected at most {MAX_BLANKS} blanks in a row, not {size}"
+            raise UnreadableError(_line_at(text, match.start()), message)
+    for match in _EMPTY_LINES.finditer(text):
+        if match.end() - match.start() > MAX_BLANKS:
+            lines = sum(1 for _ in _BREAKS.finditer(match[0]))
+            if lines > MAX_BLANKS:
+                message = f"expected at most {MAX_BLANKS} empty lines in a row, not {lines}"
+                raise UnreadableError(_line_at(text, match.start()), message)
+
+
+def _line_at(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1

@@ -256,7 +256,7 @@ class ActiveJob:
 
     @property
     def is_usual(self) -> bool:
-        """Whether all of `RECORDED` is as most jobs have it."""
+        """True if all of `RECORDED` is as most jobs have it."""
         return (
             self.outcome == "success"
             and self.status == 0

@@ -155,7 +155,7 @@ def environment(inherited: Mapping[str, str], uri: str) -> Dict[str, str]:
 
 
 def ending(status: int) -> str:
-    """How a process ended, from its `Popen.returncode`."""
+    """Describe the end of a process, from its `Popen.returncode`."""
     if status >= 0:
         return "exited with status {}".format(status)
     try:
@@ -165,7 +165,7 @@ def ending(status: int) -> str:
 
 
 def logger(handle: Any) -> Logger:
-    """What writes to Flux's log: syslog level, text."""
+    """Return a function that writes to Flux's log: syslog level, text."""
 
     def log(level: int, text: str) -> None:
         for line in text.splitlines():
@@ -208,7 +208,7 @@ class Restarts:
 
 
 class Silence:
-    """Whether a service that is asked now and then has answered in time.
+    """Watches that a service answers in time when it is sent pings.
 
     Args:
         longest: seconds after which one that has not answered is silent.
@@ -220,22 +220,22 @@ class Silence:
         self._looked = None  # type: Optional[float]
 
     def forget(self) -> None:
-        """There is another service."""
+        """Forget the pings: another service has started."""
         self._asked = self._looked = None
 
     def ask(self, now: float) -> bool:
-        """Whether to ask it now: not while an answer is waited for."""
+        """Return True if a ping is to be sent now: not while an answer is awaited."""
         if self._asked is not None:
             return False
         self._asked = now
         return True
 
     def answered(self) -> None:
-        """It has answered."""
+        """Note that the service has answered."""
         self._asked = None
 
     def is_silent(self, now: float) -> bool:
-        """Whether it has not answered for too long; to be called now and then.
+        """Return True if the service has not answered for too long; to be called regularly.
 
         Time in which nobody looked does not count: this process was stopped then, too.
         """
@@ -379,7 +379,7 @@ class Keeper:
             self._prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
     def _wait(self, seconds: float) -> int:
-        """How the child ends; it is killed if it takes longer."""
+        """Wait for the child's end, and return its status; kill it after `seconds`."""
         assert self._child is not None
         try:
             return self._child.wait(seconds)

@@ -95,7 +95,7 @@ def add_to_path(directories: "list[str]") -> None:
 
 
 def explain(error: ImportError) -> str:
-    """What to do about a dependency that cannot be imported."""
+    """Return a sentence with the remedy for a dependency that cannot be imported."""
     version = ".".join(platform.python_version_tuple()[:2])
     # numpy's is a page long.
     why = " ".join(str(error).split())[:200]

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_ensemble.document import groups, jobspec, problems, rules, spec_reader, yaml_text
+from flux_ensemble.document import groups, jobspec, problems, rules, spec_reader, yaml_reader
 from flux_ensemble.document.actions import MAX_OVERRIDES, parse_action
 from flux_ensemble.document.job_sets import Group, JobSet
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
@@ -258,7 +258,7 @@ def test_rows_of_blanks_that_people_write_are_read() -> None:
 
 def test_a_document_has_few_tag_directives() -> None:
     text = "".join(f"%TAG !a{number}! tag:a\n" for number in range(180_000)) + f"---\n{JOB}"
-    wanted = f"document: a document has at most {yaml_text.MAX_DIRECTIVES} %TAG directives"
+    wanted = f"document: a document has at most {yaml_reader.MAX_DIRECTIVES} %TAG directives"
     assert sentences(text) == [wanted]
     assert load_text(f"%YAML 1.1\n%TAG !a! tag:a\n---\n{JOB}").name == "a"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.document import detectors
+from flux_ensemble.document import rules
 from flux_ensemble.document.lint import Warnings
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.model import Rule
@@ -154,9 +154,9 @@ def many(number: int, detector: str) -> str:
 
 def test_a_document_has_so_many_detectors_at_most() -> None:
     detector = "{quantile: {q: 0.5, warm-up: 1}}"
-    load_text(many(detectors.MAX_DETECTORS, detector), name="test")
+    load_text(many(rules.MAX_DETECTORS, detector), name="test")
     with pytest.raises(DocumentError, match="at most 1000 rules with a detector"):
-        load_text(many(detectors.MAX_DETECTORS + 1, detector), name="test")
+        load_text(many(rules.MAX_DETECTORS + 1, detector), name="test")
 
 
 def test_their_windows_have_so_many_values_at_most() -> None:
