@@ -259,7 +259,7 @@ class Scaler:
             self._refusals[origin.rule] = refusals
             return
         times = "once" if refusals == 1 else f"{refusals} times in a row"
-        sentence = f"the member did not change its size {times}: {reason}"
+        sentence = f"the instance did not change its size {times}: {reason}"
         if state.rule.on_error == "fail":
             core.fail(f"rule {state.rule.id!r}: {sentence}")
         else:

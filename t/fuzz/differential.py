@@ -74,7 +74,7 @@ EXPECTED: Mapping[str, frozenset[str]] = {
             "the queue refused",
             "rules fire each other",
             "would submit",
-            "the member did not change",
+            "the instance did not change",
         )
     ),
 }

@@ -412,7 +412,7 @@ def test_a_rule_is_disabled_when_the_member_refuses_again_and_again(
     refuse(play, 1)
     (disabled,) = play.recorded("rule-disabled")
     times = "3 times in a row" if refusals == 3 else "once"
-    sentence = f"the member did not change its size {times}: no budget is left"
+    sentence = f"the instance did not change its size {times}: no budget is left"
     assert disabled == {"rule": "beat", "reason": sentence}
     play.heartbeat()
     assert len(play.of(Scale)) == refusals
@@ -461,7 +461,7 @@ def test_refusals_fail_the_ensemble_where_the_rule_says_so() -> None:
     refuse(play, 2)
     assert play.engine.state == "failed"
     assert play.engine.reason == (
-        "rule 'beat': the member did not change its size 2 times in a row: no budget is left"
+        "rule 'beat': the instance did not change its size 2 times in a row: no budget is left"
     )
 
 
