@@ -182,17 +182,16 @@ def test_only_a_regular_file_is_recorded_to(tmp_path: Path) -> None:
             Recorder(path, load_mapping(given), given)
 
 
-#: A local run on whose disk there is no room once its recording has begun; its job waits for that.
+#: A local run on whose disk there is no room once its job has begun, which waits for that.
 LOCAL_RUN = """
 import threading, time
 from pathlib import Path
 from test_recording import fill_disk
 from flux_ensemble.cli.main import main
-path = Path("r.jsonl").absolute()
 def fill():
-    while not path.exists():
+    while not Path("begun").exists():
         time.sleep(0.01)
-    fill_disk(path)
+    fill_disk(Path("r.jsonl").absolute())
     Path("go").touch()
 threading.Thread(target=fill).start()
 main(["run", "--queue", "local", "--state-dir", "state", "--record", "r.jsonl", "test.json"])
@@ -200,7 +199,7 @@ main(["run", "--queue", "local", "--state-dir", "state", "--record", "r.jsonl", 
 
 
 def test_a_local_run_that_loses_its_recording_goes_on_and_exits_with_1(tmp_path: Path) -> None:
-    wait = "until test -e go; do sleep 0.01; done"
+    wait = "touch begun; until test -e go; do sleep 0.01; done"
     given = {
         "jobs": [{"name": "a", "command": ["sh", "-c", wait]}],
         "rules": [{"trigger": "start", "action": {"name": "submit", "label": "a"}}],
