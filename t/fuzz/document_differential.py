@@ -79,7 +79,11 @@ def questions(seed: int, numbers: range) -> Iterator[tuple[str, list[Any]]]:
         if isinstance(made, str):
             question = ["document", made]
         else:
-            question = ["mapping", base64.b64encode(pickle.dumps(made)).decode()]
+            try:
+                question = ["mapping", base64.b64encode(pickle.dumps(made)).decode()]
+            except RecursionError:
+                # It is nested too deeply to be sent.
+                continue
         if len(question[1]) <= LONGEST:
             yield name, question
 
