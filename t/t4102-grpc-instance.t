@@ -152,7 +152,7 @@ test_expect_success 'an instance without a scaler is refused, and its status say
 	    assert failure(call, *words) == "FAILED_PRECONDITION"
 	status = fixed.status()
 	assert "has a fixed size" in status.size_error, status
-	assert status.service.mode == "module", status
+	assert status.service.version and not status.service.pid, status
 	EOD
 '
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from grpc import StatusCode
 
+from flux_ensemble.client.guests import status_for_guests
 from flux_ensemble.client.responses import Entry
 from flux_ensemble.gateway.admission import AdmittedCall
 from flux_ensemble.gateway.backend import Backend, BackendError, Grant
@@ -97,7 +98,8 @@ class Operations:
 
         Returns:
             `cluster`; `size` as {nodes, minimum, maximum}, or `size_error`; the response to the
-            status request of docs/rpc.md, or `flux_error`; `t_certificate_expires` with TLS.
+            status request of docs/rpc.md, as guests see it where the client does not say who it is,
+            or `flux_error`; `t_certificate_expires` with TLS.
 
         Raises:
             Problem: UNAVAILABLE, nothing is known.
@@ -121,6 +123,8 @@ class Operations:
             raise RequestProblem(
                 StatusCode.UNAVAILABLE, f"{flux['flux_error']}; {size['size_error']}"
             )
+        if not call.known and "flux_error" not in flux:
+            flux = status_for_guests(flux)
         return known | size | flux
 
     async def submit(

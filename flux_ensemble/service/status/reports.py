@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from flux_ensemble import __version__
+from flux_ensemble.client.guests import listed_for_guests, status_for_guests
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Numbers
@@ -24,9 +25,6 @@ from flux_ensemble.service.tracker import Tracker
 
 Payload = Mapping[str, Any]
 Listed = list[Payload]
-
-#: Keys of an ensemble that guests see, if a site lets them.
-GUEST_KEYS = ("name", "state", "t_start", "t_end")
 
 
 class Reports:
@@ -85,7 +83,7 @@ class Reports:
             ),
         ]
         if not owner:
-            listed = _cut(listed, (*GUEST_KEYS, "active", "waiting", "finished"))
+            listed = listed_for_guests(listed)
         return {"ensembles": listed}
 
     def status(
@@ -139,16 +137,16 @@ class Reports:
         listed: Listed = [
             _status(ensemble, self._waits.of(ensemble, conditions)) for ensemble in chosen
         ]
-        answer: dict[str, Any] = {"nodes": nodes, "queue": queue}
-        if owner:
-            answer["service"] = self._service()
-            answer["instance"] = self._members.instance()
+        answer: dict[str, Any] = {
+            "nodes": nodes,
+            "queue": queue,
+            "service": self._service(),
+            "instance": self._members.instance(),
             # The name before.
-            answer["members"] = self._members.report(nodes, queue)
-        else:
-            answer["service"] = {"version": __version__}
-            listed = _cut(listed, (*GUEST_KEYS, "groups", "jobs"))
-        return {**answer, "ensembles": listed}
+            "members": self._members.report(nodes, queue),
+            "ensembles": listed,
+        }
+        return answer if owner else status_for_guests(answer)
 
     def _service(self) -> Payload:
         return {
@@ -193,8 +191,3 @@ def _status(ensemble: Ensemble, waits: Listed) -> Payload:
             for member in pool["members"]:
                 member.update(places.get(member["name"], {"job": None, "uri": None}))
     return status
-
-
-def _cut(listed: Iterable[Payload], keys: Iterable[str]) -> Listed:
-    keys = tuple(keys)
-    return [{key: one[key] for key in keys} for one in listed]

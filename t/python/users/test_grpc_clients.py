@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,11 +17,38 @@ from patience import PATIENCE
 from rpc_servers import known_channel, known_client, serving, table
 from second_user import second_user
 
+from flux_ensemble.client.errors import EnsembleError
 from flux_ensemble.gateway import instances
 from flux_ensemble.gateway.backends.dry_run import DryRun
 from flux_ensemble.gateway.client import RpcClient, RpcError
 from flux_ensemble.gateway.protocol import predecessors_pb2, predecessors_pb2_grpc
 from flux_ensemble.gateway.server import ServerError
+
+#: A status of the instance, with what is nobody's business.
+STATUS = {
+    "nodes": {"node_up_count": 2},
+    "queue": {"run": 1},
+    "service": {"version": "1.2.3", "pid": 17, "unreadable": {"b": "secret damage"}},
+    "instance": {"uri": "secret uri"},
+    "members": {},
+    "ensembles": [
+        {
+            "name": "a",
+            "state": "running",
+            "reason": "secret reason",
+            "t_start": 1.0,
+            "t_end": None,
+            "groups": {"g": {"submitted": 1}},
+            "jobs": {"total": 1},
+            "rules": [{"id": "secret rule"}],
+            "errors": ["secret traceback"],
+            "directory": "/secret",
+            "best": [{"name": "top", "params": {"p": "secret parameter"}}],
+            "searches": [{"id": "secret search"}],
+            "waits": [{"text": "secret cause"}],
+        }
+    ],
+}
 
 ANONYMOUS = "clients that do not say who they are can read the status and change sizes only"
 
@@ -42,10 +72,9 @@ class Flux:
         return {
             "ids": [1],
             "firing": 1,
-            "state": "paused",
             "name": "a",
-            "ensembles": [],
-            "nodes": {},
+            "state": "paused",
+            **deepcopy(STATUS),
         }
 
 
@@ -99,6 +128,58 @@ def test_who_does_not_say_who_it_is_reads_the_status_and_changes_sizes() -> None
             )
             assert stub.RequestAction(request).status == predecessors_pb2.Response.SUCCESS
     assert set(Flux.asked) == {"status"}
+
+
+def test_who_does_not_say_who_it_is_sees_of_a_status_what_guests_of_the_instance_do() -> None:
+    with serving(None, members()) as target:
+        with RpcClient(target, timeout=PATIENCE) as client:
+            status = client.status()
+        with grpc.insecure_channel(target) as channel:
+            stub = predecessors_pb2_grpc.EnsembleOperatorStub(channel)
+            request = predecessors_pb2.StatusRequest(member="flux", name="alpha")
+            response = stub.RequestStatus(request)
+    assert "secret" not in str(status)
+    assert (status.ensembles[0].name, status.ensembles[0].groups["g"].submitted) == ("a", 1)
+    assert (status.nodes.node_up_count, status.queue.run, status.service.pid) == (2, 1, 0)
+    assert "secret" not in response.payload
+    told = json.loads(response.payload)
+    assert told["service"] == {"version": "1.2.3"}
+    assert told["ensembles"] == [
+        {
+            "name": "a",
+            "state": "running",
+            "t_start": 1.0,
+            "t_end": None,
+            "groups": {"g": {"submitted": 1}},
+            "jobs": {"total": 1},
+        }
+    ]
+
+
+def test_who_has_the_token_sees_all_of_a_status() -> None:
+    with serving(None, members()) as target:
+        with known_client(target, timeout=PATIENCE) as client:
+            (ensemble,) = client.status().ensembles
+        with known_channel(target) as channel:
+            stub = predecessors_pb2_grpc.EnsembleOperatorStub(channel)
+            request = predecessors_pb2.StatusRequest(member="flux", name="alpha")
+            told = json.loads(stub.RequestStatus(request).payload)
+    assert (ensemble.reason, ensemble.directory) == ("secret reason", "/secret")
+    assert told["ensembles"] == STATUS["ensembles"]
+
+
+def test_an_instance_that_is_out_of_reach_is_told_to_everybody(
+    flux: type[Flux], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(self: Flux) -> Any:
+        raise EnsembleError(errno.ENOSYS, "the ensemble service is not loaded")
+
+    monkeypatch.setattr(flux, "get", gone)
+    with (
+        serving(DryRun(1, 5), members()) as target,
+        RpcClient(target, timeout=PATIENCE) as client,
+    ):
+        assert "is not loaded" in client.status().flux_error
 
 
 def test_the_predecessors_submit_is_denied_to_who_does_not_say_who_it_is() -> None:
