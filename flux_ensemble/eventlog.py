@@ -798,10 +798,10 @@ class GoOn(Entry, tag="go-on"):
     seconds: float
 
     def sentence(self, t: float, jobid: JobId) -> str:
-        whose = f"the jobs of group {self.group!r}"
+        whose = f"jobs of group {self.group!r}"
         if self.group is None:
             whose = f"the job of member {self.member!r}"
-        return f"the queue takes {whose} again, after {in_words(self.seconds)}"
+        return f"the queue accepts {whose} again, after {in_words(self.seconds)}"
 
 
 class JobEvent(Entry, tag="job-event"):

@@ -39,11 +39,14 @@ def can_be_named(name: str, asked: str) -> bool:
     return found[1] == asked[: _LONGEST - len(found[2]) - 1]
 
 
-def named_otherwise(asked: str, name: str, command: str) -> str:
+def named_otherwise(asked: str, name: str, remove: str) -> str:
     """Return the message about a run whose name is not the requested one.
 
-    >>> named_otherwise("sweep", "sweep-2", "flux ensemble")
+    Args:
+        asked, name: the name that was asked for, and the run's.
+        remove: the command that removes the run that has the name.
+
+    >>> named_otherwise("sweep", "sweep-2", "flux ensemble rm sweep")
     "'sweep' has ended and is kept ('flux ensemble rm sweep' removes it): this run is 'sweep-2'"
     """
-    removes = f"('{command} rm {asked}' removes it)"
-    return f"{asked!r} has ended and is kept {removes}: this run is {name!r}"
+    return f"{asked!r} has ended and is kept ('{remove}' removes it): this run is {name!r}"

@@ -40,7 +40,7 @@ _ODD = (
 )
 
 #: A line that is not indented, after the first one.
-_LINE_BREAK = r"\n(?! {4})"
+_UNINDENTED = re.compile(r"\n(?! {4})")
 
 
 def printable(text: str) -> str:
@@ -65,11 +65,13 @@ def _escaped(match: re.Match[str]) -> str:
 def hanging(text: str) -> str:
     r"""Return an entry of a log or a list: as `printable`, with its further lines indented.
 
+    Lines that are indented already stay; what some of them have among themselves is kept.
+
     >>> hanging("failed\nall is well")
     'failed\n    all is well'
     """
     text = printable(text)
-    return re.sub(_LINE_BREAK, "\n    ", text) if "\n" in text else text
+    return text.replace("\n", "\n    ") if _UNINDENTED.search(text) else text
 
 
 def one_line(text: str) -> str:

@@ -62,6 +62,20 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s'[: number != 1]}"
 
 
+#: States of trials that have ended, as they are counted for each search.
+TRIAL_ENDS = ("complete", "failed", "pruned", "canceled")
+
+
+def ended_trials(search: Mapping[str, Any]) -> int:
+    """Return how many trials of a search have ended.
+
+    >>> ended_trials({"complete": 3, "failed": 1, "canceled": 0})
+    4
+    """
+    # A search without early stopping has no pruned trials.
+    return sum(search.get(state, 0) for state in TRIAL_ENDS)
+
+
 def pairs(values: Mapping[str, Any], keys: Iterable[str]) -> str:
     """Return those of some values that are not None as text: `urgency=31 duration=60.0`."""
     return " ".join(each_pair({key: values[key] for key in keys if values.get(key) is not None}))

@@ -35,7 +35,7 @@ test_expect_success 'why tells of each rule what it waits for' '
 	cat out &&
 	grep "^enough: submit analyse on count.sim.success" out &&
 	grep "fired once, 0 left" out &&
-	grep "cannot fire any more: it has fired once, as often as its repetitions allow" out &&
+	grep "cannot fire any more: it has fired once, and its repetitions allow no more" out &&
 	grep "cannot fire any more: count.sim.success is 2 and can become 2 at most: it cannot be >= 3" out &&
 	grep "waits for its timer" out &&
 	grep "its timer is due at .*, in 1[.][0-9]*h" out

@@ -33,11 +33,12 @@ test_expect_success 'write documents' '
 	EOD
 '
 
-sentence="3 jobs failed, 1 job ran out of time and rule .judge. is disabled"
+cause="custom function .judge. raised RuntimeError: no verdict"
+sentence="3 jobs failed, 1 job ran out of time and rule .judge. is disabled ($cause)"
 
 test_expect_success 'run says what went wrong, and exits 0 all the same where that is asked for' '
 	flux ensemble run --fail-on none wrong.yaml >out &&
-	tail -n 2 out | grep "^wrong: completed after .*, but $sentence: nothing is active"
+	tail -n 2 out | grep "^wrong: completed after .*: nothing is active .*, but $sentence$"
 '
 
 test_expect_success 'run --fail-on exits 1 if jobs or rules went wrong' '
@@ -63,7 +64,7 @@ test_expect_success 'wait and watch do so too' '
 
 test_expect_success 'a run on the local queue does so too' '
 	flux-ensemble run --queue local --state-dir state jobs.yaml >out &&
-	tail -n 2 out | grep "^jobs: completed after .*, but 1 job failed: " &&
+	tail -n 2 out | grep "^jobs: completed after .*, but 1 job failed$" &&
 	test_expect_code 1 flux-ensemble run --queue local --state-dir state --fail-on job jobs.yaml
 '
 

@@ -76,6 +76,21 @@ test_expect_success FLUX 'a statedir without checkpoints is a warning' '
 	grep "^checkpoint  *warning .*checkpoint-period" out
 '
 
+test_expect_success FLUX 'job-ingest or job-exec that is gone is a problem, and the remedy is named' '
+	with_flux >out <<-EOD &&
+	for module in job-ingest job-exec
+	do
+		flux module remove \$module && flux ensemble doctor
+		test \$? = 1 && flux module load \$module || exit 1
+	done
+	EOD
+	cat out &&
+	grep "^queue  *problem  *no job can be submitted" out &&
+	grep -e "-> load it with .flux module load job-ingest." out &&
+	grep "^queue  *problem  *no job can start" out &&
+	grep -e "-> load it with .flux module load job-exec." out
+'
+
 test_expect_success FLUX 'a job manager that is gone is a problem' '
 	with_flux >out <<-EOD &&
 	flux ensemble supervise && flux module remove -f job-list sched-simple job-manager

@@ -35,7 +35,7 @@ test_expect_success 'load the service' '
 test_expect_success 'a queue that is disabled holds the jobs, and status, why and log say so' '
 	flux ensemble load fed.yaml &&
 	flux queue disable -m maintenance &&
-	wait_until says fed "to be submitted: job submission is disabled: maintenance; .flux queue enable" &&
+	wait_until says fed "to be submitted: job submission is disabled: maintenance; enable it with .flux queue enable" &&
 	flux ensemble why fed | grep "is disabled: maintenance" &&
 	flux ensemble top --once fed >top.out && grep "is disabled: maintenance" top.out &&
 	! grep " left" top.out &&
@@ -44,7 +44,7 @@ test_expect_success 'a queue that is disabled holds the jobs, and status, why an
 	flux ensemble wait fed &&
 	is 40 "$(flux jobs -ano "{name}" | grep -c "^a$")" &&
 	flux ensemble log fed >log.out && grep "held .*maintenance" log.out &&
-	grep "go-on .*the queue takes the jobs of group" log.out &&
+	grep "go-on .*the queue accepts jobs of group" log.out &&
 	! says fed "to be submitted"
 '
 
@@ -59,12 +59,12 @@ test_expect_success 'an ensemble that is cancelled while the queue is disabled e
 test_expect_success 'a queue that is stopped is said, with all that shows it' '
 	flux queue stop -m later &&
 	flux ensemble load one.yaml --name stopped &&
-	wait_until says stopped "1 job of group .a. waits: the queue is stopped: later; .flux queue start" &&
+	wait_until says stopped "1 job of group .a. waits: the queue is stopped: later; start it with .flux queue start" &&
 	flux ensemble jobs stopped | grep "the queue is stopped: later" &&
 	flux ensemble jobs stopped --json | grep "\"waits\": \"the queue is stopped: later\"" &&
 	flux ensemble doctor | grep "stopped: the queue is stopped" &&
 	{ flux ensemble run one.yaml --name told >told.out 2>&1 & told=$!; } &&
-	wait_line told.out "1 job of group .a. waits: the queue is stopped: later; .flux queue start" &&
+	wait_line told.out "1 job of group .a. waits: the queue is stopped: later; start it with .flux queue start" &&
 	flux queue start && flux ensemble wait stopped && wait $told
 '
 
@@ -73,7 +73,7 @@ test_expect_success 'where the scheduler is gone, starting the queue is not what
 	flux ensemble load one.yaml --name unscheduled &&
 	wait_until says unscheduled "the queue is stopped: Scheduler is offline; .*flux module reload" &&
 	! says unscheduled "flux queue start" &&
-	flux ensemble doctor | tr -s " \n" " " | grep "flux module reload -f sched-simple. ends this" &&
+	flux ensemble doctor | tr -s " \n" " " | grep "flux module reload -f sched-simple" &&
 	flux module reload -f sched-simple && flux ensemble wait unscheduled
 '
 
@@ -101,7 +101,7 @@ test_expect_success 'a job that needs more nodes than are up says which are miss
 test_expect_success 'job-ingest that is away holds the jobs for as long as that takes' '
 	flux module remove job-ingest &&
 	flux ensemble load one.yaml --name away &&
-	wait_until says away "job-ingest or job-manager is not loaded" &&
+	wait_until says away "load it with .flux module load job-ingest" &&
 	flux module load job-ingest && flux ensemble wait away &&
 	is 1 "$(flux ensemble jobs away -no "{id}" | wc -l)"
 '

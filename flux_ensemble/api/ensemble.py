@@ -227,8 +227,12 @@ class Ensemble:
             )
             started.begun()
         if self._host.name != self.name:
-            command = "flux ensemble" if isinstance(self._host, hosts.FluxHost) else "flux-ensemble"
-            told = named_otherwise(self.name, self._host.name, command)
+            remove = f"flux ensemble rm {self.name}"
+            if not isinstance(self._host, hosts.FluxHost):
+                from flux_ensemble.queues.local.root import advised
+
+                remove = advised(_root(state_dir), "rm", self.name)
+            told = named_otherwise(self.name, self._host.name, remove)
             print(f"flux-ensemble: {told}", file=sys.stderr)
             self.name = self._host.name
         return self

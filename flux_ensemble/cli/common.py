@@ -299,7 +299,7 @@ def naming(
 
 
 def _near(client: Named, name: str, group: str | None, rule: str | None) -> str | None:
-    from difflib import get_close_matches
+    from flux_ensemble.document.problems import nearest
 
     try:
         names = [one["name"] for one in client.list()]
@@ -313,4 +313,4 @@ def _near(client: Named, name: str, group: str | None, rule: str | None) -> str 
                 return None
     except EnsembleError:
         return None  # the original error is the one to print
-    return next(iter(get_close_matches(name, names, 1)), None)
+    return nearest(name, names)

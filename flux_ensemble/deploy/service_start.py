@@ -57,7 +57,7 @@ def ensure_service(client: Client, *, isolate: bool = False) -> str | None:
     if _is_there(client):
         if isolate and client.status()["service"].get("mode") == "module":
             raise DeployError(
-                "the ensemble service is here already, as a module of the broker: "
+                "the service is already loaded as a broker module: "
                 "`flux ensemble supervise` makes it a process beside the broker"
             )
         return None

@@ -21,7 +21,7 @@ from flux_ensemble.document.retries import Policy, Retries, read_retries
 from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.templates import most_expressions
 from flux_ensemble.document.texts import check_sizes, measure, split_command
-from flux_ensemble.document.values import parse_values
+from flux_ensemble.document.values import ItemsError, parse_values
 from flux_ensemble.document.variable import VARIABLE, VariableCheck, variable_text
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.by_value import ByValue
@@ -252,6 +252,10 @@ class GroupReader:
                 # What was wrong in it was left out.
                 return None
             return parse_values(value)
+        except ItemsError as error:
+            for path, message in error.messages.items():
+                self._problems.add((*at, *path), message)
+            return None
         except ValueError as error:
             self._problems.add(at, str(error))
             return None

@@ -76,6 +76,7 @@ def lint_jobs(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _placeholders(entry, declared, at)
         yield from _unshelled(entry.get("command"), (*at, "command"))
         yield from _values(entry.get("params", {}), (*at, "params"))
+        yield from _unread(entry, at)
         yield from _equal_jobs(entry, given, at)
     yield from _empty_cells(spec, value)
     yield from _one_stream(spec)
@@ -240,6 +241,28 @@ _SEVERAL = re.compile(r"(?:np\.|numpy\.)?(?:range|linspace|logspace|arange)\(.*\
 _EXPRESSION = re.compile(r"(?<![{$])\{\s*(?:job|count|params|best|search)\.[^{}]*\}")
 
 
+#: What a shell expands and nothing else: variables of the environment, and home directories.
+_UNREAD = re.compile(r"\$\{?[A-Z_][A-Z0-9_]*\b\}?|(?<![\w/.~-])~(?=/|$)")
+
+#: A variable that the dynamic linker itself replaces.
+_LINKER = ("$ORIGIN", "${ORIGIN}", "$LIB", "${LIB}", "$PLATFORM", "${PLATFORM}")
+
+
+def _unread(entry: Mapping[str, Any], at: Path) -> Iterator[Finding]:
+    """Texts outside of the command that a shell would expand."""
+    for path, text, _, _ in _texts(entry):
+        if path[0] not in ("environment", "workdir", "output", "error"):
+            continue
+        for match in _UNREAD.finditer(text):
+            if match[0] not in _LINKER:
+                yield Finding(
+                    (*at, *path),
+                    f"{shown(match[0])} is left as it is: no shell reads this (write the value, "
+                    "or set it in the command: [sh, -c, '...'])",
+                )
+                break
+
+
 def _values(params: Mapping[str, Any], at: Path) -> Iterator[Finding]:
     """Values of parameters that were meant to be computed."""
     for name, values in params.items():
@@ -250,7 +273,7 @@ def _values(params: Mapping[str, Any], at: Path) -> Iterator[Finding]:
                     "is one value, a text: for several write {range: [0, 5]} or "
                     "{linspace: [0, 1, 5]}"
                 )
-            elif _EXPRESSION.search(text):
+            elif _EXPRESSION.search(text) or placeholders(text) & params.keys():
                 message = (
                     f"is left as it is: of braces only {NUMBER!r}, the number of each job in its "
                     "submission, is filled into a value"

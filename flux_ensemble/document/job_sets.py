@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 from flux_ensemble.document.keys.overrides import SHAPE
+from flux_ensemble.document.problems import dotted
 from flux_ensemble.document.retries import Retries
 from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.texts import (
@@ -29,7 +30,7 @@ from flux_ensemble.document.texts import (
     sizes,
     texts_in,
 )
-from flux_ensemble.document.values import parse_values
+from flux_ensemble.document.values import ItemsError, parse_values
 from flux_ensemble.document.variable import VariableCheck, resolve, variable_text
 from flux_ensemble.texts import listed, shown
 
@@ -268,7 +269,8 @@ class Group:
             try:
                 values[name] = parse_values(params[name])
             except ValueError as error:
-                raise ValueError(f"parameter {name!r}: {error}") from None
+                item = (name, *error.path) if isinstance(error, ItemsError) else (name,)
+                raise ValueError(f"parameter {dotted(item)!r}: {error}") from None
         changed = sizes(values)
         parts = []
         check = VariableCheck()

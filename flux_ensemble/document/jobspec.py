@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from flux_ensemble.document.bounds import MAX_BYTES
 from flux_ensemble.document.job_sets import TAG_KEY, JobSet
-from flux_ensemble.document.keys.forms import MAX_INT
+from flux_ensemble.document.keys.forms import MAX_INT, no_scalar
 from flux_ensemble.document.problems import DocumentError, Path, Problems, hint
 from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.texts import filled
@@ -268,7 +268,7 @@ def read_environment(
         if not name or "=" in name:
             problems.add(here, f"expected the name of an environment variable, not {shown(name)}")
         elif not isinstance(setting, (str, int, float)):
-            problems.add(here, f"expected text, a number, true or false, not {shown(setting)}")
+            problems.add(here, no_scalar(setting))
         else:
             environment[name] = written(here) or as_text(setting)
     return environment

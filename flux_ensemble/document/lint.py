@@ -107,7 +107,7 @@ def _rules(
     )
     if open_ended:
         return
-    asked = _asked(spec)
+    asked, jobs_of = _asked(spec), _asked(spec, tries=False)
     if not any(asked.values()) and not any(rule.scope == "queue" for rule in spec.rules):
         yield Finding(
             ("rules",) if spec.rules else (),
@@ -127,7 +127,11 @@ def _rules(
             path = _path(comparison.name, spec)
             if path is not None and path.statistic == COUNT:
                 message = _without_retries(comparison, path, spec.groups[path.group])
-                message = message or _unreachable(comparison, path, asked[path.group])
+                most = asked[path.group]
+                if path.variable == "success":
+                    # A job that is tried again has not succeeded before.
+                    most = jobs_of[path.group]
+                message = message or _unreachable(comparison, path, most)
                 if message is not None:
                     yield Finding((*at, "when"), message)
 
@@ -222,15 +226,15 @@ def _unreachable(comparison: Comparison, path: MetricPath, most: float) -> str |
     return None
 
 
-def _asked(spec: Spec) -> dict[str, float]:
-    """The most jobs of each group that the rules can submit, every try counted."""
+def _asked(spec: Spec, *, tries: bool = True) -> dict[str, float]:
+    """The most jobs of each group that the rules can submit; with `tries` each try counts."""
     asked: dict[str, float] = dict.fromkeys(spec.groups, 0.0)
     for rule in spec.rules:
         for action in rule.actions:
             if action.name == "search":
                 asked[spec.searched[action.label or ""].group] = math.inf
             elif action.name == "submit" and action.label is not None:
-                asked[action.label] += _most(spec, action, rule.action.repetitions)
+                asked[action.label] += _most(spec, rule, action, tries)
     for rule in spec.rules:
         if any(action.name == "copy" for action in rule.actions):
             for name in rule.groups or spec.groups:
@@ -238,9 +242,12 @@ def _asked(spec: Spec) -> dict[str, float]:
     return asked
 
 
-def _most(spec: Spec, action: Action, repetitions: int | None) -> float:
+def _most(spec: Spec, rule: Rule, action: Action, tries: bool) -> float:
     group = spec.groups[action.label or ""]
-    again = any(job_set.retries.times for job_set in group.sets)
+    # An ensemble starts once.
+    once = rule.trigger == "start" and rule.scope != "member"
+    repetitions = 1 if once else rule.action.repetitions
+    again = tries and any(job_set.retries.times for job_set in group.sets)
     if again or repetitions is None or action.expressions is not None:
         return math.inf
     return float(repetitions * len(group.submission(action.count, action.params)))

@@ -239,5 +239,19 @@ def hint(name: str, known: Iterable[str]) -> str:
     >>> hint("sucess", ["success", "failed"])
     "did you mean 'success'? "
     """
-    near = get_close_matches(name, list(known)[:MAX_NAMES], 1) if len(name) <= MAX_QUOTED else ()
-    return f"did you mean {near[0]!r}? " if near else ""
+    # A document can have very many names.
+    near = nearest(name, list(known)[:MAX_NAMES])
+    return "" if near is None else f"did you mean {near!r}? "
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is closest; None if none is close.
+
+    >>> nearest("ab", ["ac", "study"]), nearest("xy", ["ac", "study"])
+    ('ac', None)
+    """
+    if len(name) > MAX_QUOTED:
+        return None
+    # Of two letters one is half of the name.
+    cutoff = 0.5 if len(name) == 2 else 0.6
+    return next(iter(get_close_matches(name, list(known), 1, cutoff)), None)

@@ -22,6 +22,7 @@ from flux_ensemble.document.keys.rules import (
     TRIGGER_ALIASES,
 )
 from flux_ensemble.document.model import RESERVED_RULES, Action, Rule, Spec
+from flux_ensemble.document.outcomes import ruled_out
 from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany
 from flux_ensemble.document.schema import check_form
@@ -204,7 +205,7 @@ class _RuleReader(ActionReader):
         fields = read_keys(RULE_KEYS, entry, self._problems, at)
         self._check_times(entry, trigger, fields, at)
         when = entry.get("when")
-        self._condition(trigger, name, when, scope, at)
+        self._condition(triggers, name, when, scope, at)
         if trigger == "heartbeat" and not self._context.heartbeat:
             self._problems.add((*at, "trigger"), f"there are no heartbeats: {_HEARTBEAT_OFF}")
         if not actions or self._problems.blames(at):
@@ -352,10 +353,10 @@ class _RuleReader(ActionReader):
             self._problems.add(at, "the trigger 'time-left' needs 'below', such as 'below: 20m'")
 
     def _condition(
-        self, trigger: str, name: str | None, when: Any, scope: JobScope | None, at: Path
+        self, triggers: list[str], name: str | None, when: Any, scope: JobScope | None, at: Path
     ) -> None:
         """Check the metric in `name`, and `when`."""
-        context, add = self._context, self._problems.add
+        context, add, trigger = self._context, self._problems.add, triggers[0]
         if name is not None and trigger == "metric":
             try:
                 path = parse_path(name, context.names, context.statistics, context.by)
@@ -371,6 +372,9 @@ class _RuleReader(ActionReader):
         except ValueError as error:
             add((*at, "when"), str(error))
             return
+        if scope is not None and not condition.compares:
+            for message in ruled_out(str(when).strip(), triggers):
+                add((*at, "when"), message)
         for path in sorted(condition.paths):
             self._gauge(path, (*at, "when"))
         if trigger == "metric" and name is None and not self._blamed(at, "name"):
@@ -382,7 +386,8 @@ class _RuleReader(ActionReader):
                 path.statistic == "time" for path in condition.paths
             ):
                 add(
-                    (*at, "when"), f"{shown(when)} is looked at at heartbeats, and {_HEARTBEAT_OFF}"
+                    (*at, "when"),
+                    f"{shown(when)} is only evaluated at heartbeats, and {_HEARTBEAT_OFF}",
                 )
 
     def _compiled(self, when: float | str, subject: Subject, scope: JobScope | None) -> Condition:

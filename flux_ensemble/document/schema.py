@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from flux_ensemble.document.keys.document import DOCUMENT
-from flux_ensemble.document.keys.forms import Schema
+from flux_ensemble.document.keys.forms import SCALAR, Schema, no_scalar
 from flux_ensemble.document.keys.jobs import JOBSPEC_V1, RESOURCE_V1
 from flux_ensemble.document.keys.rules import ACTION, RULE
 from flux_ensemble.document.keys.simulation import SIMULATED
@@ -147,6 +147,8 @@ def explain(
 
 def _sentence(error: Any) -> str:
     value, schema = error.instance, error.schema
+    if value is None and schema.get("description") == SCALAR["description"]:
+        return no_scalar(value)
     sentence = f"expected {schema.get('description', 'something else')}, not {shown(value)}"
     if isinstance(value, dict) and len(value) == 1 and None in value.values():
         # {n} is a mapping for YAML.

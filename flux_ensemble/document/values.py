@@ -12,6 +12,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from flux_ensemble.document.keys.forms import no_scalar
+from flux_ensemble.document.problems import Path
 from flux_ensemble.scalars import WRITTEN, as_text, number, spelled
 from flux_ensemble.texts import shown
 
@@ -130,13 +132,29 @@ def longest(values: Sequence[Any], size: Callable[[Any], int]) -> int:
     return max(map(size, ends))
 
 
+class ItemsError(ValueError):
+    """Items of a list are no values of a parameter.
+
+    Args:
+        messages: about each, by its path within the parameter.
+
+    Attributes:
+        path: of the first.
+    """
+
+    def __init__(self, messages: Mapping[Path, str]) -> None:
+        self.messages = messages
+        self.path, message = next(iter(messages.items()))
+        super().__init__(message)
+
+
 def parse_values(entry: Any) -> Sequence[Any]:
     """The values of one parameter: a list, a mapping such as `{"range": [start, stop, step?]}`,
     or a scalar. `{"written": ["1.10", "NO"]}` has texts that mean what plain scalars mean in YAML.
 
     Raises:
-        ValueError: no values, a value that is not text, a number or a boolean, or an invalid
-            range.
+        ItemsError: items of a list are not text, a number or a boolean.
+        ValueError: no values, one that is not text, a number or a boolean, or an invalid range.
 
     >>> parse_values([300, 310]), parse_values({"range": [0, 10, 2]}), parse_values("fast")
     ((300, 310), range(0, 10, 2), ('fast',))
@@ -153,13 +171,15 @@ def parse_values(entry: Any) -> Sequence[Any]:
             raise ValueError(f"expected {_FORMS}, not {shown(entry)}")
         values = _KINDS[kind](arguments)
     else:
-        values = tuple(map(_one, entry)) if isinstance(entry, (list, tuple)) else (entry,)
-        for value in values:
-            if not isinstance(value, (str, int, float)):
-                quoted = " (write '\"null\"' if the text is meant)" if value is None else ""
-                raise ValueError(
-                    f"expected text, a number or a boolean, not {shown(value)}{quoted}"
-                )
+        several = isinstance(entry, (list, tuple))
+        values = tuple(map(_one, entry)) if several else (entry,)
+        wrong: dict[Path, str] = {
+            (place,): _no_item(value)
+            for place, value in enumerate(values)
+            if not isinstance(value, (str, int, float))
+        }
+        if wrong:
+            raise ItemsError(wrong) if several else ValueError(no_scalar(entry))
     try:
         number = len(values)
     except OverflowError:
@@ -218,20 +238,37 @@ def _logspace(arguments: Any) -> Steps:
 
 
 def _one(value: Any) -> Any:
-    """A value of a list, which may be written out as a mapping."""
-    if isinstance(value, Mapping) and value.keys() == {WRITTEN}:
+    """An item of a list: a value, or its text as `{written: TEXT}`."""
+    if isinstance(value, Mapping) and value.keys() == {WRITTEN} and isinstance(value[WRITTEN], str):
         return _written_value(value[WRITTEN])
     return value
 
 
+def _no_item(value: Any) -> str:
+    """The message about an item of a list that is no value."""
+    if isinstance(value, Mapping) and value.keys() == {WRITTEN}:
+        return _no_text(value[WRITTEN])
+    return no_scalar(value)
+
+
+def _no_text(value: Any) -> str:
+    return f"expected a value as text, such as '1.10', not {shown(value)}"
+
+
 def _written_values(arguments: Any) -> tuple[Any, ...]:
-    texts = arguments if isinstance(arguments, (list, tuple)) else [arguments]
+    several = isinstance(arguments, (list, tuple))
+    texts = arguments if several else [arguments]
+    wrong: dict[Path, str] = {
+        (WRITTEN, place) if several else (WRITTEN,): _no_text(text)
+        for place, text in enumerate(texts)
+        if not isinstance(text, str)
+    }
+    if wrong:
+        raise ItemsError(wrong)
     return tuple(map(_written_value, texts))
 
 
-def _written_value(text: Any) -> Any:
-    if not isinstance(text, str):
-        raise ValueError(f"expected a value as text, such as '1.10', not {shown(text)}")
+def _written_value(text: str) -> Any:
     value = spelled(text)
     # What means null without quotes is a text here.
     return text if value is None else value

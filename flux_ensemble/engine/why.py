@@ -233,7 +233,7 @@ class _RuleReader:
         for id, state in states.items():
             if not state.live:
                 times = "once" if state.fired == 1 else f"{state.fired} times"
-                self._never[id] = f"it has fired {times}, as often as its repetitions allow"
+                self._never[id] = f"it has fired {times}, and its repetitions allow no more"
         for _ in range(_PASSES if len(states) <= MAX_RULES else 0):
             before = len(self._never)
             asked = self._asked()

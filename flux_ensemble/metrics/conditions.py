@@ -208,6 +208,7 @@ def compile_condition(
         compare = _COMPARISONS[match["operator"] or "=="]
         return Condition(str(when), compare=compare, number=number)
     names = Names(groups, statistics, subject, job, bests, by, searches)
+    names.compared = any(sign in text for sign in "=<>")
     try:
         expression = compile_expression(text, names.resolve, fitted=names.fitted)
     except (SyntaxError, RecursionError, MemoryError) as error:
@@ -251,6 +252,8 @@ class Names:
         of_member: bool = False,
         pools: Collection[str] | None = None,
     ) -> None:
+        #: The expression compares something.
+        self.compared = False
         self._of_member = of_member
         self._pools = pools
         self._groups = groups
@@ -306,7 +309,7 @@ class Names:
             return keys[-1]
         name = ".".join(keys)
         job = self.job
-        hint = "" if job is None else meant(name, job.names, job.params)
+        hint = "" if job is None else meant(name, job.names, job.params, compared=self.compared)
         if hint:
             raise ValueError(f"no metric named {name!r}{hint}")
         known = ", ".join(sorted({*self._statistics, COUNT, RATE, *MEMBER_METRICS}))

@@ -382,6 +382,9 @@ def _refusal(node: ast.AST) -> ValueError:
             "'@' is not allowed in an expression; a name that has it is written in brackets, such "
             "as count['GROUP.success@POOL']"
         )
+    if isinstance(node, ast.Name):
+        text = f"{shortened(repr(node.id))} is not allowed in a list of an expression"
+        return ValueError(f"{text} (text is written in quotes)")
     what = _WRITTEN.get(type(node)) or ast.unparse(node) or type(node).__name__
     said = f"{shortened(repr(what))} is not allowed in an expression"
     return ValueError(f"{said}{remedy(what)}")

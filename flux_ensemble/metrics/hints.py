@@ -16,6 +16,9 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
+#: What metrics begin with, and is no text that somebody left without quotes.
+_FAMILIES = ("count", "rate", "best", "search", "job", "params", "memo")
+
 _ASCII = {"≥": ">=", "≤": "<=", "≠": "!="}
 
 #: Pattern of a foreign notation -> the remedy.
@@ -34,11 +37,19 @@ _OTHERWISE: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     ),
     (r"([\w.]+)\s*\*\*\s*2\b", lambda match: f"write {match[1]} * {match[1]} for a power"),
     (r"\*\*|\^", lambda match: "write a power as a product, such as x * x"),
+    (r"\$\{?(\w+)\}?", lambda match: f"write job.params.{match[1]} for {match[0]!r}"),
     (r"\{\s*([^{}]*?)\s*\}", lambda match: f"an expression has no braces: write {match[1]}"),
+    (r"\b(AND|OR|NOT)\b", lambda match: f"write {match[0].lower()!r} for {match[0]!r}"),
+    (r"[<>=] (\d+), (\d+)\)$", lambda match: _decimal(match[1], match[2])),
+    (r"^[^(\[]*?(?<![\w.])(\d+),(\d+)(?![\w.])", lambda match: _decimal(match[1], match[2])),
     (r"\bis\s+not\b", lambda match: "write '!=' for 'is not'"),
     (r"\bis\b", lambda match: "write '==' for 'is'"),
     (r"^\s*(if|when)\b", lambda match: f"leave out {match[1]!r}"),
 )
+
+
+def _decimal(whole: str, part: str) -> str:
+    return f"write {whole}.{part} for '{whole},{part}'"
 
 
 def remedy(text: str) -> str:
@@ -85,13 +96,16 @@ def in_seconds(text: str) -> tuple[str, float] | None:
     return match[0].strip(), seconds
 
 
-def meant(name: str, job: Collection[str], params: Collection[str]) -> str:
+def meant(
+    name: str, job: Collection[str], params: Collection[str], *, compared: bool = False
+) -> str:
     """Return the probable meaning of an unknown name, in brackets; "" if there is none.
 
     Args:
         name: the name as written.
         job: the fields of the triggering job; empty if no job triggers the rule.
         params: the parameters of that job.
+        compared: the expression compares, so that the name may be a text without quotes.
 
     >>> meant("t", ["params", "runtime"], ["t"]), meant("params.t", ["params"], ["t"])
     (" (did you mean 'job.params.t'?)", " (did you mean 'job.params.t'?)")
@@ -104,6 +118,8 @@ def meant(name: str, job: Collection[str], params: Collection[str]) -> str:
         return f" (did you mean 'job.{name}'?)"
     if name in ("true", "false", "yes", "no"):
         return f" (write {name in ('true', 'yes')})"
-    if name in ("success", "failed", "canceled", "timeout") and "outcome" in job:
-        return f" (text is written in quotes: {name!r})"
-    return ""
+    if name in ("null", "None", "nil", "NULL"):
+        return " (there is none: a comparison with a value that is missing is false)"
+    outcome = name in ("success", "failed", "canceled", "timeout") and "outcome" in job
+    bare = compared and name.isidentifier() and name not in _FAMILIES
+    return f" (text is written in quotes: {name!r})" if outcome or bare else ""

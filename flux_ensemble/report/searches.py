@@ -9,12 +9,10 @@ from typing import Any
 from flux_ensemble.report.gather import Run
 from flux_ensemble.report.markup import Markup, h, table
 from flux_ensemble.report.texts import NOTHING, number, plural, seconds
+from flux_ensemble.words import TRIAL_ENDS, ended_trials
 
 #: Limits of searches, variables of one, best trials, and trials of a Pareto front in a report.
 _SEARCHES, _VARIABLES, _BEST, _FRONT = 10, 8, 10, 20
-
-#: States of trials that have ended.
-_STATES = ("complete", "failed", "pruned", "canceled")
 
 #: Most steps of the line of a course, and of a part of it: the length of an attribute is limited.
 _STEPS, _PART = 400, 50
@@ -46,14 +44,13 @@ def searches(run: Run, key: str) -> Iterator[Markup]:
 
 
 def _counts(search: Mapping[str, Any]) -> Markup:
-    # A search without early stopping has no pruned trials.
-    states = {state: search.get(state, 0) for state in _STATES}
+    states = {state: search.get(state, 0) for state in TRIAL_ENDS}
     state = search["state"] + (f" ({search['reason']})" if search["reason"] else "")
     row = [
         search["id"],
         state,
         search["sampler"],
-        f"{sum(states.values()):,} of {search['trials']:,}",
+        f"{ended_trials(search):,} of {search['trials']:,}",
         search["active"],
         *states.values(),
         seconds(search["ask_seconds"]),

@@ -163,8 +163,8 @@ def _failures(content: Content) -> Iterator[Markup]:
     if any(failure.lifts for failure in failures):
         yield h(
             "p.quiet",
-            "Lift: how many times as frequent a value is among the jobs that failed so as among "
-            "all jobs of the group that have ended.",
+            "Lift: the value's share among these failed jobs, divided by its share among all jobs "
+            "of the group that have ended.",
         )
     for failure in content.first(failures, "reasons")[:12]:
         many = h("span.count", plural(failure.jobs, failure.noun))

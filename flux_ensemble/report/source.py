@@ -29,6 +29,7 @@ class Source:
         facts: further facts, by name.
         tail: returns the last lines that a job wrote.
         missing: returns why these cannot be read, or "".
+        command: returns a command about it, from its words; None if there is nobody to query.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class Source:
     facts: Mapping[str, str] = field(default_factory=dict)
     tail: Callable[[Job], list[str]] = lambda job: []
     missing: Callable[[Job], str] = lambda job: ""
+    command: Callable[..., str] | None = None
 
     @property
     def virtual(self) -> bool:

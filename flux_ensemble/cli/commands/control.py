@@ -100,7 +100,7 @@ def cancel(name: str, group: str | None, target: Target) -> None:
     if group is None or "jobs" not in answer:
         # A cancelled ensemble is ending or canceled; another state means that it had ended before.
         had_ended = answer["state"] in ("completed", "failed")
-        removes = f" (it had ended before; '{command_of(target)} rm {name}' removes it)"
+        removes = f" (it had ended before; '{command_of(target, 'rm', name)}' removes it)"
         _say(name, f"{answer['state']}{removes if had_ended else ''}")
         return
     jobs = answer["jobs"]

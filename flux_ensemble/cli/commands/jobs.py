@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from functools import wraps
 from operator import itemgetter
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -416,18 +415,23 @@ def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target:
 
     On a terminal, what would steer it is escaped.
     """
+    from flux_ensemble.cli.display.shared_files import SharedFiles
     from flux_ensemble.cli.session.job_output import NOTHING, Outputs
 
     if bool(which) == (choice != Choice()):
         raise Failure("name jobs, or choose them by options such as --group", USAGE)
     outputs = Outputs(target, name)
     label = label_of(target)
+    files = SharedFiles()
     if which:
         with naming(target, name):
             found = list(named_jobs(target, name, which))
     else:
         with chosen(target, name, choice) as those:
             found = list(those)
+    if any(job.get("output") or job.get("error") for job in found):
+        for job in target.jobs(name):
+            files.add(job)
     code = OK
     for job in found:
         if "output" not in job:
@@ -439,6 +443,8 @@ def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target:
             print_error(f"job {id}: {outputs.missing(job) or NOTHING}")
         elif not parts and (missing := outputs.missing(job)):
             say(f"job {id}: {missing}")
+        if parts and (shared := files.note(job)):
+            say(f"job {id}: {shared}")
         for title, text in parts:
             if len(found) > 1 or len(parts) > 1:
                 of_job = f"job {id}: " if len(found) > 1 else ""
@@ -485,8 +491,7 @@ def _about(
         yield from (f"    {line}" for line in lines)
     elif missing := unshown or outputs.missing(kind.example):
         yield f"  job {job}: {missing}"
-    see = f"{command_of(target)} jobs {name} --group {kind.group}"
-    yield f"  see: {see} --filter {quote(kind.expression)}"
+    yield f"  see: {command_of(target, *kind.words(name))}"
 
 
 COMMANDS = (jobs, failures, output, export)

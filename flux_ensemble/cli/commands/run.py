@@ -259,6 +259,7 @@ class _Run:
             resume=self.resume,
             fail_on=self.fail_on,
             again=shlex.join(self._again()),
+            local=self.queue == "local",
         )
         view = make_view(quiet=self.quiet)
         return run_locally(spec, text, cluster, view, options, self._take)
@@ -392,7 +393,7 @@ def load(
     document = text if spec.expansion is None else spec.expansion
     loaded = client.load(document, name=name, file=label)["name"]
     if loaded != spec.name:
-        say(named_otherwise(spec.name, loaded, "flux ensemble"))
+        say(named_otherwise(spec.name, loaded, f"flux ensemble rm {spec.name}"))
     click.echo(loaded)
 
 

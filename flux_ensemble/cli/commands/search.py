@@ -14,6 +14,7 @@ from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import Target, label_of, targeted
 from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import one_line
+from flux_ensemble.words import ended_trials
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import BestTrial, FrontTrial, SearchStatus
@@ -130,11 +131,9 @@ def _row(search: SearchStatus) -> dict[str, Any]:
     if "front_size" in search:
         found = f"front {search['front_size']}"
     keys, ways = search["objective"].split(", "), search["direction"].split(", ")
-    ended = search["complete"] + search["failed"] + search["canceled"]
-    ended += search.get("pruned", 0)
     return {
         **search,
-        "trials": f"{ended}/{search['trials']}",
+        "trials": f"{ended_trials(search)}/{search['trials']}",
         "canceled": search["canceled"] or "",
         "pruned": search.get("pruned", 0) or "",
         "objective": ", ".join(f"{way[:3]} {key}" for way, key in zip(ways, keys, strict=True)),

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flux_ensemble.cli.display.shared_files import SharedFiles
 from flux_ensemble.metrics.signals import name_of
 from flux_ensemble.report.source import place_of
 from flux_ensemble.report.texts import plural
@@ -58,6 +59,10 @@ class FailureKind:
     jobs: int = 0
     ranks: Counter[str] = field(default_factory=Counter)
     traits: Counter[Trait] = field(default_factory=Counter)
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """The words of the command that shows these jobs of ensemble `name`."""
+        return "jobs", name, "--group", self.group, "--filter", self.expression
 
     @property
     def expression(self) -> str:
@@ -105,23 +110,15 @@ class Failures:
         self._ended: Counter[str] = Counter()
         self._traits: defaultdict[str, Counter[Trait]] = defaultdict(Counter)
         self._values: Counter[tuple[str, str]] = Counter()
-        #: Hashes of the files that jobs have written, and of those that several jobs have written.
-        self._files: set[int] = set()
-        self._shared: set[int] = set()
+        self._files = SharedFiles()
 
     def unshown(self, job: Job) -> str:
         """Return why a job's files are not quoted; "" if only this job wrote them."""
-        others = self._files if job["t_run"] is None else self._shared
-        if any(hash(path) in others for path in _files(job)):
-            return "other jobs, or other attempts, wrote to its file, too"
-        return ""
+        return self._files.note(job)
 
     def add(self, job: Job) -> None:
         """Count a job; an active one counts only as a further attempt."""
-        if job["t_run"] is not None:
-            files = set(map(hash, _files(job)))
-            self._shared |= files & self._files
-            self._files |= files
+        self._files.add(job)
         original = job.get("copy_of")
         work = original or f"{job['rule']}:{job['firing']}", job["index"]
         if original is None and job["outcome"] in (None, "interrupted"):
@@ -273,10 +270,6 @@ def reason(job: Job) -> str:
     if job["signal"] is not None:
         return name_of(job["signal"])
     return "unknown" if code is None else f"exit {code}"
-
-
-def _files(job: Job) -> set[str]:
-    return {path for path in (job["output"], job["error"]) if path is not None}
 
 
 def _traits(job: Job) -> Iterator[Trait]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from flux_ensemble import eventlog
-from flux_ensemble.words import STATE_STYLES, Line, Span
+from flux_ensemble.words import STATE_STYLES, Line, Span, counted, ended_trials
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -61,6 +61,28 @@ def closing(status: EnsembleStatus) -> Line:
         Span(f"{status['name']}: "),
         Span(state, STATE_STYLES.get(state, "")),
         Span(after),
-        Span(f", {joint} {wrong}" if wrong else "", "bad"),
         Span(f": {reason}" if reason else ""),
+        Span(f", {joint} {wrong}" if wrong else "", "bad"),
     )
+
+
+def not_over(status: Mapping[str, Any], again: str) -> str:
+    """Return what is said of a run that was interrupted.
+
+    A search has asked for a few of its trials so far: how many there will be is said, too.
+
+    Args:
+        status: of the ensemble.
+        again: the command that continues the run.
+    """
+    done = sum(group["finished"] for group in status["groups"].values())
+    total = status["jobs"]["total"]
+    searches = [
+        f"search {search['id']!r}: {ended_trials(search)} of {counted(search['trials'], 'trial')}"
+        for search in status.get("searches", ())
+        if search["state"] != "done"
+    ]
+    so_far = " so far" if searches else ""
+    jobs = f"{done} of {counted(total, 'job')}{so_far} {'is' if total == 1 else 'are'} done"
+    trials = f" ({'; '.join(searches)})" if searches else ""
+    return f"{status['name']!r} is not over: {jobs}{trials}, and {again!r} goes on with it"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import click
@@ -26,9 +25,6 @@ from flux_ensemble.report.summary import figure_of
 from flux_ensemble.report.texts import plural
 from flux_ensemble.report.usage import usage
 from flux_ensemble.words import plain
-
-#: Commands that list the jobs of an ensemble, by where it ran.
-_COMMANDS = {"Flux": "flux ensemble", "local queue": "flux-ensemble"}
 
 #: Most places that are named of the jobs that failed for a reason.
 MOST_RANKS = 5
@@ -121,7 +117,7 @@ def _line(source: Source) -> Callable[[Stored, float], str]:
 
 def _failures(counted: Failures, source: Source) -> list[Failure]:
     name = source.status["name"]
-    command = _COMMANDS.get(source.kind)
+    command = source.command
     found = []
     for kind in counted.kinds():
         unshown = counted.unshown(kind.example)
@@ -144,10 +140,7 @@ def _failures(counted: Failures, source: Source) -> list[Failure]:
                 example=shown(job["id"], job, source.label),
                 tail=[] if unshown else source.tail(job),
                 missing=unshown or source.missing(job),
-                command=""
-                if command is None
-                else f"{command} jobs {name} --group {kind.group} "
-                f"--filter {quote(kind.expression)}",
+                command="" if command is None else command(*kind.words(name)),
             )
         )
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.common import job_id
@@ -147,6 +147,9 @@ BESTS = Table(
 #: Most members for which the table has the number of a rule's firings.
 MOST_MEMBERS = 4
 
+#: Actions that the table of rules names of each.
+MOST_ACTIONS = 4
+
 MEMBER_STYLES = {"up": "good", "starting": "action", "draining": "warn", "lost": "bad"}
 
 
@@ -265,7 +268,7 @@ def rule_row(rule: RuleStatus) -> dict[str, Any]:
     return {
         "id": rule["id"],
         "trigger": rule["trigger"] + _times(rule) + _members(rule),
-        "action": ", ".join(rule["actions"]),
+        "action": _some(rule["actions"], MOST_ACTIONS),
         "state": state,
         "fired": rule["fired"],
         "of": f"{each} each" if each else "unlimited" if repetitions is None else repetitions,
@@ -280,9 +283,13 @@ def _members(rule: RuleStatus) -> str:
     if members is None:
         return ""
     each = [f"{name} {fired}x" for name, fired in members.items()]
-    shown, more = each[:MOST_MEMBERS], len(each) - MOST_MEMBERS
-    listed = ", ".join([*shown, *([f"{more} more"] if more > 0 else ())])
-    return f" on each member ({listed})" if each else " on each member"
+    return f" on each member ({_some(each, MOST_MEMBERS)})" if each else " on each member"
+
+
+def _some(words: Sequence[str], most: int) -> str:
+    """The first of several words, and how many more there are."""
+    more = len(words) - most
+    return ", ".join([*words[:most], *([f"{more} more"] if more > 0 else ())])
 
 
 def _times(rule: RuleStatus) -> str:

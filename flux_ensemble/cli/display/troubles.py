@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flux_ensemble.cli.common import EXIT_CODES, FAILED, OK
+from flux_ensemble.texts import one_line, shortened
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -24,6 +25,9 @@ _NONE = "none"
 
 #: Most rules that a sentence names.
 _MOST = 5
+
+#: Characters of a rule's error that a sentence has.
+_LONGEST = 120
 
 
 def sentence(status: EnsembleStatus) -> str:
@@ -86,7 +90,9 @@ def _rules(status: EnsembleStatus) -> Iterator[str]:
     # Guests see neither rules nor groups. An error that was recovered from is cleared.
     wrong = [rule for rule in status.get("rules", ()) if rule["error"]]
     for rule in wrong[:_MOST]:
-        yield f"rule {rule['id']!r} {'failed' if rule['enabled'] else 'is disabled'}"
+        what = "failed" if rule["enabled"] else "is disabled"
+        cause = str(rule["error"]).partition("\n")[0]
+        yield f"rule {rule['id']!r} {what} ({shortened(one_line(cause), _LONGEST)})"
     if len(wrong) > _MOST:
         yield f"{len(wrong) - _MOST} more rules failed"
 

@@ -181,7 +181,7 @@ def summarize(
     Args:
         view: to print to.
         status, metrics: of the ensemble.
-        failures: the command that explains failures, if there is one.
+        failures: the command that explains failures; "" if there is nobody to query any more.
     """
     view.close()
     rows = [] if isinstance(view, Quiet) else summary_rows(status, metrics)
@@ -200,13 +200,13 @@ def failed_line(status: EnsembleStatus, command: str) -> Line | None:
 
     Args:
         status: of the ensemble.
-        command: `failures`, as it is called from where the ensemble ran; "" if it cannot be called.
+        command: that explains failures, for the place where the ensemble ran; "" if there is none.
     """
     failed = failed_jobs(status)
     if not failed:
         return None
     jobs = sum(group["finished"] for group in status["groups"].values())
-    see = f": see '{command} {status['name']}'" if command else ""
+    see = f": see '{command}'" if command else ""
     return (Span(f"{failed} of {jobs} job{'s'[: jobs != 1]} failed{see}", "warn"),)
 
 

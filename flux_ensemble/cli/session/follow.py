@@ -243,7 +243,7 @@ class Follower:
     @property
     def _failures(self) -> str:
         """The command that explains failures; "" if the instance cannot be queried any more."""
-        return "" if self._last else "flux ensemble failures"
+        return "" if self._last else f"flux ensemble failures {self._name}"
 
     def _later(self, name: str) -> str:
         """Return the advice about an instance that ends with this command."""
@@ -293,7 +293,7 @@ class Follower:
 
     def _on_loaded(self, name: str) -> None:
         if name != self._called:
-            say(named_otherwise(self._called, name, "flux ensemble"))
+            say(named_otherwise(self._called, name, f"flux ensemble rm {self._called}"))
         self._begin(name)
         if self._forced is not None:
             self._cancel()

@@ -29,13 +29,13 @@ from flux_ensemble.cli.common import (
     say,
     understood,
 )
-from flux_ensemble.cli.display.messages import time_is_up
+from flux_ensemble.cli.display.messages import not_over, time_is_up
 from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import EnsembleView, summarize
 from flux_ensemble.client import user_context
 from flux_ensemble.queues.local.listener import FunctionsError, RunError
 from flux_ensemble.queues.local.loop import LocalLoop
-from flux_ensemble.queues.local.root import StateError, default_root
+from flux_ensemble.queues.local.root import StateError, advised, default_root
 from flux_ensemble.queues.local.run import LocalRun
 from flux_ensemble.queues.local.state_dir import StateLog, made_of
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
@@ -74,6 +74,7 @@ class Options:
         resume: as for `queues.local.state_dir.StateLog`.
         fail_on: kinds of troubles with which to exit 1: see `display.troubles`.
         again: the command that continues the run if it is interrupted.
+        local: the user chose the local queue with `--queue local`.
     """
 
     events: bool = False
@@ -83,6 +84,7 @@ class Options:
     resume: bool | None = None
     fail_on: frozenset[str] = frozenset()
     again: str = "flux-ensemble run --resume"
+    local: bool = False
 
 
 def run_locally(
@@ -116,11 +118,12 @@ def run_locally(
         root = options.state_dir or default_root()
         log = StateLog(root, spec.name, text, options.resume, source)
         stack.callback(log.close)
-        spec = _told(spec, log, root)
+        advice = partial(advised, root, local=options.local)
+        spec = _told(spec, log, root, advice)
         recorder = _recorder(options.record, spec, text)
         loop = LocalLoop()
         stack.callback(loop.close)
-        printer = Printer(view, loop, spec.name, events=options.events)
+        printer = Printer(view, loop, spec.name, advice, events=options.events)
         where = user_context()
         try:
             run = LocalRun(stack, spec, cluster, loop, log, printer, **where, recorder=recorder)
@@ -136,14 +139,15 @@ def run_locally(
         return recorded(printer.follow(options, ended), recorder)
 
 
-def _told(spec: Spec, log: StateLog, root: Path) -> Spec:
+def _told(spec: Spec, log: StateLog, root: Path, advice: Callable[..., str]) -> Spec:
     """Print the name of the run, and a hint about many runs; return the renamed document."""
     if log.name != spec.name:
         told = f"going on with {log.name!r}"
-        say(told if log.resumed else named_otherwise(spec.name, log.name, "flux-ensemble"))
+        remove = advice("rm", spec.name)
+        say(told if log.resumed else named_otherwise(spec.name, log.name, remove))
         spec = spec.renamed(log.name)
     if log.kept >= MANY:
-        say(f"{log.kept} runs are kept in {root}: 'flux-ensemble rm NAME' removes one")
+        say(f"{log.kept} runs are kept in {root}: '{advice('rm', 'NAME')}' removes one")
     return spec
 
 
@@ -193,14 +197,24 @@ class Printer:
         view: to print to.
         loop: of the run.
         name: the ensemble.
+        advice: returns a command about the run, from its words.
         events: print every job event, too.
     """
 
-    def __init__(self, view: EnsembleView, loop: LocalLoop, name: str, *, events: bool) -> None:
+    def __init__(
+        self,
+        view: EnsembleView,
+        loop: LocalLoop,
+        name: str,
+        advice: Callable[..., str],
+        *,
+        events: bool,
+    ) -> None:
         self.events = events
         self._view = view
         self._loop = loop
         self._name = name
+        self._advice = advice
         self._forced: int | None = None
         self._timeout = 0.0
         #: The loop makes no callbacks before this is set.
@@ -232,15 +246,11 @@ class Printer:
         status, metrics = run.finish()
         if run.interrupted:
             run.check_kept()
-            done = sum(group["finished"] for group in status["groups"].values())
-            self.warn(
-                f"{self._name!r} is not over: {done} of {status['jobs']['total']} jobs are done, "
-                f"and {options.again!r} goes on with it"
-            )
+            self.warn(not_over(status, options.again))
             return INTERRUPTED
         ended = cast("EnsembleStatus", status)
         with self._quietly():
-            summarize(self._view, ended, metrics, "flux-ensemble failures")
+            summarize(self._view, ended, metrics, self._advice("failures", self._name))
         told(ended)
         run.check_kept()
         return exit_code(run.state, ended, options.fail_on, self._forced)
@@ -317,8 +327,8 @@ class Printer:
                 return
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 print_error(
-                    f"cannot print any more: {error.strerror}; 'flux-ensemble log "
-                    f"{self._name}' has it all"
+                    f"cannot print any more: {error.strerror}; "
+                    f"'{self._advice('log', self._name)}' has it all"
                 )
             else:
                 # Deferred, because this may run within the engine.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.common import USAGE, Failure
 from flux_ensemble.client import EnsembleError
-from flux_ensemble.queues.local.root import StateError
+from flux_ensemble.queues.local.root import StateError, advised
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus, State, Summary
@@ -26,14 +26,24 @@ LOOK_SECONDS = 0.1
 
 
 class LocalStates:
-    """The ensembles in a state directory; the methods are those of `client.Client`."""
+    """The ensembles in a state directory; the methods are those of `client.Client`.
 
-    def __init__(self, root: Path) -> None:
+    Args:
+        root: the state directory.
+        local: the user chose the local queue with `--queue local`.
+    """
+
+    def __init__(self, root: Path, *, local: bool = False) -> None:
         # Imported here, because most commands use a service.
         from flux_ensemble.queues.local.states import States
 
         self._root = root
+        self._local = local
         self.states = States(root)
+
+    def command(self, *words: str) -> str:
+        """A command about these ensembles, for people."""
+        return advised(self._root, *words, local=self._local)
 
     # -- what there is ----------------------------------------------------------------
 

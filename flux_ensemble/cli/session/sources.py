@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
+from functools import partial
 from typing import Any
 
 from flux_ensemble.cli.common import Failure, job_id, naming
 from flux_ensemble.cli.session.job_output import Outputs
-from flux_ensemble.cli.session.target import LocalStates
+from flux_ensemble.cli.session.target import LocalStates, command_of
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.report.source import Source
 
@@ -51,6 +52,7 @@ def _loaded(client: Client, name: str) -> Source:
         else (nodes, status["nodes"]["node_cores_up"] // max(1, nodes)),
         facts=facts,
         tail=outputs.tail,
+        command=partial(command_of, client),
         missing=outputs.missing,
     )
 
@@ -73,5 +75,6 @@ def _local(states: LocalStates, name: str) -> Source:
         why=why,
         facts={"Directory": ensemble.get("directory", "")},
         tail=outputs.tail,
+        command=states.command,
         missing=outputs.missing,
     )

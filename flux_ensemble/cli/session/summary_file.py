@@ -15,6 +15,7 @@ from flux_ensemble.cli.common import print_error
 from flux_ensemble.cli.display.troubles import sentence
 from flux_ensemble.files import writing
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
+from flux_ensemble.texts import printable
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -43,8 +44,8 @@ class Summary:
         self._known = {
             "name": status["name"],
             "state": status["state"],
-            "reason": status.get("reason", "")[:_LONGEST],
-            "trouble": sentence(status)[:_LONGEST],
+            "reason": _text(status.get("reason", "")),
+            "trouble": _text(sentence(status)),
             "jobs": {
                 outcome: sum(group[outcome] for group in groups) for outcome in ATTEMPT_OUTCOMES
             },
@@ -63,10 +64,15 @@ class Summary:
             return
         summary = {**self._known, "exit_code": code}
         if error is not None:
-            summary["error"] = error[:_LONGEST]
+            summary["error"] = _text(error)
         try:
             # Written in place, because the file may be a mount of its own.
             with writing(self._path) as file:
                 file.write(json.dumps(summary, ensure_ascii=False) + "\n")
         except OSError as exc:
             print_error(f"cannot write the summary {str(self._path)!r}: {exc.strerror}")
+
+
+def _text(text: str) -> str:
+    """A text for the people who read the file in Kubernetes."""
+    return printable(text[:_LONGEST])[:_LONGEST]

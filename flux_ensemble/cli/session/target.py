@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import shlex
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -89,7 +90,7 @@ def reach(connect: Callable[[], Client], queue: str | None, state_dir: Path | No
     """
     if queue != "flux" and (queue == "local" or state_dir is not None):
         try:
-            return LocalStates(state_dir or default_root())
+            return LocalStates(state_dir or default_root(), local=queue == "local")
         except StateError as error:
             raise Failure(str(error)) from None
     client = connect_unless(connect, queue)
@@ -132,6 +133,8 @@ def label_of(target: Target) -> Callable[[int], str]:
     return str if isinstance(target, LocalStates) else job_id
 
 
-def command_of(target: Target) -> str:
-    """Return the name of the command for the host of the ensemble."""
-    return "flux-ensemble" if isinstance(target, LocalStates) else "flux ensemble"
+def command_of(target: Target, *words: str) -> str:
+    """Return a command about ensembles of the target, with the options that chose it."""
+    if isinstance(target, LocalStates):
+        return target.command(*words)
+    return shlex.join(["flux", "ensemble", *words])

@@ -197,9 +197,7 @@ class TopApp(App[Exception | None]):
         return [lines.failure_line(kind) for kind in seen]
 
     def _draw_log(self, seen: Sequence[Any], width: int) -> list[lines.Line]:
-        status = self.picture.status
-        t_start = None if status is None else status["t_start"]
-        return [lines.log_line(entry, t_start, self._label) for entry in seen]
+        return [lines.log_line(entry, self.picture.t_log, self._label) for entry in seen]
 
     # -- what keys do -------------------------------------------------------------------
 

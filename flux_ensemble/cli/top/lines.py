@@ -159,9 +159,9 @@ def failure_line(kind: FailureKind) -> Line:
     return tuple(spans)
 
 
-def log_line(entry: Entry, t_start: float | None, label: Callable[[int], str]) -> Line:
-    """Return an entry of the log as one line."""
-    line = explain(entry, entry["timestamp"] if t_start is None else t_start, label)
+def log_line(entry: Entry, t_log: float | None, label: Callable[[int], str]) -> Line:
+    """Return an entry of the log as one line, with the time as in `log`."""
+    line = explain(entry, entry["timestamp"] if t_log is None else t_log, label)
     return tuple(span._replace(text=span.text.replace("\n", " ")) for span in line)
 
 
@@ -190,7 +190,7 @@ def plain_view(picture: Picture, label: Callable[[int], str]) -> list[Line]:
         ("Members", member_lines(picture.members, picture.t)),
         ("Rules", rule_lines(picture.rules, picture.t, True)),
         ("Failures", [failure_line(kind) for kind in picture.failures]),
-        ("Log", [log_line(entry, status["t_start"], label) for entry in list(picture.log)[-10:]]),
+        ("Log", [log_line(entry, picture.t_log, label) for entry in list(picture.log)[-10:]]),
     ):
         if found:
             lines += [(), _heading(name)]

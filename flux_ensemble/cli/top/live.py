@@ -79,7 +79,7 @@ def fit(
         lines.rule_lines(picture.rules, picture.t, ascii_only),
         [lines.failure_line(kind) for kind in picture.failures],
     ]
-    log = [lines.log_line(entry, status["t_start"], label) for entry in picture.log]
+    log = [lines.log_line(entry, picture.t_log, label) for entry in picture.log]
     return head + _share(parts, log, height - len(head))
 
 

@@ -25,6 +25,7 @@ class Picture:
         rules: why they fire or do not.
         failures: the kinds of failures, the most frequent first.
         log: the last entries of its log.
+        t_log: when its first entry was written, from which the times of `log` count.
         trouble: why the data is not current: a sentence, or "".
     """
 
@@ -36,6 +37,7 @@ class Picture:
     rules: Sequence[RuleReason] = ()
     failures: Sequence[FailureKind] = ()
     log: Sequence[Entry] = field(default_factory=list)
+    t_log: float | None = None
     trouble: str = ""
 
     @property

@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 from flux_ensemble.cli.common import Failure, job_id
 from flux_ensemble.cli.display.failures import Failures
 from flux_ensemble.cli.display.progress import Paces
+from flux_ensemble.cli.display.shared_files import SharedFiles
 from flux_ensemble.cli.session.job_output import NOTHING, Outputs
 from flux_ensemble.cli.session.local_states import LocalStates, summary_of
 from flux_ensemble.cli.session.target import reach
@@ -84,6 +85,7 @@ class Source(ABC):
         self._failures = Failures()
         self._rules: Sequence[RuleReason] = ()
         self._log: deque[Entry] = deque(maxlen=MOST_ENTRIES)
+        self._t_log: float | None = None
         self._spaced_rules, self._spaced_failures = Spaced(), Spaced()
         self._begin_again()
 
@@ -130,6 +132,8 @@ class Source(ABC):
         if "rules" in status:  # guests see neither these nor a log
             self._rules = self._spaced_rules.do(self._why, self._rules)
             self._log.extend(self._new_entries())
+            if self._t_log is None:
+                self._t_log = self._first_time()
             failed = sum(one["failed"] + one["timeout"] for one in status["groups"].values())
             if failed < self._failures.failed:
                 self._forget()  # another ensemble of the name
@@ -137,7 +141,7 @@ class Source(ABC):
                 self._spaced_failures.do(self._count_failures, None)
         return Picture(
             now, ensembles, status, whole, groups, self._rules, self._failures.kinds(),
-            list(self._log),
+            list(self._log), self._t_log,
         )  # fmt: skip
 
     def _count_failures(self) -> None:
@@ -165,6 +169,10 @@ class Source(ABC):
     @abstractmethod
     def _new_entries(self) -> Iterable[Entry]:
         """Return the log entries since the last call."""
+
+    @abstractmethod
+    def _first_time(self) -> float | None:
+        """When the first entry of its log was written."""
 
     @abstractmethod
     def _newly_failed(self) -> Iterable[Mapping[str, Any]]:
@@ -203,6 +211,7 @@ class FluxSource(Source):
 
     def _begin_again(self) -> None:
         self._read = 0
+        self._first: float | None = None
         self._after = {"failed": 0, "timeout": 0}
 
     def _ensembles(self) -> Sequence[Summary]:
@@ -216,8 +225,13 @@ class FluxSource(Source):
 
     def _new_entries(self) -> Iterable[Entry]:
         for entry in self._stream("log", {"name": self._chosen, "skip": self._read or None}):
+            if not self._read:
+                self._first = entry["timestamp"]
             self._read += 1
             yield entry
+
+    def _first_time(self) -> float | None:
+        return self._first
 
     def _newly_failed(self) -> Iterable[Mapping[str, Any]]:
         # One page per call, so that very many jobs arrive one page after the other.
@@ -248,7 +262,7 @@ class FluxSource(Source):
         return list(jobs), next(found, None) is not None
 
     def output(self, job: Mapping[str, Any]) -> str:
-        return _output(job, Outputs(self._client, self._chosen or ""))
+        return _output(job, self._client, self._chosen or "")
 
     def ask(self, op: str, *arguments: Any, **more: Any) -> Any:
         return getattr(self._client, op)(self._chosen, *arguments, **more)
@@ -292,6 +306,11 @@ class LocalSource(Source):
     def _new_entries(self) -> Iterable[Entry]:
         return self._read_on("eventlog")
 
+    def _first_time(self) -> float | None:
+        # Of a long log the end alone was read.
+        first = next(self._states.log(self._chosen or ""), None)
+        return None if first is None else first["timestamp"]
+
     def _newly_failed(self) -> Iterable[Mapping[str, Any]]:
         return [job for job in self._read_on("jobs") if job["outcome"] in ("failed", "timeout")]
 
@@ -301,7 +320,7 @@ class LocalSource(Source):
         return jobs, next(found, None) is not None
 
     def output(self, job: Mapping[str, Any]) -> str:
-        return _output(job, Outputs(self._states, self._chosen or ""))
+        return _output(job, self._states, self._chosen or "")
 
     def ask(self, op: str, *arguments: Any, **more: Any) -> Any:
         method = getattr(self._states, op, None)
@@ -335,10 +354,17 @@ def _latest(ensembles: Sequence[Summary]) -> str | None:
     return None if latest is None else latest["name"]
 
 
-def _output(job: Mapping[str, Any], outputs: Outputs) -> str:
+def _output(job: Mapping[str, Any], states: Client | LocalStates, name: str) -> str:
+    outputs = Outputs(states, name)
     parts = [
         f"{title}:\n{text.decode(errors='replace')}"
         for title, text in outputs.written(job)
         if text.strip()
     ]
+    if parts and (job["output"] or job["error"]):
+        files = SharedFiles()
+        for one in states.jobs(name):
+            files.add(one)
+        if shared := files.note(job):
+            parts.insert(0, f"{shared}:")
     return "\n\n".join(parts) or outputs.missing(job) or NOTHING

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+
 from flux_ensemble.deploy.checks.instance import Finding, InstanceInfo
+from flux_ensemble.queues.flux.refusals import refusal
 from flux_ensemble.service.status.conditions import Conditions, conditions
 
 #: Most waits that are named.
@@ -11,17 +14,27 @@ _MOST = 5
 
 def queue(instance: InstanceInfo) -> Finding:
     """Check that the queues accept jobs, and start them."""
+    try:
+        instance.ask("job-ingest.stats-get", {})
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+        text = f"no job can be submitted: {error.strerror}"
+        return Finding("queue", "problem", text, refusal(error).advice.replace("'", "`"))
+    if instance.modules is not None and "job-exec" not in instance.modules:
+        text = "no job can start: the module job-exec is not loaded"
+        return Finding("queue", "problem", text, "load it with `flux module load job-exec`")
     found = _conditions(instance)
     wrong = [
         *(_named(name, "takes no jobs", why) for name, why in found.disabled.items()),
         *(_named(name, "is stopped", why) for name, why in found.stopped.items()),
     ]
     if wrong:
-        verbs = [
-            *(f"`flux queue enable {name or '--all'}`" for name in found.disabled),
+        remedies = [
+            *(f"enable it with `flux queue enable {name or '--all'}`" for name in found.disabled),
             *(found.start(name).replace("'", "`") for name in found.stopped),
         ]
-        return Finding("queue", "warning", "; ".join(wrong), f"{', '.join(verbs)} ends this")
+        return Finding("queue", "warning", "; ".join(wrong), "; ".join(remedies))
     if not found.has_default:
         text = "there are queues and no default one: jobs that name none are not taken"
         advice = (

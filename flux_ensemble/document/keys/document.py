@@ -131,7 +131,7 @@ DOCUMENT_KEYS = (
     Key(
         "name",
         text(ENSEMBLE_NAME_RULE, pattern=ENSEMBLE_NAME),
-        "The ensemble's name: letters, digits, _ and -. A name on the command line goes before it. "
+        "The ensemble's name: letters, digits, _ and -. A name on the command line overrides it. "
         "The default is the name of the file without its extension.",
         ("study",),
         read=None,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flux_ensemble.scalars import WRITTEN
+from flux_ensemble.texts import shown
 
 #: Largest integer of a jobspec; Flux reads them as C ints.
 MAX_INT = 2**31 - 1
@@ -227,6 +228,19 @@ SCALAR = {
     "type": ["string", "number", "boolean"],
     "description": "text, a number, true or false",
 }
+
+
+def no_scalar(value: Any) -> str:
+    """The message about a value that is no scalar.
+
+    >>> no_scalar([])
+    'expected text, a number, true or false, not a list with 0 items'
+    >>> no_scalar(None)
+    'expected text, a number, true or false, not null (put it in quotes if the text is meant)'
+    """
+    quoted = " (put it in quotes if the text is meant)" if value is None else ""
+    return f"expected {SCALAR['description']}, not {shown(value)}{quoted}"
+
 
 _OF_CHOICE = {"description": "a value as text, such as {written: '1.10'}"}
 

@@ -121,7 +121,7 @@ MEMBER_KEYS = (
         "again, fail counts them as failed, hold submits them with urgency 0.",
         ("fail", "hold"),
         ON_LOST[0],
-        more="The `on-lost` of their group goes before it. `hold` is until an `update` raises the "
+        more="The `on-lost` of their group overrides it. `hold` is until an `update` raises the "
         "urgency.",
     ),
     Key(

@@ -16,6 +16,7 @@ from flux_ensemble.document.keys.forms import (
     Key,
     Schema,
     integer,
+    no_scalar,
     or_text,
     text,
 )
@@ -102,9 +103,7 @@ def _environment(value: Any) -> dict[str, str]:
         if not name or "=" in name:
             raise ValueError(f"expected the name of an environment variable, not {shown(name)}")
         if not isinstance(setting, (str, int, float)):
-            raise ValueError(
-                f"{name}: expected text, a number, true or false, not {shown(setting)}"
-            )
+            raise ValueError(f"{name}: {no_scalar(setting)}")
     return {name: as_text(setting) for name, setting in value.items()}
 
 

@@ -234,7 +234,7 @@ ACTION_KEYS = (
     Key(
         "backoff",
         integer(0),
-        "How many times the rule could run and does not, between two runs.",
+        "How many triggers to skip between two runs.",
         (2,),
         0,
     ),

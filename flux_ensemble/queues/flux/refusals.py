@@ -60,7 +60,7 @@ KINDS = (
     _kind(
         "disabled", Fate.HELD, errno.EINVAL,
         text=r"job submission( to \S+)? is disabled: ",
-        advice="'flux queue enable' with the queue's name, or --all, ends this",
+        advice="enable it with 'flux queue enable' and the queue's name, or --all",
     ),
     # flux-core, the frobnicator `defaults`. A site can configure one at any time.
     _kind(
@@ -73,6 +73,11 @@ KINDS = (
         "limit", Fate.HELD, errno.EINVAL,
         text=r"(user|association) has max active jobs|.*max_active_jobs",
         advice="other jobs of the user have to end first; 'max-active' in the document avoids it",
+    ),
+    _kind(
+        "away", Fate.LOST, errno.ENOSYS,
+        text=r"No service matching job-ingest\.",
+        advice="load it with 'flux module load job-ingest'",
     ),
     _kind(
         "away", Fate.LOST,

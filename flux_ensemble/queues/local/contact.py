@@ -189,14 +189,15 @@ def _over(states: States, name: str, op: str | None = None) -> RequestError:
     if states.is_interrupted(status):
         reason = (
             f"the run of {name!r} was interrupted{before or ' before it ended'}: "
-            "'flux-ensemble run --resume' goes on with it"
+            f"'{states.command('run', '--resume', 'FILE')}' goes on with it"
         )
         return RequestError(errno.EAGAIN, reason)
     if status["state"] in FINAL_STATES:
         reason = (
-            f"ensemble {name!r} has ended{before} ({status['state']}): 'flux-ensemble rm {name}' "
-            "removes it"
+            f"ensemble {name!r} has ended{before} ({status['state']}): "
+            f"'{states.command('rm', name)}' removes it"
         )
         return RequestError(errno.EINVAL, reason)
-    reason = f"the run of {name!r} went away{before}: 'flux-ensemble status {name}' tells how it is"
+    tells = states.command("status", name)
+    reason = f"the run of {name!r} went away{before}: '{tells}' tells how it is"
     return RequestError(errno.EAGAIN, reason)

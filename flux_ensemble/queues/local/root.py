@@ -6,6 +6,7 @@ Commands that send requests to the service need no more than this of the local q
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 
@@ -31,3 +32,24 @@ def default_root() -> Path:
             "you have no home directory: name a state directory with --state-dir"
         ) from None
     return base / "flux-ensemble"
+
+
+def advised(root: Path, *words: str, local: bool = False) -> str:
+    """A command about runs in a state directory, as somebody can type it who has just been there.
+
+    Args:
+        root: the state directory.
+        words: the sub-command and its arguments.
+        local: the user chose the local queue with `--queue local`.
+
+    >>> advised(Path("/data/runs"), "rm", "sweep")
+    'flux-ensemble rm sweep --state-dir /data/runs'
+    """
+    try:
+        usual = root == default_root()
+    except StateError:
+        usual = False
+    place = [] if usual else ["--state-dir", str(root)]
+    if usual and (local or os.environ.get("FLUX_URI")):
+        place = ["--queue", "local"]
+    return shlex.join(["flux-ensemble", *words, *place])

@@ -39,7 +39,7 @@ from typing import Any
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.queues.local import state_forms
 from flux_ensemble.queues.local.directory import Directory, open_directory
-from flux_ensemble.queues.local.root import StateError, UnreadableError
+from flux_ensemble.queues.local.root import StateError, UnreadableError, advised
 from flux_ensemble.run_names import can_be_named, free_name
 from flux_ensemble.runtime.durability.format import FORMAT, KEY, LaterFormatError, check_format
 from flux_ensemble.runtime.durability.lines import MAX_LINE, Lines, whole_lines
@@ -97,7 +97,7 @@ def check_directory(directory: Directory) -> None:
     if not isinstance(stored, dict):
         raise UnreadableError(f"{path}: expected the number of the format in JSON")
     name = directory.path.name
-    remove = f"remove it with 'flux-ensemble rm --force {name}'"
+    remove = f"remove it with '{advised(directory.path.parent, 'rm', '--force', name)}'"
     try:
         check_format(stored, f"the run of {name!r}", remove)
     except LaterFormatError as error:

@@ -16,7 +16,7 @@ from flux_ensemble.queues.local.directory import (
     StateError,
     open_directory,
 )
-from flux_ensemble.queues.local.root import UnreadableError
+from flux_ensemble.queues.local.root import UnreadableError, advised
 from flux_ensemble.queues.local.state_dir import (
     FORMAT_FILE,
     GIVEN_UP,
@@ -95,6 +95,10 @@ class States:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+
+    def command(self, *words: str) -> str:
+        """A command about these runs, for people."""
+        return advised(self._root, *words)
 
     def names(self) -> list[str]:
         """Return the names of the ensembles, the latest last.
@@ -247,8 +251,8 @@ class States:
         except ValueError:
             path = directory.path / "status.json"
             raise UnreadableError(
-                f"{path}: expected status and metrics in JSON ('flux-ensemble rm --force "
-                f"{directory.path.name}' removes the run)"
+                f"{path}: expected status and metrics in JSON "
+                f"('{self.command('rm', '--force', directory.path.name)}' removes the run)"
             ) from None
 
     def runs(self, directory: Directory) -> bool:

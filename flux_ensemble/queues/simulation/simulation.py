@@ -276,10 +276,7 @@ class Simulation:
             if counts["submitted"] and self._behaviour.get(name, UNKNOWN).duration is None
         ]
         if default:
-            yield (
-                f"nothing says how long jobs of {_listed(default)} take, so each takes "
-                f"{DEFAULT_DURATION:g} s"
-            )
+            yield f"no duration given for {_listed(default)}; assuming {DEFAULT_DURATION:g} s"
         for function, calls in sorted(self._calls.items()):
             times = f"{calls} time{'s'[: calls != 1]}"
             yield (

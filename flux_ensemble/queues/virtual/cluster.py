@@ -133,7 +133,8 @@ class VirtualCluster(Capacity):
             )
         room = self.nodes * self.capacity(shape)
         if shape.chunks > room:
-            raise UnsatisfiableError(f"the cluster has room for {room} of {shape.chunks} pieces")
+            what = "nodes" if shape.distinct else "tasks"
+            raise UnsatisfiableError(f"the cluster has room for {room} of {shape.chunks} {what}")
 
     def capacity(self, shape: Shape) -> int:
         """Return the number of pieces of a shape that fit on an empty node."""

@@ -54,14 +54,14 @@ class Conditions:
         scheduler because of that job, again after each start.
 
         >>> Conditions({"batch": "later"}).start("batch")
-        "'flux queue start batch'"
+        "start it with 'flux queue start batch'"
         """
         if self.stopped[queue] == OFFLINE:
             return (
                 "cancel a job that is 'already allocated' by 'flux dmesg', if there is one, and "
-                "'flux module reload -f sched-simple'"
+                "load the scheduler again with 'flux module reload -f sched-simple'"
             )
-        return f"'flux queue start {queue}'" if queue else "'flux queue start'"
+        return f"start it with 'flux queue start{f' {queue}' if queue else ''}'"
 
     @property
     def nodes_text(self) -> str:

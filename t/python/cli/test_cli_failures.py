@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from flux_ensemble.cli.display import failures
 from flux_ensemble.cli.display.failures import Failures, chance, reason
+from flux_ensemble.cli.main import run_command
 from flux_ensemble.cli.session.job_output import Outputs
 from flux_ensemble.cli.session.local_states import LocalStates
 
@@ -278,3 +281,58 @@ def test_what_others_wrote_is_not_shown_of_a_job_that_never_ran() -> None:
     refused = job("failed", None, output="/a.out", t_run=None)
     assert counted(refused).unshown(refused) == ""
     assert "wrote to its file" in counted(job(output="/a.out"), refused).unshown(refused)
+
+
+FAILS = """
+name: b
+jobs: [{name: a, command: "false"}]
+rules: [{trigger: start, action: {name: submit, label: a}}]
+"""
+
+
+def test_a_recommended_command_asks_where_the_run_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "the runs"
+    (tmp_path / "b.yaml").write_text(FAILS)
+    run_command(
+        ["run", "-q", "--queue", "local", "--state-dir", str(place), str(tmp_path / "b.yaml")]
+    )
+    (said,) = re.findall(r"see '(.*)'$", capsys.readouterr().out, re.MULTILINE)
+    for pattern in (r"see: (.*)$", None):
+        words = shlex.split(said)
+        assert words[0] == "flux-ensemble"
+        assert run_command(words[1:]) == 0
+        out = capsys.readouterr().out
+        if pattern is not None:
+            (said,) = re.findall(pattern, out, re.MULTILINE)
+    assert "exit 1" in out or "failed" in out
+
+
+def test_a_run_that_the_user_put_on_the_local_queue_is_looked_for_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "b.yaml").write_text(FAILS)
+    run_command(["run", "-q", "--queue", "local", str(tmp_path / "b.yaml")])
+    assert "see 'flux-ensemble failures b --queue local'" in capsys.readouterr().out
+    run_command(["failures", "b", "--queue", "local"])
+    assert "--filter 'job.returncode == 1' --queue local" in capsys.readouterr().out
+    run_command(["run", "-q", "--queue", "local", str(tmp_path / "b.yaml")])
+    assert "'flux-ensemble rm b --queue local' removes it" in capsys.readouterr().err
+    run_command(["cancel", "b", "--queue", "local"])
+    assert "'flux-ensemble rm b" in capsys.readouterr().err
+
+
+def test_commands_in_errors_of_a_state_directory_name_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b.yaml").write_text(FAILS)
+    place = ["--queue", "local", "--state-dir", str(tmp_path / "runs")]
+    run_command(["run", "-q", *place, str(tmp_path / "b.yaml")])
+    capsys.readouterr()
+    assert run_command(["pause", "b", *place]) != 0
+    assert f"'flux-ensemble rm b --state-dir {tmp_path / 'runs'}'" in capsys.readouterr().err
+    (tmp_path / "runs" / "b" / "status.json").write_text("{")
+    assert run_command(["status", "b", *place]) == 1
+    assert f"rm --force b --state-dir {tmp_path / 'runs'}'" in capsys.readouterr().err

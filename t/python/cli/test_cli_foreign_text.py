@@ -170,3 +170,14 @@ def test_output_steers_no_terminal_unless_asked_to(
     os.close(master)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert found == shown
+
+
+def test_lines_that_follow_keep_their_indentation_among_themselves() -> None:
+    from flux_ensemble.texts import hanging
+
+    trace = 'r failed\nTraceback:\n  File "f.py", line 2\n    1 / 0'
+    first, *rest = trace.split("\n")
+    assert hanging(trace).split("\n") == [first, *(f"    {line}" for line in rest)]
+    indented = "a\n    b\n        c"
+    assert hanging(indented) == indented
+    assert hanging("a\n    b\nc") == "a\n        b\n    c"

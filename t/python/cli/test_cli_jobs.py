@@ -224,3 +224,54 @@ def test_output_wants_jobs_or_a_choice_of_them(
 ) -> None:
     assert run_command(["output", "--state-dir", str(state), "s"]) == 2
     assert "name jobs, or choose them by options such as --group" in capsys.readouterr().err
+
+
+SHARED = """
+name: s
+jobs:
+  - {name: a, command: [sh, -c, "echo try; exit 1"], output: '%s/a.txt', retries: 1}
+  - {name: b, command: [echo, own], output: '%s/b.txt'}
+rules:
+  - {trigger: start, action: {name: submit, label: a}}
+  - {trigger: start, action: {name: submit, label: b}}
+"""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The state directory of a run with two attempts that wrote to one file, and a job alone."""
+    root = tmp_path_factory.mktemp("shared")
+    (root / "s.yaml").write_text(SHARED % (root, root))
+    local = ["--state-dir", str(root / "state"), "--queue", "local"]
+    assert run_command(["run", "-q", *local, str(root / "s.yaml")]) == 0
+    return root / "state"
+
+
+@pytest.mark.parametrize("choice", [["--group", "a"], ["-f", "failed"], ["1"]])
+def test_output_says_that_others_wrote_to_the_file_of_a_job(
+    shared: Path, capsys: pytest.CaptureFixture[str], choice: list[str]
+) -> None:
+    assert run_command(["output", "--state-dir", str(shared), "s", *choice]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == ["try"] * out.count("try") != []
+    said = err.count("other jobs, or other attempts, wrote to its file, too")
+    assert said == out.count("try")
+
+
+def test_output_says_nothing_of_a_file_that_is_a_jobs_own(
+    shared: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["output", "--state-dir", str(shared), "s", "--group", "b"]) == 0
+    assert capsys.readouterr() == ("own\n", "")
+
+
+def test_the_live_view_says_it_too(shared: Path) -> None:
+    from flux_ensemble.cli.session.local_states import LocalStates
+    from flux_ensemble.cli.top.source import LocalSource
+
+    source = LocalSource(LocalStates(shared), "s")
+    source.look()
+    jobs, _ = source.jobs(None, None)
+    texts = {job["group"]: source.output(job) for job in jobs}
+    assert texts["a"].startswith("other jobs, or other attempts, wrote to its file, too")
+    assert "other attempts" not in texts["b"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -227,3 +228,29 @@ def test_simulate_says_which_cluster_it_takes_where_none_is_given(
     assert capsys.readouterr().err == words
     assert run_command(["simulate", "--cores", "2", str(tmp_path / "a.yaml")]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_a_rule_with_many_actions_does_not_widen_the_table() -> None:
+    rule: Any = {"id": "r", "trigger": "start", "enabled": True, "fired": 0, "repetitions": 1}
+    rule.update(error=None, actions=[f"submit group-{number}" for number in range(17)])
+    shown = tables.rule_row(rule)["action"]
+    assert shown == "submit group-0, submit group-1, submit group-2, submit group-3, 13 more"
+    rule["actions"] = rule["actions"][:4]
+    assert tables.rule_row(rule)["action"].endswith(", submit group-3")
+
+
+@pytest.mark.parametrize("command", ["status", "wait", "why", "jobs", "cancel"])
+def test_a_short_name_that_is_nearly_right_is_guessed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, state: Path
+) -> None:
+    (tmp_path / "state").mkdir(mode=0o700)
+    shutil.copytree(state / "study", tmp_path / "state" / "ab")
+    assert run_command([command, "ac", "--state-dir", str(tmp_path / "state")]) != 0
+    assert "did you mean 'ab'?" in capsys.readouterr().err
+
+
+def test_times_in_the_live_view_are_those_of_the_log(do: Do) -> None:
+    of_log = {line.split()[0] for line in do("log", "study").splitlines() if "s  " in line}
+    of_top = re.findall(r"^ +(-?[0-9.]+s)  ", do("top", "study", "--once"), re.MULTILINE)
+    assert of_top
+    assert set(of_top) <= of_log

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flux_ensemble.cli.commands.logs import _Printer, _Wanted
-from flux_ensemble.cli.display.messages import announce, closing, explain
+from flux_ensemble.cli.display.messages import announce, closing, explain, not_over
 from flux_ensemble.cli.display.views import failed_line
 from flux_ensemble.client.responses import Entry
 from flux_ensemble.eventlog import JobEvent
@@ -329,9 +329,9 @@ def test_a_job_event_is_printed_as_flux_does() -> None:
 @pytest.mark.parametrize(
     ("state", "line"),
     [
-        ("completed", "md: completed after 2.000s, but 1 job failed: done"),
-        ("failed", "md: failed after 2.000s, and 1 job failed: done"),
-        ("canceled", "md: canceled after 2.000s, and 1 job failed: done"),
+        ("completed", "md: completed after 2.000s: done, but 1 job failed"),
+        ("failed", "md: failed after 2.000s: done, and 1 job failed"),
+        ("canceled", "md: canceled after 2.000s: done, and 1 job failed"),
     ],
 )
 def test_what_went_wrong_is_no_contrast_to_an_ensemble_that_failed(state: str, line: str) -> None:
@@ -361,7 +361,7 @@ def test_how_many_jobs_failed_does_not_count_those_that_were_tried_again(
 ) -> None:
     group = {"finished": 10, "failed": failed, "timeout": timeout}
     status: Any = {"name": "md", "groups": {"a": group}, **more}
-    found = failed_line(status, "flux ensemble failures")
+    found = failed_line(status, "flux ensemble failures md")
     assert (found and plain(found)) == line
 
 
@@ -378,3 +378,45 @@ def test_how_many_jobs_failed_does_not_count_those_that_were_tried_again(
 def test_a_trial_that_is_not_complete_says_why(reason: str, sentence: str) -> None:
     given = entry("trial-failed", search="hpo", trial=4, id=9, reason=reason)
     assert said(given) == [f"   hpo: {sentence}"]
+
+
+def test_the_last_line_says_why_a_rule_is_disabled() -> None:
+    from flux_ensemble.cli.display.troubles import sentence
+
+    error = "judge failed: ZeroDivisionError: division by zero\n  File f.py, line 2\n    1 / 0"
+    rules = [{"id": "judge", "error": error, "enabled": False}]
+    status: Any = {"name": "md", "state": "completed", "reason": "done", "groups": {}, "failed": 0}
+    status.update(t_start=1.0, t_end=3.0, rules=rules)
+    wrong = "rule 'judge' is disabled (judge failed: ZeroDivisionError: division by zero)"
+    assert plain(closing(status)) == f"md: completed after 2.000s: done, but {wrong}"
+    rules[0].update(error="x" * 1000, enabled=True)
+    assert len(sentence(status)) < 160
+    rules[0].update(error="a \x1b[31m\tb")
+    assert sentence(status) == r"rule 'judge' failed (a \x1b[31m\tb)"
+
+
+@pytest.mark.parametrize(
+    ("total", "searches", "sentence"),
+    [
+        (3, [], "2 of 3 jobs are done, and"),
+        (1, [], "2 of 1 job is done, and"),
+        (6, [("hpo", "running", 40)],
+         "2 of 6 jobs so far are done (search 'hpo': 2 of 40 trials), and"),
+        (6, [("a", "done", 4), ("b", "idle", 9), ("c", "closing", 1)],
+         "2 of 6 jobs so far are done (search 'b': 2 of 9 trials; search 'c': 2 of 1 trial), and"),
+        (6, [("a", "done", 4)], "2 of 6 jobs are done, and"),
+    ],
+)  # fmt: skip
+def test_a_run_that_is_not_over_says_how_many_trials_its_searches_will_have(
+    total: int, searches: list[tuple[str, str, int]], sentence: str
+) -> None:
+    counts = {"complete": 1, "failed": 1, "canceled": 0}
+    status = {
+        "name": "test",
+        "groups": {"a": {"finished": 2}},
+        "jobs": {"total": total},
+        "searches": [
+            {"id": id, "state": state, "trials": trials, **counts} for id, state, trials in searches
+        ],
+    }
+    assert not_over(status, "again") == f"'test' is not over: {sentence} 'again' goes on with it"

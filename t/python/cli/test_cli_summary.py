@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from patience import PATIENCE
@@ -130,7 +132,7 @@ def test_a_search_that_found_nothing_and_a_disabled_rule_fail_the_run_and_the_wa
     assert summary["state"] == "completed"
     assert str(summary["trouble"]).startswith(trouble)
     # What is said at the end is what the summary has.
-    assert f", but {summary['trouble']}: " in capsys.readouterr().out
+    assert f", but {summary['trouble']}\n" in capsys.readouterr().out
     place = f"--state-dir={tmp_path}"
     assert run_command(["wait", place, "a"]) == 1
     assert f"a: {summary['trouble']}" in capsys.readouterr().out
@@ -175,3 +177,19 @@ def test_the_best_job_is_shown_by_its_command_the_status_and_the_metrics(
     run(tmp_path, DOCUMENT % "true")
     assert run_command(["best", place, "a-2"]) == 1
     assert "keeps no best job: its document has no search" in capsys.readouterr().err
+
+
+def test_what_people_read_in_a_summary_does_not_steer_or_turn_text(tmp_path: Path) -> None:
+    summary = Summary(tmp_path / "file")
+    status: Any = {
+        "name": "s", "state": "failed", "reason": "a \u202e b\x1b[2J", "groups": {},
+        "t_start": 1.0, "t_end": 2.0,
+    }  # fmt: skip
+    summary.take(status)
+    summary.write(1, "\u2066 \u00e9 \udcff" * 300)
+    text = (tmp_path / "file").read_text()
+    assert not re.search("[\u202e\u2066\udcff\x1b]", text)
+    read = json.loads(text)
+    assert read["reason"] == r"a \u202e b\x1b[2J"
+    assert read["error"].startswith(r"\u2066 \u00e9".replace(r"\u00e9", "\u00e9"))
+    assert len(text) < 4096

@@ -182,7 +182,8 @@ def test_a_quiet_run_prints_how_it_ended_and_no_more(tmp_path: Path) -> None:
     )  # fmt: skip
     first, second = done.stdout.splitlines()
     assert first.startswith("short: completed after")
-    assert second == "1 of 1 job failed: see 'flux-ensemble failures short'"
+    see = f"flux-ensemble failures short --state-dir {tmp_path / 'states'}"
+    assert second == f"1 of 1 job failed: see '{see}'"
     words[:2], words[-1] = ["watch", "-q"], "short"
     done = subprocess.run(
         [sys.executable, "-m", "flux_ensemble.cli.main", *words],

@@ -100,6 +100,51 @@ def test_a_document_without_a_file_is_called_document() -> None:
     ]
 
 
+def test_each_null_in_a_list_is_told_with_its_line() -> None:
+    sentence = "expected text, a number, true or false, not null (put it in quotes if the text"
+    text = """\
+jobs:
+  - name: a
+    command: [echo, null]
+    environment: {A: ~}
+    params:
+      x:
+        - 1
+        - null
+        - fast
+        - ~
+      y: {written: ["1.10", null]}
+      z: [1, {written: null}]
+search:
+  - {id: s, group: b, variables: {v: [a, null]}, minimize: y, trials: 3}
+rules:
+  - {trigger: start, action: {name: submit, label: a, params: {x: [1, null]}}}
+"""
+    found = problems(text)
+    for line, path in [
+        (3, "jobs[0].command[1]"),
+        (4, "jobs[0].environment.A"),
+        (8, "jobs[0].params.x[1]"),
+        (10, "jobs[0].params.x[3]"),
+        (14, "search[0].variables.v[1]"),
+    ]:
+        assert any(each.startswith(f"d.yaml:{line}: {path}: {sentence}") for each in found), path
+    written = "expected a value as text, such as '1.10', not null"
+    assert f"d.yaml:11: jobs[0].params.y.written[1]: {written}" in found
+    assert f"d.yaml:12: jobs[0].params.z[1]: {written}" in found
+
+
+def test_a_null_in_a_list_of_an_action_is_told_with_its_place() -> None:
+    (found,) = problems("""\
+jobs: [{name: a, command: "echo {x}", params: {x: 1}}]
+rules:
+  - {trigger: start, action: {name: submit, label: a, params: {x: [1, null]}}}
+""")
+    assert found.startswith(
+        "d.yaml:3: rules[0].action.params: parameter 'x[1]': expected text, a number, true or "
+    )
+
+
 def test_a_document_that_came_as_json_has_no_lines() -> None:
     mapping = {"jobs": [{"name": "a", "command": "b", "count": 0}]}
     with pytest.raises(DocumentError) as caught:
@@ -297,7 +342,7 @@ def test_what_is_wrong_with_a_whole_document(text: str, sentence: str) -> None:
         ("{name: a, command: x, params: {x: []}}",
          "jobs[0].params.x: expected at least one value, not a list with 0 items"),
         ("{name: a, command: x, params: {x: [[1]]}}",
-         "jobs[0].params.x: expected text, a number or a boolean, not a list with 1 item"),
+         "jobs[0].params.x[0]: expected text, a number, true or false, not a list with 1 item"),
         ("{name: a, command: x, params: {x: {range: [0, 10, 0]}}}", "jobs[0].params.x: expected "
          "a range such as [start, stop, step], not [0, 10, 0]"),
         ("{name: a, command: x, params: {x: {range: [5, 5]}}}",

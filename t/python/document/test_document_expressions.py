@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -160,8 +161,9 @@ def test_every_job_event_knows_what_its_job_asked_for(event: str) -> None:
 
 @pytest.mark.parametrize("trigger", [*OUTCOME_TRIGGERS, "job-finish", "job-clean", "job-gave-up"])
 def test_every_end_of_a_job_knows_how_it_ended(trigger: str) -> None:
-    when = "job.returncode == 1 or job.outcome == 'failed' or job.memo.x > job.runtime"
-    assert read(f"{{trigger: {trigger}, when: {when}, action: {{name: terminate}}}}").when == when
+    outcomes = "['success', 'failed', 'canceled', 'timeout']"
+    when = f"job.returncode > 1 or job.outcome in {outcomes} or job.memo.x > job.runtime"
+    assert read(f'{{trigger: {trigger}, when: "{when}", action: {{name: terminate}}}}').when == when
 
 
 def test_lists_are_read_once_each_and_in_order() -> None:
@@ -298,3 +300,25 @@ def test_all_retries_have_a_bounded_number_of_expressions() -> None:
     assert sentence.endswith(
         f"expected at most {groups_reading.MAX_EXPRESSIONS} expressions in retries"
     )
+
+
+@pytest.mark.parametrize(
+    ("when", "message"),
+    [
+        ("job.params.mode == fast", "(text is written in quotes: 'fast')"),
+        ("job.params.mode in (fast, slow)", "(text is written in quotes)"),
+        ("$t > 1", "(write job.params.t for '$t')"),
+        ("job.runtime > ${t}", "(write job.params.t for '${t}')"),
+        ("job.runtime > 1 AND job.runtime < 9", "(write 'and' for 'AND')"),
+        ("job.runtime > 1 OR job.runtime < 9", "(write 'or' for 'OR')"),
+        ("job.returncode == null", "a comparison with a value that is missing is false"),
+        ("job.runtime > 1,5", "(write 1.5 for '1,5')"),
+    ],
+)
+def test_what_other_languages_write_has_a_hint(when: str, message: str) -> None:
+    from flux_ensemble.document.loading import DocumentError, load_mapping
+
+    job = {"name": "a", "command": "x {mode} {t}", "params": {"mode": ["fast", "slow"], "t": [1]}}
+    rules = [{"trigger": "job-fail", "group": "a", "when": when, "action": {"name": "terminate"}}]
+    with pytest.raises(DocumentError, match=re.escape(message)):
+        load_mapping({"name": "d", "jobs": [job], "rules": rules})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -495,3 +496,87 @@ def test_a_value_that_no_job_has_is_warned_of(rule: str, said: str) -> None:
 )
 def test_a_value_that_a_job_can_have_is_not(rules: str) -> None:
     assert found(SWEPT, rules, BY).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("more", "place", "text"),
+    [
+        ({"params": {"x": ["{x}"]}}, "params.x", "'{x}'"),
+        ({"params": {"x": ["a-{y}"], "y": [1]}}, "params.x", "'a-{y}'"),
+        ({"environment": {"A": "$HOME/x"}}, "environment.A", "'$HOME'"),
+        ({"environment": {"B": "a:~/x"}}, "environment.B", "'~'"),
+        ({"workdir": "${SCRATCH}/x"}, "workdir", "'${SCRATCH}'"),
+        ({"workdir": "~/w"}, "workdir", "'~'"),
+        ({"output": "$HOME/o"}, "output", "'$HOME'"),
+        ({"environment": {"A": "$ORIGIN/lib", "B": "a~b", "C": "${x}"}}, None, ""),
+        ({"params": {"x": ["{print}", "{index}"]}}, None, ""),
+    ],
+)
+def test_a_text_that_only_a_shell_or_a_command_fills_in_has_a_warning(
+    more: dict[str, Any], place: str | None, text: str
+) -> None:
+    from flux_ensemble.document.lint import Warnings
+    from flux_ensemble.document.loading import load_mapping
+
+    found = Warnings()
+    rule = {"trigger": "start", "action": {"name": "submit", "label": "a"}}
+    job = {"name": "a", "command": "echo {x}", "params": {"x": [1]}, **more}
+    load_mapping({"name": "d", "jobs": [job], "rules": [rule]}, warnings=found)
+    said = [one for one in found.warnings if "is left as it is" in one]
+    assert len(said) == (place is not None)
+    for one in said:
+        assert f"jobs[0].{place}: {text} is left as it is" in one
+
+
+@pytest.mark.parametrize(
+    ("triggers", "when", "message"),
+    [
+        (["job-success"], 'job.outcome == "failed"', "'job.outcome' is never 'failed'"),
+        (["job-success"], "job.returncode == 3", "'job.returncode' is never 3"),
+        (["job-success"], "-11 == job.returncode", "'job.returncode' is never -11"),
+        (["job-success"], "job.signal == 9", "'job.signal' is never 9"),
+        (["job-success"], "job.returncode in (1, 2)", "'job.returncode' is never 1 or 2"),
+        (["job-timeout"], 'job.outcome == "failed"', "'job.outcome' is never 'failed'"),
+        (["job-success"], 'job.outcome == "success" and job.returncode == 0', None),
+        (["job-success", "job-fail"], 'job.outcome == "failed"', None),
+        (["job-fail"], "job.returncode == 0", None),
+        (["job-success"], "job.returncode != 3", None),
+    ],
+)
+def test_a_comparison_that_the_trigger_rules_out_is_an_error(
+    triggers: list[str], when: str, message: str | None
+) -> None:
+    from flux_ensemble.document.loading import DocumentError, load_mapping
+
+    rules = [
+        {"trigger": "start", "action": {"name": "submit", "label": "a"}},
+        {"trigger": triggers, "group": "a", "when": when, "action": {"name": "terminate"}},
+    ]
+    document = {"name": "d", "jobs": [{"name": "a", "command": "x"}], "rules": rules}
+    if message is None:
+        load_mapping(document)
+        return
+    with pytest.raises(DocumentError, match=re.escape(message)):
+        load_mapping(document)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "repetitions", "number", "wrong"),
+    [(32, "unlimited", 33, True), (32, 1, 32, False), (32, "unlimited", 32, False)],
+)
+def test_more_successes_than_there_are_jobs_have_a_warning_though_jobs_are_tried_again(
+    jobs: int, repetitions: Any, number: int, wrong: bool
+) -> None:
+    from flux_ensemble.document.lint import Warnings
+    from flux_ensemble.document.loading import load_mapping
+
+    found = Warnings()
+    submit = {"name": "submit", "label": "a", "repetitions": repetitions}
+    when = f"count.a.success >= {number}"
+    rules = [
+        {"trigger": "start", "action": submit},
+        {"trigger": "metric", "when": when, "action": {"name": "terminate"}},
+    ]
+    job = {"name": "a", "command": "x {index}", "count": jobs, "retries": 2}
+    load_mapping({"name": "d", "jobs": [job], "rules": rules}, warnings=found)
+    assert any("can never hold" in one for one in found.warnings) is wrong

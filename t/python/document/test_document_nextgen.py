@@ -234,7 +234,10 @@ SUPPORTED = "is not supported (supported: tasks with a command, and their resour
         ),
         (
             task({"attributes": {"environment": {"A": None}}}),
-            ["tasks[0].attributes.environment.A: expected text, a number, true or false, not null"],
+            [
+                "tasks[0].attributes.environment.A: expected text, a number, true or false, not "
+                "null (put it in quotes if the text is meant)"
+            ],
         ),
     ],
 )

@@ -67,7 +67,8 @@ def test_steps_are_the_decimal_numbers_that_one_would_write(
          "{written: [text, ...]}, not a mapping with 1 key"),
         ({"written": ["1.10", 2]}, "expected a value as text, such as '1.10', not 2"),
         ([None],
-         "expected text, a number or a boolean, not null (write '\"null\"' if the text is meant)"),
+         "expected text, a number, true or false, not null "
+         "(put it in quotes if the text is meant)"),
     ],
 )  # fmt: skip
 def test_steps_that_are_none_are_refused(entry: dict[str, Any], sentence: str) -> None:

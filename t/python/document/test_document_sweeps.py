@@ -111,8 +111,8 @@ def test_an_override_goes_to_the_job_sets_that_declare_the_parameter() -> None:
         ({"params": {"x": [1]}}, {"x": []},
          "parameter 'x': expected at least one value, not a list with 0 items"),
         ({"params": {"x": [1]}}, {"x": [None]},
-         "parameter 'x': expected text, a number or a boolean, not null "
-         "(write '\"null\"' if the text is meant)"),
+         "parameter 'x[0]': expected text, a number, true or false, not null "
+         "(put it in quotes if the text is meant)"),
         ({"params": {"x": [1]}}, {"x": {"range": [0, 10**30]}},
          "parameter 'x': expected fewer values than a mapping with 1 key has"),
         ({"params": {"x": [1, 2], "y": [1, 2]}, "sweep": "zip"}, {"x": [1, 2, 3]},

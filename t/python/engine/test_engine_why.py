@@ -79,7 +79,7 @@ def test_a_timer_says_when_it_is_due() -> None:
 def test_a_rule_without_repetitions_left_cannot_fire_any_more() -> None:
     play = Play(document(rules=[{"id": "r", **on_start()}]))
     found = rules_of(play, "r")
-    assert found["never"] == "it has fired once, as often as its repetitions allow"
+    assert found["never"] == "it has fired once, and its repetitions allow no more"
     assert found["waits"] is None
 
 

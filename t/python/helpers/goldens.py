@@ -21,6 +21,7 @@ import gzip
 import io
 import json
 import os
+import shlex
 import sys
 import tempfile
 import time
@@ -147,6 +148,10 @@ class Recorded(LocalStates):
     def __init__(self, source: Source) -> None:
         self._root = Path("nowhere")
         self.states = RecordedStates(source)
+
+    def command(self, *words: str) -> str:
+        """As of a run in the usual place."""
+        return shlex.join(["flux-ensemble", *words])
 
     def _active(self, name: str) -> list[Any]:
         return []

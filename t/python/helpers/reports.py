@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import zlib
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
@@ -142,6 +143,7 @@ def source(jobs: Sequence[Mapping[str, Any]], **fields: Any) -> Source:
         "entries": [],
         "label": str,
         "now": 200.0,
+        "command": lambda *words: shlex.join(("flux", "ensemble", *words)),
     }
     return Source(**{**given, **fields})
 

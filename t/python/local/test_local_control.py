@@ -150,7 +150,8 @@ def test_an_ensemble_that_has_ended_takes_no_request_and_can_be_unloaded(
     assert steered("pause", "test") == 2
     assert "ensemble 'test' has ended (canceled)" in capsys.readouterr().err
     assert steered("cancel", "test") == 2
-    assert "'flux-ensemble rm test' removes it" in capsys.readouterr().err
+    place = f"--state-dir {steered.run.state}"
+    assert f"'flux-ensemble rm test {place}' removes it" in capsys.readouterr().err
     assert not (steered.run.state / "test" / "control").exists()
     assert steered("unload", "test") == 0
     assert list(steered.run.state.iterdir()) == []
@@ -226,7 +227,8 @@ def test_a_run_that_is_killed_ends_those_that_follow_it_with_a_sentence(
     # Its socket is left, and nobody listens.
     assert (steered.run.state / "test" / "control").is_socket()
     assert steered("pause", "test") == 1
-    assert "'flux-ensemble run --resume' goes on with it" in capsys.readouterr().err
+    resumes = f"'flux-ensemble run --resume FILE --state-dir {steered.run.state}'"
+    assert f"{resumes} goes on with it" in capsys.readouterr().err
     await_end(steered.job)
     assert steered("unload", "test") == 1
     assert "--force removes it" in capsys.readouterr().err

@@ -437,7 +437,7 @@ def test_a_status_of_another_form_is_a_sentence(
     assert codes == [0, 1, 1, 0, 0]
     expected = (
         f"{files / 'status.json'}: expected status and metrics in JSON ('flux-ensemble rm --force "
-        "test' removes the run)"
+        f"test --state-dir {files.parent}' removes the run)"
     )
     assert err.splitlines() == [f"flux-ensemble: ERROR: {expected}"] * 2
     assert f"unreadable test: {expected}\n" in out

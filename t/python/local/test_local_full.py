@@ -172,6 +172,6 @@ def test_a_log_of_the_output_that_is_full_does_not_end_the_run(tmp_path: Path) -
     assert code == 0
     assert err == (
         "flux-ensemble: ERROR: cannot print any more: No space left on device; "
-        "'flux-ensemble log test' has it all\n"
+        f"'flux-ensemble log test --state-dir {run.state}' has it all\n"
     )
     check(tmp_path)

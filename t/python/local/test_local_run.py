@@ -57,7 +57,8 @@ def test_run_prints_what_happens_and_leaves_its_files(tmp_path: Path) -> None:
     assert " => trigger start\n" in out
     *_, end, failures = out.splitlines()
     assert "test: completed after" in end
-    assert failures == "1 of 2 jobs failed: see 'flux-ensemble failures test'"
+    see = f"flux-ensemble failures test --state-dir {run.state}"
+    assert failures == f"1 of 2 jobs failed: see '{see}'"
     assert (run.state / "test" / "output" / "1.out").read_text() == "hello\n"
     states = States(run.state)
     assert states.names() == ["test"]

@@ -139,8 +139,11 @@ def test_where_the_scheduler_is_gone_no_queue_is_started_whatever_its_name(
 
 
 def test_a_queue_that_somebody_stopped_is_started_by_its_name() -> None:
-    assert advice("batch", Conditions(stopped={"batch": "later"})) == "'flux queue start batch'"
-    assert advice(None, Conditions(stopped={"": ""})) == "'flux queue start'"
+    assert (
+        advice("batch", Conditions(stopped={"batch": "later"}))
+        == "start it with 'flux queue start batch'"
+    )
+    assert advice(None, Conditions(stopped={"": ""})) == "start it with 'flux queue start'"
 
 
 def test_nodes_that_are_drained_are_what_is_advised_about_and_those_that_are_offline_are_not() -> (

@@ -45,7 +45,7 @@ def durations(simulated: Any, count: int = 500, seed: int = 0) -> dict[str, floa
 def test_a_job_takes_a_second_where_nothing_is_said() -> None:
     found = predict(document())
     assert found.makespan == 1.0
-    assert found.warnings[0] == ("nothing says how long jobs of group 'a' take, so each takes 1 s")
+    assert found.warnings[0] == ("no duration given for group 'a'; assuming 1 s")
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_jobs_that_the_cluster_cannot_run_fail_and_are_named() -> None:
     found = predict(document(jobs=jobs, simulate={"a": {"duration": 1}}), nodes=4)
     assert outcomes(found, "a") == (0, 1, 0, 0)
     assert found.warnings == [
-        "jobs of group 'a' never run: unsatisfiable request: the cluster has room for 4 of 5 pieces"
+        "jobs of group 'a' never run: unsatisfiable request: the cluster has room for 4 of 5 nodes"
     ]
 
 

@@ -94,7 +94,7 @@ def test_a_job_for_more_than_there_is_is_refused_in_a_sentence() -> None:
     cluster = VirtualCluster(2, 4)
     with pytest.raises(UnsatisfiableError, match="a node has 4 cores and 0 gpus, not 5 cores"):
         cluster.check(Shape(1, 5))
-    with pytest.raises(UnsatisfiableError, match="the cluster has room for 2 of 3 pieces"):
+    with pytest.raises(UnsatisfiableError, match="the cluster has room for 2 of 3 nodes"):
         cluster.check(Shape(3, 1))
 
 
