@@ -42,7 +42,7 @@ from flux_ensemble.engine.why import why
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.queues.local.control import Control, Handler, Parse
 from flux_ensemble.queues.local.functions import FunctionWorker
-from flux_ensemble.queues.local.leftovers import end_leftovers, remember
+from flux_ensemble.queues.local.leftovers import end_leftovers, remember, told
 from flux_ensemble.queues.local.listener import FunctionsError, Listener, RunError
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.queue import LocalQueue
@@ -121,7 +121,8 @@ class LocalRun:
         stack.callback(self._events.close)
         loop.before_wait = self._events.flush
         self._where: dict[str, Any] = {"environment": environment, "cwd": cwd}
-        end_leftovers(log.directory)
+        if killed := end_leftovers(log.directory):
+            listener.note(told(killed))
         self._queue = self._make_queue(cluster)
         stack.callback(self._queue.close)
         remember(log.directory, self._queue.scratch)

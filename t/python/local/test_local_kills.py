@@ -7,6 +7,7 @@ import ctypes
 import fcntl
 import itertools
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -130,8 +131,12 @@ def test_what_outlives_all_of_a_runs_processes_ends_before_the_run_goes_on(
     scratch = Path((tmp_path / "state/test/scratch").read_text())
     assert scratch.exists()
     document = yaml.safe_load((tmp_path / "test.yaml").read_text())
-    for _ in range(again):
-        assert Run(tmp_path, document, "--resume").end()[0] in (0, 1)
+    for number in range(again):
+        code, out, err = Run(tmp_path, document, "--resume").end()
+        assert code in (0, 1), err
+        said = re.findall(r"killed \d+ process\w* that job 1 had left .*: (.*)", out)
+        assert len(said) == (number == 0)
+        assert all(str(family.daemon) in re.findall(r"\d+", pids) for pids in said)
         await_end(family.daemon)
     assert not scratch.exists()
     family.run.end()
@@ -162,26 +167,32 @@ def test_a_damaged_note_of_the_scratch_directory_removes_and_ends_nothing(
     kept.mkdir()
     with open_directory(tmp_path / "run", make=True) as directory:
         directory.replace(SCRATCH_FILE, scratch.encode())
-        assert end_leftovers(directory) == 0
+        assert end_leftovers(directory) == {}
     assert kept.exists()
 
 
+@pytest.mark.parametrize(
+    ("label", "job"), [("7", 7), (None, None), ("x", None), ("\u00b2", None), ("9" * 30, None)]
+)
 def test_a_command_in_a_shell_that_a_job_has_left_does_not_end_that_shell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, label: str | None, job: int | None
 ) -> None:
     scratch = tmp_path / f"{PREFIX}here"
     scratch.mkdir()
     monkeypatch.setenv(VARIABLE, socket_path(str(scratch)))
+    monkeypatch.delenv("FLUX_JOB_ID", raising=False)
+    if label is not None:
+        monkeypatch.setenv("FLUX_JOB_ID", label)
     shell = subprocess.Popen(["sleep", "1000"])
     with open_directory(tmp_path / "run", make=True) as directory:
         remember(directory, str(scratch))
-        assert end_leftovers(directory) == 0
+        assert end_leftovers(directory) == {}
         assert shell.poll() is None
         # From elsewhere it is one of what is left.
         monkeypatch.delenv(VARIABLE)
         reaper = threading.Thread(target=shell.wait)
         reaper.start()
-        assert end_leftovers(directory) == 1
+        assert end_leftovers(directory) == {shell.pid: job}
         reaper.join()
     assert shell.returncode == -signal.SIGKILL
 
