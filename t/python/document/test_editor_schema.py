@@ -15,6 +15,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from flux_ensemble.cli.commands.document import _matching
+from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.document.editor_schema import editor_schema, explained
 from flux_ensemble.document.keys.document import DOCUMENT, KEYS
@@ -267,14 +269,27 @@ def test_explain_knows_the_old_name_of_a_key(capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize(
     ("written", "meant"),
-    [("expresions", "expressions"), ("Expressions", "expressions"), ("cuont", "count")],
-)
+    [
+        ("expresions", "expressions"), ("Expressions", "expressions"), ("cuont", "count"),
+        ("samplr", "sampler"), ("retreis", "retries"), ("search.samplr", "sampler"),
+        ("repititions", "repetitions"), ("workdr", "workdir"),
+    ],
+)  # fmt: skip
 def test_explain_leads_from_a_misspelt_topic_to_what_it_explains(
     written: str, meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["explain", written]) == 2
     assert f"did you mean {meant!r}?" in capsys.readouterr().err
     assert run_command(["explain", meant]) == 0
+
+
+def test_explain_leads_from_any_long_key_without_one_of_its_letters_to_that_key() -> None:
+    names = {one.path.rpartition(".")[2] for one in explained()}
+    for name in sorted(names):
+        written = name[:-2] + name[-1]
+        if len(name) > 5 and written not in names:
+            with pytest.raises(Failure, match=rf"did you mean '{name}'\?"):
+                _matching({one.path: one for one in explained()}, written)
 
 
 def test_explain_expressions_has_each_name_that_an_expression_can_have(
