@@ -85,22 +85,26 @@ def _move(stage: Stage) -> _Move:
     name = workload.name
     stage.load(workload)
     stage.rpc("action", name=name, action={"name": "grow", "label": "pool"})
-    both = stage.busiest(name, many=2)
-    # Whatever they are sent waits from now on.
+    # They are sent nothing until both are up, and what they are sent then waits.
+    stage.rpc("pause", name=name)
+    stage.await_("both are up", lambda: sum(one.sentinel for one in stage.members.up(name)) == 2)
+    both = stage.members.up(name)
     for member in both:
         member.start_queue(False)
-    stage.await_("jobs wait on both", lambda: all(len(one.waiting(name)) > 1 for one in both))
+    stage.rpc("resume", name=name)
+    stage.await_("jobs wait on both", lambda: all(len(one.held(name)) > 1 for one in both))
     hold = hold_of(stage.instance.uri, "moves")
     hold.touch()
     stage.rpc("action", name=name, action={"name": "shrink", "label": "pool"})
     stage.await_entry(name, "member-draining")
     entry = next(one for one in stage.entries(name) if one["name"] == "member-draining")
     drained = next(one for one in both if one.name == entry["context"]["member"])
-    waiting = [job for job in drained.waiting(name) if job.submitted < entry["timestamp"]]
+    waiting = [job for job in drained.held(name) if job.submitted < entry["timestamp"]]
     stay, leave = waiting[::2], waiting[1::2]
-    for job in leave:
-        drained.hold(job)
     for member in both:
+        for job in member.held(name):
+            if job not in leave:
+                member.let_go(job)
         member.start_queue(True)
     stage.await_("half of them run", lambda: all(job.first("finish") for job in stay))
     hold.unlink()

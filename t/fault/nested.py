@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -16,6 +17,9 @@ from witness import Job, Witness
 
 #: What became of a job by which it can tell nothing more.
 _OVER = ("clean", "invalidate")
+
+#: Of a job that nobody holds.
+_URGENCY = 16
 
 
 class Member(Witness):
@@ -38,6 +42,7 @@ class Member(Witness):
         self.name = str(job.member["member"])
         self.pid = 0
         self.lost = False
+        self._held: set[int] = set()
         self.socket = Path(urlparse(uri).path)
         super().__init__(uri, starting=True)
 
@@ -73,9 +78,24 @@ class Member(Witness):
         request = {"start": start, "all": True, "nocheckpoint": True, "reason": "a test"}
         self._handle.rpc("job-manager.queue-start", request).get()
 
-    def hold(self, job: Job) -> None:
-        """Have one of its jobs wait, whatever its queue does."""
-        self._handle.rpc("job-manager.urgency", {"id": job.id, "urgency": 0}).get()
+    def held(self, ensemble: str) -> list[Job]:
+        """Have the jobs of an ensemble that wait on it wait, whatever its queue does.
+
+        Returns:
+            Those that do. Others have got resources, though that may not be known yet.
+        """
+        handle = self._handle
+        for job in self.waiting(ensemble):
+            if job.id not in self._held:
+                with contextlib.suppress(OSError):
+                    handle.rpc("job-manager.urgency", {"id": job.id, "urgency": 0}).get()
+                    self._held.add(job.id)
+        return [job for job in self.waiting(ensemble) if job.id in self._held]
+
+    def let_go(self, job: Job) -> None:
+        """Have one of these wait no more."""
+        self._handle.rpc("job-manager.urgency", {"id": job.id, "urgency": _URGENCY}).get()
+        self._held.remove(job.id)
 
     @property
     def _handle(self) -> Any:
