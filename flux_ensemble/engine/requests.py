@@ -19,6 +19,7 @@ from flux_ensemble.engine.events import Request
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.scaler import Scaler
 from flux_ensemble.engine.trigger_queue import TriggerQueue
+from flux_ensemble.metrics.paths import no_group
 
 
 class Requests:
@@ -80,8 +81,7 @@ class Requests:
         """Return the name of an existing group, or raise `RequestError`."""
         groups = self._core.spec.groups
         if group not in groups:
-            names = ", ".join(sorted(groups))
-            raise RequestError(errno.ENOENT, f"no job group named {group!r} (groups: {names})")
+            raise RequestError(errno.ENOENT, no_group(str(group), groups))
         return str(group)
 
     def _check_room(self, action: Action) -> None:

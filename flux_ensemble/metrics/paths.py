@@ -104,7 +104,7 @@ def parse_path(
         return _parse_count(text, rest, groups)
     if statistic == RATE:
         if rest not in groups:
-            raise ValueError(f"no job group named {rest!r} (groups: {_listed(groups)})")
+            raise ValueError(no_group(rest, groups))
         return MetricPath(RATE, rest, "")
     if statistic in MEMBER_METRICS:
         known = MEMBER_METRICS[statistic]
@@ -217,12 +217,21 @@ def not_of_pool(path: MetricPath, pools: Collection[str]) -> str | None:
     return f"{name}: no member named {pool!r} (members: {_listed(pools)})"
 
 
+def no_group(name: str, groups: Iterable[str]) -> str:
+    """Return the sentence that no job group has a name.
+
+    >>> no_group("c", ["b", "a"])
+    "no job group named 'c' (groups: a, b)"
+    """
+    return f"no job group named {name!r} (groups: {_listed(groups)})"
+
+
 def _parse_count(text: str, rest: str, groups: Collection[str]) -> MetricPath:
     group, dot, counter = rest.rpartition(".")
     if not dot:
         raise ValueError(f"expected 'count.GROUP.COUNTER', not {text!r}")
     if group not in groups:
-        raise ValueError(f"no job group named {group!r} (groups: {_listed(groups)})")
+        raise ValueError(no_group(group, groups))
     # `COUNTER@POOL` counts the jobs on one pool; `not_of_pool` checks that the pool exists.
     of_all, _, _ = counter.partition("@")
     if of_all not in COUNTERS:

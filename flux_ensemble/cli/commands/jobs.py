@@ -245,13 +245,10 @@ def _sorted(rows: list[Any], field: str, *, reverse: bool) -> list[Any]:
 @contextmanager
 def chosen(target: Target, name: str, choice: Choice) -> Iterator[Iterable[Any]]:
     """Yield the chosen jobs of an ensemble; afterwards, report jobs that the record dropped."""
-    if isinstance(target, LocalStates):
-        yield target.jobs(name, **asdict(choice))
-        return
     found = target.jobs(name, **asdict(choice))
     with naming(target, name, choice.group):
         yield found
-    if found.dropped:
+    if not isinstance(target, LocalStates) and found.dropped:
         print_error(f"{found.dropped} jobs are not in the record: it is full (limits.records)")
 
 

@@ -7,6 +7,7 @@ runs.
 from __future__ import annotations
 
 import builtins
+import errno
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -90,11 +91,14 @@ class LocalStates:
         """Do as `Client.jobs`; with active jobs only if the run reports them."""
         # Imported here, because most commands have no filter.
         from flux_ensemble.metrics.job_filter import compile_choice
+        from flux_ensemble.metrics.paths import no_group
 
         try:
             chosen = compile_choice(filter, group, outcome)
         except ValueError as error:
             raise Failure(f"filter: {error}", USAGE) from None
+        if group is not None and group not in (groups := self._status(name)["groups"]):
+            raise EnsembleError(errno.ENOENT, no_group(group, groups))
         with _sentences():
             active = {job["id"]: job for job in self._active(name)}
             for job in self.states.jobs(name):

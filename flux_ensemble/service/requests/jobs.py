@@ -16,6 +16,7 @@ from flux_ensemble.faults import ENDINGS
 from flux_ensemble.metrics.job_filter import compile_filter
 from flux_ensemble.metrics.job_row import GUESTS, JobRow
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
+from flux_ensemble.metrics.paths import no_group
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Loop
 from flux_ensemble.runtime.search import COUNT, Search
@@ -24,7 +25,7 @@ from flux_ensemble.service.requests.messages import Responder, Streams, is_owner
 from flux_ensemble.service.requests.registration import request_handler
 from flux_ensemble.service.status.reports import Reports
 from flux_ensemble.service.status.waits import Cause
-from flux_ensemble.texts import listed, shown
+from flux_ensemble.texts import shown
 
 Payload = Mapping[str, Any]
 
@@ -173,8 +174,7 @@ def _names(ensemble: Ensemble) -> Callable[[int], str]:
 def _group(ensemble: Ensemble, group: str | None) -> str | None:
     groups = ensemble.engine.spec.groups
     if group is not None and group not in groups:
-        names = listed(sorted(groups))
-        raise RequestError(errno.ENOENT, f"no job group named {group!r} (groups: {names})")
+        raise RequestError(errno.ENOENT, no_group(group, groups))
     return group
 
 

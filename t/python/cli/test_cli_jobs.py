@@ -275,3 +275,22 @@ def test_the_live_view_says_it_too(shared: Path) -> None:
     texts = {job["group"]: source.output(job) for job in jobs}
     assert texts["a"].startswith("other jobs, or other attempts, wrote to its file, too")
     assert "other attempts" not in texts["b"]
+
+
+@pytest.mark.parametrize("command", ["jobs", "failures", "output"])
+def test_a_group_that_the_ensemble_has_not_is_an_error_and_no_empty_answer(
+    command: str, state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command([command, "--state-dir", str(state), "s", "--group", "c"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "no job group named 'c' (groups: a, b)" in err
+
+
+def test_nothing_is_exported_of_a_group_that_the_ensemble_has_not(
+    state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["export", "--state-dir", str(state), "s", str(tmp_path / "s.csv"), "--group", "aa"]
+    assert run_command(words) == 1
+    assert "no job group named 'aa' (groups: a, b); did you mean 'a'?" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
