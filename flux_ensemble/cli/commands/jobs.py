@@ -248,8 +248,9 @@ def chosen(target: Target, name: str, choice: Choice) -> Iterator[Iterable[Any]]
     found = target.jobs(name, **asdict(choice))
     with naming(target, name, choice.group):
         yield found
-    if not isinstance(target, LocalStates) and found.dropped:
-        print_error(f"{found.dropped} jobs are not in the record: it is full (limits.records)")
+    # Not known of a local run.
+    if dropped := getattr(found, "dropped", 0):
+        print_error(f"{dropped} jobs are not in the record: it is full (limits.records)")
 
 
 @click.command
