@@ -1,9 +1,9 @@
-"""Check of the launch: whether each task of a Slurm step became an instance of its own.
+"""Check of the launch: whether each task of a parallel launch became an instance of its own.
 
-If `srun` and Flux do not agree on how brokers find each other (`--mpi=none`, or a plugin that Flux
-was built without), each of the N tasks starts an instance of size 1. A script then runs N times,
-and so would an ensemble. Flux removes `SLURM_*` from the broker's environment, so the variables are
-read where the kernel keeps the initial environment of the broker.
+If a launcher and Flux do not agree on how brokers find each other (`srun --mpi=none`, a plugin that
+Flux was built without, `mpirun` of Open MPI), each of the N tasks starts an instance of size 1. A
+script then runs N times, and so would an ensemble. Flux removes `SLURM_*` from the broker's
+environment, so the variables are read where the kernel keeps the initial environment of the broker.
 """
 
 from __future__ import annotations
@@ -11,14 +11,42 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from socket import gethostname
-from typing import Any
-
-#: Variables with the number of tasks of the step that launched a process, and its rank (srun(1)).
-_TASKS = "SLURM_STEP_NUM_TASKS"
-_RANK = "SLURM_PROCID"
+from typing import Any, NamedTuple
 
 
-def split_by_slurm(attr_get: Callable[[str], Any], proc: Path = Path("/proc")) -> str | None:
+class _Launcher(NamedTuple):
+    """A command that starts tasks.
+
+    `tasks` and `rank` are the variables with the number of tasks and the rank of one; `remedy` is
+    how brokers are started as one instance.
+    """
+
+    command: str
+    tasks: str
+    rank: str
+    remedy: str
+
+
+#: Launchers, the innermost first: Open MPI starts its own processes by srun within a Slurm job.
+_LAUNCHERS = (
+    _Launcher(
+        "mpirun",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_RANK",
+        "`srun --mpi=pmi2 flux start ...` or `mpiexec.hydra flux start ...` (Flux does not find "
+        "its brokers by Open MPI), or one task of them with `mpirun -n1`",
+    ),
+    _Launcher(
+        "srun",
+        "SLURM_STEP_NUM_TASKS",
+        "SLURM_PROCID",
+        "`srun --mpi=pmi2 flux start ...` (or --mpi=pmix; `srun --mpi=list` names what there is), "
+        "or one task of them with `srun -n1`",
+    ),
+)
+
+
+def split_by_launcher(attr_get: Callable[[str], Any], proc: Path = Path("/proc")) -> str | None:
     """Return a sentence if the instance is one of several that were meant to be one.
 
     Args:
@@ -42,13 +70,12 @@ def split_by_slurm(attr_get: Callable[[str], Any], proc: Path = Path("/proc")) -
         for entry in begun_with.decode(errors="replace").split("\0")
         if "=" in entry
     )
-    tasks = variables.get(_TASKS, "")
-    if not tasks.isdecimal() or int(tasks) < 2:
-        return None
-    rank = variables.get(_RANK, "?")
-    return (
-        f"this Flux instance is task {rank} of {tasks} that srun started, and each of them is an "
-        f"instance of its own, so the ensemble would run {tasks} times: start them as one with "
-        "`srun --mpi=pmi2 flux start ...` (or --mpi=pmix; `srun --mpi=list` names what there is), "
-        "or one task of them with `srun -n1`"
-    )
+    for launcher in _LAUNCHERS:
+        tasks = variables.get(launcher.tasks, "")
+        if tasks.isdecimal() and int(tasks) > 1:
+            return (
+                f"this Flux instance is task {variables.get(launcher.rank, '?')} of {tasks} that "
+                f"{launcher.command} started, and each of them is an instance of its own, so the "
+                f"ensemble would run {tasks} times: start them as one with {launcher.remedy}"
+            )
+    return None

@@ -23,7 +23,7 @@ from flux_ensemble.bindings import (
 )
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import KEEPER, SERVICE, not_kept
-from flux_ensemble.deploy.launch import split_by_slurm
+from flux_ensemble.deploy.launch import split_by_launcher
 
 #: The first Flux with Python broker modules.
 MODULES_SINCE = (0, 84)
@@ -51,7 +51,7 @@ def ensure_service(client: Client, *, isolate: bool = False) -> str | None:
             `isolate` is given; or the instance is one of several that were meant to be one.
         EnsembleError: the service answers with an error.
     """
-    split = split_by_slurm(client.handle.attr_get)
+    split = split_by_launcher(client.handle.attr_get)
     if split is not None:
         raise DeployError(split)
     if _is_there(client):

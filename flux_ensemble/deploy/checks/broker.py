@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from flux_ensemble.deploy.checks.instance import PATIENCE, Finding, InstanceInfo
-from flux_ensemble.deploy.launch import split_by_slurm
+from flux_ensemble.deploy.launch import split_by_launcher
 from flux_ensemble.deploy.service_start import MODULES_SINCE, parse_version
 from flux_ensemble.words import counted
 
@@ -42,7 +42,7 @@ def flux_version(instance: InstanceInfo) -> Finding:
 
 def launch(instance: InstanceInfo) -> Finding:
     """Check that the instance is not one of several that were meant to be one."""
-    split = split_by_slurm(instance.handle.attr_get)
+    split = split_by_launcher(instance.handle.attr_get)
     if split is not None:
         text, _, advice = split.partition(": ")
         return Finding("launch", "problem", text, advice)

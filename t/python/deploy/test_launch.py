@@ -1,4 +1,4 @@
-"""Instances that Slurm launched."""
+"""Instances that Slurm or Open MPI launched."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from socket import gethostname
 
 import pytest
 
-from flux_ensemble.deploy.launch import split_by_slurm
+from flux_ensemble.deploy.launch import split_by_launcher
 
+OPEN_MPI = {"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "2"}
 STEP = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "PATH": "/bin"}
 
 
@@ -31,7 +32,7 @@ def split(tmp_path: Path, environ: dict[str, str] | None, **attributes: str) -> 
             raise FileNotFoundError(name)
         return known[name]
 
-    return split_by_slurm(attr_get, tmp_path)
+    return split_by_launcher(attr_get, tmp_path)
 
 
 def test_one_of_two_tasks_that_became_instances_of_their_own_is_told_with_the_remedy(
@@ -44,8 +45,27 @@ def test_one_of_two_tasks_that_became_instances_of_their_own_is_told_with_the_re
 
 
 @pytest.mark.parametrize(
+    "environ",
+    [
+        pytest.param(OPEN_MPI, id="by itself"),
+        pytest.param({**STEP, **OPEN_MPI}, id="in a Slurm job, by a step of its own"),
+    ],
+)
+def test_one_of_three_tasks_of_open_mpi_is_told_with_its_own_remedy(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    told = split(tmp_path, environ)
+    assert told is not None
+    assert told.startswith("this Flux instance is task 2 of 3 that mpirun started")
+    assert "would run 3 times" in told
+    assert "`mpirun -n1`" in told
+
+
+@pytest.mark.parametrize(
     ("environ", "attributes"),
     [
+        pytest.param({"OMPI_COMM_WORLD_SIZE": "1"}, {}, id="the only task of mpirun"),
+        pytest.param(OPEN_MPI, {"instance-level": "1"}, id="in a job of Flux that mpirun began"),
         pytest.param({**STEP, "SLURM_STEP_NUM_TASKS": "1"}, {}, id="the only task of its step"),
         pytest.param(STEP, {"size": "2"}, id="the brokers found each other"),
         pytest.param(STEP, {"instance-level": "1"}, id="an instance inside another one"),
@@ -65,4 +85,4 @@ def test_a_flux_without_these_attributes_is_not_refused(tmp_path: Path) -> None:
     def attr_get(name: str) -> str:
         raise FileNotFoundError(name)
 
-    assert split_by_slurm(attr_get, tmp_path) is None
+    assert split_by_launcher(attr_get, tmp_path) is None
