@@ -35,6 +35,11 @@ _SPREAD = frozenset(
     if field.type is dict or "." in field.name
 )
 
+#: Columns that every job has; those of a file without jobs.
+_OF_ALL = tuple(
+    field.name for field in COLUMNS.values() if field.required and field.type is not dict
+)
+
 #: Numbers that are not finite, as texts that `float` accepts.
 _NOT_FINITE = re.compile("[-+]?(nan|inf(inity)?)", re.IGNORECASE)
 
@@ -180,6 +185,9 @@ def _write_sqlite(path: Path, jobs: Iterable[Job]) -> None:
                 f"insert into jobs ({', '.join(map(_quoted, names))}) values ({marks})",
                 ([_for_sqlite(name, row.get(name)) for name in names] for row in rows),
             )
+        if not seen:
+            for name in _OF_ALL[1:]:
+                database.execute(f"alter table jobs add column {_quoted(name)}")
         database.execute("commit")
     finally:
         database.close()
@@ -194,12 +202,25 @@ def _write_parquet(path: Path, jobs: Iterable[Job]) -> None:
         for row in rows:
             for name in columns:
                 values[name].append(_scalar(row.get(name)))
-        arrays = {name: _array(pyarrow, column) for name, column in values.items()}
+        arrays = {name: _array(pyarrow, name, column) for name, column in values.items()}
         pyarrow.parquet.write_table(pyarrow.table(arrays), path)
 
 
-def _array(pyarrow: Any, column: list[Any]) -> Any:
-    """Return a column of numbers, of booleans, or of texts, to which mixed types are converted."""
+def _array(pyarrow: Any, name: str, column: list[Any]) -> Any:
+    """Return a column of numbers, of booleans, or of texts, to which mixed types are converted.
+
+    A field of every job has its own type, also without a value: the files of several ensembles can
+    be read as one table only where their types agree.
+    """
+    if name in COLUMNS:
+        of = COLUMNS[name].type
+        types = {
+            bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64(),
+            str: pyarrow.string(),
+        }  # fmt: skip
+        fitting = {of, int} if of is float else {of}
+        if of in types and {type(value) for value in column} <= {*fitting, type(None)}:
+            return pyarrow.array(column, types[of])
     numbers = _floats(column)
     if numbers is not None:
         return pyarrow.array(numbers, pyarrow.float64())
@@ -258,7 +279,7 @@ def _spool(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[list[str], Iterato
             columns.update(dict.fromkeys(row))
             file.write(json.dumps(row) + "\n")
         file.seek(0)
-        yield list(columns)[:MAX_COLUMNS], map(json.loads, file)
+        yield list(columns or _OF_ALL)[:MAX_COLUMNS], map(json.loads, file)
 
 
 def _batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:

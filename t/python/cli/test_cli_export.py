@@ -144,6 +144,60 @@ def test_a_column_of_numbers_stays_one(
     assert list(map(repr, column.to_pylist())) == list(map(repr, expected))
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_files_of_ensembles_with_and_without_failures_can_be_read_as_one_table(
+    first: int, tmp_path: Path
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    none: dict[str, Any] = {"signal": None, "ranks": None, "t_run": None, "interrupted": False}
+    killed: dict[str, Any] = {"signal": 9, "ranks": "0", "t_run": 1.5, "interrupted": True}
+    exceptions = {"type": None, "note": None}, {"type": "exec", "note": "killed"}
+    files = [tmp_path / "none.parquet", tmp_path / "killed.parquet"]
+    for path, row, exception in zip(files, (none, killed), exceptions, strict=True):
+        write(path, [{"id": 1, **row, "exception": exception}])
+    table = parquet.read_table([files[first], files[1 - first]])
+    found = {name: str(table.schema.field(name).type) for name in table.column_names}
+    assert found == {
+        "id": "int64",
+        "signal": "int64",
+        "ranks": "string",
+        "t_run": "double",
+        "interrupted": "bool",
+        "exception.type": "string",
+        "exception.note": "string",
+    }
+    assert sorted(table.column("signal").to_pylist(), key=str) == [9, None]
+
+
+def test_whole_seconds_are_in_a_column_of_fractions(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    write(tmp_path / "a.parquet", [{"id": 1, "duration": 60}, {"id": 2, "duration": 0}])
+    column = parquet.read_table(tmp_path / "a.parquet").column("duration")
+    assert (str(column.type), column.to_pylist()) == ("double", [60.0, 0.0])
+
+
+def test_a_field_of_another_type_than_it_has_here_is_written_as_it_is(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    write(tmp_path / "a.parquet", [{"id": 1, "signal": "SIGTERM"}, {"id": 2, "signal": None}])
+    assert parquet.read_table(tmp_path / "a.parquet").column("signal").to_pylist() == [
+        "SIGTERM",
+        None,
+    ]
+
+
+def test_a_file_without_jobs_has_the_columns_that_every_job_has(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for suffix in (".csv", ".sqlite", ".parquet"):
+        write(tmp_path / f"a{suffix}", [])
+    with (tmp_path / "a.csv").open(newline="") as file:
+        names = next(csv.reader(file))
+    assert {"id", "group", "outcome", "exception.type"} < set(names)
+    assert parquet.read_table(tmp_path / "a.parquet").column_names == names
+    with closing(sqlite3.connect(tmp_path / "a.sqlite")) as database:
+        found = database.execute("select * from jobs")
+        assert [column[0] for column in found.description] == names
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".sqlite"])
 def test_without_jobs_the_file_is_there_too(suffix: str, tmp_path: Path) -> None:
     assert write(tmp_path / f"a{suffix}", []) == 0
