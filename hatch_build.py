@@ -51,7 +51,7 @@ from mypyc.build import mypycify
 from setuptools import Distribution, Extension
 # Two halves of the same size, for two compilers side by side; most calls are within one. What of
 # the engine is about members, records and rules that fire is in the other one.
-aside = {"actions", "members", "placement", "placing", "records"}
+aside = {"actions", "dispatch", "members", "placement", "records"}
 engine = [
     path
     for path in sys.argv[1:]

@@ -67,6 +67,13 @@ def test_no_two_compiled_modules_have_the_same_name() -> None:
     assert len(names) == len(set(names)), "hatch_build.py says why"
 
 
+def test_the_half_of_the_engine_that_the_build_names_is_compiled() -> None:
+    (names,) = re.findall(r"^aside = (\{.*\})$", (ROOT / "hatch_build.py").read_text(), re.M)
+    paths = WHOLE["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]["compiled"]
+    engine = {Path(path).stem for path in paths if "/engine/" in path}
+    assert ast.literal_eval(names) < engine
+
+
 def test_the_index_of_python_takes_the_sdist_and_the_wheel(dist: Path) -> None:
     files = [str(path) for path in dist.iterdir()]
     assert len(files) == 2
