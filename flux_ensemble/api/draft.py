@@ -6,12 +6,17 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.api.document_data import PythonDocument
 from flux_ensemble.entries import Place
 
 if TYPE_CHECKING:
     from flux_ensemble.document.lint import Warnings
     from flux_ensemble.document.model import Spec
+import sys
+from datetime import timedelta
+
+from flux_ensemble.document.problems import Path
+from flux_ensemble.document.yaml_reader import Document
+from flux_ensemble.entries import DocumentEntry
 
 
 class Draft:
@@ -76,3 +81,86 @@ class Draft:
 
     def _read(self) -> PythonDocument:
         return PythonDocument(self._value, self._place)
+
+
+class PythonDocument(Document):
+    """A document made in Python, whose places are lines of the program.
+
+    Args:
+        value: the document; entries that know their places, and values that `plain` accepts.
+        place: the line that composed it.
+
+    >>> document = PythonDocument({"jobs": [{"name": "a"}]}, ("study.py", 3))
+    >>> document.value, document.line(("jobs", 0)), document.file(())
+    ({'jobs': [{'name': 'a'}]}, 3, 'study.py')
+    """
+
+    def __init__(self, value: Mapping[str, Any], place: Place | None) -> None:
+        self._places: dict[Path, Place] = {} if place is None else {(): place}
+        super().__init__(_convert(value, (), self._places))
+
+    def line(self, path: Path) -> int | None:
+        """Return the line that made the value at `path`, or the closest value around it."""
+        place = self._place_of(path)
+        return None if place is None else place[1]
+
+    def file(self, path: Path) -> str | None:
+        """Return the file with that line."""
+        place = self._place_of(path)
+        return None if place is None else _shown_file(place[0])
+
+    def _place_of(self, path: Path) -> Place | None:
+        for length in range(len(path), -1, -1):
+            place = self._places.get(path[:length])
+            if place is not None:
+                return place
+        return None
+
+
+def _shown_file(file: str) -> str:
+    """Return the name of a file for people: for a notebook cell its number, not a file in /tmp."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    name = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(file)
+    return file if name is None else str(name[1])
+
+
+def plain(value: Any) -> Any:
+    """Return a value as plain data; a value without such a form is left as it is.
+
+    Tuples and arrays of numpy become lists, `range` becomes `{"range": [...]}`, `timedelta`
+    seconds, and a path its text.
+
+    >>> plain({"t": range(280, 320, 20), "after": timedelta(minutes=2), "words": ("a", 1)})
+    {'t': {'range': [280, 320, 20]}, 'after': 120.0, 'words': ['a', 1]}
+    """
+    return _convert(value, (), {})
+
+
+def _convert(value: Any, path: Path, places: dict[Path, Place]) -> Any:
+    kind = type(value)
+    if kind in (str, int, float, bool) or value is None:
+        return value
+    if isinstance(value, Mapping):
+        if isinstance(value, DocumentEntry) and value.place is not None:
+            places[path] = value.place
+        return {key: _convert(item, (*path, key), places) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_convert(item, (*path, index), places) for index, item in enumerate(value)]
+    if isinstance(value, range):
+        return {"range": [value.start, value.stop, value.step]}
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "tolist"):  # numpy's scalars and arrays
+        return _convert(value.tolist(), path, places)
+    return _base(value)
+
+
+def _base(value: Any) -> Any:
+    """Return the value as the plain type that it extends (as enumeration members do), if any."""
+    for kind in (str, bool, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    return value

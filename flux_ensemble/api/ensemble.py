@@ -255,7 +255,7 @@ class Ensemble:
             DocumentError, EnsembleError: as `start`.
             TimeoutError: it was cancelled after `timeout` seconds.
         """
-        from flux_ensemble.api.progress import showing
+        from flux_ensemble.api.notebook import showing
 
         try:
             self.start(queue, **how)
@@ -280,7 +280,7 @@ class Ensemble:
             TimeoutError: it has not ended in time; it continues.
             EnsembleError: it could not continue, or its service stays away.
         """
-        from flux_ensemble.api.progress import showing
+        from flux_ensemble.api.notebook import showing
         from flux_ensemble.api.threads import in_thread
 
         host = self._running
@@ -368,7 +368,7 @@ class Ensemble:
         return f"<Ensemble {self.name!r}: {state}>"
 
     def _repr_html_(self) -> str:
-        from flux_ensemble.api.html import document_html, status_html
+        from flux_ensemble.api.notebook import document_html, status_html
 
         if self._host is None:
             return document_html(self.document)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from flux_ensemble.document.distributions import (
+    Computed,
     Constant,
     Drawable,
     Empirical,
@@ -18,13 +19,13 @@ from flux_ensemble.document.distributions import (
     Param,
     Simulated,
     Uniform,
+    unknown,
 )
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany, hint
 from flux_ensemble.document.schema import check_form
-from flux_ensemble.document.simulated_values import Computed, unknown
 from flux_ensemble.document.values import texts_among
 from flux_ensemble.texts import listed, shown
 

@@ -1,20 +1,26 @@
-"""Distributions of the values of simulated jobs.
+"""Values of simulated jobs: drawn from distributions, or computed from their parameters.
 
 `draw` takes a uniform number between 0 and 1 from the caller's iterator and applies the
 distribution's quantile function (inverse transform sampling: Devroye, "Non-Uniform Random Variate
 Generation", chapter II). `Constant` and `Param` take none. The value of a `Param` comes from the
 job, and those of a `FromLog` from a file.
+
+The expression of a `Computed` is in the language of conditions, with the functions of calculus and
+powers besides: a document is not a program. With `step` the job publishes several values while it
+runs, spread evenly:
+
+    memo: {loss: {expression: "(log10(lr) + 3) ** 2 + exp(-epoch / 9)", step: epoch, steps: 27}}
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from flux_ensemble.document.simulated_values import Computed
+from flux_ensemble.metrics.expressions import Expression, compile_expression
 from flux_ensemble.scalars import number
 
 
@@ -164,3 +170,70 @@ class Simulated:
     failure_rate: float = 0.0
     startup: Drawable | None = None
     memo: Mapping[str, Drawable | Computed] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """An expression of the parameters of a job, and of its step.
+
+    Args:
+        text: the expression.
+        step: the name of the step, which counts from 1; None where there is one value.
+        steps: how many values there are.
+    """
+
+    text: str
+    step: str | None = None
+    steps: int = 1
+    _expression: Expression[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_expression", compiled(self.text))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names in the expression, without that of the step."""
+        return self._expression.variables - {self.step or ""}
+
+    def value(self, params: Mapping[str, Any], step: int) -> float:
+        """The value for the parameters of a job at a step; NaN where it has none.
+
+        >>> Computed("x ** 2 + n", "n", 3).value({"x": 3}, 2)
+        11.0
+        """
+        names = {**params, self.step: step} if self.step is not None else params
+        try:
+            value = number(self._expression.value(names.get))
+        except ValueError:
+            return math.nan
+        return math.nan if value is None or isinstance(value, str) else float(value)
+
+
+def compiled(text: str) -> Expression[str]:
+    """The expression of a text.
+
+    Raises:
+        ValueError: it is none.
+
+    >>> sorted(compiled("log10(lr) * width").variables)
+    ['lr', 'width']
+    """
+
+    def resolve(keys: list[str]) -> str:
+        if len(keys) > 1:
+            raise ValueError(f"no name {'.'.join(keys)!r}: expected that of a parameter")
+        return keys[0]
+
+    try:
+        return compile_expression(text, resolve, calculus=True)
+    except (SyntaxError, RecursionError, MemoryError):
+        raise ValueError(f"expected an expression such as '(x - 1) ** 2', not {text!r}") from None
+
+
+def unknown(computed: Computed, params: Collection[str]) -> Iterator[str]:
+    """The names in an expression that are those of no parameter.
+
+    >>> list(unknown(Computed("x + y"), ["x"]))
+    ['y']
+    """
+    yield from sorted(computed.names - set(params))

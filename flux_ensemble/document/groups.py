@@ -47,7 +47,7 @@ class GroupReader:
         problems: collects the problems.
         directory: the base of relative paths of files; None: they are on another machine.
         seed: the document's seed.
-        files: the texts of files with jobspecs, as for `loading.load_text`.
+        files: the texts of files with jobspecs, as for `loading.LoadOptions`.
         names, statistics: names of all groups, and of the statistics that are kept.
         by: the metrics that are kept by value.
 

@@ -13,19 +13,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from flux_ensemble.document.job_lint import Finding
 from flux_ensemble.document.keys.document import FORMER, below
 from flux_ensemble.document.lint import Warnings, lint
-from flux_ensemble.document.merge import USE, Expanded
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
 from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.spec_reader import SpecReader
 from flux_ensemble.document.spellings import with_spellings
-from flux_ensemble.document.use import check_uses, expand, plain_form
+from flux_ensemble.document.use import USE, Expanded, check_uses, expand, plain_form
 from flux_ensemble.document.yaml_reader import Document, read_yaml
 
 __all__ = ["DocumentError", "Problem", "load_document", "load_mapping", "load_text"]
@@ -34,22 +33,10 @@ __all__ = ["DocumentError", "Problem", "load_document", "load_mapping", "load_te
 _ABOVE = {path[:end] for path in FORMER for end in range(len(path)) if path[end] == "." or not end}
 
 
-def load_text(
-    text: str,
-    *,
-    name: str | None = None,
-    file: str | None = None,
-    directory: str = ".",
-    elastic: bool = True,
-    files: dict[str, str] | None = None,
-    warnings: Warnings | None = None,
-    packages: bool = True,
-    here: bool = True,
-) -> Spec:
-    """Read and check a document.
+class LoadOptions(TypedDict, total=False):
+    """The options of loading a document: keyword arguments of the functions here.
 
-    Args:
-        text: the document, YAML or JSON.
+    Attributes:
         name: the ensemble's name; default: the document's, else the file's stem.
         file: the document's file name, for messages and the default name.
         directory: the base of relative paths in the document.
@@ -60,6 +47,24 @@ def load_text(
         packages: algorithms of other packages may be run here.
         here: the files that the document names are on this machine. If not, none is looked at, and
             what follows from their contents is not checked: the Spec lacks it.
+    """
+
+    name: str | None
+    file: str | None
+    directory: str
+    elastic: bool
+    files: dict[str, str] | None
+    warnings: Warnings | None
+    packages: bool
+    here: bool
+
+
+def load_text(text: str, **options: Unpack[LoadOptions]) -> Spec:
+    """Read and check a document.
+
+    Args:
+        text: the document, YAML or JSON.
+        options: see `LoadOptions`.
 
     Raises:
         DocumentError: the document has problems; it lists at most `MAX_PROBLEMS`.
@@ -71,37 +76,16 @@ def load_text(
     Traceback (most recent call last):
     flux_ensemble.document.problems.DocumentError: document:1: jobs[0]: expected a command ...
     """
-    document, problems = read_yaml(text, file)
-    own = _Loader(document, problems, name, file, directory, elastic, files, packages, here)
-    return own.load(warnings)
+    document, problems = read_yaml(text, options.get("file"))
+    return _Loader(document, problems, **options).load()
 
 
-def load_mapping(
-    mapping: Mapping[str, Any],
-    *,
-    name: str | None = None,
-    file: str | None = None,
-    directory: str = ".",
-    elastic: bool = True,
-    files: dict[str, str] | None = None,
-    warnings: Warnings | None = None,
-    packages: bool = True,
-    here: bool = True,
-) -> Spec:
+def load_mapping(mapping: Mapping[str, Any], **options: Unpack[LoadOptions]) -> Spec:
     """Check a document that is already parsed, for example from JSON.
 
     Args:
         mapping: the document, plain data.
-        name: the ensemble's name; default: the document's, else the file's stem.
-        file: the document's file name, for messages and the default name.
-        directory: the base of relative paths in the document.
-        elastic: whether rules may grow and shrink the member.
-        files: cache of the files that the document names: name -> text. Missing ones are
-            read and added.
-        warnings: gets what there is to say of a document without errors.
-        packages: algorithms of other packages may be run here.
-        here: the files that the document names are on this machine. If not, none is looked at, and
-            what follows from their contents is not checked: the Spec lacks it.
+        options: see `LoadOptions`.
 
     Raises:
         DocumentError: the document has problems; it lists at most `MAX_PROBLEMS`.
@@ -110,32 +94,11 @@ def load_mapping(
     >>> spec.name, list(spec.groups), spec.limits.active_jobs
     ('demo', ['hello'], 10000)
     """
-    return load_document(
-        Document(mapping),
-        name=name,
-        file=file,
-        directory=directory,
-        elastic=elastic,
-        files=files,
-        warnings=warnings,
-        packages=packages,
-        here=here,
-    )
+    return load_document(Document(mapping), **options)
 
 
-def load_document(
-    document: Document,
-    *,
-    name: str | None = None,
-    file: str | None = None,
-    directory: str = ".",
-    elastic: bool = True,
-    files: dict[str, str] | None = None,
-    warnings: Warnings | None = None,
-    packages: bool = True,
-    here: bool = True,
-) -> Spec:
-    """Check a document that knows where its values are; for the arguments see `load_text`.
+def load_document(document: Document, **options: Unpack[LoadOptions]) -> Spec:
+    """Check a document that knows where its values are; for the options see `LoadOptions`.
 
     Raises:
         DocumentError: the document has problems; it lists at most `MAX_PROBLEMS`.
@@ -144,24 +107,25 @@ def load_document(
     'demo'
     """
     problems = Problems(document.line, document.file)
-    own = _Loader(document, problems, name, file, directory, elastic, files, packages, here)
-    return own.load(warnings)
+    return _Loader(document, problems, **options).load()
 
 
 class _Loader:
-    """Loads one document; for the arguments see `load_text`."""
+    """Loads one document; for the options see `LoadOptions`."""
 
     def __init__(
         self,
         document: Document,
         problems: Problems,
-        name: str | None,
-        file: str | None,
-        directory: str,
-        elastic: bool,
-        files: dict[str, str] | None,
-        packages: bool,
-        here: bool,
+        *,
+        name: str | None = None,
+        file: str | None = None,
+        directory: str = ".",
+        elastic: bool = True,
+        files: dict[str, str] | None = None,
+        warnings: Warnings | None = None,
+        packages: bool = True,
+        here: bool = True,
     ) -> None:
         self._document = document
         self._problems = problems
@@ -170,10 +134,11 @@ class _Loader:
         self._directory = directory
         self._elastic = elastic
         self._files = files
+        self._warnings = warnings
         self._packages = packages
         self._here = here
 
-    def load(self, warnings: Warnings | None) -> Spec:
+    def load(self) -> Spec:
         """Check the document.
 
         Raises:
@@ -199,12 +164,12 @@ class _Loader:
         if isinstance(self._document, Expanded):
             packaged = self._document.packaged or None
             spec = replace(spec, expansion=plain_form(self._document), packaged=packaged)
-        if warnings is not None:
+        if self._warnings is not None:
             old = [
                 Finding(path, f"{path[-1]!r} is deprecated: use {new[-1]!r}")
                 for new, path in self._problems.renamed.items()
             ]
-            lint(spec, self._document, self._file, warnings, old)
+            lint(spec, self._document, self._file, self._warnings, old)
         return spec
 
     def _form(self) -> dict[str, Any] | None:

@@ -85,7 +85,7 @@ class _Jobs(NamedTuple):
 
 
 class SpecReader:
-    """Reads a document; see `loading.load_text` for the arguments that are not here.
+    """Reads a document; see `loading.LoadOptions` for the arguments that are not here.
 
     Args:
         document: the document, with what its `use` makes.
@@ -123,7 +123,7 @@ class SpecReader:
 
         Args:
             value: the valid part of the document's form.
-            name, file: as for `loading.load_text`.
+            name, file: as for `loading.LoadOptions`.
         """
         problems = self._problems
         rules = value.get("rules", [])

@@ -11,17 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.core import SUBMISSION_SECONDS, Core
 from flux_ensemble.engine.evaluation import Evaluation
 from flux_ensemble.engine.events import LIFE, TICKS, Columns, JobEvents, JobsAlike, Tag
 from flux_ensemble.engine.firings import Firing
-from flux_ensemble.engine.job_keys import make
+from flux_ensemble.engine.job_keys import make, ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob, Phase
 from flux_ensemble.engine.member import Member
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
-from flux_ensemble.engine.quick_path import Plain
+from flux_ensemble.engine.placement import Need
 from flux_ensemble.metrics.numbers import Number
+
+_PLAIN = frozenset(("submit", "validate", "start", "finish"))
+
+#: The least that a job can need.
+_LEAST = Need()
 
 #: Event -> the phase of a job before it.
 _PHASES = dict(zip(LIFE, (None, *Phase), strict=False))
@@ -45,17 +50,17 @@ class LifeBatches:
         core: the engine's core.
         members: the members on which the jobs are.
         observer: handles the events of other jobs.
-        plain: decides whether only room limits which jobs are sent.
+        quick: decides whether only room limits which jobs are sent.
 
     Attributes:
         more: True if the last job that was handled may have further effects.
     """
 
-    def __init__(self, core: Core, members: Members, observer: Observer, plain: Plain) -> None:
+    def __init__(self, core: Core, members: Members, observer: Observer, quick: QuickPath) -> None:
         self._core = core
         self._members = members
         self._observer = observer
-        self._plain = plain
+        self._quick = quick
         self.more = False
         #: Of the jobs since `_end`: the seconds that they waited and ran.
         self._waited: list[Number] = []
@@ -95,7 +100,7 @@ class LifeBatches:
         member = self._members.known.get(alike.ordinal)
         if member is None or member.state != "up" or names[-1] not in _LAST:
             return first
-        if not (self._possible and self._plain.now(max(core.t, alike.t))):
+        if not (self._possible and self._quick.is_open(max(core.t, alike.t))):
             return first
         if names[0] != "submit":
             return self._go_on(alike, columns, first, member)
@@ -133,7 +138,7 @@ class LifeBatches:
                 self._finished(job, t_end)
                 job.phase = _GONE
                 observer.record(job)
-            self.more = self._plain.more or self._plain.makes_room(key)
+            self.more = self._quick.more or self._quick.makes_room(key)
             stop += 1
         return stop
 
@@ -189,7 +194,7 @@ class LifeBatches:
                     core.workload.leave(job)
                     member.left(job.id, core.t)
                     self._observer.record(job)
-                    self.more = self._plain.more or self._plain.makes_room(key)
+                    self.more = self._quick.more or self._quick.makes_room(key)
             stop += 1
         self._end(group, member)
         return stop
@@ -302,21 +307,21 @@ class EventBatches:
         self._observer = observer
         self._evaluation = evaluation
         self._settle = settle
-        self._plain = self._lives = None
+        self._quick = self._lives = None
         #: The batch that `knows` has decoded, with its columns; `alike` uses these.
         self._known: tuple[JobsAlike, Columns] | None = None
         if members is not None:
-            self._plain = Plain(core, members)
-            self._lives = LifeBatches(core, members, observer, self._plain)
+            self._quick = QuickPath(core, members)
+            self._lives = LifeBatches(core, members, observer, self._quick)
 
     def several(self, several: JobEvents) -> None:
         """Handle events of a job, one after the other, as `Engine.handle` does.
 
-        No jobs are sent between plain events (see `quick_path`): they make no room.
+        No jobs are sent between plain events (see `QuickPath`): they make no room.
         """
-        core, plain = self._core, self._plain
-        if plain is not None and not plain.are(several):
-            plain = None
+        core, quick = self._core, self._quick
+        if quick is not None and not quick.takes(several):
+            quick = None
         for event in several.each():
             if event.t > core.t:
                 core.t = core.stats.t = event.t
@@ -324,21 +329,21 @@ class EventBatches:
             if triggered:
                 self._evaluation.run(triggered)
             elif (
-                plain is not None
-                and not plain.more
-                and not (event.name == "clean" and plain.makes_room(event.job))
+                quick is not None
+                and not quick.more
+                and not (event.name == "clean" and quick.makes_room(event.job))
             ):
                 continue
             self._settle()
 
     def alike(self, alike: JobsAlike) -> None:
         """Handle the same events of jobs, one job after the other, as `several` does."""
-        lives, plain = self._lives, self._plain
+        lives, quick = self._lives, self._quick
         known, self._known = self._known, None
         columns = known[1] if known is not None and known[0] is alike else alike.columns()
         first, jobs = 0, len(columns.ids)
         while first < jobs:
-            if lives is not None and plain is not None and not plain.more:
+            if lives is not None and quick is not None and not quick.more:
                 stop = lives.take(alike, columns, first)
                 if stop > first:
                     first = stop
@@ -356,3 +361,63 @@ class EventBatches:
         columns = alike.columns()
         self._known = alike, columns
         return alike.firing is None or self._lives.expected(alike, columns)
+
+
+class QuickPath:
+    """Decides for one engine whether events can make room for other jobs.
+
+    Most jobs are submitted, start, succeed and are clean. Only the event `clean` of such a job can
+    make room for a job that waits. So the engine does not try to send jobs after the other events.
+
+    Args:
+        core: the engine's core.
+        members: the members.
+    """
+
+    def __init__(self, core: Core, members: Members) -> None:
+        self._core = core
+        self._members = members
+        self._longest = max((group.longest for group in core.spec.groups.values()), default=0.0)
+
+    def takes(self, several: JobEvents) -> bool:
+        """Return whether none of the events makes room for a job, except a last "clean"."""
+        success = False
+        for event in several.events[:-1]:
+            if event[1] not in _PLAIN:
+                return False
+            if event[1] == "finish":
+                success = len(event) > 2 and event[2].get("status") == 0
+                if not success:
+                    return False
+        last = several.events[-1][1]
+        if (last != "clean" or not success) and last not in ("validate", "start"):
+            return False
+        return self.is_open(max(self._core.t, several.t))
+
+    def is_open(self, t: float) -> bool:
+        """Return whether until time `t` only room limits which jobs are sent."""
+        core = self._core
+        if core.copies.works or not self._members.breaker.idle:
+            return False
+        t_expires = core.stats.t_expires
+        # The allocation must last long enough for the longest group.
+        return t_expires is None or self._longest <= t_expires - t - SUBMISSION_SECONDS
+
+    @property
+    def more(self) -> bool:
+        """True if an event left work besides rules to evaluate and jobs to send."""
+        core, workload = self._core, self._core.workload
+        drained = workload.drained or not workload.busy
+        return bool(drained or core.scale_outcomes or core.deferred or core.search_due)
+
+    def makes_room(self, key: int) -> bool:
+        """Return whether a job that is gone may have made room for others."""
+        workload = self._core.workload
+        if not workload.backlog.queues:
+            return False
+        member = self._members.known.get(ordinal_of(key))
+        if member is None or member.place is None:
+            return True
+        # If a limit of active jobs was in the way, the next job may go to any member.
+        limited = workload.room <= 1 or bool(workload.backlog.bounds)
+        return limited or member.place.room(_LEAST, self._core.t) > 0

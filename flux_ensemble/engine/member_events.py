@@ -29,8 +29,7 @@ from flux_ensemble.engine.jobs import MEMBER_LOST, ActiveJob, Phase
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.engine.member import CONNECTED, LIVE, Member
 from flux_ensemble.engine.member_scope import MemberScope
-from flux_ensemble.engine.member_time import DRAIN_TIMER, change_limit
-from flux_ensemble.engine.members import Members
+from flux_ensemble.engine.members import DRAIN_TIMER, Members, change_limit
 from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.submission_results import SubmissionResults
 from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
@@ -171,7 +170,7 @@ class MemberEvents:
             if firing is not None:
                 key = make(member.ordinal, _NO_ID)
                 tag = Tag(firing.group, rule, number, index)
-                yield from self._post(JobEvent(event.t, key, "submit", {}, tag))
+                yield from self._observer.on_job_event(JobEvent(event.t, key, "submit", {}, tag))
                 job = core.workload.jobs[key]
                 yield from self._conclude(member, job, event, lost)
         for id in self._members.forget(member):
@@ -202,10 +201,7 @@ class MemberEvents:
         if job.phase is Phase.NEW:
             end.insert(0, ("validate", {}))
         for name, context in end:
-            yield from self._post(JobEvent(event.t, job.id, name, context))
-
-    def _post(self, event: JobEvent) -> Iterable[TriggerQueue]:
-        return self._observer.on_job_event(event)
+            yield from self._observer.on_job_event(JobEvent(event.t, job.id, name, context))
 
     def _triggered(self, trigger: str, member: Member) -> list[TriggerQueue]:
         """Return the rules on a trigger such as `member-up` that are about the member's pool."""

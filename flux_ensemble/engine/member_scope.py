@@ -13,8 +13,7 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob, ages_of
 from flux_ensemble.engine.member import Member
-from flux_ensemble.engine.member_bindings import drop_bound
-from flux_ensemble.engine.members import Members
+from flux_ensemble.engine.members import Members, drop_bound
 from flux_ensemble.engine.trigger_queue import TriggerQueue
 from flux_ensemble.metrics.conditions import Lookup
 from flux_ensemble.metrics.member_metrics import AT

@@ -5,13 +5,16 @@
 
 The engine numbers its members. It chooses the member of a job when it sends the job (`dispatch`),
 and the command carries the choice. It starts and drains members by the document and by `grow` and
-`shrink`. `member_events` handles the jobs of members that end.
+`shrink`, and drains each some time before its allocation ends. Jobs that are bound to a member
+run there or nowhere, so they are dropped when it drains or ends. `member_events` handles the
+jobs of members that end.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from flux_ensemble import eventlog
@@ -23,16 +26,19 @@ from flux_ensemble.engine.commands import (
     DrainMember,
     EndMember,
     StartMember,
+    StartTimer,
+    StopTimer,
 )
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import MemberUp, Tag
 from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob, Phase
 from flux_ensemble.engine.member import LIVE, MEMBER_RULE, MOVED, Member
-from flux_ensemble.engine.member_bindings import release
-from flux_ensemble.engine.member_time import stop_timer, time_drain
 from flux_ensemble.engine.pending import Origin, Pending, ScaleOutcome
 from flux_ensemble.engine.placement import Need, Place, Placement
+
+#: Prefix of the key of the timer by which a member is drained; its number follows.
+DRAIN_TIMER = "drain:"
 
 
 class Members:
@@ -422,3 +428,51 @@ class Members:
             self.breaker.load(value["breaker"])
         for ordinal, rule, number, index in value.get("unwanted", ()):
             self.known[ordinal].unwanted.add((rule, number, index))
+
+
+def time_drain(core: Core, member: Member) -> None:
+    """Set the drain timer of a member that is up; it replaces an earlier one."""
+    assert member.up is not None
+    if member.up.t_expires is not None:
+        after = max(0.0, member.up.t_expires - member.pool.drain - core.t)
+        core.emit(StartTimer(f"{DRAIN_TIMER}{member.ordinal}", after))
+
+
+def stop_timer(core: Core, member: Member) -> None:
+    """Stop the drain timer of a member, if it has one."""
+    if member.up is not None and member.up.t_expires is not None:
+        core.emit(StopTimer(f"{DRAIN_TIMER}{member.ordinal}"))
+
+
+def change_limit(core: Core, placement: Placement, member: Member, t_expires: float | None) -> None:
+    """Change the time limit of a member that is or was up; `t_expires` None is no limit."""
+    assert member.up is not None
+    assert member.place is not None
+    if member.state == "up":
+        stop_timer(core, member)
+    member.up = replace(member.up, t_expires=t_expires)
+    placement.limit(member.place, math.inf if t_expires is None else t_expires)
+    if member.state == "up":
+        time_drain(core, member)
+
+
+def drop_bound(core: Core, ordinal: int, groups: Collection[str]) -> int:
+    """Drop the waiting jobs of groups that are bound to a member; return their number."""
+    firings = [each for each in core.workload.firings if each.bound and each.near == ordinal]
+    dropped = 0
+    for firing in firings:
+        if firing.group in groups and firing.waiting:
+            core.give_up(firing)
+            dropped += core.workload.drop(firing)
+    return dropped
+
+
+def release(core: Core, member: Member) -> None:
+    """Drop the jobs that are bound to a member that takes no more jobs, and log that."""
+    if not core.rules.any_of_member:
+        return
+    for group in core.spec.groups:
+        dropped = drop_bound(core, member.ordinal, (group,))
+        if dropped:
+            reason = f"{dropped} were to run on {member.name} alone, which takes no more jobs"
+            core.record(eventlog.JobsDropped(group=group, member=member.name, reason=reason))

@@ -18,8 +18,7 @@ from flux_ensemble.document.scopes import names_of, scope_of_rule
 from flux_ensemble.engine.combinations import parse_name
 from flux_ensemble.engine.compact import not_default
 from flux_ensemble.engine.job_changes import DETECTED, RulesByNews
-from flux_ensemble.engine.repetitions import dump_turns, load_turns
-from flux_ensemble.engine.rule_state import RuleState
+from flux_ensemble.engine.rule_state import RuleState, dump_turns, load_turns
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Subject, compile_condition
 from flux_ensemble.metrics.detector import Detector
 from flux_ensemble.metrics.job_fields import JobScope

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from grpc import StatusCode
 
 from flux_ensemble.gateway.errors import RequestProblem
-from flux_ensemble.gateway.names import CLUSTER_NAME
+
+#: NAME or NAMESPACE/NAME, of letters, digits, dots, dashes and underscores; for `fullmatch`.
+CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}(/[A-Za-z0-9][A-Za-z0-9._-]{0,252})?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from urllib.parse import unquote
 from cryptography import x509
 from grpc import StatusCode
 
+from flux_ensemble.gateway.clusters import CLUSTER_NAME
 from flux_ensemble.gateway.errors import RequestProblem
-from flux_ensemble.gateway.names import CLUSTER_NAME
 from flux_ensemble.gateway.tls import MEMBER_URI, OWNER_URI
 from flux_ensemble.tokens import presents
 

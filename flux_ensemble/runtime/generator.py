@@ -57,7 +57,7 @@ class SearchGenerator:
     """The generator of one search, and the trials that it has received.
 
     Args:
-        search: as `asks.asker.described` gives it.
+        search: as `advisers.described` gives it.
     """
 
     def __init__(self, search: Mapping[str, Any]) -> None:

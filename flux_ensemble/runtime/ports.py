@@ -207,7 +207,7 @@ class Caller(Protocol):
 
 
 class Advice(Protocol):
-    """The result of a request for points: see `runtime.asks.asker.Advice`."""
+    """The result of a request for points: see `runtime.advisers.Advice`."""
 
     ok: bool
     points: list[dict[str, Any]]
@@ -217,7 +217,7 @@ class Advice(Protocol):
 
 
 class Adviser(Protocol):
-    """A source of points for searches: see `runtime.asks.advisers.Advisers`."""
+    """A source of points for searches: see `runtime.advisers.Advisers`."""
 
     def ask(self, command: Ask, trials: Trials, done: Callable[[Any], None]) -> None:
         """Request points.

@@ -68,7 +68,7 @@ class SearchSampler:
     """The sampler of one search, and the trials that it has received.
 
     Args:
-        search: as `asks.asker.described` gives it.
+        search: as `advisers.described` gives it.
     """
 
     def __init__(self, search: Mapping[str, Any]) -> None:
@@ -106,7 +106,7 @@ class SearchSampler:
 
 
 def with_choices(search: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a search that `asks.asker.described` gave, with its choices unpacked.
+    """Return a search that `advisers.described` gave, with its choices unpacked.
 
     >>> search = {"variables": [{"name": "c", "choices": [{"written": "1.10"}, 2]}]}
     >>> with_choices(search)["variables"][0]["choices"]

@@ -15,7 +15,7 @@ class Suggester(Protocol):
 
 
 def suggesting(search: Mapping[str, Any]) -> Suggester:
-    """Make the source of points of a search, as `asks.asker.described` gives it."""
+    """Make the source of points of a search, as `advisers.described` gives it."""
     if "generator" in search:
         from flux_ensemble.runtime.generator import SearchGenerator
 

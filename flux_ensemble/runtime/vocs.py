@@ -32,7 +32,7 @@ class Choices(set[Any]):
 
 
 def vocs_of(search: Mapping[str, Any]) -> Any:
-    """Return the VOCS of a search, as `asks.asker.described` gives it.
+    """Return the VOCS of a search, as `advisers.described` gives it.
 
     A range is a continuous variable; a range of integers has the `dtype` int, since the standard
     has no other type for it. Choices are a discrete variable.

@@ -16,7 +16,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.queues.flux.loop import FluxLoop, guard
 from flux_ensemble.queues.flux.member import FluxMember
 from flux_ensemble.queues.flux.queue import FluxQueue
-from flux_ensemble.runtime.asks.advisers import processes
+from flux_ensemble.runtime.advisers import processes
 from flux_ensemble.runtime.custom.output import PrintedOutput
 from flux_ensemble.runtime.custom.worker import Worker
 from flux_ensemble.runtime.durability.batches import identity

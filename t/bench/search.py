@@ -26,7 +26,7 @@ from flux_ensemble.document.search import Objective, Search, Variable
 from flux_ensemble.engine.codec import event_from_json
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.snapshot import dump, restore
-from flux_ensemble.runtime.asks.asker import described
+from flux_ensemble.runtime.advisers import described
 from flux_ensemble.runtime.samplers import SearchSampler, seed_of
 from flux_ensemble.runtime.unit_cube import sequence_seed
 

@@ -20,7 +20,7 @@ from flux_ensemble.document.search import INDEPENDENT, Search
 from flux_ensemble.engine.early_stop import stopping
 from flux_ensemble.engine.trials import COMPLETE, FAILED, Trials
 from flux_ensemble.metrics.search_paths import PRUNED
-from flux_ensemble.runtime.asks.asker import described
+from flux_ensemble.runtime.advisers import described
 from flux_ensemble.runtime.suggester import suggesting
 
 #: By number, the state of a trial whose job has ended, and its value.

@@ -338,14 +338,14 @@ def export(
         if file is None or (choice, order) != (Choice(), Order()) or endpoint is not None:
             said = "--to optuna writes all trials to a FILE: give that, and no choice of jobs"
             raise Failure(said, USAGE)
-        from flux_ensemble.cli.session.studies import write_studies
+        from flux_ensemble.cli.session.exports import write_studies
 
         click.echo(write_studies(target, name, file, force=force))
         return
     if to is not None:
         if file is not None or (choice, order) != (Choice(), Order()):
             raise Failure("--to sends all of an ensemble: no FILE, and no choice of jobs", USAGE)
-        from flux_ensemble.cli.session.traces import send_trace
+        from flux_ensemble.cli.session.exports import send_trace
 
         click.echo(send_trace(target, name, endpoint))
         return

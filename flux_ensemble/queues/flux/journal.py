@@ -28,15 +28,20 @@ their events (`history`). These jobs come in no particular order.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from errno import errorcode
 from typing import Any, NamedTuple, Protocol
 
 from flux_ensemble.document.job_sets import TAG_KEY
 from flux_ensemble.queues.flux.allocations import ALLOC, Allocations
-from flux_ensemble.queues.flux.contexts import shorten
 from flux_ensemble.queues.flux.nested_jobs import read_json
-from flux_ensemble.texts import MAX_LINE
+from flux_ensemble.texts import MAX_LINE, clip
+
+#: Most characters of a context as JSON, as of a local job's memo. The owner of a job writes the
+#: note of an exception and the values of a memo, at any length; what an ensemble takes in goes into
+#: its log, and to all clients that follow it.
+MAX_CONTEXT = 32 * 1024
 
 TOPIC = "job-manager.events-journal"
 
@@ -304,3 +309,31 @@ class Journal:
             f"the job manager ended its journal of job events ({name}: {error.strerror}); "
             "it is opened again when the job manager is back"
         )
+
+
+def shorten(message: Mapping[str, Any]) -> None:
+    """Shorten the long contexts in a message of the journal.
+
+    A long text loses its middle. If the context is still too long, its longest values are left
+    out, so that numbers stay.
+    """
+    for entry in message.get("events", ()):
+        context = entry.get("context")
+        if context and len(json.dumps(context)) > MAX_LINE:
+            entry["context"] = _shortened(context)
+
+
+def _shortened(context: Mapping[str, Any]) -> dict[str, Any]:
+    clipped = {key: clip(value) if type(value) is str else value for key, value in context.items()}
+    sizes = {key: len(key) + _size(value) for key, value in clipped.items()}
+    left, kept = MAX_CONTEXT, set()
+    for key in sorted(sizes, key=sizes.__getitem__):
+        left -= sizes[key]
+        if left < 0:
+            break
+        kept.add(key)
+    return {key: value for key, value in clipped.items() if key in kept}
+
+
+def _size(value: Any) -> int:
+    return len(value if type(value) is str else json.dumps(value))

@@ -50,8 +50,8 @@ from flux_ensemble.queues.local.recovery import EventFile, recover, t_stopped, w
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.state_dir import StateLog
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
+from flux_ensemble.runtime.advisers import processes
 from flux_ensemble.runtime.answers import Answer
-from flux_ensemble.runtime.asks.advisers import processes
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Adviser

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from heapq import heappop, heappush
 
-from flux_ensemble.document.distributions import Drawable, FromLog, Param, Simulated
-from flux_ensemble.document.simulated_values import Computed
+from flux_ensemble.document.distributions import Computed, Drawable, FromLog, Param, Simulated
 from flux_ensemble.queues.simulation.uniforms import Uniforms
 from flux_ensemble.queues.virtual.queue import VirtualJob, VirtualQueue
 

@@ -18,8 +18,8 @@ from flux_ensemble.metrics.job_row import GUESTS, JobRow
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 from flux_ensemble.metrics.paths import no_group
 from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.job_query import COUNT, JobQuery
 from flux_ensemble.runtime.ports import Loop
-from flux_ensemble.runtime.search import COUNT, Search
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.requests.messages import Responder, Streams, is_owner
 from flux_ensemble.service.requests.registration import request_handler
@@ -61,7 +61,7 @@ class JobRequests:
             raise RequestError(errno.EPROTO, "ensemble.jobs: expected a streaming request")
         ensemble = self._ensembles.get(payload["name"])
         keys = None if is_owner(message) else GUESTS
-        search = Search(
+        search = JobQuery(
             ensemble.engine,
             ensemble.records,
             Describer(
@@ -92,7 +92,7 @@ class _Answer:
         streams: Streams,
         message: Message,
         ensemble: Ensemble,
-        search: Search,
+        search: JobQuery,
         keys: tuple[str, ...] | None,
     ) -> None:
         self._responder = responder

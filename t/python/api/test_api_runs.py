@@ -15,7 +15,7 @@ from patience import PATIENCE
 
 from flux_ensemble import Action, Ensemble, Job, Rule
 from flux_ensemble.api.ensemble import NotStartedError
-from flux_ensemble.api.html import MOST_ROWS, document_html, status_html
+from flux_ensemble.api.notebook import MOST_ROWS, document_html, status_html
 from flux_ensemble.client import EnsembleError
 
 START = Rule(trigger="start", action=Action(name="submit", label="a"))

@@ -13,8 +13,8 @@ import pytest
 from flux_ensemble.client import Client, EnsembleError, user_context
 from flux_ensemble.client import connection as module
 from flux_ensemble.client import reconnect as outage
+from flux_ensemble.client.client import PAGE
 from flux_ensemble.client.errors import failure
-from flux_ensemble.client.jobs import PAGE
 from flux_ensemble.client.reconnect import FIRST_PAUSE, GROWTH
 
 

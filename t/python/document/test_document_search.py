@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from flux_ensemble.document import samplers
+from flux_ensemble.document.distributions import Computed
 from flux_ensemble.document.lint import Warnings
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.search import Generator, Objective, Variable
-from flux_ensemble.document.simulated_values import Computed
 
 TEXT = """\
 search:

@@ -21,7 +21,7 @@ from play import (
 
 from flux_ensemble.engine.codec import encode
 from flux_ensemble.engine.combinations import MAX_COMBINATIONS
-from flux_ensemble.engine.repetitions import Turns
+from flux_ensemble.engine.rule_state import Turns
 from flux_ensemble.engine.snapshot import dump, restore
 
 ENSEMBLE = {"trigger": "idle", "action": submit("b", count=5)}

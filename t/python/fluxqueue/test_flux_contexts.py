@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.queues.flux.contexts import MAX_CONTEXT
-from flux_ensemble.queues.flux.journal import SENTINEL, Journal
+from flux_ensemble.queues.flux.journal import MAX_CONTEXT, SENTINEL, Journal
 
 
 class Manager:

@@ -34,8 +34,8 @@ from flux_ensemble.queues.flux.delivery import Answer, Fences, Outcomes, Report
 from flux_ensemble.queues.flux.journal import Journal
 from flux_ensemble.queues.flux.pipeline import Pipeline, Window
 from flux_ensemble.queues.flux.submission import Submitter
-from flux_ensemble.runtime.asks.asker import Advice
-from flux_ensemble.runtime.asks.consultant import Consultant
+from flux_ensemble.queues.simulation.advisers import Consultant
+from flux_ensemble.runtime.advisers import Advice
 from flux_ensemble.runtime.durability.batches import Batch, identity
 from flux_ensemble.runtime.durability.replay import Replayed
 from flux_ensemble.runtime.durability.wal import WriteAheadLog

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.runtime.asks.asker import described
+from flux_ensemble.runtime.advisers import described
 from flux_ensemble.runtime.suggester import suggesting
 
 FAULT = Path(__file__).parents[2] / "fault"

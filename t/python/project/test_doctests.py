@@ -29,7 +29,7 @@ WITHOUT = {
     "flux_ensemble.client.connection.Connection.has_died": "needs a service that has died",
     "flux_ensemble.client.connection.Connection.response": "Client.call is its example",
     "flux_ensemble.client.connection.Connection.send": "for programs with a reactor: raw_rpc.py",
-    "flux_ensemble.client.jobs.Jobs.to_pandas": "Client.jobs is its example",
+    "flux_ensemble.client.client.Jobs.to_pandas": "Client.jobs is its example",
     "flux_ensemble.client.log.EnsembleLog.read": "Client.log and Client.wait are its examples",
 }
 

@@ -25,7 +25,7 @@ from flux_ensemble.document.search import Objective, Search, Stop, Variable
 from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.trials import COMPLETE, FAILED, PRUNED, Trials
 from flux_ensemble.queues.local.loop import LocalLoop
-from flux_ensemble.runtime.asks.asker import Advice, Asker, described
+from flux_ensemble.runtime.advisers import Advice, Asker, described
 from flux_ensemble.runtime.samplers import BEST, LATEST, MANY, SearchSampler, seed_of
 from flux_ensemble.runtime.suggester import suggesting
 from flux_ensemble.runtime.unit_cube import sequence_seed

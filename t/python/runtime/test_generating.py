@@ -15,7 +15,7 @@ from test_asking import ONE, TWO, VARIABLES, Asked, Bench, bench
 
 from flux_ensemble.document.search import Generator, Search, Stop, Variable
 from flux_ensemble.engine.trials import STATE
-from flux_ensemble.runtime.asks.asker import described
+from flux_ensemble.runtime.advisers import described
 from flux_ensemble.runtime.generator import GeneratorError
 from flux_ensemble.runtime.suggester import suggesting
 from flux_ensemble.runtime.vocs import Choices, vocs_of

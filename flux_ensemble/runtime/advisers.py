@@ -1,9 +1,13 @@
-"""Requests for the points of one search, to its sampler or generator in a process of its own.
+"""Requests for the points of searches, served by one process for each search.
 
-The process keeps what it has received. After a crash of the process or the service, a new one
-receives all trials with the first request; later requests have what is new. The command of a
-request limits which trials it may use, so a process that knows more than that receives all of them
-again.
+    engine ──Ask──► driver ──► Advisers ──► Asker ──pipe──► `runtime.samplers`, `runtime.generator`
+                       ▲                                                  │
+                       └──────────────────── points ◄─────────────────────┘
+
+The process is one of `runtime.custom`; only what runs in it imports an optimiser. It keeps what it
+has received. After a crash of the process or the service, a new one receives all trials with the
+first request; later requests have what is new. The command of a request limits which trials it may
+use, so a process that knows more than that receives all of them again.
 
     asker = Asker(loop, search, seed=7, environment=..., cwd=..., info=..., log=...)
     asker.ask(command, trials, done)
@@ -12,21 +16,27 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from flux_ensemble.document.model import Spec
+from flux_ensemble.document.search import Search
+from flux_ensemble.engine.commands import Ask
+from flux_ensemble.engine.trials import Trials
+
+if TYPE_CHECKING:
+    from flux_ensemble.runtime.ports import Loop
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Problems
-from flux_ensemble.document.search import Search
-from flux_ensemble.engine.commands import Ask
-from flux_ensemble.engine.trials import Trials
 from flux_ensemble.runtime.custom.worker import FunctionCall, Worker
 from flux_ensemble.texts import bounded, shown
 
 if TYPE_CHECKING:
     from flux_ensemble.runtime.ports import Loop
-
 
 #: The module that runs in the process and suggests points; no other package uses it.
 SUGGESTING = "flux_ensemble.runtime.suggester"
@@ -176,3 +186,54 @@ def described(search: Search, seed: int) -> dict[str, Any]:
         "parallel": search.parallel,
         "variables": [variable.to_json() for variable in search.variables],
     }
+
+
+class Advisers:
+    """The processes of an ensemble's searches; each starts with the first request.
+
+    Args:
+        searches: of the ensemble.
+        start: makes the asker of a search.
+    """
+
+    def __init__(self, searches: Iterable[Search], start: Callable[[Search], Asker]) -> None:
+        self._searches = {search.id: search for search in searches}
+        self._start = start
+        self._askers: dict[str, Asker] = {}
+
+    def ask(self, command: Ask, trials: Trials, done: Callable[[Advice], None]) -> None:
+        """Request points, as `runtime.ports.Adviser.ask`."""
+        asker = self._askers.get(command.search)
+        if asker is None:
+            asker = self._askers[command.search] = self._start(self._searches[command.search])
+        asker.ask(command, trials, done)
+
+    def close(self) -> None:
+        """End the processes."""
+        for asker in self._askers.values():
+            asker.close()
+
+
+def processes(
+    spec: Spec,
+    loop: Loop,
+    *,
+    seed: int | None = None,
+    environment: Mapping[str, str],
+    cwd: str,
+    log: Callable[[str, str], None],
+) -> Advisers:
+    """Make the advisers of an ensemble.
+
+    The arguments are those of `Asker`; `seed` is the document's if it is not given.
+    """
+    make = partial(
+        Asker,
+        loop,
+        seed=spec.seed if seed is None else seed,
+        environment=environment,
+        cwd=cwd,
+        info={"name": spec.name, "directory": spec.directory},
+        log=log,
+    )
+    return Advisers(spec.searches, make)

@@ -22,7 +22,7 @@ MOST = 25_000
 COUNT = 1000
 
 
-class Search:
+class JobQuery:
     """A query for jobs.
 
     Args:

@@ -9,9 +9,9 @@ from play import Play, Started, document, on_start
 
 from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.metrics.job_filter import compile_filter
-from flux_ensemble.runtime import search as module
+from flux_ensemble.runtime import job_query as module
 from flux_ensemble.runtime.durability.records import Records
-from flux_ensemble.runtime.search import Search
+from flux_ensemble.runtime.job_query import JobQuery
 
 JOBS = 30
 
@@ -33,16 +33,16 @@ class Bench:
         for job in range(gone + 1, JOBS + 1):
             self.play.begin(job)
 
-    def search(self, text: str | None = None, **given: Any) -> Search:
+    def search(self, text: str | None = None, **given: Any) -> JobQuery:
         matches = (lambda _: True) if text is None else compile_filter(text)
         describer = Describer(self.play.engine.spec, "/", str)
-        return Search(self.play.engine, self.records, describer, matches=matches, **given)
+        return JobQuery(self.play.engine, self.records, describer, matches=matches, **given)
 
     def found(self, text: str | None = None, **given: Any) -> list[int]:
         return ids(self.search(text, **given))
 
 
-def ids(search: Search) -> list[int]:
+def ids(search: JobQuery) -> list[int]:
     found: list[int] = []
     while not search.over:
         found += [job["id"] for job in search.step(0.0)]

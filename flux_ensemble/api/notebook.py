@@ -1,15 +1,24 @@
-"""The display of an ensemble in a notebook: a small table, in which all text is escaped.
+"""The display of an ensemble in a notebook: a small table, which is updated while one waits.
 
-Names, reasons and errors come from users and their jobs, so they may contain markup.
+All text is escaped: names, reasons and errors come from users and their jobs, so they may contain
+markup. A thread requests the status once a second and replaces the display of the cell. Outside of
+notebooks nothing is displayed: `flux ensemble top` and `watch` are for terminals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from html import escape
+from threading import Event, Thread
 from typing import Any
 
+from flux_ensemble.client import EnsembleError
 from flux_ensemble.texts import printable, shortened
+
+#: Seconds between two requests for the status.
+INTERVAL = 1.0
 
 #: Most rows of a table, and most characters of a text.
 MOST_ROWS, MOST_TEXT = 50, 200
@@ -116,3 +125,38 @@ def _actions(rule: Mapping[str, Any]) -> str:
     actions = _mappings(rule.get("actions")) or _mappings([rule.get("action")])
     words = (f"{one.get('name', '')} {one.get('label', '')}".strip() for one in actions)
     return ", ".join(words)
+
+
+@contextmanager
+def showing(ensemble: Any, interval: float = INTERVAL) -> Iterator[None]:
+    """Display an ensemble in the running cell until the block is left, and its final state then."""
+    display = _display(ensemble)
+    if display is None:
+        yield
+        return
+    over = Event()
+
+    def refresh() -> None:
+        while not over.wait(interval):
+            with suppress(EnsembleError):
+                display.update(ensemble)
+
+    thread = Thread(target=refresh, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        with suppress(EnsembleError):
+            display.update(ensemble)
+
+
+def _display(ensemble: Any) -> Any:
+    """Return a display of IPython that can be updated; None outside of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    # IPython in a terminal cannot display HTML.
+    if shell is None or not getattr(shell, "kernel", None):
+        return None
+    return ipython.display.display(ensemble, display_id=True)  # type: ignore[union-attr]
