@@ -1,4 +1,4 @@
-"""What others than the owner see of the responses to `list` and `status` (docs/rpc.md).
+"""The parts of the responses to `list` and `status` that others than the owner see (docs/rpc.md).
 
 These are guests of the instance, where a site allows it, and clients of the gRPC service that do
 not say who they are.
@@ -18,12 +18,24 @@ _STATUS = (*_ENSEMBLE, "groups", "jobs")
 
 
 def listed_for_guests(listed: Iterable[Payload]) -> list[Payload]:
-    """Return the ensembles of `list` as guests see them."""
+    """Return the ensembles of `list` as guests see them.
+
+    >>> counts = {"t_start": 1.0, "t_end": None, "active": 2, "waiting": 0, "finished": 5}
+    >>> listed = [{"name": "demo", "state": "running", "reason": "a path", **counts}]
+    >>> ["reason" in one for one in listed_for_guests(listed)]
+    [False]
+    """
     return _cut(listed, _LISTED)
 
 
 def status_for_guests(answer: Payload) -> dict[str, Any]:
-    """Return the response to `status` as guests see it."""
+    """Return the response to `status` as guests see it.
+
+    >>> service = {"version": "0.1.0", "t_start": 1.0}
+    >>> answer = {"nodes": {}, "queue": {}, "service": service, "ensembles": []}
+    >>> status_for_guests(answer)["service"]
+    {'version': '0.1.0'}
+    """
     return {
         "nodes": answer["nodes"],
         "queue": answer["queue"],
