@@ -29,7 +29,7 @@ from flux_ensemble.document.texts import (
     split_command,
     texts_in,
 )
-from flux_ensemble.document.values import Column, Steps
+from flux_ensemble.document.values import FileColumn, Steps
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import MAX_NAMES, listed, shown
@@ -107,7 +107,7 @@ def _empty_cells(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
             seen.add((entry["name"], name))
             for jobset in spec.groups[entry["name"]].sets:
                 column = (jobset.sweep.params or {}).get(name)
-                if isinstance(column, Column) and column.empty:
+                if isinstance(column, FileColumn) and column.empty:
                     many = f"{column.empty} cells" if column.empty > 1 else "a cell"
                     first = f"{column.file}:{column.first_empty[0]}"
                     yield Finding(

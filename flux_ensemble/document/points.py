@@ -17,7 +17,7 @@ from flux_ensemble.document.bounds import MAX_BYTES, MAX_VALUES
 from flux_ensemble.document.plain_data import MAX_CHARACTERS
 from flux_ensemble.document.problems import Path, Problems, TooMany, hint
 from flux_ensemble.document.texts import MAX_WORD
-from flux_ensemble.document.values import Column
+from flux_ensemble.document.values import FileColumn
 from flux_ensemble.scalars import as_text, spelled
 from flux_ensemble.texts import listed, shown, with_guard, without_guard
 
@@ -59,7 +59,7 @@ class _Sheet:
 
     header: list[str] = field(default_factory=list)
     rows: list[tuple[int, list[str]]] = field(default_factory=list)
-    columns: dict[str, tuple[Column | None, Problems]] = field(default_factory=dict)
+    columns: dict[str, tuple[FileColumn | None, Problems]] = field(default_factory=dict)
 
 
 class Points:
@@ -80,7 +80,7 @@ class Points:
         self._values = 0
         self._characters = 0
 
-    def column(self, file: Any, name: str, problems: Problems, at: Path) -> Column | None:
+    def column(self, file: Any, name: str, problems: Problems, at: Path) -> FileColumn | None:
         """The values of a parameter; None if there are problems.
 
         Args:
@@ -140,7 +140,7 @@ class Points:
             problems.add((), f"{file}:1: expected at least one row below the header")
         return sheet
 
-    def _column(self, file: str, sheet: _Sheet, name: str, problems: Problems) -> Column | None:
+    def _column(self, file: str, sheet: _Sheet, name: str, problems: Problems) -> FileColumn | None:
         exported = f"{_EXPORTED}{name}"
         there = exported if exported in sheet.header else name
         if there not in sheet.header:
@@ -173,7 +173,7 @@ class Points:
                 if not _holds(row[place]):
                     empty.append(line)
         self._count(len(values), problems)
-        return None if problems else Column(file, tuple(values), tuple(empty[:1]), len(empty))
+        return None if problems else FileColumn(file, tuple(values), tuple(empty[:1]), len(empty))
 
     def _count(self, values: int, problems: Problems) -> None:
         self._values += values

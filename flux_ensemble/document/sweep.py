@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from flux_ensemble.document.texts import NUMBER, sizes
-from flux_ensemble.document.values import Column, texts_among
+from flux_ensemble.document.values import FileColumn, texts_among
 from flux_ensemble.texts import shown
 
 #: Most combinations of a sweep, or to draw samples from.
@@ -84,7 +84,7 @@ class Sweep:
         together: dict[str | tuple[str], list[str]] = {}
         for name, values in self._items:
             # No key of a single parameter is the name of a file.
-            key = values.file if isinstance(values, Column) else (name,)
+            key = values.file if isinstance(values, FileColumn) else (name,)
             together.setdefault(key, []).append(name)
         lengths = dict(zip(self.names, self._lengths, strict=True))
         return tuple((lengths[names[0]], tuple(names)) for names in together.values())

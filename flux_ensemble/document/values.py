@@ -65,7 +65,7 @@ class Steps(Sequence[float]):
 
 
 @dataclass(frozen=True)
-class Column(Sequence[Any]):
+class FileColumn(Sequence[Any]):
     """A column of a file. Columns of the same file are taken side by side.
 
     Args:
@@ -74,7 +74,7 @@ class Column(Sequence[Any]):
         first_empty: the line of the first cell that is empty, if one is.
         empty: how many are.
 
-    >>> Column("points.csv", (1, 20, 300)).characters
+    >>> FileColumn("points.csv", (1, 20, 300)).characters
     3
     """
 
@@ -109,7 +109,7 @@ def texts_among(values: Sequence[Any]) -> Sequence[Any]:
     """
     if isinstance(values, (range, Steps)):
         return ()
-    if isinstance(values, Column):
+    if isinstance(values, FileColumn):
         return values.texts
     return [value for value in values if type(number(value)) not in (int, float)]
 
@@ -126,7 +126,7 @@ def longest(values: Sequence[Any], size: Callable[[Any], int]) -> int:
     """
     if isinstance(values, Steps):
         return _FLOAT_CHARACTERS
-    if isinstance(values, Column):
+    if isinstance(values, FileColumn):
         return values.characters
     ends = (values[0], values[-1]) if isinstance(values, range) else values
     return max(map(size, ends))

@@ -1,4 +1,4 @@
-"""Which jobs wrote into a file that others wrote into, too: what is in it need not be theirs."""
+"""Files into which several jobs wrote: the contents need not be those of the job that is shown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SharedFiles:
             self._files |= files
 
     def note(self, job: Mapping[str, Any]) -> str:
-        """That others wrote into a file of a job; "" if its files are its own."""
+        """Return a note if others wrote into a file of a job; "" if its files are its own."""
         others = self._files if job["t_run"] is None else self._shared
         return SHARED if any(hash(path) in others for path in _files(job)) else ""
 
