@@ -43,13 +43,21 @@ def no_instance(exc: OSError, uri: str | None) -> str:
 
     >>> no_instance(FileNotFoundError(2, "No such file"), "local:///tmp/x")
     "there is no Flux instance at 'local:///tmp/x': No such file"
+
+    One of another user may be there, and is not said to be gone.
+
+    >>> no_instance(PermissionError(1, "Operation not permitted"), "local:///tmp/x")
+    "the Flux instance at 'local:///tmp/x' is not open to this user: Operation not permitted"
     """
     if uri is not None:
-        return f"there is no Flux instance at {uri!r}: {exc.strerror}"
-    if is_named():
-        uri = os.environ["FLUX_URI"]
-        return f"there is no Flux instance at FLUX_URI {uri!r}: {exc.strerror}"
-    return (
-        "there is no Flux instance to talk to: run this inside one (`flux start` begins one), "
-        "or set FLUX_URI"
-    )
+        place = repr(uri)
+    elif is_named():
+        place = f"FLUX_URI {os.environ['FLUX_URI']!r}"
+    else:
+        return (
+            "there is no Flux instance to talk to: run this inside one (`flux start` begins one), "
+            "or set FLUX_URI"
+        )
+    if isinstance(exc, PermissionError):
+        return f"the Flux instance at {place} is not open to this user: {exc.strerror}"
+    return f"there is no Flux instance at {place}: {exc.strerror}"

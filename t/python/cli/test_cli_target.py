@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +15,7 @@ from flux_ensemble import Ensemble
 from flux_ensemble.cli.commands import exporter
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.client.instance import no_instance
 
 DOCUMENT = """
 jobs: [{name: a, command: "true"}]
@@ -29,10 +32,6 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("FLUX_URI", raising=False)
 
     def refuse(self: Client) -> None:
-        import os
-
-        from flux_ensemble.client.instance import no_instance
-
         raise EnsembleError(2, no_instance(OSError(2, os.strerror(2)), None))
 
     monkeypatch.setattr(Client, "__init__", refuse)
@@ -84,6 +83,21 @@ def test_no_command_takes_another_target_than_the_one_that_is_named(
 def _err(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     run_command(words)
     return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("refused", [errno.EPERM, errno.EACCES])
+def test_an_instance_of_another_user_is_not_said_to_be_gone(
+    refused: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLUX_URI", "local:///theirs")
+    told = no_instance(OSError(refused, os.strerror(refused)), None)
+    assert told.startswith("the Flux instance at FLUX_URI 'local:///theirs' is not open to this")
+    assert told.endswith(os.strerror(refused))
+
+
+def test_an_instance_that_does_not_listen_is_said_to_be_gone() -> None:
+    told = no_instance(OSError(errno.ECONNREFUSED, "Connection refused"), "local:///x")
+    assert told == "there is no Flux instance at 'local:///x': Connection refused"
 
 
 @pytest.mark.parametrize(
