@@ -18,7 +18,11 @@ from play import (
     submit,
 )
 
+from flux_ensemble.engine.job_view import JobView
+from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.snapshot import dump, restore
+from flux_ensemble.metrics.job_fields import JobField
+from flux_ensemble.metrics.job_row import IN_RULES
 
 JOBS = [
     {
@@ -657,3 +661,13 @@ def test_an_idle_rule_fires_for_each_number() -> None:
 def test_a_number_of_nodes_is_the_same_for_all_jobs_of_a_submission() -> None:
     with pytest.raises(ValueError, match=r"action.nodes: no metric named 'index'"):
         played(of_job(submit("after", nodes="{index}"), "job-success"))
+
+
+@pytest.mark.parametrize("name", IN_RULES)
+def test_each_field_that_rules_know_can_be_asked_of_each_job(name: str) -> None:
+    field = JobField(name, "x" if name in ("params", "memo") else None)
+    play = played()
+    play.begin(2)
+    foreign = ActiveJob(9, "other", None, 0, play.t)
+    for job in (*play.engine.workload.jobs.values(), foreign):
+        JobView(play.engine, job, play.t, "start")(field)

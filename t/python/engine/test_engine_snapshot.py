@@ -28,6 +28,7 @@ from test_engine_properties import Histories
 
 from flux_ensemble.document.loading import load_mapping, load_text
 from flux_ensemble.document.model import Spec
+from flux_ensemble.engine import jobs
 from flux_ensemble.engine.codec import encode, event_from_json, to_json
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event
@@ -390,3 +391,12 @@ def test_a_snapshot_stays_as_it_is_when_the_engine_goes_on() -> None:
     play.run(2)
     assert json.dumps(snapshot) == before
     assert json.dumps(dump(play.engine)) != before
+
+
+def test_what_is_shown_or_recorded_of_a_job_is_stored_while_it_is_active() -> None:
+    stored = {*jobs._COLUMNS, *jobs._UNUSUAL}
+    job = jobs.ActiveJob(1, "a", None, 0, 0.0)
+    for name in {*jobs.FIELDS.values(), *jobs.RECORDED} - stored:
+        # It follows from what is stored, so it cannot be set.
+        with pytest.raises(AttributeError):
+            setattr(job, name, getattr(job, name))

@@ -117,3 +117,9 @@ def test_a_literal_of_the_wrong_type_is_refused_by_its_type(name: str) -> None:
     wrong = 3.5 if COLUMNS[name].type in (str, int, bool) else "soon"
     with pytest.raises(ValueError, match=name):
         fitted(name, wrong)
+
+
+def test_each_field_is_in_a_row_that_the_engine_makes() -> None:
+    # Only the queue knows what a job waits for, and no recording has a copy.
+    found = {name for recording in RECORDINGS for row in rows_of(recording) for name in flat(row)}
+    assert COLUMNS.keys() - found == {"waits", "copy_of"}
