@@ -65,7 +65,7 @@ test_expect_success FLUX 'supervise replaces the module, whose ensembles go on; 
 	EOD
 	cat out &&
 	grep "does not start: a service named .ensemble. is registered already" err &&
-	grep "ERROR: .*as a module of the broker: .flux ensemble supervise." err &&
+	grep "ERROR: .*loaded as a broker module: .flux ensemble supervise." err &&
 	grep "ERROR: guests may not" err &&
 	grep "is started beside the broker" out && grep "kept running by the module .* already" out &&
 	grep "^idle .*running" out &&

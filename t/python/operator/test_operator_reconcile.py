@@ -273,7 +273,11 @@ def of_a_grow(answer: str) -> EnsembleStatus:
 @pytest.mark.parametrize(
     ("answer", "phase", "trouble"),
     [
-        ("late", "Failed", "rule 'more' failed"),
+        (
+            "late",
+            "Failed",
+            "rule 'more' failed (the instance did not answer within 600 seconds)",
+        ),
         ("late, but met", "Completed", ""),
         ("met", "Completed", ""),
     ],
