@@ -17,21 +17,16 @@ use, so a process that knows more than that receives all of them again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.document.model import Spec
+from flux_ensemble.document.plain_data import check_plain
+from flux_ensemble.document.problems import Problems
 from flux_ensemble.document.search import Search
 from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.trials import Trials
-
-if TYPE_CHECKING:
-    from flux_ensemble.runtime.ports import Loop
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-from flux_ensemble.document.plain_data import check_plain
-from flux_ensemble.document.problems import Problems
 from flux_ensemble.runtime.custom.worker import FunctionCall, Worker
 from flux_ensemble.texts import bounded, shown
 

@@ -11,22 +11,17 @@ that user are read: otherwise root could be made to read any file.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-
-from flux_ensemble.cli.session.local_states import LocalStates
-from flux_ensemble.files import ForeignFile, open_to_read
-
-if TYPE_CHECKING:
-    from flux_ensemble.client import Client
-import contextlib
-import socket
-from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
 from flux_ensemble.cli.display.tables import members_of
+from flux_ensemble.cli.session.local_states import LocalStates
+from flux_ensemble.files import ForeignFile, open_to_read
 
 if TYPE_CHECKING:
     from flux_ensemble.client import Client
