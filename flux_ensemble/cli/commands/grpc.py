@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flux_ensemble.cli.commands.server_options import HEALTH_PORT, LOG_FORMAT, missing
-from flux_ensemble.cli.common import FILE, USAGE, Failure
+from flux_ensemble.cli.common import FILE, USAGE, Failure, say
 
 if TYPE_CHECKING:
     from flux_ensemble.gateway.backend import Backend
@@ -214,6 +214,7 @@ def _health(port: int | None, scaler: Backend | None) -> Iterator[Backend | None
         health = HealthPort(port, registry)
     except OSError as exc:
         raise Failure(f"--health-port {port}: {exc.strerror}", USAGE) from exc
+    say(f"probes and metrics: port {health.port}")
     try:
         yield None if scaler is None else MeteredBackend(scaler)
     finally:

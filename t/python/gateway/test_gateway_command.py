@@ -7,12 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import click
 import pytest
 import yaml
 from certificates import DAY, Authority
+from patience import PATIENCE
 from rpc_servers import serving
+from warm import WarmProcess
 
 from flux_ensemble.cli.commands.grpc import start
 from flux_ensemble.cli.main import run_command
@@ -95,6 +98,18 @@ def test_a_port_that_is_taken_is_refused(capsys: pytest.CaptureFixture[str]) -> 
     with serving(DryRun()) as target:
         assert run_command(["grpc", "start", "--port", target.rpartition(":")[2]]) == 2
     assert f"cannot listen at {target}" in capsys.readouterr().err
+
+
+def test_a_health_port_of_the_machines_choice_is_said(tmp_path: Path) -> None:
+    words = ["grpc", "start", "--port", "0", "--backend", "dry-run", "--health-port", "0"]
+    with WarmProcess(words, tmp_path, subprocess.PIPE) as process:
+        try:
+            assert process.stderr is not None
+            port = next(line.split()[-1] for line in process.stderr if "probes and metrics" in line)
+            with urlopen(f"http://localhost:{port}/healthz", timeout=PATIENCE) as answer:
+                assert answer.read() == b"ok\n"
+        finally:
+            process.terminate()
 
 
 def test_without_a_cluster_the_kubernetes_back_end_is_refused(
