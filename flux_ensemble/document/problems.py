@@ -233,14 +233,18 @@ def dotted(path: Sequence[str | int]) -> str:
     return text
 
 
-def hint(name: str, known: Iterable[str]) -> str:
+def hint(name: str, known: Iterable[str], most: int | None = MAX_NAMES) -> str:
     """A question that suggests the closest known name; "" if none is close.
+
+    Args:
+        name: that is not known.
+        known: the names that are.
+        most: how many of them are looked at, since a document can have very many; None for all.
 
     >>> hint("sucess", ["success", "failed"])
     "did you mean 'success'? "
     """
-    # A document can have very many names.
-    near = nearest(name, list(known)[:MAX_NAMES])
+    near = nearest(name, list(known)[:most])
     return "" if near is None else f"did you mean {near!r}? "
 
 

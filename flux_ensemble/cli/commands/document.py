@@ -236,7 +236,7 @@ def _matching(keys: dict[str, Explained], key: str | None) -> list[Explained]:
     Raises:
         Failure: there is none.
     """
-    from flux_ensemble.document.problems import nearest
+    from flux_ensemble.document.problems import hint
 
     if key is None:
         return [entry for path, entry in keys.items() if "." not in path]
@@ -255,11 +255,9 @@ def _matching(keys: dict[str, Explained], key: str | None) -> list[Explained]:
     if found:
         return found
     names = {path.rpartition(".")[2] for path in keys} | {_EXPRESSIONS}
-    near = nearest(wanted.rpartition(".")[2], sorted(names))
-    meant = "" if near is None else f"did you mean {near!r}? "
+    near = hint(wanted.rpartition(".")[2], sorted(names), most=None)
     raise Failure(
-        f"a document has no key {key!r} ({meant}'flux-ensemble explain' lists the first ones)",
-        USAGE,
+        f"a document has no key {key!r} ({near}'flux-ensemble explain' lists the first ones)", USAGE
     )
 
 
