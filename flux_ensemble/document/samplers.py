@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.problems import dotted
 from flux_ensemble.document.search import GENERATOR, Search
+from flux_ensemble.extras import install_command
 
 #: The modules that a sampler needs; the extra `search` installs all but that of `gp`. The points
 #: with which a generator begins are SciPy's.
@@ -50,8 +51,7 @@ def missing(searches: Collection[Search]) -> Iterator[tuple[Search, str]]:
             yield (
                 search,
                 f"the {kind(search)} {search.suggests!r} needs {absent[0]!r}, which is not "
-                "installed here: "
-                f"pip install 'flux-ensemble[{extra}]'",
+                f"installed here: {install_command(extra)}",
             )
 
 

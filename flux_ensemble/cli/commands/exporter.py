@@ -15,6 +15,7 @@ from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import FILE, USAGE, Duration, Failure
 from flux_ensemble.cli.session.target import Target, queue_options, reach
 from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.extras import install_command
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -74,7 +75,7 @@ def exporter(
         from flux_ensemble.exporter.server import ExporterError
     except ImportError:
         raise Failure(
-            "the exporter needs prometheus_client: pip install 'flux-ensemble[metrics]'"
+            f"the exporter needs prometheus_client: {install_command('metrics')}"
         ) from None
     # The first request fails at once if nobody answers.
     target = reach(Client, queue, state_dir)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from flux_ensemble.cli.common import Failure
+from flux_ensemble.extras import install_command
 
 HEALTH_PORT = click.option(
     "--health-port",
@@ -21,6 +22,4 @@ LOG_FORMAT = click.option(
 
 def missing(exc: ImportError, extra: str) -> Failure:
     """Return the failure for a missing package that an extra installs."""
-    return Failure(
-        f"a package is missing ({exc}): `pip install 'flux-ensemble[{extra}]'` brings it"
-    )
+    return Failure(f"a package is missing ({exc}): `{install_command(extra)}` brings it")

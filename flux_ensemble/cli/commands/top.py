@@ -24,7 +24,7 @@ def top(name: str | None, once: bool, queue: str | None, state_dir: Path | None)
     """Show ensembles live, or ensemble NAME: groups, members, rules, failures and the log.
 
     Keys pause, resume, cancel and submit, and open the output of jobs; "?" lists them. Without
-    Textual (pip install 'flux-ensemble[tui]') there are no keys. With --once, in a pipe, or on a
+    Textual (the extra "tui") there are no keys. With --once, in a pipe, or on a
     terminal that cannot move its cursor, it prints plain text once.
     """
     from flux_ensemble.cli.display.progress import is_ascii

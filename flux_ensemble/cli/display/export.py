@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from flux_ensemble.extras import install_command
 from flux_ensemble.files import replacing
 from flux_ensemble.metrics.job_row import COLUMNS
 from flux_ensemble.scalars import as_text
@@ -254,8 +255,7 @@ def _require_parquet() -> None:
         import pyarrow  # noqa: F401
     except ImportError:
         raise ExportError(
-            "Parquet needs pyarrow: pip install 'flux-ensemble[parquet]', or write .csv, .jsonl or "
-            ".sqlite"
+            f"Parquet needs pyarrow: {install_command('parquet')}, or write .csv, .jsonl or .sqlite"
         ) from None
 
 

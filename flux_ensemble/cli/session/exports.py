@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from flux_ensemble.cli.common import USAGE, Failure, naming
 from flux_ensemble.cli.session.sources import source_of
+from flux_ensemble.extras import install_command
 from flux_ensemble.files import replacing
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def write_studies(target: Target, name: str, path: Path, *, force: bool) -> str:
     try:
         from flux_ensemble.exporter.studies import SUFFIXES, StudyError, searches_of, write
     except ImportError:
-        raise Failure("--to optuna needs Optuna: pip install 'flux-ensemble[search]'") from None
+        raise Failure(f"--to optuna needs Optuna: {install_command('search')}") from None
     if path.suffix.lower() not in SUFFIXES:
         listed = ", ".join(SUFFIXES)
         raise Failure(f"{path}: expected a file that ends in one of: {listed}", USAGE)
@@ -75,7 +76,7 @@ def send_trace(client: Target, name: str, endpoint: str | None) -> str:
     try:
         from flux_ensemble.exporter.traces import TraceError, Traces, send
     except ImportError:
-        raise Failure("--to otlp needs OpenTelemetry: pip install 'flux-ensemble[otlp]'") from None
+        raise Failure(f"--to otlp needs OpenTelemetry: {install_command('otlp')}") from None
     # An unreachable collector is reported in one sentence below.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     source = source_of(client, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from functools import cache
 from typing import Any
 
 from flux_ensemble.cli.display.colours import make_console
@@ -13,11 +14,15 @@ from flux_ensemble.cli.display.views import as_text
 from flux_ensemble.cli.top import lines
 from flux_ensemble.cli.top.picture import Picture
 from flux_ensemble.cli.top.poller import Poller
+from flux_ensemble.extras import install_command
 from flux_ensemble.texts import one_line
 from flux_ensemble.words import Line, Span
 
-#: The hint about the missing package.
-HINT = "Ctrl-C leaves; for keys and paging: pip install 'flux-ensemble[tui]'"
+
+@cache
+def _hint() -> str:
+    """Return the hint about the missing package."""
+    return f"Ctrl-C leaves; keys need the extra 'tui': {install_command('tui')}"
 
 
 def follow(poller: Poller, label: Callable[[int], str], *, ascii_only: bool) -> None:
@@ -54,7 +59,7 @@ def render(
     for text in texts:
         text.truncate(width, overflow="crop" if ascii_only else "ellipsis")
     texts += [Text("")] * (height - 1 - len(texts))
-    hint = Text(f"{lines.clock(time.time())}  {HINT}", style="bright_black")
+    hint = Text(f"{lines.clock(time.time())}  {_hint()}", style="bright_black")
     hint.truncate(width)
     return Text("\n", no_wrap=True).join([*texts, hint])
 

@@ -318,7 +318,7 @@ def test_a_signal_gives_the_terminal_back(root: Path) -> None:
 
 def test_without_textual_there_is_a_live_table(root: Path) -> None:
     terminal = Terminal((80, 24), "top", "study", "--state-dir", str(root), NO_TEXTUAL="1")
-    terminal.until("study: completed", "4/4", "flux-ensemble[tui]")
+    terminal.until("study: completed", "4/4", "keys need the extra 'tui'")
     terminal.child.sendintr()
     assert terminal.end() == 0
     assert terminal.raw.rindex(b"\x1b[?1049l") > terminal.raw.rindex(b"\x1b[?1049h")

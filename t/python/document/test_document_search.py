@@ -12,6 +12,7 @@ from flux_ensemble.document.lint import Warnings
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.search import Generator, Objective, Variable
+from flux_ensemble.extras import install_command
 
 TEXT = """\
 search:
@@ -199,13 +200,13 @@ def test_a_sampler_that_is_not_installed_is_refused_where_the_search_would_begin
     spec = load_text(TEXT, name="test", file="d.yaml", warnings=found)
     sentence = (
         "search[0].sampler: the sampler 'tpe' needs 'optuna', which is not installed here: "
-        "pip install 'flux-ensemble[search]'"
+        f"{install_command('search')}"
     )
     assert samplers.objection(spec, "d.yaml") == f"d.yaml: {sentence}"
     given = TEXT.replace("trials: 10", "trials: 10\n    generator: learner:Learner")
     assert samplers.objection(load_text(given, name="test"), "d.yaml") == (
         "d.yaml: search[0].generator: the generator 'learner:Learner' needs 'gest_api', which is "
-        "not installed here: pip install 'flux-ensemble[search]'"
+        f"not installed here: {install_command('search')}"
     )
     assert found.warnings == [f"d.yaml:2: {sentence}"]
 

@@ -19,6 +19,7 @@ from warm import WarmProcess
 
 from flux_ensemble.cli.commands.grpc import start
 from flux_ensemble.cli.main import run_command
+from flux_ensemble.extras import install_command
 from flux_ensemble.gateway.backends.dry_run import DryRun
 
 REFUSED = {
@@ -135,7 +136,7 @@ def test_a_package_that_is_missing_is_named_with_the_extra(
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 1
-    assert f"`pip install 'flux-ensemble[{extra}]'` brings it" in done.stderr
+    assert f"`{install_command(extra)}` brings it" in done.stderr
     assert "Traceback" not in done.stderr
 
 

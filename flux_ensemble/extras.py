@@ -1,0 +1,102 @@
+"""How a user installs an extra of this package, such as `tui`.
+
+The command depends on where the package came from (PEP 610) and on what installed it. It does not
+rely on an index that has the package. Errors about a missing package quote it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
+#: Name of the distribution.
+PACKAGE = "flux-ensemble"
+
+#: A requirement of an extra in the metadata, such as `textual>=3.0; extra == 'tui'`.
+_REQUIREMENT = re.compile(r"""(?P<what>[^;]+);.*\bextra == ['"](?P<extra>[\w-]+)['"]""")
+
+
+def install_command(extra: str) -> str:
+    """Return the shell command that adds an extra to this environment.
+
+    Args:
+        extra: as in `[project.optional-dependencies]` of pyproject.toml.
+    """
+    # Imported here, because few commands need it.
+    from importlib.metadata import Distribution, PackageNotFoundError
+
+    try:
+        package = Distribution.from_name(PACKAGE)
+    except PackageNotFoundError:
+        # Its directory is on the path, and nothing else of it.
+        return shlex.join([*_pip(), f"{PACKAGE}[{extra}]"])
+    source = _source(package, extra)
+    if source is None:
+        return shlex.join([*_pip(), *_requirements(package, extra)])
+    if _has("uv-receipt.toml"):
+        return shlex.join(["uv", "tool", "install", *source])
+    if _has("pipx_metadata.json"):
+        return shlex.join(["pipx", "install", "--force", *source])
+    return shlex.join([*_pip(), *source])
+
+
+def _source(package: Distribution, extra: str) -> list[str] | None:
+    """Return pip's words for the package with an extra, from where it was installed before.
+
+    Returns:
+        None if it came from an index, or from files that are gone, as where it was packaged.
+    """
+    origin = json.loads(package.read_text("direct_url.json") or "{}")
+    url = urlsplit(origin.get("url", ""))
+    if url.scheme == "file" and "vcs_info" not in origin:
+        path = Path(unquote(url.path))
+        if not path.is_file() and not (path / "pyproject.toml").is_file():
+            return None
+        editable = origin.get("dir_info", {}).get("editable", False)
+        return ["--editable"] * editable + [f"{path}[{extra}]"]
+    if not url.scheme:
+        return None
+    vcs = f"{origin['vcs_info']['vcs']}+" if "vcs_info" in origin else ""
+    return [f"{PACKAGE}[{extra}] @ {vcs}{url.geturl()}"]
+
+
+def _requirements(package: Distribution, extra: str) -> Iterator[str]:
+    """Yield the requirements of an extra, with those of the extras that are part of it."""
+    for line in package.requires or ():
+        match = _REQUIREMENT.fullmatch(line)
+        if match is None or match["extra"] != extra:
+            continue
+        what = match["what"].strip()
+        name, _, inner = what.rstrip("]").partition("[")
+        if name == PACKAGE:
+            yield from _requirements(package, inner)
+        else:
+            yield what
+
+
+def _has(receipt: str) -> bool:
+    """Return whether this environment has the receipt of a tool that keeps one per program."""
+    return Path(sys.prefix, receipt).is_file()
+
+
+def _pip() -> list[str]:
+    """Return the words that install into this environment."""
+    pip = shutil.which("pip")
+    if pip is not None and Path(pip).parent == Path(sys.executable).parent:
+        return ["pip", "install"]
+    if any(Path(entry, "pip").is_dir() for entry in sys.path if entry):
+        return [sys.executable, "-m", "pip", "install"]
+    if os.environ.get("VIRTUAL_ENV") == sys.prefix:
+        return ["uv", "pip", "install"]
+    return ["uv", "pip", "install", "--python", sys.executable]
