@@ -20,7 +20,7 @@ test_expect_success 'the command prints its version' '
 test_expect_success 'help lists every command' '
 	flux-ensemble --help >help &&
 	for command in run load list status submit metrics watch log wait pause resume \
-		terminate cancel unload validate serve; do
+		terminate cancel rm validate serve; do
 		grep "^ *$command " help || return 1
 	done
 '

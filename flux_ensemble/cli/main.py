@@ -10,7 +10,6 @@ import errno
 import gc
 import io
 import sys
-from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,72 +28,13 @@ from flux_ensemble.cli.common import (
     warn,
 )
 from flux_ensemble.cli.display.colours import WHEN, choose_colour, use_colour
+from flux_ensemble.cli.table import COMMANDS, SECTIONS
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.deploy.service_start import DeployError
 from flux_ensemble.renamed import OPTIONS, deprecated, renamed
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-#: The commands in the order of a session, by the module that has them in its `COMMANDS`, with their
-#: summaries in the list of commands. A module is imported when one of its commands runs, so a
-#: command does not wait for packages that only others need.
-FAMILIES: Mapping[str, Mapping[str, str]] = {
-    "run": {
-        "run": "Load a document, follow the ensemble, and exit with it.",
-        "load": "Load a document and leave the ensemble to the service.",
-        "watch": "Follow a loaded ensemble live, and exit with it.",
-    },
-    "show": {
-        "list": "List the ensembles, ended ones included.",
-        "status": "Show the service, the queue and the ensembles, or one of them.",
-        "metrics": "Show the statistics of every job group.",
-        "why": "Show why rules fire or do not, and what they wait for.",
-    },
-    "search": {
-        "search": "Show the searches of an ensemble, and the best trials.",
-        "best": "Show the best jobs of an ensemble, with their parameters.",
-    },
-    "jobs": {
-        "jobs": "Show the jobs of an ensemble, and how each of them ended.",
-        "failures": "Show why jobs failed, and what those have in common.",
-        "output": "Print what a job of an ensemble wrote.",
-        "export": "Write the jobs of an ensemble to a file, as a table.",
-    },
-    "report": {"report": "Write a report of ensembles, as one HTML file."},
-    "top": {"top": "Show ensembles live: progress, rules, failures and the log."},
-    "logs": {
-        "log": "Print what an ensemble did, and why.",
-        "wait": "Wait until ensembles have ended.",
-    },
-    "control": {
-        "submit": "Submit a job group once more and print the job ids.",
-        "pause": "Keep an ensemble's rules from firing.",
-        "resume": "Let a paused ensemble go on.",
-        "terminate": "End an ensemble.",
-        "cancel": "Cancel an ensemble, or the jobs of one group.",
-        "enable": "Turn a rule on.",
-        "disable": "Turn a rule off.",
-        "action": "Perform an action now.",
-        "rm": "Remove ensembles that have ended.",
-        "unload": "Forget an ensemble that has ended.",
-    },
-    "document": {
-        "validate": "Check documents, without Flux.",
-        "init": "Write a document to begin with.",
-        "explain": "Say what a key of a document means.",
-        "schema": "Print the JSON Schema of documents, for editors.",
-    },
-    "memo": {"memo": "Publish values from within a job."},
-    "simulate": {"simulate": "Predict a run in virtual time, without running anything."},
-    "replay": {"replay": "Check that a recording gives the same commands again."},
-    "serve": {"serve": "Run the service in the foreground, outside the broker."},
-    "supervise": {"supervise": "Run the service beside the broker, and again after a crash."},
-    "doctor": {"doctor": "Check the Flux instance, and say what to do about what is found."},
-    "exporter": {"metrics-exporter": "Give the metrics of ensembles to Prometheus."},
-    "grpc": {"grpc": "The gRPC service: scaling, and remote access to ensembles."},
-    "operator": {"operator": "The operator: Ensembles in Kubernetes."},
-}
 
 #: Names of commands in other tools -> the advice for them.
 MEANT = {
@@ -121,13 +61,6 @@ _NO_ARGUMENTS: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 #: Key in a context's `meta`: old names of options for which a warning was printed.
 _WARNED = "flux_ensemble.cli.old_options"
 
-#: Command -> its module, and its summary.
-_COMMANDS = {
-    name: (family, summary)
-    for family, summaries in FAMILIES.items()
-    for name, summary in summaries.items()
-}
-
 
 def _choose_colour(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     if value is not None:
@@ -148,18 +81,18 @@ _COLOR: Final = click.Option(
 
 
 class Commands(click.Group):
-    """The commands of `FAMILIES`: listed and completed without an import, imported to run."""
+    """The commands of `cli.table`: listed and completed without an import, imported to run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "help":
             return show_help
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in COMMANDS:
             return None
-        family, _ = _COMMANDS[cmd_name]
-        commands = import_module(f"flux_ensemble.cli.commands.{family}").COMMANDS
+        module = COMMANDS[cmd_name].module
+        commands = import_module(f"flux_ensemble.cli.commands.{module}").COMMANDS
         found: click.Command = next(one for one in commands if one.name == cmd_name)
         if not isinstance(found, click.Group) and _COLOR not in found.params:
             found.params.append(_COLOR)
@@ -170,7 +103,7 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         known = ctx.resilient_parsing or name.startswith("-") or name == "help"
-        if not known and name not in _COMMANDS:
+        if not known and name not in COMMANDS:
             raise click.UsageError(unknown_command(name), ctx)
         return super().resolve_command(ctx, args)
 
@@ -183,17 +116,19 @@ class Commands(click.Group):
             return OK
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            rows = [(name, summary) for name, (_, summary) in _COMMANDS.items()]
-            # A longer name gets a line of its own, so that others keep theirs.
-            formatter.write_dl(rows, col_max=9)
+        for title, entries in SECTIONS.items():
+            with formatter.section(title):
+                rows = [(f"{name:<9}", entry.summary) for name, entry in entries.items()]
+                # A longer name gets a line of its own, so that others keep theirs.
+                formatter.write_dl(rows, col_max=9)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
         commands = [
-            CompletionItem(name, help=summary)
-            for name, (_, summary) in _COMMANDS.items()
+            CompletionItem(name, help=entry.summary)
+            for entries in SECTIONS.values()
+            for name, entry in entries.items()
             if name.startswith(incomplete)
         ]
         # Not that of click.Group, which would import every command for its summary.
@@ -206,7 +141,7 @@ def unknown_command(name: str) -> str:
     from flux_ensemble.texts import shown
 
     meant = MEANT.get(name)
-    near = hint(name, _COMMANDS) if meant is None else f"{meant}; "
+    near = hint(name, COMMANDS) if meant is None else f"{meant}; "
     return f"no such command {shown(name)} ({near}see 'flux-ensemble --help')"
 
 

@@ -1,4 +1,4 @@
 """The commands: a file for each family, which lists its commands in `COMMANDS`.
 
-`cli.main.FAMILIES` names the files; each is imported only when one of its commands runs.
+`cli.table` names the files; each is imported only when one of its commands runs.
 """

@@ -30,6 +30,7 @@ from flux_ensemble.cli.common import (
     say,
 )
 from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION
+from flux_ensemble.cli.help_parts import InParts
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.local_states import LocalStates
 from flux_ensemble.cli.session.own_service import is_needed, serving
@@ -60,14 +61,21 @@ DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of 
 QUIET_OPTION = click.option("-q", "--quiet", is_flag=True, help="Print only how it ended.")
 
 
-@click.command
+#: Headings of options in the help of `run`.
+_PARTS = {
+    "When it has ended": ("report", "exports", "summary", "fail_on"),
+    "Where the jobs run": ("queue", "nodes", "cores", "gpus", "state_dir"),
+}
+_RARE = {
+    "The service in Flux": ("isolate", "serve"),
+    "Recording": ("record",),
+    "A MiniCluster in Kubernetes": ("host", "port", "tls_cert", "tls_key", "tls_ca"),
+}
+
+
+@click.command(cls=InParts, parts=_PARTS, rare=_RARE)
 @click.argument("file", shell_complete=completion.files)
-@click.option(
-    "--name",
-    metavar="NAME",
-    help="The ensemble's name, instead of the document's; with --queue minicluster the "
-    "MiniCluster, as NAMESPACE/NAME.",
-)
+@NAME_OPTION
 @DEBUG_OPTION
 @QUIET_OPTION
 @click.option(
@@ -81,7 +89,7 @@ QUIET_OPTION = click.option("-q", "--quiet", is_flag=True, help="Print only how 
     "--fail-on-job-failure",
     "strict",
     is_flag=True,
-    help="Exit 1 if a job failed or ran out of time, and was not tried again.",
+    hidden=True,  # --fail-on job
 )
 @click.option(
     "--record",
@@ -138,8 +146,8 @@ QUIET_OPTION = click.option("-q", "--quiet", is_flag=True, help="Print only how 
 @click.option(
     "--resume/--no-resume",
     default=None,
-    help="Go on with a run that was killed, or begin anew. In a Flux instance: go on with the "
-    "ensemble of the name, if its statedir has it.",
+    help="Go on with a run that was killed, or begin anew. On Flux: with the ensemble of the name, "
+    "if the statedir of the instance has it.",
 )
 def run(**options: Any) -> int:
     """Load document FILE ("-": standard input), follow the ensemble, and exit with it.

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from flux_ensemble.cli import commands
-from flux_ensemble.cli.main import FAMILIES
+from flux_ensemble.cli.table import COMMANDS, SECTIONS
 
 #: Packages that take long to import.
 SLOW = {"grpc", "jobspec", "jsonschema", "numpy", "rich", "river", "yaml"}
@@ -61,6 +61,10 @@ main(sys.argv[1:])
 """
 
 
+#: Modules that have commands.
+MODULES = {entry.module for entry in COMMANDS.values()}
+
+
 def run(*arguments: str, **environment: str) -> tuple[str, set[str]]:
     """Runs the command; what it prints, and the modules that it imports."""
     done = subprocess.run(
@@ -79,7 +83,7 @@ def packages(modules: Iterable[str]) -> set[str]:
 
 
 def families(modules: set[str]) -> set[str]:
-    return {name for name in FAMILIES if f"flux_ensemble.cli.commands.{name}" in modules}
+    return {name for name in MODULES if f"flux_ensemble.cli.commands.{name}" in modules}
 
 
 @pytest.fixture(scope="module")
@@ -109,18 +113,20 @@ def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_command_is_in_the_list_of_commands_by_its_module() -> None:
     found = {
-        one.name: [command.name for command in module.COMMANDS]
+        command.name: one.name
         for one in pkgutil.iter_modules(commands.__path__)
         if hasattr(module := import_module(f"flux_ensemble.cli.commands.{one.name}"), "COMMANDS")
+        for command in module.COMMANDS
     }
-    assert found == {family: list(summaries) for family, summaries in FAMILIES.items()}
+    assert found == {name: entry.module for name, entry in COMMANDS.items()}
 
 
 def test_the_list_of_commands_imports_none_of_them() -> None:
     text, modules = run("--help", COLUMNS="200")
     lines = [line.strip() for line in text.splitlines()]
-    for summaries in FAMILIES.values():
-        for name, summary in summaries.items():
+    for title, entries in SECTIONS.items():
+        assert f"{title}:" in lines
+        for name, (_, summary) in entries.items():
             assert (f"{name:<9}  {summary}" if len(name) <= 9 else summary) in lines
     assert not families(modules)
     assert not packages(modules) & {*SLOW, "flux"}
@@ -146,7 +152,8 @@ def test_completion_imports_only_the_command_that_is_there(
 
 
 @pytest.mark.parametrize(
-    "name", [name for family in ("show", "logs", "control") for name in FAMILIES[family]]
+    "name",
+    [name for name, entry in COMMANDS.items() if entry.module in ("show", "logs", "control")],
 )
 def test_a_command_about_loaded_ensembles_needs_no_slow_package(name: str) -> None:
     text, modules = run(name, "--help")

@@ -180,7 +180,7 @@ def test_the_help_is_printed_as_it_is_and_commands_are_guessed(
     assert run_command(["help", "log"]) == 0
     assert capsys.readouterr().out.startswith("Usage: flux-ensemble log [OPTIONS] NAME")
     assert run_command(["help"]) == 0
-    assert "Commands:" in capsys.readouterr().out
+    assert "Run an ensemble:" in capsys.readouterr().out
     for words in (["stauts"], ["help", "stauts"]):
         assert run_command(words) == 2
         assert "did you mean 'status'?" in capsys.readouterr().err

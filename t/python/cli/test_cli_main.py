@@ -114,7 +114,7 @@ def test_wrong_usage_exits_with_2_and_a_sentence(
 
 def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command([]) == 2
-    assert "Commands:" in "".join(capsys.readouterr())
+    assert "Run an ensemble:" in "".join(capsys.readouterr())
 
 
 def test_validate_says_what_a_good_document_holds(
