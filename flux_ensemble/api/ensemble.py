@@ -314,7 +314,7 @@ class Ensemble:
     def jobs(
         self, *, filter: str | None = None, group: str | None = None, outcome: str | None = None
     ) -> Iterator[JobRow]:
-        """Return the ensemble's jobs: ended ones, and on Flux active ones.
+        """Return the ensemble's jobs: ended ones, then active ones.
 
         Args:
             filter: an expression such as "job.returncode != 0".

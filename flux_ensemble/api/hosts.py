@@ -1,69 +1,81 @@
 """The hosts that run an ensemble for `Ensemble`: the service of an instance, or the local queue.
 
-Both have the same methods, which any thread may call: each thread has a Flux handle of its own.
+Any thread may call their methods: each thread has a Flux handle of its own.
 """
 
 from __future__ import annotations
 
 import errno
 import threading
-import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.api.local_session import LocalSession
 from flux_ensemble.api.threads import Stopped
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.client import Client, EnsembleError, is_named
 from flux_ensemble.client.responses import Ended, EnsembleStatus, Entry, Why
-from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.metrics.job_row import JobRow
+from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.root import StateError, default_root
-from flux_ensemble.queues.local.states import States
 
 if TYPE_CHECKING:
     from flux_ensemble.document.model import Spec
     from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
-#: Seconds between two reads of the files of the local queue.
-LOOK_SECONDS = 0.2
 
+class Host(ABC):
+    """A host that runs one ensemble. Each method raises `EnsembleError`.
 
-class Host(Protocol):
-    """A host that runs one ensemble. Each method raises `EnsembleError`."""
+    Args:
+        name: the ensemble.
+    """
 
-    name: str
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    @abstractmethod
+    def client(self) -> Client | LocalClient:
+        """A client for the calling thread only."""
+
+    @abstractmethod
+    def follower(self, stopped: Event) -> Client | LocalClient:
+        """Return a client whose waiting methods raise `Stopped` when `stopped` is set."""
 
     def status(self) -> EnsembleStatus:
         """Return the entry of `ensembles` in `Client.status`."""
-        ...
+        status: EnsembleStatus = self.client.status(self.name)["ensembles"][0]
+        return status
 
     def metrics(self) -> dict[str, dict[str, Any]]:
         """Do as `Client.metrics`."""
-        ...
+        return self.client.metrics(self.name)
 
     def why(self, rule: str | None) -> Why:
         """Do as `Client.why`."""
-        ...
+        answer: Why = self.client.why(self.name, rule)
+        return answer
 
     def jobs(self, **chosen: str | None) -> Iterator[JobRow]:
         """Do as `Client.jobs`."""
-        ...
+        return iter(self.client.jobs(self.name, **chosen))
 
     def log(self, *, follow: bool, stopped: Event) -> Iterator[Entry]:
         """Do as `Client.log`, until it ends or `stopped` is set."""
-        ...
+        return self.follower(stopped).log(self.name, follow=follow)
 
     def wait(self, timeout: float | None, stopped: Event) -> Ended:
         """Do as `Client.wait`, or until `stopped` is set."""
-        ...
+        return self.follower(stopped).wait(self.name, timeout)
 
     def ask(self, op: str, **payload: Any) -> Mapping[str, Any]:
         """Send a request about the ensemble, and return the response."""
-        ...
+        answer: Mapping[str, Any] = self.client.call(op, name=self.name, **payload)
+        return answer
 
 
 class StoppableClient(Client):
@@ -85,7 +97,7 @@ class StoppableClient(Client):
         return super().send(op, payload, stream=stream)
 
 
-class FluxHost:
+class FluxHost(Host):
     """The service of a Flux instance.
 
     Args:
@@ -94,53 +106,33 @@ class FluxHost:
     """
 
     def __init__(self, name: str, uri: str | None = None) -> None:
-        self.name = name
+        super().__init__(name)
         self._uri = uri
         self._own = threading.local()
 
     @property
     def client(self) -> Client:
-        """A client for the calling thread only."""
         client: Client | None = getattr(self._own, "client", None)
         if client is None:
             client = self._own.client = Client(uri=self._uri)
         return client
 
-    def status(self) -> EnsembleStatus:
-        return self.client.status(self.name)["ensembles"][0]
-
-    def metrics(self) -> dict[str, dict[str, Any]]:
-        return self.client.metrics(self.name)
-
-    def why(self, rule: str | None) -> Why:
-        return self.client.why(self.name, rule)
-
-    def jobs(self, **chosen: str | None) -> Iterator[JobRow]:
-        return iter(self.client.jobs(self.name, **chosen))
-
-    def log(self, *, follow: bool, stopped: Event) -> Iterator[Entry]:
-        return StoppableClient(self._uri, stopped).log(self.name, follow=follow)
-
-    def wait(self, timeout: float | None, stopped: Event) -> Ended:
-        return StoppableClient(self._uri, stopped).wait(self.name, timeout)
-
-    def ask(self, op: str, **payload: Any) -> Mapping[str, Any]:
-        answer: Mapping[str, Any] = self.client.call(op, name=self.name, **payload)
-        return answer
+    def follower(self, stopped: Event) -> Client:
+        return StoppableClient(self._uri, stopped)
 
 
-class LocalHost:
-    """The local queue: the files of a run, and the run itself if it belongs to this program.
+class LocalHost(Host):
+    """The local queue: a run of this program, or of another process.
 
     Args:
         name: the ensemble.
         root: the state directory.
-        session: the run; None if it belongs to another process.
+        session: the run, if it belongs to this program.
     """
 
     def __init__(self, name: str, root: Path, session: LocalSession | None = None) -> None:
-        self.name = name
-        self._states = States(root)
+        super().__init__(name)
+        self._root = root
         self._session = session
 
     def begun(self) -> None:
@@ -153,81 +145,28 @@ class LocalHost:
             self._session.begun()
             self.name = self._session.name
 
-    def status(self) -> EnsembleStatus:
-        return cast(EnsembleStatus, _told(lambda: self._states.status(self.name)))
+    @property
+    def client(self) -> LocalClient:
+        return LocalClient(self._root)
 
-    def metrics(self) -> dict[str, dict[str, Any]]:
-        metrics: dict[str, dict[str, Any]] = _told(lambda: self._states.metrics(self.name))
-        return metrics
-
-    def why(self, rule: str | None) -> Why:
-        return cast(Why, _told(lambda: self._states.why(self.name, rule)))
-
-    def jobs(self, **chosen: str | None) -> Iterator[JobRow]:
-        from flux_ensemble.metrics.job_filter import compile_choice
-
-        try:
-            matches = compile_choice(chosen.pop("filter", None), **chosen)
-        except ValueError as error:
-            raise EnsembleError(errno.EINVAL, f"filter: {error}") from None
-        yield from filter(matches, _told(lambda: list(self._states.jobs(self.name))))
-
-    def log(self, *, follow: bool, stopped: Event) -> Iterator[Entry]:
-        read = 0
-        while True:
-            # Checked before the log is read, so that no entry is written after the last read.
-            over = not follow or self._over(self.status())
-            for entry in self._entries(read):
-                read += 1
-                yield entry
-            if over:
-                return
-            if stopped.wait(LOOK_SECONDS):
+    def follower(self, stopped: Event) -> LocalClient:
+        def sleep(seconds: float) -> None:
+            if stopped.wait(seconds):
                 raise Stopped
+
+        return LocalClient(self._root, sleep=sleep)
 
     def wait(self, timeout: float | None, stopped: Event) -> Ended:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            status = self.status()
-            if self._over(status):
-                if self._session is not None:
-                    self._session.check()
-                    status = self.status()
-                return {"name": self.name, "state": status["state"], "reason": status["reason"]}
-            if deadline is not None and time.monotonic() >= deadline:
-                raise TimeoutError(f"ensemble {self.name!r} has not ended in time")
-            if stopped.wait(LOOK_SECONDS):
-                raise Stopped
+        if self._session is not None:
+            self._session.wait(timeout, stopped)
+            timeout = 0.0
+        return super().wait(timeout, stopped)
 
     def ask(self, op: str, **payload: Any) -> Mapping[str, Any]:
         if self._session is None:
-            raise EnsembleError(
-                errno.ENOTSUP,
-                f"the run of {self.name!r} belongs to another process: only that can {op} it",
-            )
+            return super().ask(op, **payload)
         args = {key: value for key, value in payload.items() if value is not None}
         return self._session.ask(op, args)
-
-    def _entries(self, after: int) -> list[Any]:
-        return list(_told(lambda: list(islice(self._states.log(self.name), after, None))))
-
-    def _over(self, status: EnsembleStatus) -> bool:
-        """Return True if the ensemble and its jobs have ended."""
-        if self._session is not None:
-            return not self._session.is_alive()
-        return status["state"] in FINAL_STATES
-
-
-def _told(read: Any) -> Any:
-    """Return the result of reading files, with the client's kind of errors."""
-    try:
-        return read()
-    except StateError as error:
-        raise EnsembleError(errno.ENOENT, str(error)) from None
-    except OSError as error:
-        raise EnsembleError(
-            error.errno or errno.EIO, f"cannot read {error.filename}: {error.strerror}"
-        ) from None
 
 
 def load(client: Client, text: str) -> str:
@@ -262,8 +201,10 @@ def local_root() -> Path:
     Raises:
         EnsembleError: the user has no home directory.
     """
-    root: Path = _told(default_root)
-    return root
+    try:
+        return default_root()
+    except StateError as error:
+        raise EnsembleError(errno.ENOENT, str(error)) from None
 
 
 def reaches_flux() -> bool:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+from flux_ensemble.api.threads import Stopped
 from flux_ensemble.client import EnsembleError, user_context
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.queues.local.listener import RunError
@@ -21,6 +22,7 @@ from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.run import LocalRun
 from flux_ensemble.queues.local.state_dir import StateLog
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
+from flux_ensemble.service.requests.protocol import parse
 
 if TYPE_CHECKING:
     from flux_ensemble.document.model import Spec
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 #: Seconds between two reports of progress.
 _PROGRESS_SECONDS = 0.5
+
+#: Seconds between two looks at whether the run has ended.
+LOOK_SECONDS = 0.2
 
 #: Seconds within which the process of custom functions has to end.
 _REAP_SECONDS = 2.0
@@ -77,16 +82,24 @@ class LocalSession:
         """
         self._begun.result()
 
-    def is_alive(self) -> bool:
-        """Return True if the run has not ended."""
-        return self._thread.is_alive()
+    def wait(self, timeout: float | None, stopped: Event) -> None:
+        """Wait until the run has ended.
 
-    def check(self) -> None:
-        """Check that the run, which has ended, did not have to stop early.
+        Args:
+            timeout: seconds to wait at most; None is no limit.
+            stopped: set when nobody waits any more.
 
         Raises:
-            EnsembleError: it could not continue.
+            TimeoutError: it has not ended in time.
+            EnsembleError: it could not continue, or did not begin.
+            Stopped: nobody waits any more.
         """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self._thread.is_alive():
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"ensemble {self.name!r} has not ended in time")
+            if stopped.wait(LOOK_SECONDS):
+                raise Stopped
         if self._failure is not None:
             raise self._failure
 
@@ -107,9 +120,9 @@ class LocalSession:
         self._call(lambda: self._run.ask(op, args, answer))
         while True:
             try:
-                return answered.result(timeout=0.2)
+                return answered.result(timeout=LOOK_SECONDS)
             except TimeoutError:
-                if not self.is_alive() and not answered.done():
+                if not self._thread.is_alive() and not answered.done():
                     raise EnsembleError(errno.EINVAL, "the run has ended") from None
 
     # -- a `queues.local.listener.Listener` -------------------------------------------
@@ -163,6 +176,7 @@ class LocalSession:
                     run.recover(text)
                 else:
                     run.begin(text)
+                run.listen(parse)
                 self._begun.set_result(None)
                 run.drive(_PROGRESS_SECONDS)
                 run.finish()

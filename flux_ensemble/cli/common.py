@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from flux_ensemble.client import EnsembleError
+from flux_ensemble.queues.local.client import LocalStateError
 from flux_ensemble.texts import hanging, printable
 
 if TYPE_CHECKING:
@@ -292,7 +293,9 @@ def naming(
     try:
         yield
     except EnsembleError as exc:
-        guess = _near(client, name, group, rule) if exc.errno == errno.ENOENT else None
+        if exc.errno != errno.ENOENT or isinstance(exc, LocalStateError):
+            raise
+        guess = _near(client, name, group, rule)
         if guess is None:
             raise
         raise EnsembleError(errno.ENOENT, f"{exc}; did you mean {guess!r}?") from exc

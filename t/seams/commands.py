@@ -28,7 +28,8 @@ _LOOKING = (
     *(f"flux_ensemble.cli.display.{name}"
       for name in ("export", "failures", "formats", "jobs_table", "messages", "metrics_tables",
                    "reports", "tables")),
-    *(f"flux_ensemble.cli.session.{name}" for name in ("local_states", "local_follow", "sources")),
+    *(f"flux_ensemble.cli.session.{name}" for name in ("local_follow", "sources")),
+    "flux_ensemble.queues.local.client",
     "flux_ensemble.queues.simulation.simulation",
     "flux_ensemble.runtime.recording",
     "flux_ensemble.runtime.samplers",

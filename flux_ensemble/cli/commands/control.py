@@ -10,9 +10,9 @@ import click
 from flux_ensemble.cli.common import USAGE, Assignment, Failure, Mapped, naming
 from flux_ensemble.cli.display.job_names import submitted_names, waiting_text
 from flux_ensemble.cli.session import completion
-from flux_ensemble.cli.session.local_states import LocalStates
 from flux_ensemble.cli.session.target import Target, command_of, label_of, targeted
 from flux_ensemble.job_ids import JobIds
+from flux_ensemble.queues.local.client import LocalClient
 
 
 @click.command
@@ -174,7 +174,7 @@ def rm(names: tuple[str, ...], force: bool, target: Target) -> None:
 
 
 def _remove(target: Target, name: str, *, force: bool) -> None:
-    if isinstance(target, LocalStates):
+    if isinstance(target, LocalClient):
         target.unload(name, force=force)
     elif force:
         raise Failure("--force is for local runs: add --queue local", USAGE)

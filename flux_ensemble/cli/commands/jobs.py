@@ -30,7 +30,7 @@ from flux_ensemble.cli.display.jobs_table import job_row, jobs_table
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.job_choice import named_jobs
 from flux_ensemble.cli.session.target import (
-    LocalStates,
+    LocalClient,
     Target,
     command_of,
     label_of,
@@ -461,7 +461,7 @@ def _node(place: str, target: Target) -> str:
     member, _, rank = place.rpartition(":")
     if member:
         return f"rank {rank} of member {member}"
-    host = None if isinstance(target, LocalStates) else target.host_of(int(rank))
+    host = None if isinstance(target, LocalClient) else target.host_of(int(rank))
     return f"rank {rank} ({host})" if host else f"rank {rank}"
 
 

@@ -31,7 +31,7 @@ from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION, exit_code, senten
 from flux_ensemble.cli.display.views import make_lines
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.log_reader import LogReader
-from flux_ensemble.cli.session.target import LocalStates, Target, label_of, targeted
+from flux_ensemble.cli.session.target import LocalClient, Target, label_of, targeted
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.reconnect import Received
 from flux_ensemble.words import STATE_STYLES, Line, Span
@@ -74,7 +74,7 @@ def log(
     wanted = _Wanted(rule, group, -math.inf if since is None else since)
     printer = _Printer(wanted, tail, as_json, follow, label_of(target))
     try:
-        if isinstance(target, LocalStates):
+        if isinstance(target, LocalClient):
             _read_local(target, name, follow, printer)
         else:
             _read(target, name, follow, printer)
@@ -82,7 +82,7 @@ def log(
         printer.go_on()
     if not printer.shown:
         _check_names(target, name, rule, group)
-    if follow and isinstance(target, LocalStates):
+    if follow and isinstance(target, LocalClient):
         status = target.states.status(name)
         if target.states.is_interrupted(status):
             raise Failure(f"{name}: {status['reason']}")
@@ -237,7 +237,7 @@ def _read(client: Client, name: str, follow: bool, printer: _Printer) -> None:
         LogReader(client, [name], take, follow=follow).read()
 
 
-def _read_local(local: LocalStates, name: str, follow: bool, printer: _Printer) -> None:
+def _read_local(local: LocalClient, name: str, follow: bool, printer: _Printer) -> None:
     entries = local.follow(name) if follow else local.log(name)
     for number, entry in enumerate(entries, start=1):
         if entry is None:
@@ -288,7 +288,7 @@ def _check_names(target: Target, name: str, rule: str | None, group: str | None)
 def wait(names: tuple[str, ...], timeout: float, fail_on: frozenset[str], target: Target) -> int:
     """Wait until each ensemble NAME has ended, and exit as the worst of them did."""
     waiting = _Waiting(names)
-    if isinstance(target, LocalStates):
+    if isinstance(target, LocalClient):
         in_time = _wait_local(target, waiting, timeout)
     else:
         in_time = LogReader(target, list(waiting.left), waiting.note, follow=True).read(timeout)
@@ -351,15 +351,15 @@ class _Waiting:
             drop_output()
 
 
-def _wait_local(local: LocalStates, waiting: _Waiting, timeout: float) -> bool:
+def _wait_local(local: LocalClient, waiting: _Waiting, timeout: float) -> bool:
     """Wait for local runs; return False if the time is up."""
-    give_up = time.monotonic() + (timeout or math.inf)
+    give_up = time.monotonic() + timeout
     for name in list(waiting.left):
-        for status in local.wait(name):
-            if status["state"] in EXIT_CODES:
-                waiting.end(name, status["state"], status["reason"])
-            elif time.monotonic() >= give_up:
-                return False
+        try:
+            ended = local.wait(name, give_up - time.monotonic() if timeout else None)
+        except TimeoutError:
+            return False
+        waiting.end(**ended)
     return True
 
 

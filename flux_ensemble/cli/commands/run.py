@@ -32,13 +32,13 @@ from flux_ensemble.cli.common import (
 from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION
 from flux_ensemble.cli.help_parts import InParts
 from flux_ensemble.cli.session import completion
-from flux_ensemble.cli.session.local_states import LocalStates
 from flux_ensemble.cli.session.own_service import is_needed, serving
 from flux_ensemble.cli.session.results import Results
 from flux_ensemble.cli.session.summary_file import Summary
 from flux_ensemble.cli.session.target import Target, connect_unless, queue_options, targeted
 from flux_ensemble.client import Client, EnsembleError, user_context
 from flux_ensemble.deploy.service_start import ensure_service
+from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.run_names import named_otherwise
 
 if TYPE_CHECKING:
@@ -360,10 +360,10 @@ class _Run:
         return self._written(client, code) if self.results else code
 
 
-def _local(state_dir: Path | None) -> LocalStates:
+def _local(state_dir: Path | None) -> LocalClient:
     from flux_ensemble.queues.local.root import default_root
 
-    return LocalStates(state_dir or default_root())
+    return LocalClient(state_dir or default_root())
 
 
 def _need_service(client: Client, isolate: bool) -> None:
@@ -419,7 +419,7 @@ def watch(name: str, debug: bool, quiet: bool, fail_on: frozenset[str], target: 
     from flux_ensemble.cli.display.views import make_view
 
     view = make_view(quiet=quiet)
-    if isinstance(target, LocalStates):
+    if isinstance(target, LocalClient):
         from flux_ensemble.cli.session.local_follow import follow_locally
 
         if debug:

@@ -23,8 +23,8 @@ from flux_ensemble.cli.display.tables import (
     rule_row,
 )
 from flux_ensemble.cli.session import completion
-from flux_ensemble.cli.session.local_states import summary_of
 from flux_ensemble.cli.session.target import Target, label_of, targeted
+from flux_ensemble.queues.local.client import summary_of
 from flux_ensemble.texts import hanging
 
 if TYPE_CHECKING:

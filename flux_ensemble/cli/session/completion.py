@@ -50,13 +50,13 @@ def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
 
 def _status(ctx: click.Context, name: str | None) -> list[Mapping[str, Any]]:
     """Return the status of ensembles, from the service or of local runs."""
-    from flux_ensemble.cli.session.local_states import LocalStates
     from flux_ensemble.cli.session.target import reach
     from flux_ensemble.client import Client
+    from flux_ensemble.queues.local.client import LocalClient
 
     target = reach(Client, ctx.params.get("queue"), ctx.params.get("state_dir"))
     answer: Any
-    if isinstance(target, LocalStates):
+    if isinstance(target, LocalClient):
         answer = target.status(name)
     else:
         future = target.send("status", {"name": name})

@@ -7,7 +7,7 @@ from typing import Any
 
 from flux_ensemble.cli.common import USAGE, Failure
 from flux_ensemble.cli.display.tables import members_of
-from flux_ensemble.cli.session.target import LocalStates, Target, label_of
+from flux_ensemble.cli.session.target import LocalClient, Target, label_of
 from flux_ensemble.document.problems import hint
 from flux_ensemble.job_ids import shown
 from flux_ensemble.texts import listed
@@ -50,14 +50,14 @@ def _number(target: Target, id: str, text: str) -> int:
         return _parser(target)(id)
     except ValueError:
         raise Failure(
-            f"expected a job such as {'17' if isinstance(target, LocalStates) else 'ƒ2Hu4Rn'}, or "
+            f"expected a job such as {'17' if isinstance(target, LocalClient) else 'ƒ2Hu4Rn'}, or "
             f"pool.3:ƒ2Hu4Rn where there are members, not {text!r}",
             USAGE,
         ) from None
 
 
 def _parser(target: Target) -> Callable[[str], int]:
-    if isinstance(target, LocalStates):
+    if isinstance(target, LocalClient):
         return int
     from flux.job import JobID
 

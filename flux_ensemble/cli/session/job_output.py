@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
 from flux_ensemble.cli.display.tables import members_of
-from flux_ensemble.cli.session.local_states import LocalStates
 from flux_ensemble.files import ForeignFile, open_to_read
+from flux_ensemble.queues.local.client import LocalClient
 
 if TYPE_CHECKING:
     from flux_ensemble.client import Client
@@ -47,8 +47,8 @@ class Outputs:
         name: the ensemble.
     """
 
-    def __init__(self, target: Client | LocalStates, name: str) -> None:
-        self._client = None if isinstance(target, LocalStates) else target
+    def __init__(self, target: Client | LocalClient, name: str) -> None:
+        self._client = None if isinstance(target, LocalClient) else target
         self._members = None if self._client is None else MemberHandles(self._client, name)
         self._target = target
         self._name = name
@@ -56,7 +56,7 @@ class Outputs:
     @cached_property
     def _owner(self) -> int:
         """The user who owns the ensemble."""
-        if isinstance(self._target, LocalStates):
+        if isinstance(self._target, LocalClient):
             return self._target.owner(self._name)
         return int(self._target.handle.attr_get("security.owner"))
 

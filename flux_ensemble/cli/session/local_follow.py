@@ -12,8 +12,8 @@ from flux_ensemble.cli.common import EXIT_CODES, INTERRUPTED, drop_output
 from flux_ensemble.cli.display.messages import announce
 from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import EnsembleView, summarize
-from flux_ensemble.cli.session.local_states import LOOK_SECONDS, LocalStates
 from flux_ensemble.cli.session.signals import signal_pipe
+from flux_ensemble.queues.local.client import LOOK_SECONDS, LocalClient
 from flux_ensemble.words import Span
 
 #: Signals that end the command, but not the run.
@@ -21,7 +21,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def follow_locally(
-    local: LocalStates, name: str, view: EnsembleView, fail_on: frozenset[str]
+    local: LocalClient, name: str, view: EnsembleView, fail_on: frozenset[str]
 ) -> int:
     """Follow a local run that continues, or has ended, from its first entry to its end.
 
@@ -53,7 +53,7 @@ def follow_locally(
     return exit_code(status["state"], status, fail_on)
 
 
-def _follow(local: LocalStates, name: str, view: EnsembleView, read: int) -> bool:
+def _follow(local: LocalClient, name: str, view: EnsembleView, read: int) -> bool:
     """Print what happens until the run has reported its end; return False on a signal."""
     progress, final = 0.0, False
     for entry in local.follow(name, pause=0.0):

@@ -9,18 +9,18 @@ from typing import Any
 
 from flux_ensemble.cli.common import Failure, job_id, naming
 from flux_ensemble.cli.session.job_output import Outputs
-from flux_ensemble.cli.session.target import LocalStates, command_of
+from flux_ensemble.cli.session.target import LocalClient, command_of
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.report.source import Source
 
 
-def source_of(client: Client | LocalStates, name: str) -> Source:
+def source_of(client: Client | LocalClient, name: str) -> Source:
     """Return an ensemble as the source of a report.
 
     Raises:
         EnsembleError, Failure: there is none of the name, or it cannot be read.
     """
-    return _local(client, name) if isinstance(client, LocalStates) else _loaded(client, name)
+    return _local(client, name) if isinstance(client, LocalClient) else _loaded(client, name)
 
 
 def _loaded(client: Client, name: str) -> Source:
@@ -57,12 +57,12 @@ def _loaded(client: Client, name: str) -> Source:
     )
 
 
-def _local(states: LocalStates, name: str) -> Source:
+def _local(states: LocalClient, name: str) -> Source:
     (ensemble,) = states.status(name)["ensembles"]
     outputs = Outputs(states, name)
     why: dict[str, Any] = {}
     # A run of an earlier version has no such file.
-    with contextlib.suppress(Failure, EnsembleError):
+    with contextlib.suppress(EnsembleError):
         why = {rule["id"]: rule for rule in states.why(name)["rules"]}
     return Source(
         kind="local queue",

@@ -18,12 +18,12 @@ import click
 
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import Failure, job_id
-from flux_ensemble.cli.session.local_states import LocalStates
 from flux_ensemble.client import Client, EnsembleError, is_named
+from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.root import StateError, default_root
 
 #: The host to which a command sends its requests.
-Target = Client | LocalStates
+Target = Client | LocalClient
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -58,7 +58,7 @@ def targeted(command: _Command) -> Callable[..., Any]:
             return command(target=target, **options)
         except EnsembleError as error:
             names = options.get("names") or (options.get("name"),)
-            if error.errno != errno.ENOENT or isinstance(target, LocalStates):
+            if error.errno != errno.ENOENT or isinstance(target, LocalClient):
                 raise
             here = _local_names().intersection(names)
             if not here or not str(error).startswith("no ensemble named"):
@@ -72,7 +72,7 @@ def targeted(command: _Command) -> Callable[..., Any]:
 def _local_names() -> set[str]:
     """Return the names of the existing local runs, as far as they can be read."""
     with contextlib.suppress(StateError, OSError):
-        return set(LocalStates(default_root()).states.names())
+        return set(LocalClient(default_root()).states.names())
     return set()
 
 
@@ -90,7 +90,7 @@ def reach(connect: Callable[[], Client], queue: str | None, state_dir: Path | No
     """
     if queue != "flux" and (queue == "local" or state_dir is not None):
         try:
-            return LocalStates(state_dir or default_root(), local=queue == "local")
+            return LocalClient(state_dir or default_root(), local=queue == "local")
         except StateError as error:
             raise Failure(str(error)) from None
     client = connect_unless(connect, queue)
@@ -99,7 +99,7 @@ def reach(connect: Callable[[], Client], queue: str | None, state_dir: Path | No
     with contextlib.suppress(StateError):
         root = default_root()
         if root.is_dir():
-            return LocalStates(root)
+            return LocalClient(root)
     return connect()
 
 
@@ -130,11 +130,11 @@ def connect_unless(connect: Callable[[], Client], queue: str | None) -> Client |
 
 def label_of(target: Target) -> Callable[[int], str]:
     """Return the function that formats a job id: f58 in Flux, a small number in a local run."""
-    return str if isinstance(target, LocalStates) else job_id
+    return str if isinstance(target, LocalClient) else job_id
 
 
 def command_of(target: Target, *words: str) -> str:
     """Return a command about ensembles of the target, with the options that chose it."""
-    if isinstance(target, LocalStates):
+    if isinstance(target, LocalClient):
         return target.command(*words)
     return shlex.join(["flux", "ensemble", *words])

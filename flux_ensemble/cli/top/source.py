@@ -20,7 +20,6 @@ from flux_ensemble.cli.display.failures import Failures
 from flux_ensemble.cli.display.progress import Paces
 from flux_ensemble.cli.display.shared_files import SharedFiles
 from flux_ensemble.cli.session.job_output import NOTHING, Outputs
-from flux_ensemble.cli.session.local_states import LocalStates, summary_of
 from flux_ensemble.cli.session.target import reach
 from flux_ensemble.cli.top.picture import Picture
 from flux_ensemble.client import Client, EnsembleError
@@ -28,6 +27,7 @@ from flux_ensemble.client.errors import failure
 from flux_ensemble.client.reconnect import AWAY
 from flux_ensemble.client.responses import EnsembleStatus, Entry, RuleReason, Summary
 from flux_ensemble.engine.lifecycle import FINAL_STATES
+from flux_ensemble.queues.local.client import LocalClient, LocalStateError, summary_of
 
 #: Number of log entries that are kept, and of jobs that are listed at once.
 MOST_ENTRIES = 500
@@ -273,7 +273,7 @@ class LocalSource(Source):
 
     command = "flux-ensemble"
 
-    def __init__(self, states: LocalStates, name: str | None) -> None:
+    def __init__(self, states: LocalClient, name: str | None) -> None:
         self._states = states
         self.label = str
         super().__init__(name)
@@ -291,7 +291,7 @@ class LocalSource(Source):
     def _reasons(self, name: str) -> Sequence[RuleReason]:
         try:
             rules: Sequence[RuleReason] = self._states.why(name)["rules"]
-        except Failure:
+        except LocalStateError:
             return self._rules  # a run that has only begun has said nothing yet
         return rules
 
@@ -338,7 +338,7 @@ def open_source(name: str | None, queue: str | None, state_dir: Path | None) -> 
         BindingsError, EnsembleError, Failure: as `reach`.
     """
     client = reach(Client, queue, state_dir)
-    if isinstance(client, LocalStates):
+    if isinstance(client, LocalClient):
         return LocalSource(client, name)
     return FluxSource(client, name)
 
@@ -354,7 +354,7 @@ def _latest(ensembles: Sequence[Summary]) -> str | None:
     return None if latest is None else latest["name"]
 
 
-def _output(job: Mapping[str, Any], states: Client | LocalStates, name: str) -> str:
+def _output(job: Mapping[str, Any], states: Client | LocalClient, name: str) -> str:
     outputs = Outputs(states, name)
     parts = [
         f"{title}:\n{text.decode(errors='replace')}"

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from patience import PATIENCE
 
 from flux_ensemble import Action, Ensemble, Job, Rule
 from flux_ensemble.api.ensemble import NotStartedError
 from flux_ensemble.api.notebook import MOST_ROWS, document_html, status_html
+from flux_ensemble.cli.main import ensemble as ensemble_command
 from flux_ensemble.client import EnsembleError
 
 START = Rule(trigger="start", action=Action(name="submit", label="a"))
@@ -54,7 +56,7 @@ def test_a_run_is_seen_by_the_commands_and_by_attach(tmp_path: Path) -> None:
     other = Ensemble.attach("demo", state_dir=tmp_path)
     assert other.status()["groups"]["a"]["success"] == 1
     assert asyncio.run(other.wait())["state"] == "completed"
-    with pytest.raises(EnsembleError, match="only that can cancel it"):
+    with pytest.raises(EnsembleError, match="has ended"):
         other.cancel()
     with pytest.raises(EnsembleError, match="no ensemble named 'dmeo'"):
         Ensemble.attach("dmeo", "local", state_dir=tmp_path)
@@ -102,8 +104,42 @@ def test_wait_gives_up_and_the_ensemble_goes_on(waiting: Ensemble) -> None:
 
 def waiting_root(ensemble: Ensemble) -> Path:
     host: Any = ensemble._host
-    root: Path = host._states._root
+    root: Path = host._root
     return root
+
+
+def test_a_run_of_another_program_is_steered_by_attach(tmp_path: Path) -> None:
+    script = f"""
+from flux_ensemble import *
+Ensemble(name="far", finish="never", jobs=[Job(name="a", command="sleep 100")],
+         rules=[Rule(trigger="start", action=Action(name="submit", label="a"))],
+).run("local", state_dir={str(tmp_path)!r})
+"""
+    with subprocess.Popen([sys.executable, "-c", script]) as process:
+        while not (tmp_path / "far" / "control").exists():
+            assert process.poll() is None
+        far = Ensemble.attach("far", "local", state_dir=tmp_path)
+        assert len(far.submit("a")) == 1
+        assert far.cancel("a") == "running"
+        assert far.terminate() in ("ending", "completed")
+        assert asyncio.run(far.wait(PATIENCE))["state"] == "completed"
+        assert process.wait(PATIENCE) == 0
+
+
+def test_a_run_of_a_program_is_steered_by_the_commands(waiting: Ensemble) -> None:
+    root = waiting_root(waiting)
+    told = CliRunner().invoke(ensemble_command, ["pause", "demo", "--state-dir", str(root)])
+    assert told.output == "demo: paused\n"
+    with pytest.raises(EnsembleError, match="is paused"):
+        waiting.submit("a")
+    assert waiting.resume() == "running"
+
+
+def test_jobs_that_run_are_among_those_of_a_run_on_this_machine(waiting: Ensemble) -> None:
+    while not (jobs := list(waiting.jobs())):
+        assert waiting.status()["state"] == "running"
+    (job,) = jobs
+    assert (job["group"], job["outcome"]) == ("a", None)
 
 
 def test_a_wait_that_is_cancelled_leaves_the_ensemble_alone(waiting: Ensemble) -> None:

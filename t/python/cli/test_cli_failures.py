@@ -15,7 +15,7 @@ from flux_ensemble.cli.display import failures
 from flux_ensemble.cli.display.failures import Failures, chance, reason
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.cli.session.job_output import Outputs
-from flux_ensemble.cli.session.local_states import LocalStates
+from flux_ensemble.queues.local.client import LocalClient
 
 
 def job(outcome: str | None = "success", code: int | None = 0, **more: Any) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def test_no_node_is_named_where_it_need_not_be_the_node(jobs: list[dict[str, Any
     assert list(counted(*jobs).bad_places()) == []
 
 
-class Own(LocalStates):
+class Own(LocalClient):
     """Runs of the user's own."""
 
     def owner(self, name: str) -> int:

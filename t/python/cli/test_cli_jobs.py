@@ -266,10 +266,10 @@ def test_output_says_nothing_of_a_file_that_is_a_jobs_own(
 
 
 def test_the_live_view_says_it_too(shared: Path) -> None:
-    from flux_ensemble.cli.session.local_states import LocalStates
     from flux_ensemble.cli.top.source import LocalSource
+    from flux_ensemble.queues.local.client import LocalClient
 
-    source = LocalSource(LocalStates(shared), "s")
+    source = LocalSource(LocalClient(shared), "s")
     source.look()
     jobs, _ = source.jobs(None, None)
     texts = {job["group"]: source.output(job) for job in jobs}

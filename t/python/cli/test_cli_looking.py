@@ -19,7 +19,7 @@ from flux_ensemble.bindings import require_flux
 from flux_ensemble.cli.display import formats, tables
 from flux_ensemble.cli.display.formats import middle_out
 from flux_ensemble.cli.main import MEANT, run_command
-from flux_ensemble.cli.session.local_states import LocalStates
+from flux_ensemble.queues.local.client import LocalClient
 
 DOCUMENT = """
 jobs:
@@ -116,16 +116,16 @@ def test_status_says_when_the_jobs_are_predicted_to_be_over(
     do: Do, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "predicted" not in do("status", "study")
-    status = LocalStates.status
+    status = LocalClient.status
 
-    def running(states: LocalStates, name: str | None = None) -> Any:
+    def running(states: LocalClient, name: str | None = None) -> Any:
         answer: Any = status(states, name)
         ensemble = answer["ensembles"][0]
         # Five days and a half, so that it makes no difference how long this takes.
         ensemble.update(state="running", t_end=None, t_predicted=time.time() + 5.51 * 86400)
         return answer
 
-    monkeypatch.setattr(LocalStates, "status", running)
+    monkeypatch.setattr(LocalClient, "status", running)
     assert "\n5d 12h left as predicted\n" in do("status", "study")
 
 

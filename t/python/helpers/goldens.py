@@ -34,13 +34,13 @@ from unittest import mock
 from flux_ensemble.cli.display import formats
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.cli.session import target
-from flux_ensemble.cli.session.local_states import LocalStates
 from flux_ensemble.cli.top import source as top_source
 from flux_ensemble.document import editor_schema
 from flux_ensemble.document.editor_schema import explained, explained_algorithms
 from flux_ensemble.document.loading import load_mapping, load_text
 from flux_ensemble.engine.codec import event_from_json
 from flux_ensemble.engine.engine import Engine
+from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.states import States
 from flux_ensemble.report.recording_source import RecordingTap
 from flux_ensemble.report.source import Source
@@ -142,7 +142,7 @@ class RecordedStates(States):
         return -1
 
 
-class Recorded(LocalStates):
+class Recorded(LocalClient):
     """Stands for local runs: what commands ask about ensembles."""
 
     def __init__(self, source: Source) -> None:

@@ -14,8 +14,8 @@ from local_queue import Run
 from second_user import SecondUser, second_user
 
 from flux_ensemble.cli.main import run_command
-from flux_ensemble.cli.session.local_states import LocalStates
 from flux_ensemble.cli.top.source import LocalSource
+from flux_ensemble.queues.local.client import LocalClient
 
 DOCUMENT: dict[str, Any] = {
     "jobs": [{"name": "a", "command": ["sh", "-c", "echo of the job; exit 3"]}],
@@ -85,7 +85,7 @@ def in_report(foreign: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def in_top(foreign: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    source = LocalSource(LocalStates(foreign.parent), "test")
+    source = LocalSource(LocalClient(foreign.parent), "test")
     source.look()
     ((job,), _) = source.jobs(None, None)
     return source.output(job)

@@ -1,7 +1,7 @@
-"""Ensembles on the local queue, with the methods by which a `client.Client` has the service's.
+"""Client of local runs: the methods of `client.Client`, without a service.
 
-Their states are read from files, whether their runs continue or not; requests are sent to their
-runs.
+What has happened is read from the files of a run, whether it continues or not; requests are sent
+to its socket. Every failure is an `EnsembleError`, as for `Client`.
 """
 
 from __future__ import annotations
@@ -9,37 +9,49 @@ from __future__ import annotations
 import builtins
 import errno
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.cli.common import USAGE, Failure
 from flux_ensemble.client import EnsembleError
-from flux_ensemble.queues.local.root import StateError, advised
+from flux_ensemble.job_ids import JobIds
+from flux_ensemble.queues.local.root import StateError, UnreadableError, advised
 
 if TYPE_CHECKING:
-    from flux_ensemble.client.responses import EnsembleStatus, State, Summary
+    from flux_ensemble.client.responses import Ended, EnsembleStatus, State, Summary
     from flux_ensemble.queues.local.states import Mark
 
 #: Seconds between two reads of the files.
 LOOK_SECONDS = 0.1
 
 
-class LocalStates:
-    """The ensembles in a state directory; the methods are those of `client.Client`.
+class LocalStateError(EnsembleError):
+    """The files of a run cannot be read, or there is none of the name; similar ones are named."""
+
+
+class LocalClient:
+    """The local runs in a state directory; the methods are those of `client.Client`.
 
     Args:
         root: the state directory.
         local: the user chose the local queue with `--queue local`.
+        sleep: waits so many seconds between two reads; it may raise to end the wait.
     """
 
-    def __init__(self, root: Path, *, local: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        local: bool = False,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         # Imported here, because most commands use a service.
         from flux_ensemble.queues.local.states import States
 
         self._root = root
         self._local = local
+        self._sleep = sleep
         self.states = States(root)
 
     def command(self, *words: str) -> str:
@@ -54,7 +66,7 @@ class LocalStates:
         for name in self._names():
             try:
                 listed.append(summary_of(self._status(name)))
-            except Failure as error:
+            except LocalStateError as error:
                 listed.append(_unreadable(name, str(error)))
         return listed
 
@@ -66,7 +78,7 @@ class LocalStates:
         for one in self._names():
             try:
                 ensembles.append(self._status(one))
-            except Failure as error:
+            except LocalStateError as error:
                 unreadable[one] = str(error)
         return {"ensembles": ensembles, "unreadable": unreadable}
 
@@ -96,7 +108,7 @@ class LocalStates:
         try:
             chosen = compile_choice(filter, group, outcome)
         except ValueError as error:
-            raise Failure(f"filter: {error}", USAGE) from None
+            raise EnsembleError(errno.EINVAL, f"filter: {error}") from None
         if group is not None and group not in (groups := self._status(name)["groups"]):
             raise EnsembleError(errno.ENOENT, no_group(group, groups))
         with _sentences():
@@ -114,8 +126,11 @@ class LocalStates:
         with _sentences():
             return self.states.why(name, rule)
 
-    def log(self, name: str) -> Iterator[Any]:
+    def log(self, name: str, *, follow: bool = False) -> Iterator[Any]:
         """Do as `Client.log`."""
+        if follow:
+            yield from (entry for entry in self.follow(name) if entry is not None)
+            return
         with _sentences():
             yield from self.states.log(name)
 
@@ -127,7 +142,7 @@ class LocalStates:
             pause: seconds between two reads.
 
         Raises:
-            Failure: another run has taken its place, or it was unloaded.
+            EnsembleError: another run has taken its place, or it was unloaded.
         """
         from flux_ensemble.queues.local.log_follower import LogFollower
 
@@ -138,18 +153,20 @@ class LocalStates:
                 yield None
                 if following.over:
                     return
-                time.sleep(pause)
+                self._sleep(pause)
 
-    def wait(self, name: str, pause: float = LOOK_SECONDS) -> Iterator[Any]:
-        """Yield the status of an ensemble every `pause` seconds, and at last the final one."""
+    def wait(self, name: str, timeout: float | None = None) -> Ended:
+        """Do as `Client.wait`; a run that was killed has ended, as failed."""
         from flux_ensemble.engine.lifecycle import FINAL_STATES
 
+        deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             status = self._status(name)
-            yield status
             if status["state"] in FINAL_STATES:
-                return
-            time.sleep(pause)
+                return {"name": name, "state": status["state"], "reason": status["reason"]}
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"ensemble {name!r} has not ended in time")
+            self._sleep(LOOK_SECONDS)
 
     # -- what they are asked for --------------------------------------------------------
 
@@ -161,13 +178,13 @@ class LocalStates:
         count: int | None = None,
         params: Mapping[str, Any] | None = None,
         overrides: Mapping[str, Any] | None = None,
-    ) -> builtins.list[int]:
+    ) -> JobIds:
         """Do as `Client.submit`."""
-        answer = self._ask(
-            "submit", name, group=group, count=count, params=params, overrides=overrides
+        return JobIds(
+            self.call(
+                "submit", name=name, group=group, count=count, params=params, overrides=overrides
+            )
         )
-        ids: builtins.list[int] = answer["ids"]
-        return ids
 
     def pause(self, name: str) -> State:
         """Do as `Client.pause`."""
@@ -187,11 +204,11 @@ class LocalStates:
 
     def set_rule(self, name: str, rule: str, *, enabled: bool) -> None:
         """Do as `Client.set_rule`."""
-        self._ask("rules", name, id=rule, enabled=enabled)
+        self.call("rules", name=name, id=rule, enabled=enabled)
 
     def action(self, name: str, action: Mapping[str, Any]) -> dict[str, Any]:
         """Do as `Client.action`."""
-        return self._ask("action", name, action=dict(action))
+        return self.call("action", name=name, action=dict(action))
 
     def unload(self, name: str, *, force: bool = False) -> str:
         """Do as `Client.unload`: remove the ensemble's files, with the output of its jobs.
@@ -202,20 +219,21 @@ class LocalStates:
         """
         from flux_ensemble.queues.local.removal import unload
 
-        with _sentences(), _refusals():
+        with _sentences():
             return unload(self.states, self._root, name, force=force)
 
     # -- helpers ----------------------------------------------------------------------
 
-    def _state(self, op: str, name: str, **payload: Any) -> State:
-        state: Any = self._ask(op, name, **payload)
-        return state
-
-    def _ask(self, op: str, name: str, **payload: Any) -> dict[str, Any]:
+    def call(self, op: str, *, name: str, **payload: Any) -> dict[str, Any]:
+        """Send a request to a run, and return its response, as `Client.call` does."""
         from flux_ensemble.queues.local.contact import ask
 
-        with _sentences(), _refusals():
+        with _sentences():
             return ask(self.states, name, op, payload)
+
+    def _state(self, op: str, name: str, **payload: Any) -> State:
+        state: Any = self.call(op, name=name, **payload)
+        return state
 
     def _active(self, name: str) -> builtins.list[Any]:
         """Return the jobs that the run has; none if the run cannot be reached."""
@@ -277,23 +295,20 @@ def _unreadable(name: str, reason: str) -> Summary:
 
 @contextmanager
 def _sentences() -> Iterator[None]:
-    try:
-        yield
-    except StateError as error:
-        raise Failure(str(error)) from None
-    except EnsembleError:
-        raise
-    except OSError as error:
-        where = f"cannot read {error.filename}: " if error.filename is not None else ""
-        raise Failure(f"{where}{error.strerror or error}") from None
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Convert refused requests to errors of the kind that the service's clients raise."""
+    """Convert what files and runs raise to the errors of a client."""
     from flux_ensemble.engine.errors import RequestError
 
     try:
         yield
+    except UnreadableError as error:
+        raise LocalStateError(errno.EIO, str(error)) from None
+    except StateError as error:
+        raise LocalStateError(errno.ENOENT, str(error)) from None
     except RequestError as error:
         raise EnsembleError(error.errno, str(error)) from None
+    except EnsembleError:
+        raise
+    except OSError as error:
+        where = f"cannot read {error.filename}: " if error.filename is not None else ""
+        text = f"{where}{error.strerror or error}"
+        raise LocalStateError(error.errno or errno.EIO, text) from None
