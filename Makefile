@@ -14,8 +14,8 @@
 #               and then 2,000 examples for each property that the tests in Python state
 # make mutants  change the engine in 300 places, one at a time, and name the changes that neither the
 #               tests nor random histories notice (MUTANTS=1000: that many; SEED=1: others)
-# make tables   write what follows from the tables of keys and of fields: tables of the docs, the
-#               schema for editors, the types of keywords
+# make tables   write what follows from the tables of keys, triggers, actions, names and fields:
+#               tables of the docs, the schema for editors, the types of keywords
 # make golden   write the golden outputs anew, after a change that is to change them
 # make bench    measure against goals, Flux and ensemble-python, and write docs/benchmarks.md;
 #               takes some thirty minutes
@@ -74,7 +74,6 @@ mutants: $(VENV)/installed
 	@$(BIN)/python t/fuzz/mutants.py --mutants $(MUTANTS) --seed $(SEED)
 
 tables: $(VENV)/installed
-	@$(BIN)/python t/python/helpers/field_tables.py
 	@$(BIN)/python docs/keys.py
 
 golden: $(VENV)/installed

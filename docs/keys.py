@@ -3,30 +3,41 @@
     python docs/keys.py
 
 It writes the JSON Schema for editors, the types of the keywords of `Job`, `Rule`, `Action` and
-`Ensemble`, and the tables of keys in the guide, each between `<!-- keys: PATH -->` and
-`<!-- end -->`. Tests compare these with what they are made from.
+`Ensemble`, and the tables of the guide: of keys, between `<!-- keys: PATH -->` and `<!-- end -->`,
+and those of `TABLES`, between `<!-- table: NAME -->` and `<!-- end -->`. Tests compare these with
+what they are made from. Links in the tables of the package lead from this folder.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from flux_ensemble.document.editor_schema import editor_schema
+import click
+
+from flux_ensemble.cli.main import ensemble
+from flux_ensemble.document.editor_schema import Explained, editor_schema, explained
+from flux_ensemble.document.expression_help import expression_names
 from flux_ensemble.document.keys.document import DOCUMENT_KEYS, KEYS, parts
 from flux_ensemble.document.keys.forms import DURATION, Key, Properties, Schema
 from flux_ensemble.document.keys.jobs import JOB_KEYS
 from flux_ensemble.document.keys.overrides import OVERRIDE_KEYS
-from flux_ensemble.document.keys.rules import ACTION_KEYS, RULE_KEYS
+from flux_ensemble.document.keys.rules import ACTION_KEYS, ACTIONS, RULE_KEYS, TRIGGERS
+from flux_ensemble.document.rules import NOT_OF_MEMBER
 from flux_ensemble.document.starters import schema_file
+from flux_ensemble.metrics import about
+from flux_ensemble.metrics.job_row import COLUMNS, IN_RULES, MEMO, PARAMS, Known
+from flux_ensemble.metrics.operations import FUNCTIONS
+from flux_ensemble.metrics.statistics import STATISTICS
 
 DOCS = Path(__file__).resolve().parent
 TYPES = DOCS.parent / "flux_ensemble" / "entry_keys.py"
 
-_TABLE = re.compile(r"<!-- keys: (\S+?)(?: (\S+))? -->\n.*?<!-- end -->\n", re.DOTALL)
+_TABLE = re.compile(r"<!-- (keys|table): (\S+?)(?: (\S+))? -->\n.*?<!-- end -->\n", re.DOTALL)
 
 _HEAD = '''\
 """The keywords of `Job`, `Rule`, `Action` and `Ensemble`, for type checkers; nothing runs here.
@@ -63,23 +74,235 @@ def files() -> Iterator[tuple[Path, str]]:
     for path in sorted(DOCS.glob("*.md")):
         text = path.read_text()
         if _TABLE.search(text):
-            yield path, _TABLE.sub(_table, text)
+            yield path, _TABLE.sub(partial(_table, path.name), text)
 
 
 # -- the tables of the guide -------------------------------------------------------------------
 
 
-def _table(match: re.Match[str]) -> str:
-    path, below = match[1], match[2] or ""
+def _table(page: str, match: re.Match[str]) -> str:
+    kind, name, below = match[1], match[2], match[3] or ""
+    lines = _of_keys(name, below) if kind == "keys" else TABLES[name]()
+    text = "\n".join([match[0].partition("\n")[0], "", *lines, "", "<!-- end -->", ""])
+    return text.replace(f"]({page}#", "](#")
+
+
+def _of_keys(path: str, below: str) -> Iterator[str]:
+    """Yield the table of the keys of a mapping, or of some of them."""
     found = DOCUMENT_KEYS if path == "document" else tuple(_below(KEYS[path].form))
     names = below.split(",") if below else [key.name for key in found]
-    rows = [
-        f"| `{key.name}` | {_default(key)} | {markdown(key)} |"
-        for key in found
-        if key.name in names
-    ]
-    lines = [match[0].partition("\n")[0], "", "| key | default | what it is |", "|---|---|---|"]
-    return "\n".join([*lines, *rows, "", "<!-- end -->", ""])
+    known = {key.name: key for key in found}
+    keys = [known[name] for name in names]
+    yield from _rows(
+        ("key", "default", "what it is"),
+        ((f"`{key.name}`", _default(key), markdown(key)) for key in keys),
+    )
+
+
+def _rows(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    head = tuple(head)
+    yield _row(head)
+    yield "|" + "---|" * len(head)
+    yield from map(_row, rows)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return re.sub(r" {2,}", " ", f"| {' | '.join(cells)} |")
+
+
+def _names(table: Mapping[str, str], name: str = "`{}`") -> Iterator[str]:
+    """Yield a table of names and what they mean; `name` has a name in it as it is written."""
+    yield from _rows(("name", "is"), ((name.format(key), is_) for key, is_ in table.items()))
+
+
+def _all_keys() -> Iterator[str]:
+    """Yield the sections of all keys; distributions of values are shown once."""
+    sections: dict[str, list[Explained]] = {}
+    for one in explained():
+        sections.setdefault(one.path.rpartition(".")[0], []).append(one)
+    for path, keys in sections.items():
+        if path.startswith(_DISTRIBUTIONS):
+            continue
+        yield from ("", f"## {path or 'The top of a document'}", "")
+        yield from _rows(
+            ("key", "value", "default", "what it is"),
+            ((f"`{one.key.name}`", _value(one), _or_required(one), _all_of(one)) for one in keys),
+        )
+
+
+#: Sections with distributions that are those of `simulate.duration`.
+_DISTRIBUTIONS = (
+    "members.simulate.startup",
+    "members.simulate.loss",
+    "simulate.startup",
+    "simulate.memo.",
+)
+
+
+def _value(one: Explained) -> str:
+    if one.choices and len(one.choices) < _MANY and not one.below:
+        return ", ".join(f"`{value}`" for value in one.choices)
+    return re.sub(r"(?<![\w])('[^']+'|\{.*\}|\[.*\])(?![\w])", _code, one.expected)
+
+
+def _code(match: re.Match[str]) -> str:
+    """Return a quoted word, or a value in braces, as code; within a link Markdown has none."""
+    return "`" + match[1].removeprefix("'").removesuffix("'").replace("|", "\\|") + "`"
+
+
+def _or_required(one: Explained) -> str:
+    return "required" if one.required else _default(one.key)
+
+
+def _all_of(one: Explained) -> str:
+    names = () if one.path == "rules.scope" else one.key.only
+    only = ", ".join(f"`{name}*`" if name.endswith("-") else f"`{name}`" for name in names)
+    return f"{markdown(one.key)} *Only of {only}.*" if only else markdown(one.key)
+
+
+#: A key with more choices than these has a page of its own for them.
+_MANY = 9
+
+
+def _triggers() -> Iterator[str]:
+    rows = ((f"`{name}`", text, _own(_of_trigger(name))) for name, text in TRIGGERS.items())
+    yield from _rows(("trigger", "fires when", "keys"), rows)
+
+
+def _of_trigger(name: str) -> Iterator[Key]:
+    """Yield the keys that only some triggers take, for one of them."""
+    for key in RULE_KEYS:
+        of_member = key.name == "scope" and name not in NOT_OF_MEMBER
+        if key.only and (of_member or key.takes(name)):
+            yield key
+
+
+def _actions() -> Iterator[str]:
+    rows = (
+        (f"`{name}`", text, _own(key for key in ACTION_KEYS if key.only and key.takes(name)))
+        for name, text in ACTIONS.items()
+    )
+    yield from _rows(("action", "what it does", "keys"), rows)
+
+
+def _own(keys: Iterable[Key]) -> str:
+    return ", ".join(f"`{key.name}`" for key in keys)
+
+
+def _instance() -> Iterator[str]:
+    names = {
+        f'{head}["{name}"]' if "-" in name else f"{head}.{name}": text
+        for head, table in about.INSTANCE.items()
+        for name, text in table.items()
+    }
+    yield from _names(names)
+
+
+#: From when on rules know a field of a job.
+_KNOWN = {
+    Known.SUBMISSION: "for every `job-*` trigger, `drift` and `anomaly`",
+    Known.START: "from `job-start` on",
+    Known.END: "when the job has ended",
+}
+
+
+def _job_in_rules() -> Iterator[str]:
+    """Yield the table of what expressions of rules know of a job."""
+    rows, before = [], None
+    for name, column in sorted(IN_RULES.items(), key=lambda item: item[1].known):
+        key = f"{name}.NAME" if name in (PARAMS, MEMO) else name
+        known = "" if column.known is before else _KNOWN[column.known]
+        before = column.known
+        rows.append((f"`job.{key}`", column.in_rules or column.about, known))
+    yield from _rows(("name", "is", "known"), rows)
+
+
+def _job_rows() -> Iterator[str]:
+    """Yield the table of all fields of a job."""
+    fields = COLUMNS.values()
+    yield from _rows(("field", "is"), ((f"`{field.name}`", field.column.about) for field in fields))
+
+
+def _all_names() -> Iterator[str]:
+    """Yield the keys of each part of a document, by name alone."""
+    sections: dict[str, list[str]] = {}
+    for one in explained():
+        path, _, name = one.path.rpartition(".")
+        sections.setdefault(path, []).append(f"**`{name}`**" if one.required else f"`{name}`")
+    shown = {
+        f"`{path}`" if path else "the top": " ".join(names)
+        for path, names in sections.items()
+        if not path.startswith(("simulate.", "members.simulate.")) and path not in _ACTIONS
+    }
+    yield from _rows(("in", "keys (those in bold are required)"), shown.items())
+
+
+#: Parts with keys of actions, which are listed for each action.
+_ACTIONS = ("rules.action", "jobs.retries.with")
+
+
+def _trigger_names() -> Iterator[str]:
+    """Yield the triggers by the keys that they take."""
+    sets: dict[str, list[str]] = {}
+    for name, text in TRIGGERS.items():
+        if not text.startswith("An older name"):
+            keys = _own(_of_trigger(name))
+            sets.setdefault(keys, []).append(f"`{name}`")
+    yield from _rows(
+        ("triggers", "their keys"), ((" ".join(names), keys) for keys, names in sets.items())
+    )
+
+
+def _action_names() -> Iterator[str]:
+    """Yield the actions with their keys."""
+    rows = (
+        (f"`{name}`", _own(key for key in ACTION_KEYS if key.only and key.takes(name)))
+        for name in ACTIONS
+    )
+    yield from _rows(("action", "its keys"), rows)
+
+
+def _expression_names() -> Iterator[str]:
+    """Yield all that `explain expressions` lists, as a table."""
+    rows = ((what, f"`{', '.join(names)}`") for what, names in expression_names())
+    yield from _rows(("what", "names"), rows)
+
+
+def _commands() -> Iterator[str]:
+    """Yield the commands with their summaries."""
+    items = ensemble.shell_complete(click.Context(ensemble), "")
+    yield from _rows(("command", "what it does"), ((f"`{one.value}`", one.help) for one in items))
+
+
+_FURTHER = {name: text for name, text in about.FUNCTIONS.items() if name not in FUNCTIONS}
+
+#: Name of a table -> the function that yields its lines.
+TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
+    "all-keys": _all_keys,
+    "all-names": _all_names,
+    "trigger-names": _trigger_names,
+    "action-names": _action_names,
+    "expression-names": _expression_names,
+    "commands": _commands,
+    "triggers": _triggers,
+    "actions": _actions,
+    "job-in-rules": _job_in_rules,
+    "job-rows": _job_rows,
+    "counters": partial(_names, about.COUNTERS),
+    "statistics": partial(
+        _names,
+        {
+            name: kind.text + ("" if kind.always else "; only if `metrics` asks for it")
+            for name, kind in STATISTICS.items()
+        },
+    ),
+    "variables": partial(_names, about.VARIABLES),
+    "instance": _instance,
+    "functions": partial(_names, {name: about.FUNCTIONS[name] for name in FUNCTIONS}, "`{}()`"),
+    "further-functions": partial(_names, _FURTHER, "`{}()`"),
+    "search": partial(_names, about.SEARCH, "`search.ID.{}`"),
+    "best": partial(_names, about.BEST, "`best.NAME.{}`"),
+}
 
 
 def _below(form: Schema) -> Iterator[Key]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from flux_ensemble.metrics.job_fields import scope_of
@@ -37,25 +37,31 @@ def expression_help() -> Iterator[str]:
     """
     yield from _BEGIN.splitlines()
     yield ""
-    yield from _row("numbers", ["3", "0.5", "1e-3; durations are seconds: 1800 for 30 minutes"])
-    yield from _row("text", ["in quotes: 'failed'"])
-    yield from _row("compare", ["== != < <= > >=", "in", "not in: job.outcome in ['failed']"])
-    yield from _row("join", ["and", "or", "not"])
-    yield from _row("compute", ["+ - * / // %", *(f"{name}()" for name in FUNCTIONS)])
-    scope = scope_of("job-fail", [], predicted=True)
-    assert scope is not None
-    names = (f"{name}.NAME" if name in (PARAMS, MEMO) else name for name in sorted(scope.names))
-    yield from _row("the job", [f"job.{name}" for name in names])
-    yield from _row("counts", [f"count.GROUP.{name}" for name in COUNTERS])
-    yield from _row("statistics", [f"{name}['GROUP-VARIABLE']" for name in ALWAYS])
-    yield from _row("variables", [*STREAMS, *GAUGES, "keys of memos (flux job memo)"])
-    of_queue = [f"{head}.{name}" for head, names in MEMBER_METRICS.items() for name in names]
-    yield from _row("the queue", [*of_queue, "rate.GROUP"])
-    yield from _row("found", ["best.NAME.value", "best.NAME.params.X", "search.ID.best.VARIABLE"])
+    for what, names in expression_names():
+        for number, line in enumerate(wrap(", ".join(names), _WIDTH - _INDENT)):
+            yield f"{'' if number else what:<{_INDENT}}{line}"
     yield ""
     yield from _END.splitlines()
 
 
-def _row(what: str, names: Iterable[str]) -> Iterator[str]:
-    for number, line in enumerate(wrap(", ".join(names), _WIDTH - _INDENT)):
-        yield f"{'' if number else what:<{_INDENT}}{line}"
+def expression_names() -> Iterator[tuple[str, Sequence[str]]]:
+    """Give all that an expression can have, by kind.
+
+    >>> dict(expression_names())["join"]
+    ('and', 'or', 'not')
+    """
+    yield "numbers", ("3", "0.5", "1e-3; durations are seconds: 1800 for 30 minutes")
+    yield "text", ("in quotes: 'failed'",)
+    yield "compare", ("== != < <= > >=", "in", "not in: job.outcome in ['failed']")
+    yield "join", ("and", "or", "not")
+    yield "compute", ("+ - * / // %", *(f"{name}()" for name in FUNCTIONS))
+    scope = scope_of("job-fail", [], predicted=True)
+    assert scope is not None
+    names = (f"{name}.NAME" if name in (PARAMS, MEMO) else name for name in sorted(scope.names))
+    yield "the job", [f"job.{name}" for name in names]
+    yield "counts", [f"count.GROUP.{name}" for name in COUNTERS]
+    yield "statistics", [f"{name}['GROUP-VARIABLE']" for name in ALWAYS]
+    yield "variables", [*STREAMS, *GAUGES, "keys of memos (flux job memo)"]
+    of_queue = [f"{head}.{name}" for head, names in MEMBER_METRICS.items() for name in names]
+    yield "the queue", [*of_queue, "rate.GROUP"]
+    yield "found", ("best.NAME.value", "best.NAME.params.X", "search.ID.best.VARIABLE")

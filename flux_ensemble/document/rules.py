@@ -45,7 +45,7 @@ _VALUES_BEYOND = 10
 _DETECTOR_ARGUMENTS = {kind.name: table(kind.form) for kind in KINDS}
 
 #: The triggers that have nothing to do with one member -> what to do.
-_INSTEAD = {
+NOT_OF_MEMBER = {
     "start": "write 'trigger: member-up', which is for each member that comes up",
     "timer": "write 'trigger: heartbeat' with a 'cooldown', or 'job-running'",
     "time-left": "write 'trigger: member-draining', or 'when: time.left < 600' at a heartbeat",
@@ -444,10 +444,11 @@ def member_scope_problems(
             "'member' is each of the members, and the document has no 'members'; leave it out",
         )
     for trigger in triggers:
-        if trigger in _INSTEAD:
+        if trigger in NOT_OF_MEMBER:
             yield (
                 ("trigger",),
-                f"{trigger!r} cannot be seen of one member ('scope: member'): {_INSTEAD[trigger]}",
+                f"{trigger!r} cannot be seen of one member ('scope: member'): "
+                f"{NOT_OF_MEMBER[trigger]}",
             )
     for place, action in _written_actions(entry):
         if "near" in action:

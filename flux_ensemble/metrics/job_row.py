@@ -180,10 +180,10 @@ class JobRow(TypedDict):
     outcome: Annotated[str | None, Column(
         "`success`, `failed`, `canceled`, `timeout`, `interrupted`; null while it is active",
         guests=True, known=_END, check=_outcome,
-        in_rules='its [outcome](#outcomes), text: `job.outcome in ["failed", "timeout"]`',
+        in_rules='its [outcome](metrics.md#outcomes), text: `job.outcome in ["failed", "timeout"]`',
     )]
     interrupted: NotRequired[Annotated[bool, Column(
-        "whether its end was [no doing of its own](document.md#interrupted-jobs), whatever the "
+        "whether its end was [no doing of its own](retries.md#interrupted-jobs), whatever the "
         "outcome", known=_END,
     )]]
     returncode: Annotated[int | None, Column(
@@ -201,14 +201,14 @@ class JobRow(TypedDict):
     )]
     exception: JobException
     memo: Annotated[dict[str, Any], Column(
-        "what its memos said", known=_START, in_rules="what its [memos](#metrics) said last")]
+        "what its memos said", known=_START, in_rules="what its [memos](metrics.md) said last")]
     memo_left_out: Annotated[int, Column("how many values of its memos did not fit in")]
     output: Annotated[str | None, Column(
         "the path of its standard output, null where Flux keeps that in the KVS")]
     error: Annotated[str | None, Column("the path of its standard error, likewise")]
     waits: NotRequired[Annotated[str, Column(
         "of a job that has not started, what it waits for besides other jobs, where something is "
-        "known to keep it (`waits` in [status](#status))", filtered=False,
+        "known to keep it (`waits` in [status](rpc.md#status))", filtered=False,
     )]]
 # fmt: on
 
@@ -216,9 +216,9 @@ class JobRow(TypedDict):
 #: Fields that only the expressions of rules have, since no record keeps their data.
 ONLY_IN_RULES: Final[Mapping[str, Column]] = {
     "copied": Column(
-        "whether it has a [copy](#copies), or is one", known=_SUBMISSION, check=flag),
+        "whether it has a [copy](retries.md#copies), or is one", known=_SUBMISSION, check=flag),
     "predicted": Column(
-        "how many seconds it was [predicted](#predictions) to run", known=_SUBMISSION,
+        "how many seconds it was [predicted](predictions.md) to run", known=_SUBMISSION,
         check=number,
     ),
 }  # fmt: skip

@@ -14,7 +14,7 @@ MAX_NAME = 128
 #: The name of the member on which an ensemble runs.
 MEMBER = "default"
 
-#: Outcomes of a job (docs/document.md); a job ends in exactly one.
+#: Outcomes of a job (docs/metrics.md); a job ends in exactly one.
 OUTCOMES = ("success", "failed", "canceled", "timeout")
 
 #: The outcome of an attempt whose end was no doing of the job, and after which the job runs again.

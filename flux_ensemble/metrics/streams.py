@@ -385,7 +385,7 @@ class Metrics:
 
 
 class View:
-    """Metrics at one heartbeat (docs/document.md, Metrics).
+    """Metrics at one heartbeat (docs/metrics.md).
 
     The stream `pending` is computed as if each waiting job had started now. The gauges `waiting`
     and `running` hold the ages of the waiting and running jobs. Each metric is computed at most

@@ -425,8 +425,8 @@ BENCHMARK = Benchmark(
     Flux says that the nodes are clean. Where members
     last for seconds and replace each other, a job is burnt if it was started only because the
     time was up. The jobs that are simulated, too, take 2 and 5 seconds.
-    [How many jobs a second](members.md#how-many-jobs-a-second) many members take follows from what
-    is measured.""",
+    [How many jobs a second](performance.md#how-many-jobs-a-second-on-many-members)
+    many members take follows from what is measured.""",
     measure,
     rows,
     plot,

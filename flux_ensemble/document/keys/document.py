@@ -63,7 +63,7 @@ LIMIT_KEYS = (
         "The record of jobs has no more jobs.",
         (10_000,),
         1_000_000,
-        more="See [the record](#the-record-of-jobs).",
+        more="See [the record](document.md#the-record-of-jobs).",
     ),
     Key(
         "losses",
@@ -71,7 +71,7 @@ LIMIT_KEYS = (
         "How often one job that was lost while it ran runs again; then it has failed.",
         (10,),
         3,
-        more="See [interrupted jobs](#interrupted-jobs).",
+        more="See [interrupted jobs](retries.md#interrupted-jobs).",
     ),
 )
 
@@ -99,7 +99,7 @@ SCALING_KEYS = (
         ("15m",),
         "10m",
         read=partial(parse_duration, limit=False),
-        more="A [duration](#durations).",
+        more="A [duration](document.md#durations).",
     ),
     Key("refusals", integer(1), "So many refusals in a row disable a rule.", (5,), 3),
 )
@@ -143,7 +143,7 @@ DOCUMENT_KEYS = (
         "What is printed, and how often a heartbeat is.",
         ({"heartbeat": "30s"},),
         read=None,
-        more="See [logging](#logging).",
+        more="See [logging](keys.md#logging).",
     ),
     Key(
         "jobs",
@@ -152,7 +152,7 @@ DOCUMENT_KEYS = (
         "name are submitted together.",
         ([{"name": "echo", "command": "echo hello", "count": 5}],),
         read=None,
-        more="See [job groups](#job-groups).",
+        more="See [job groups](document.md#job-groups).",
     ),
     Key(
         "rules",
@@ -160,7 +160,7 @@ DOCUMENT_KEYS = (
         "What is done when something happens.",
         ([{"trigger": "start", "action": {"name": "submit", "label": "echo"}}],),
         read=None,
-        more="See [rules](#rules).",
+        more="See [rules](document.md#rules).",
     ),
     Key(
         "search",
@@ -187,7 +187,7 @@ DOCUMENT_KEYS = (
         "instance.",
         ([{"name": "pool", "count": {"min": 2, "max": 8}, "nodes": 4, "duration": "4h"}],),
         read=None,
-        more="See [members](#members).",
+        more="See [members](members.md).",
     ),
     Key(
         "use",
@@ -225,7 +225,7 @@ DOCUMENT_KEYS = (
         "Further statistics, best jobs, and metrics that are kept by the values of parameters.",
         (["skew", {"name": "p90", "statistic": "quantile", "q": 0.9}],),
         read=None,
-        more="See [metrics](#metrics).",
+        more="See [metrics](metrics.md).",
     ),
     Key(
         "rate-window",
@@ -234,7 +234,8 @@ DOCUMENT_KEYS = (
         ("5m",),
         "60s",
         read=None,
-        more="A [duration](#durations) of at least 1 second, see [rates](#rates-and-time).",
+        more="A [duration](document.md#durations) of at least 1 second, see "
+        "[rates](metrics.md#rates-and-time).",
     ),
     Key(
         "limits",
@@ -243,7 +244,7 @@ DOCUMENT_KEYS = (
         ({"active-jobs": 100},),
         read=None,
         python="Limits",
-        more="See [limits](#limits).",
+        more="See [limits](keys.md#limits).",
     ),
     Key(
         "scaling",
@@ -253,7 +254,7 @@ DOCUMENT_KEYS = (
         "Bounds of growing and shrinking.",
         ({"min-nodes": 2, "max-nodes": 16},),
         read=None,
-        more="See [growing and shrinking](#growing-and-shrinking).",
+        more="See [growing and shrinking](elastic.md#in-a-document).",
     ),
     Key(
         "finish",
@@ -278,7 +279,7 @@ DOCUMENT_KEYS = (
         "'strict': no job starts before Flux's record of it is on disk.",
         ("strict",),
         "fast",
-        more="See [durability](#durability).",
+        more="See [durability](document.md#durability).",
     ),
     Key(
         "records",
@@ -286,7 +287,7 @@ DOCUMENT_KEYS = (
         "Keep a record of each job that has ended.",
         (False,),
         True,
-        more="See [the record of jobs](#the-record-of-jobs).",
+        more="See [the record of jobs](document.md#the-record-of-jobs).",
     ),
     Key(
         "seed",
@@ -307,7 +308,7 @@ DOCUMENT_KEYS = (
         ({"train": {"duration": "45m"}},),
         read=None,
         python="Mapping[str, Mapping[str, Any]]",
-        more="See [simulate](#simulate).",
+        more="See [simulate](simulate.md#what-the-jobs-do).",
     ),
 )
 

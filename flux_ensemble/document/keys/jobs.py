@@ -48,7 +48,8 @@ RETRIES_KEYS = (
         (["timeout", "job.returncode == 17"],),
         "failed",
         read=None,
-        more="An [outcome](#outcomes), an [expression](#expressions) that is true then, or a list "
+        more="An [outcome](metrics.md#outcomes), an [expression](expressions.md) that is true "
+        "then, or a list "
         "of these, of which one is enough.",
     ),
     Key(
@@ -58,7 +59,7 @@ RETRIES_KEYS = (
         ("30s",),
         0,
         read=partial(parse_duration, limit=False),
-        more="A [duration](#durations).",
+        more="A [duration](document.md#durations).",
     ),
     Key(
         "factor",
@@ -75,7 +76,7 @@ RETRIES_KEYS = (
         "What is other than at the last attempt.",
         ({"duration": "{job.duration * 2}"},),
         field="overrides",
-        more="It has the keys of a [submit action](#actions) that replace the group's.",
+        more="It has the keys of a [submit action](actions.md) that replace the group's.",
     ),
     Key(
         "spread",
@@ -119,7 +120,7 @@ JOB_KEYS = (
         ("job.yaml",),
         read=None,
         python=f"{_PATH} | Mapping[str, Any]",
-        more="See [jobspecs](#jobspecs).",
+        more="See [jobspecs](jobspecs.md).",
     ),
     Key(
         "count",
@@ -128,7 +129,7 @@ JOB_KEYS = (
         (5,),
         1,
         read=None,
-        more="See [sweeps](#sweeps).",
+        more="See [sweeps](sweeps.md).",
     ),
     Key("nodes", SOME, "Nodes of a job.", (2, "{n}"), 1, parameter=True, in_jobspec=True),
     Key(
@@ -152,7 +153,7 @@ JOB_KEYS = (
         0,
         read=parse_duration,
         parameter=True,
-        more="A [duration](#durations).",
+        more="A [duration](document.md#durations).",
     ),
     Key(
         "workdir",
@@ -214,7 +215,7 @@ JOB_KEYS = (
         "replaced by the value.",
         ({"t": [280, 300, 320], "seed": {"range": [0, 4]}},),
         read=None,
-        more="See [sweeps](#sweeps).",
+        more="See [sweeps](sweeps.md).",
     ),
     Key(
         "sweep",
@@ -223,7 +224,7 @@ JOB_KEYS = (
         ("zip",),
         "product",
         read=None,
-        more="See [sweeps](#sweeps).",
+        more="See [sweeps](sweeps.md).",
     ),
     Key(
         "samples",
@@ -246,7 +247,7 @@ JOB_KEYS = (
         (3, {"times": 3, "on": ["failed", "timeout"], "after": "30s"}),
         0,
         read=None,
-        more="See [retries](#retries).",
+        more="See [retries](retries.md).",
     ),
     Key(
         "max-active",
@@ -261,7 +262,7 @@ JOB_KEYS = (
         "How long a job takes is learned from these parameters: job.predicted, time.remaining.",
         (["n", "potential"],),
         read=None,
-        more="See [predictions](#predictions).",
+        more="See [predictions](predictions.md).",
     ),
     Key(
         "order",
@@ -270,7 +271,7 @@ JOB_KEYS = (
         ("longest-first",),
         read=None,
         more="With `longest-first` those go first that are predicted to take longest, see "
-        "[predictions](#predictions).",
+        "[predictions](predictions.md).",
     ),
     Key(
         "start",
@@ -278,7 +279,8 @@ JOB_KEYS = (
         "'in-time': only while the allocation lasts longer than 'duration'; 'always': in any case.",
         ("always",),
         STARTS[0],
-        more="The jobs [wait](#rates-and-time) while the allocation of the instance lasts for less "
+        more="The jobs [wait](metrics.md#rates-and-time) while the allocation of the instance "
+        "lasts for less "
         "than the group's longest `duration`.",
     ),
     Key(
@@ -286,7 +288,7 @@ JOB_KEYS = (
         text("the name or a label of members"),
         "Name or label of the members that its jobs run on.",
         ("gpu",),
-        more="It is the same in all entries of the group, see [members](#members).",
+        more="It is the same in all entries of the group, see [members](members.md).",
     ),
     Key(
         "on-lost",
@@ -296,7 +298,7 @@ JOB_KEYS = (
         "it again with urgency 0. The default is that of its member, else resubmit.",
         ("fail", "hold"),
         unset="that of the member, else `resubmit`",
-        more="See [interrupted jobs](#interrupted-jobs).",
+        more="See [interrupted jobs](retries.md#interrupted-jobs).",
     ),
     Key(
         "avoid-nodes",
@@ -304,7 +306,8 @@ JOB_KEYS = (
         "What runs again keeps off the nodes where it failed, if others can run it.",
         (False,),
         True,
-        more="A copy keeps off those of its job, too: see [there](#the-nodes-where-a-job-failed).",
+        more="A copy keeps off those of its job, too: see "
+        "[there](retries.md#the-nodes-where-a-job-failed).",
     ),
 )
 

@@ -101,7 +101,7 @@ MEMBER_KEYS = (
         0,
         only=(STARTED,),
         read=parse_duration,
-        more="A [duration](#durations).",
+        more="A [duration](document.md#durations).",
     ),
     Key(
         "drain",
@@ -169,7 +169,8 @@ MEMBER_KEYS = (
         ({"startup": "5s", "loss": {"exponential": {"mean": "20h"}}},),
         read=None,
         more="`startup` (2 seconds) is how long one takes until it is up, and `loss` (never) how "
-        "long it is up until it is lost; durations or [distributions](#simulate). `broken` (0) is "
+        "long it is up until it is lost; durations or "
+        "[distributions](simulate.md#what-the-jobs-do). `broken` (0) is "
         "the probability that a member fails each of its jobs.",
     ),
 )

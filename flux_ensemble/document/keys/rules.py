@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from flux_ensemble.document.duration import parse_duration
@@ -22,34 +23,35 @@ from flux_ensemble.document.keys.forms import (
 from flux_ensemble.document.keys.overrides import OVERRIDE_KEYS, SOME, computed, read_text
 from flux_ensemble.metrics.detector import DETECTORS
 
-#: Job events of RFC 21 that a rule can name as `job-EVENT`.
-JOB_EVENTS = (
-    "submit",
-    "validate",
-    "invalidate",
-    "depend",
-    "priority",
-    "alloc",
-    "start",
-    "finish",
-    "release",
-    "free",
-    "clean",
-    "exception",
-    "urgency",
-    "memo",
-    "dependency-add",
-    "dependency-remove",
-    "prolog-start",
-    "prolog-finish",
-    "epilog-start",
-    "epilog-finish",
-    "jobspec-update",
-    "resource-update",
-    "set-flags",
-    "flux-restart",
-    "debug",
-)
+#: Job events of RFC 21 that a rule can name as `job-EVENT` -> when a job has them.
+_EVENTS = {
+    "submit": "A job was submitted.",
+    "validate": "Flux has accepted the job's jobspec.",
+    "invalidate": "Flux has withdrawn a job that it was about to accept.",
+    "depend": "The job has no dependency left.",
+    "priority": "The job has its priority, and waits for the scheduler.",
+    "alloc": "The job has its nodes.",
+    "start": "The job has started.",
+    "finish": "The last task of the job has ended.",
+    "release": "The job has given back some of its nodes.",
+    "free": "The job has given back all of its nodes.",
+    "clean": "Nothing of the job is left.",
+    "exception": "The job has an exception, fatal or not.",
+    "urgency": "The job's urgency was changed.",
+    "memo": "The job, or a user, has published a memo.",
+    "dependency-add": "The job has a dependency more.",
+    "dependency-remove": "A dependency of the job is met.",
+    "prolog-start": "The prolog of the job has started.",
+    "prolog-finish": "The prolog of the job has ended.",
+    "epilog-start": "The epilog of the job has started.",
+    "epilog-finish": "The epilog of the job has ended.",
+    "jobspec-update": "The job's jobspec was changed, such as its time limit.",
+    "resource-update": "The job's resources were changed, such as when they expire.",
+    "set-flags": "Flux has set flags of the job.",
+    "flux-restart": "Flux was restarted while the job was active.",
+    "debug": "Flux has a message about the job, for its developers.",
+}
+JOB_EVENTS = tuple(_EVENTS)
 
 #: Triggers on an outcome of a job -> the outcome.
 OUTCOME_TRIGGERS = {
@@ -83,40 +85,62 @@ RUNNING_EVERY = 30.0
 #: The trigger on a job that was to run again, and has been tried as often as it may be.
 GAVE_UP_TRIGGER = "job-gave-up"
 
-TRIGGERS = (
-    "start",
-    "metric",
-    "heartbeat",
-    "timer",
-    "idle",
-    *SCALE_TRIGGERS,
-    "time-left",
-    *MEMBER_TRIGGERS,
-    SEARCH_TRIGGER,
-    *DETECTORS,
-    *(f"job-{name}" for name in JOB_EVENTS),
-    *OUTCOME_TRIGGERS,
-    GAVE_UP_TRIGGER,
-    RUNNING_TRIGGER,
-    *TRIGGER_ALIASES,
-)
+#: Trigger -> when it fires, for the guide. Links lead from docs/.
+TRIGGERS: Mapping[str, str] = {
+    "start": "The ensemble starts.",
+    "metric": "The metric in `name`, or a metric in `when`, changes; also at each heartbeat.",
+    "heartbeat": "At every heartbeat: every `logging.heartbeat`.",
+    "timer": "When `after` has passed since the start, and then every `every`.",
+    "idle": "The group, or the ensemble, has no active job left after it had one, and "
+    "[nothing that it caused](triggers.md#idle) is under way.",
+    "scale-done": "A [request](elastic.md#in-a-document) to grow or shrink was met.",
+    "scale-denied": "A [request](elastic.md#in-a-document) to grow or shrink was denied.",
+    "time-left": "Less time than `below` is [left](metrics.md#rates-and-time) until the allocation "
+    "expires; never if it has no limit.",
+    "member-up": "A [member](members.md) is up. While a member starts, a rule that can still fire "
+    "for it keeps the ensemble from ending.",
+    "member-draining": "A [member](members.md) gets no more jobs, because its time is nearly up or "
+    "somebody asked for that.",
+    "member-lost": "A [member](members.md) is lost: it "
+    "[ended unasked](members.md#the-life-of-a-member).",
+    SEARCH_TRIGGER: "A [search](searches.md) has no active trial and gets no more points.",
+    "drift": "The values in `name` have [changed](metrics.md#drift-and-anomalies).",
+    "anomaly": "A job has published a value [unlike those before](metrics.md#drift-and-anomalies).",
+    **{f"job-{name}": text for name, text in _EVENTS.items()},
+    "job-success": "A job has succeeded, see [outcomes](metrics.md#outcomes).",
+    "job-fail": "A job has failed, see [outcomes](metrics.md#outcomes).",
+    "job-cancel": "A job was cancelled.",
+    "job-timeout": "A job has reached its time limit.",
+    GAVE_UP_TRIGGER: "A job has been tried as often as its [retries](retries.md) allow.",
+    RUNNING_TRIGGER: "A job runs and `when` holds. Running jobs are looked at one after the other, "
+    "every `every`. The rule fires once for each job, and keeps no ensemble from ending.",
+    **{old: f"An older name of `{new}`." for old, new in TRIGGER_ALIASES.items()},
+}
 
-ACTIONS = (
-    "submit",
-    "cancel",
-    "copy",
-    "terminate",
-    "custom",
-    "grow",
-    "shrink",
-    "enable",
-    "disable",
-    "update",
-    "reset",
-    "search",
-    "close",
-    "refresh",
-)
+#: Action -> what it does, for the guide. Links lead from docs/.
+ACTIONS: Mapping[str, str] = {
+    "submit": "Submit the job group `label`. The other keys replace values of the group; the sizes "
+    "of a jobspec stay as they are.",
+    "cancel": "Cancel the active jobs of the group `label`, or of the whole ensemble; with "
+    "`jobs: trigger` the triggering job alone.",
+    "copy": "Run the triggering job a second time [beside itself](retries.md#copies).",
+    "terminate": "End the ensemble. With `state: failed`, `run` exits with 1.",
+    "custom": "Call the Python function `label`, see [custom functions](custom.md).",
+    "grow": "Ask for `value` more [nodes](elastic.md#in-a-document) of the instance; with a "
+    "`label`, start `value` [members](members.md) of that pool.",
+    "shrink": "Ask for `value` fewer [nodes](elastic.md#in-a-document) of the instance; with a "
+    "`label`, end `value` [members](members.md) of that pool.",
+    "enable": "Turn the rule with the `id` in `label` on.",
+    "disable": "Turn the rule with the `id` in `label` off.",
+    "update": "Change the `urgency` or the `duration` of the active jobs of the group `label`; "
+    "with `jobs: trigger` of the triggering job alone.",
+    "reset": "Forget the values of [statistics](metrics.md). `label` is a metric such as "
+    "`physics-err` (as in `mean.physics-err`), or a group for all of its metrics.",
+    "search": "Start the [search](searches.md) `label`, or reopen one that was closed.",
+    "close": "Send no more trials of the [search](searches.md) `label`.",
+    "refresh": "Drop the points of the [search](searches.md) `label` that were not sent, and ask "
+    "for others.",
+}
 
 
 #: Actions that need a member whose size can change.
@@ -132,7 +156,7 @@ _delay = partial(parse_duration, limit=False)
 ACTION_KEYS = (
     Key(
         "name",
-        choice("an action", ACTIONS),
+        choice("an action", tuple(ACTIONS)),
         "submit, cancel, copy, update, terminate, enable, disable, reset, custom, grow or shrink.",
         ("submit",),
         required=True,
@@ -245,7 +269,7 @@ ACTION_KEYS = (
         ("10m",),
         0,
         read=_delay,
-        more="A [duration](#durations).",
+        more="A [duration](document.md#durations).",
     ),
     Key(
         "cancel",
@@ -280,13 +304,13 @@ RULE_KEYS = (
     ),
     Key(
         "trigger",
-        or_list(choice("a trigger", TRIGGERS), "a trigger, or a list of them"),
+        or_list(choice("a trigger", tuple(TRIGGERS)), "a trigger, or a list of them"),
         "What starts the rule; a list of job-* triggers starts it at each of them.",
         ("start", "job-success", ["job-fail", "job-timeout"]),
         required=True,
         read=None,
         python="str | Sequence[str]",
-        more="See [triggers](#triggers).",
+        more="See [triggers](triggers.md).",
     ),
     Key(
         "name",
@@ -317,7 +341,7 @@ RULE_KEYS = (
         },
         "The condition: a number, a comparison of the metric in 'name', or an expression.",
         (3, "> 5.5", "count.a.success >= 3 and job.params.t < 300"),
-        more="See [conditions](#conditions).",
+        more="See [conditions](expressions.md#conditions).",
     ),
     Key(
         "scope",
@@ -328,7 +352,7 @@ RULE_KEYS = (
         "ensemble",
         only=("job-",),
         more="With `queue`, `group` is any job name. See [rules of one member]"
-        "(#rules-of-one-member).",
+        "(members.md#rules-of-one-member).",
     ),
     Key(
         "on-error",
@@ -337,8 +361,8 @@ RULE_KEYS = (
         ("fail",),
         "disable",
         more="`disable` the rule, `fail` the ensemble, or `retry`, see "
-        "[custom functions](custom.md); `retry` disables where an [expression](#expressions) has "
-        "no value. It holds, too, if the instance [refuses](#growing-and-shrinking) again and "
+        "[custom functions](custom.md); `retry` disables where an [expression](expressions.md) has "
+        "no value. It holds, too, if the instance [refuses](elastic.md#in-a-document) again and "
         "again, and if the queue [refuses jobs for good](reliability.md#what-holds-jobs-back): "
         "with `disable` the ensemble then ends as failed when all else has ended.",
     ),
@@ -349,7 +373,7 @@ RULE_KEYS = (
         ("12h",),
         only=("timer",),
         read=_delay,
-        more="A [duration](#durations).",
+        more="A [duration](document.md#durations).",
     ),
     Key(
         "every",
@@ -359,7 +383,8 @@ RULE_KEYS = (
         ("10m",),
         only=("timer", RUNNING_TRIGGER),
         read=_delay,
-        more="With `every` alone a timer fires first after one such [duration](#durations). Of "
+        more="With `every` alone a timer fires first after one such "
+        "[duration](document.md#durations). Of "
         "`job-running` the default is 30 seconds.",
     ),
     Key(
@@ -369,7 +394,7 @@ RULE_KEYS = (
         ("20m",),
         only=("time-left",),
         read=_delay,
-        more="A [duration](#durations).",
+        more="A [duration](document.md#durations).",
     ),
     Key(
         "by",
@@ -378,7 +403,7 @@ RULE_KEYS = (
         (["t"],),
         only=("idle",),
         read=lambda names: tuple(dict.fromkeys(names)),
-        more="They are those of its `group`, see [idle](#idle).",
+        more="They are those of its `group`, see [idle](triggers.md#idle).",
     ),
     Key(
         "detector",
@@ -387,7 +412,7 @@ RULE_KEYS = (
         ({"adwin": {"delta": 0.002}}, {"quantile": {"q": 0.999, "warm-up": 200}}),
         only=tuple(DETECTORS),
         read=None,
-        more="See [drift and anomalies](#drift-and-anomalies).",
+        more="See [drift and anomalies](metrics.md#drift-and-anomalies).",
     ),
     Key(
         "enabled",
@@ -402,7 +427,7 @@ RULE_KEYS = (
         "What is done.",
         ({"name": "submit", "label": "simulate"},),
         read=None,
-        more="See [actions](#actions).",
+        more="See [actions](actions.md).",
     ),
     Key(
         "actions",

@@ -151,7 +151,7 @@ SEARCH_KEYS = (
         "The key of the memo that is to be small; a list of several is several objectives.",
         ("loss", ["loss", "seconds"]),
         read=None,
-        more="See [several objectives](#several-objectives).",
+        more="See [several objectives](searches.md#several-objectives).",
     ),
     Key(
         "maximize",
@@ -167,7 +167,7 @@ SEARCH_KEYS = (
         ("random", "qmc", "cma", "nsga2", "gp"),
         SAMPLERS[0],
         read=None,
-        more="See [samplers](#samplers).",
+        more="See [samplers](searches.md#samplers).",
     ),
     Key(
         "generator",
@@ -175,7 +175,7 @@ SEARCH_KEYS = (
         "The suggester, in place of a sampler: a class of yours, see gest-api.",
         ("learner:Learner",),
         read=None,
-        more="See [generators](#generators-of-your-own).",
+        more="See [generators](searches.md#generators-of-your-own).",
     ),
     Key(
         "arguments",
@@ -274,7 +274,7 @@ SEARCH_KEYS = (
         "Trials are stopped early, by what their jobs publish while they run.",
         ({"policy": "asha", "step": "epoch", "eta": 3},),
         read=None,
-        more="See [early stopping](#early-stopping).",
+        more="See [early stopping](searches.md#early-stopping).",
     ),
 )
 

@@ -4,53 +4,50 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
+from guide import DOCS, EXAMPLES, GUIDE, PAGES, REFERENCE
 from play import CallCustom, Play
+from test_keys import writer
 
-from flux_ensemble.document.keys.document import DOCUMENT
+from flux_ensemble.cli.main import run_command
+from flux_ensemble.document.keys.document import DOCUMENT, KEYS
 from flux_ensemble.document.keys.jobs import JOB
-from flux_ensemble.document.keys.rules import ACTION, ACTIONS, RULE, TRIGGERS
+from flux_ensemble.document.keys.rules import (
+    ACTION,
+    ACTIONS,
+    RULE,
+    TRIGGER_ALIASES,
+    TRIGGERS,
+)
 from flux_ensemble.document.keys.search import SAMPLERS, SEARCH
 from flux_ensemble.document.loading import DocumentError, load_text
-from flux_ensemble.metrics.names import COUNTERS, GAUGES, STREAMS
-from flux_ensemble.metrics.search_paths import COUNTS
+from flux_ensemble.metrics import about
+from flux_ensemble.metrics.names import COUNTERS, GAUGES, MEMBER_METRICS, STREAMS
+from flux_ensemble.metrics.operations import CALCULUS
+from flux_ensemble.metrics.search_paths import COUNTS, FRONT, OF_BEST, PRUNED
 from flux_ensemble.metrics.statistics import ALWAYS, STATISTICS
 
-DOCS = Path(__file__).parents[3] / "docs"
-GUIDE = (DOCS / "document.md").read_text()
 CUSTOM = (DOCS / "custom.md").read_text()
-YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
-EXAMPLES = YAML.findall(GUIDE)
-SEARCHES = YAML.findall((DOCS / "searches.md").read_text())
-FUNCTIONS = [text for text in YAML.findall(CUSTOM) if "jobs:" in text]
-WORDS = set(re.findall(r"[\w-]+", " ".join(re.findall(r"`([^`\n]+)`", GUIDE))))
+WORDS = set(re.findall(r"[\w-]+", " ".join(re.findall(r"`([^`\n]+)`", GUIDE + REFERENCE))))
 
 
-def test_the_guide_has_examples() -> None:
-    assert len(EXAMPLES) >= 6
+def test_every_page_of_the_guide_has_examples_but_for_tables() -> None:
+    assert {name.partition("-")[0] for name in EXAMPLES} >= set(PAGES)
+    assert len(EXAMPLES) >= 35
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_every_example_of_the_guide_loads(example: str) -> None:
-    load_text(example, name="guide", files={"points.csv": "length,angle\n1,2\n"})
-
-
-@pytest.mark.parametrize("example", SEARCHES, ids=range(len(SEARCHES)))
-def test_every_example_with_a_search_loads(example: str) -> None:
-    load_text(example, name="search")
+    load_text(example, name="guide", files={"points.csv": "length,angle,e\n1,2,3\n"})
 
 
 def test_the_page_on_searches_has_every_key_of_one() -> None:
     page = (DOCS / "searches.md").read_text()
     assert all(f"`{key}`" in page for key in (*SEARCH["properties"], *SAMPLERS))
     assert all(f"search.ID.{count}" in page for count in COUNTS)
-
-
-@pytest.mark.parametrize("example", FUNCTIONS, ids=range(len(FUNCTIONS)))
-def test_every_example_with_a_custom_function_loads(example: str) -> None:
-    load_text(example, name="custom")
 
 
 def test_the_event_of_the_guide_has_what_a_function_is_told() -> None:
@@ -64,7 +61,11 @@ def test_the_event_of_the_guide_has_what_a_function_is_told() -> None:
 
 
 def test_the_errors_of_the_guide_are_those_of_its_first_example() -> None:
-    text = EXAMPLES[0].replace("count: 5", "cuont: 5", 1).replace("label: sleep", "label: slep")
+    text = (
+        EXAMPLES["document-0"]
+        .replace("count: 5", "cuont: 5", 1)
+        .replace("label: sleep", "label: slep")
+    )
     with pytest.raises(DocumentError) as caught:
         load_text(text.replace("when: 3", 'when: "=> 3"'), file="hello.yaml")
     (errors,) = re.findall(r"^```text\n(hello\.yaml:.*?)\n```", GUIDE, re.MULTILINE | re.DOTALL)
@@ -79,11 +80,62 @@ def test_the_guide_has_every_key(schema: dict[str, dict[str, object]]) -> None:
 
 
 def test_the_guide_has_every_trigger_action_and_metric() -> None:
-    events = {name if name in WORDS else name.removeprefix("job-") for name in TRIGGERS}
-    assert events <= WORDS
-    assert {*ACTIONS, *COUNTERS, *STREAMS, *GAUGES, *ALWAYS} <= WORDS
+    assert {*TRIGGERS, *ACTIONS, *COUNTERS, *STREAMS, *GAUGES, *ALWAYS} <= WORDS
 
 
 def test_the_guide_has_each_statistic_with_what_it_is() -> None:
     for name, kind in STATISTICS.items():
-        assert f"| `{name}` | {kind.text} |" in GUIDE
+        assert f"| `{name}` | {kind.text}" in GUIDE
+
+
+def _pairs(table: Mapping[str, Iterable[str]]) -> list[str]:
+    return [f"{head}.{name}" for head, names in table.items() for name in names]
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        (about.COUNTERS, COUNTERS),
+        (about.VARIABLES, (*STREAMS, *GAUGES)),
+        (about.FUNCTIONS, CALCULUS),
+        (_pairs(about.INSTANCE), _pairs(MEMBER_METRICS)),
+        (
+            about.SEARCH,
+            ("best.VARIABLE", *(f"best.{name}" for name in OF_BEST), *COUNTS, PRUNED, FRONT),
+        ),
+    ],
+    ids=["counters", "variables", "functions", "instance", "search"],
+)
+def test_the_meaning_of_each_name_in_expressions_is_told_and_of_no_other(
+    table: Iterable[str], names: Iterable[str]
+) -> None:
+    assert set(table) == set(names)
+
+
+def test_a_table_of_the_guide_is_named_and_no_table_is_unused() -> None:
+    pages = "".join(path.read_text() for path in DOCS.glob("*.md"))
+    assert set(re.findall(r"<!-- table: (\S+) -->", pages)) == set(writer().TABLES)
+
+
+def test_the_cheat_sheet_has_every_key_trigger_and_action_and_no_other() -> None:
+    sheet = (DOCS / "cheatsheet.md").read_text()
+    parts = {
+        head: set(re.findall(r"`([\w-]+)`", text))
+        for head, text in re.findall(r"^## (\w+)\n(.*?)(?=^## )", sheet, re.MULTILINE | re.DOTALL)
+    }
+    keys = {path.rpartition(".")[2] for path in KEYS}
+    simulated = {path.rpartition(".")[2] for path in KEYS if "simulate." in path}
+    assert keys - simulated <= set().union(*parts.values())
+    assert parts["Keys"] <= keys
+    current = {*TRIGGERS} - {*TRIGGER_ALIASES}
+    assert current <= parts["Triggers"] <= current | keys
+    assert {*ACTIONS} <= parts["Actions"] <= {*ACTIONS} | keys
+
+
+def test_the_documents_of_the_cheat_sheet_are_valid_without_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "points.csv").write_text("e\n1\n2\n")
+    files = [tmp_path / f"{name}.yaml" for name in EXAMPLES if name.startswith("cheatsheet-")]
+    assert len(files) >= 3
+    for file in files:
+        file.write_text(EXAMPLES[file.stem])
+        assert run_command(["validate", "--strict", str(file)]) == 0

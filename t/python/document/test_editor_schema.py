@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import pytest
 import yaml
+from guide import EXAMPLES as DOCUMENTS
 from jsonschema import Draft202012Validator
 
 from flux_ensemble.cli.commands.document import _matching
@@ -85,9 +86,9 @@ def test_every_key_of_the_schema_is_explained_and_no_other_is() -> None:
 
 
 def test_every_key_is_in_the_guide_to_the_document_and_in_the_schema_with_its_meaning() -> None:
-    guide = "".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("document", "searches"))
+    guide = (ROOT / "docs" / "keys.md").read_text()
     for path, key in KEYS.items():
-        assert path.rpartition(".")[2] in guide, path
+        assert f"`{path.rpartition('.')[2]}`" in guide, path
         assert key.text.endswith("."), path
     assert "An ensemble" in editor_schema()["description"]
     count = editor_schema()["properties"]["jobs"]["items"]["properties"]["count"]
@@ -114,11 +115,9 @@ def test_every_example_fits(path: Path) -> None:
 
 
 def test_every_document_in_the_guide_fits() -> None:
-    guide = (ROOT / "docs" / "document.md").read_text()
-    blocks = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
     validator = Draft202012Validator(editor_schema())
-    assert len(blocks) > 10
-    for text in blocks:
+    assert len(DOCUMENTS) > 30
+    for text in DOCUMENTS.values():
         assert [error.message for error in validator.iter_errors(loaded(text))] == [], text
 
 

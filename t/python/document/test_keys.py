@@ -64,21 +64,43 @@ def writer() -> ModuleType:
 
 def test_files_that_follow_from_the_keys_are_what_they_are_made_from() -> None:
     made = list(writer().files())
-    assert {path.name for path, _ in made} == {
+    assert {path.name for path, _ in made} >= {
         "ensemble.schema.json",
         "entry_keys.py",
+        "actions.md",
         "document.md",
+        "expressions.md",
+        "keys.md",
+        "metrics.md",
+        "rpc.md",
         "searches.md",
+        "triggers.md",
     }
     for path, wanted in made:
         assert path.read_text() == wanted, "write it anew: python docs/keys.py"
 
 
-def test_each_key_of_a_table_of_the_guide_is_in_it_once() -> None:
-    guide = (ROOT / "docs" / "document.md").read_text()
-    _, _, table = guide.partition("<!-- keys: jobs -->")
-    rows = [line.split("`")[1] for line in table.partition("<!-- end -->")[0].splitlines()[4:-1]]
+def test_each_key_is_in_the_reference_once() -> None:
+    reference = (ROOT / "docs" / "keys.md").read_text()
+    _, _, table = reference.partition("\n## jobs\n")
+    rows = [line.split("`")[1] for line in table.partition("\n\n## ")[0].splitlines()[3:]]
     assert rows == [key.name for key in JOB_KEYS]
+
+
+def test_a_table_is_of_the_keys_that_its_page_names_in_their_order() -> None:
+    lines = list(writer()._of_keys("jobs", "command,name"))
+    assert [line.split("`")[1] for line in lines[2:]] == ["command", "name"]
+    with pytest.raises(KeyError, match="cmd"):
+        list(writer()._of_keys("jobs", "cmd"))
+
+
+def test_a_link_to_the_page_that_a_table_is_on_stays_on_it() -> None:
+    write = writer()
+    text = "<!-- table: triggers -->\n<!-- end -->\n"
+    there = write._table("triggers.md", write._TABLE.fullmatch(text))
+    elsewhere = write._table("keys.md", write._TABLE.fullmatch(text))
+    assert "(#idle)" in there
+    assert "(triggers.md#idle)" in elsewhere
 
 
 @pytest.mark.parametrize(("table", "made"), READ, ids=[made.__name__ for _, made in READ])

@@ -68,7 +68,7 @@ def scattered(sigma: float, shift: float = 0.0) -> list[float]:
 
 @pytest.mark.parametrize("sigma", [0.01, 1.0, 10.0])
 def test_page_hinkley_gives_no_false_alarm_with_the_numbers_that_are_advised(sigma: float) -> None:
-    """docs/document.md: a quarter to a half of the standard deviation, and 20 to 50 times it."""
+    """docs/metrics.md: a quarter to a half of the standard deviation, and 20 to 50 times it."""
     scaled = partial(watch, "page-hinkley", delta=sigma / 2)
     assert detected(scaled(threshold=50 * sigma), scattered(sigma)) == []
     (found,) = detected(scaled(threshold=20 * sigma), scattered(sigma, shift=3.0))
@@ -77,7 +77,7 @@ def test_page_hinkley_gives_no_false_alarm_with_the_numbers_that_are_advised(sig
 
 @pytest.mark.parametrize("sigma", [1.0, 10.0])
 def test_the_defaults_of_page_hinkley_are_for_values_that_scatter_less(sigma: float) -> None:
-    """As docs/document.md warns: a false alarm in some 1,500 values, and in some 34."""
+    """As docs/metrics.md warns: a false alarm in some 1,500 values, and in some 34."""
     spec = load_mapping(
         {
             "name": "test",

@@ -1,0 +1,91 @@
+"""What the names in expressions mean, for the guide; links lead from docs/.
+
+Each table has the keys of the table that it explains, in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+#: The counters of a group (`names.COUNTERS`).
+COUNTERS: Final[Mapping[str, str]] = {
+    "submitted": "attempts that were submitted",
+    "finished": "jobs that have ended and do not run again, however often they were tried",
+    "success": "attempts that succeeded",
+    "failed": "attempts that failed",
+    "canceled": "attempts that were cancelled",
+    "timeout": "attempts that reached their time limit",
+    "interrupted": "attempts that were [interrupted](retries.md#interrupted-jobs)",
+    "attempts": "attempts that have ended: the sum of the five outcomes",
+    "gave-up": "jobs that do not run again because they have been tried as often as their "
+    "[retries](retries.md) allow, or were lost too often",
+}
+
+#: Variables that are not keys of memos (`names.STREAMS` and `names.GAUGES`).
+VARIABLES: Final[Mapping[str, str]] = {
+    "duration": "seconds from start to finish, of the jobs that succeeded",
+    "pending": "seconds from submission to start, of the jobs that started; at heartbeats waiting "
+    "jobs are counted as if they started now",
+    "waiting": "ages in seconds of the jobs that wait, at heartbeats",
+    "running": "ages in seconds of the jobs that run, at heartbeats",
+}
+
+#: Metrics of the instance, of the queue and of time (`names.MEMBER_METRICS`).
+INSTANCE: Final[Mapping[str, Mapping[str, str]]] = {
+    "nodes": {
+        "size": "nodes of the instance; empty on the local queue and in a simulation, as are the "
+        "next two",
+        "up": "nodes that are up",
+        "free": "nodes that are up and that no job has",
+    },
+    "queue": {
+        "pending-nodes": "nodes that all jobs of the ensemble need that are in the queue and have "
+        "not started",
+    },
+    "time": {
+        "elapsed": "seconds since the ensemble started",
+        "left": "seconds until the allocation of the instance expires, 0 after that; empty if it "
+        "has no limit, as on the local queue and in a simulation",
+        "remaining": "seconds until all jobs with [predicted](predictions.md) durations are over; "
+        "empty if nothing is predicted",
+    },
+}
+
+#: Functions of expressions (`operations.CALCULUS`).
+FUNCTIONS: Final[Mapping[str, str]] = {
+    "abs": "the absolute value",
+    "max": "the largest of several numbers",
+    "min": "the smallest of several numbers",
+    "round": "the nearest integer, or with a second argument, from -308 to 308, so many digits",
+    "exp": "e to the power of a number",
+    "log": "the natural logarithm, or with a second argument that to this base",
+    "log2": "the logarithm to base 2",
+    "log10": "the logarithm to base 10",
+    "sqrt": "the square root",
+    "sin": "the sine of an angle in radians",
+    "cos": "the cosine of an angle in radians",
+    "tan": "the tangent of an angle in radians",
+    "tanh": "the hyperbolic tangent",
+    "pow": "the first argument to the power of the second",
+}
+
+#: Fields of a search (`search_paths`), and of its best trial.
+SEARCH: Final[Mapping[str, str]] = {
+    "best.VARIABLE": "the value of a variable in the best trial so far",
+    "best.value": "the objective of the best trial",
+    "best.trial": "the number of the best trial",
+    "trials": "trials that have ended",
+    "complete": "trials that are complete",
+    "failed": "trials that failed",
+    "canceled": "trials that were cancelled",
+    "pruned": "trials that were stopped early, with `stop`",
+    "front": "trials in the Pareto front, with several objectives, in place of `best`",
+}
+
+#: Fields of an entry `best` under `metrics`.
+BEST: Final[Mapping[str, str]] = {
+    "value": "the best value so far",
+    "job": "the id of the best job, as `job.id` has it",
+    "params.X": "the value of a parameter of the best job",
+}
