@@ -271,7 +271,9 @@ def _expression_names() -> Iterator[str]:
 def _commands() -> Iterator[str]:
     """Yield the commands with their summaries."""
     items = ensemble.shell_complete(click.Context(ensemble), "")
-    yield from _rows(("command", "what it does"), ((f"`{one.value}`", one.help) for one in items))
+    yield from _rows(
+        ("command", "what it does"), ((f"`{one.value}`", one.help or "") for one in items)
+    )
 
 
 _FURTHER = {name: text for name, text in about.FUNCTIONS.items() if name not in FUNCTIONS}

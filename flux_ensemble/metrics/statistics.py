@@ -2,9 +2,8 @@
 
 A document can ask for any univariate statistic of River (https://riverml.xyz, `river.stats`) under
 `metrics`; `metrics.statistic_trial` finds it by its name. The table has what River does not say:
-which statistics every stream has, and our own. A new one is a row here, and one in
-docs/metrics.md. One of our own is a class with the methods of `Streaming`, whose arguments are
-those of its `__init__`:
+which statistics every stream has, and our own. A new one is a row here. One of our own is a class
+with the methods of `Streaming`, whose arguments are those of its `__init__`:
 
     "cv": Kind("the standard deviation, divided by the mean", Variation),
 """

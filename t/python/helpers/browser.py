@@ -122,6 +122,8 @@ class Browser:
         dark: bool = False,
         still: bool = False,
         scripts: bool = True,
+        query: str = "",
+        ready: str = "document.documentElement.dataset.ready",
     ) -> Page:
         """Show a file.
 
@@ -129,6 +131,8 @@ class Browser:
             width: of the page, in pixels.
             dark, still: what its reader prefers: dark colours, no motion.
             scripts: JavaScript is on.
+            query: what follows the question mark of the address.
+            ready: the expression of JavaScript that is true when the page is.
         """
         driver = self._driver
         driver.get("about:blank")
@@ -146,9 +150,9 @@ class Browser:
         driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", off)
         driver.execute_cdp_cmd("Performance.disable", {})
         driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
-        driver.get(path.as_uri())
+        driver.get(f"{path.as_uri()}?{query}" if query else path.as_uri())
         if scripts:
-            page.wait("document.documentElement.dataset.ready")
+            page.wait(ready)
         return page
 
 

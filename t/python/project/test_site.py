@@ -7,10 +7,13 @@ import importlib.util
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from urllib.parse import urlencode
 
 import pytest
+from browser import Browser, Page, browsing
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -42,6 +45,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run([*words, DOCS, out / "html"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return out / "html"
+
+
+LINKS = "[...document.querySelectorAll('#search-results li > a')]"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as started:
+        yield started
+
+
+def searched(site: Path, browser: Browser, words: str) -> Page:
+    """The page of what a search finds, when it has ended."""
+    ended = "/finished|did not match/.test(document.querySelector('.search-summary')?.innerText)"
+    return browser.open(site / "search.html", query=urlencode({"q": words}), ready=ended)
 
 
 def test_every_page_is_in_the_contents(site: Path) -> None:
@@ -81,6 +99,27 @@ def test_every_link_within_the_site_leads_to_something(site: Path) -> None:
 def test_a_page_fetches_nothing_from_elsewhere(site: Path) -> None:
     for path in [*site.rglob("*.html"), *site.rglob("*.css")]:
         assert not FETCHED.search(path.read_text()), path
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("retries", "retries.html"),
+        ("longest first", "howto/longest-first.html"),
+        ("avoid-nodes", "retries.html"),
+    ],
+)
+def test_a_search_finds_first_what_is_about_the_words(
+    site: Path, browser: Browser, words: str, page: str
+) -> None:
+    """Also in files without a server, which a browser does not let read each other."""
+    found = searched(site, browser, words)
+    assert found.run(f"return {LINKS}.map(link => link.getAttribute('href'))")[0] == page
+    assert not found.complaints()
+
+
+def test_a_search_says_that_it_finds_nothing(site: Path, browser: Browser) -> None:
+    assert "did not match" in searched(site, browser, "xyzzy").text(".search-summary")
 
 
 def test_links_to_examples_lead_to_their_text(site: Path) -> None:
