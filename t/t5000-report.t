@@ -86,6 +86,12 @@ test_expect_success 'metrics of the service are those of the status' '
 	grep "flux_ensemble_up 1.0" all.prom
 '
 
+test_expect_success 'metrics are given before the service is loaded, and say that it is not there' '
+	flux start flux ensemble metrics-exporter --textfile early.prom --interval 0 2>err &&
+	grep "flux_ensemble_up 0.0" early.prom &&
+	grep "service is not loaded.*until it answers" err
+'
+
 test_expect_success 'where the instance ends with the run, that says what keeps the results, or keeps them' '
 	flux start flux ensemble run study.yaml >out &&
 	grep "^this instance ends with this command.*--report FILE and --export FILE keep that" out &&

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.cli.common import FILE, USAGE, Duration, Failure
+from flux_ensemble.cli.common import FILE, USAGE, Duration, Failure, warn
 from flux_ensemble.cli.session.target import Target, queue_options, reach
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.extras import install_command
+from flux_ensemble.queues.local.client import LocalClient
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -77,9 +79,14 @@ def exporter(
         raise Failure(
             f"the exporter needs prometheus_client: {install_command('metrics')}"
         ) from None
-    # The first request fails at once if nobody answers.
     target = reach(Client, queue, state_dir)
-    target.list()
+    try:
+        target.list()
+    except EnsembleError as error:
+        # The instance answers: its service may be loaded, or come back, later.
+        if isinstance(target, LocalClient) or error.errno in (errno.EPERM, errno.EACCES):
+            raise
+        warn(f"{error}; until it answers, the metric 'up' is 0")
     # From now on no other host may answer in its place.
     connect = Client if isinstance(target, Client) else lambda: target
     collect = _collector(connect, max_series)
