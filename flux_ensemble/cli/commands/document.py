@@ -23,6 +23,7 @@ from flux_ensemble.cli.common import (
 from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.cli.session import completion
 from flux_ensemble.files import writing
+from flux_ensemble.own_command import own_command
 from flux_ensemble.renamed import deprecated
 from flux_ensemble.texts import hanging, listed, one_line, printable
 
@@ -188,7 +189,7 @@ def init(template: str | None, file: str | None, listing: bool, force: bool) -> 
         raise Failure(f"{path} is there already: --force replaces it", USAGE) from None
     except OSError as exc:
         raise Failure(f"cannot write {path}: {exc.strerror}", USAGE) from None
-    click.echo(f"{path}: written; 'flux-ensemble run {path}' runs it")
+    click.echo(f"{path}: written; '{own_command('run', str(path))}' runs it")
 
 
 @click.command

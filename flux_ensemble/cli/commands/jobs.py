@@ -9,14 +9,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import wraps
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from flux_ensemble.cli.common import (
     FAILED,
-    FILE,
     OK,
     USAGE,
     Failure,
@@ -29,6 +27,7 @@ from flux_ensemble.cli.display.formats import Output, print_json, table_options
 from flux_ensemble.cli.display.jobs_table import job_row, jobs_table
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.job_choice import named_jobs
+from flux_ensemble.cli.session.results import Export, ExportFile, write_best
 from flux_ensemble.cli.session.target import (
     LocalClient,
     Target,
@@ -293,7 +292,7 @@ def jobs(
 
 @click.command
 @click.argument("name", shell_complete=completion.ensembles)
-@click.argument("file", type=FILE, required=False)
+@click.argument("file", type=ExportFile(), required=False, metavar="[best:]FILE")
 @click.option("--force", is_flag=True, help="Replace the file if there is one.")
 @click.option(
     "--raw",
@@ -317,7 +316,7 @@ def jobs(
 @targeted
 def export(
     name: str,
-    file: Path | None,
+    file: Export | None,
     force: bool,
     raw: bool,
     to: str | None,
@@ -326,7 +325,9 @@ def export(
     order: Order,
     target: Target,
 ) -> None:
-    """Write the jobs of ensemble NAME to FILE: .csv, .jsonl, .sqlite or .parquet.
+    """Write the jobs of ensemble NAME to FILE: .csv, .json, .jsonl, .sqlite or .parquet.
+
+    best:FILE has the best jobs only: those that "best" shows, and the best trials of searches.
 
     Parameters are columns params.NAME, and keys of memos memo.NAME. The table of a SQLite file is
     called jobs. With --to otlp, to a collector instead: what has ended, as spans of one trace.
@@ -340,7 +341,7 @@ def export(
             raise Failure(said, USAGE)
         from flux_ensemble.cli.session.exports import write_studies
 
-        click.echo(write_studies(target, name, file, force=force))
+        click.echo(write_studies(target, name, file.path, force=force))
         return
     if to is not None:
         if file is not None or (choice, order) != (Choice(), Order()):
@@ -353,13 +354,20 @@ def export(
         raise Failure("expected a FILE to write, or --to otlp", USAGE)
     if endpoint is not None:
         raise Failure("--endpoint is for --to otlp", USAGE)
-    with chosen(target, name, choice) as found:
-        wanted = found if order == Order() else order.take(found)[0]
-        try:
-            written = write(file, wanted, force=force, raw=raw)
-        except ExportError as error:
-            raise Failure(str(error)) from None
-    click.echo(f"{written} job{'s'[: written != 1]} written to {file}")
+    try:
+        if file.best:
+            if (choice, order) != (Choice(), Order()):
+                raise Failure("best:FILE has all best jobs: give no choice of jobs", USAGE)
+            with naming(target, name):
+                written = write_best(target, name, file.path, force=force)
+        else:
+            with chosen(target, name, choice) as found:
+                wanted = found if order == Order() else order.take(found)[0]
+                written = write(file.path, wanted, force=force, raw=raw)
+    except ExportError as error:
+        raise Failure(str(error)) from None
+    noun = "best job" if file.best else "job"
+    click.echo(f"{written} {noun}{'s'[: written != 1]} written to {file.path}")
 
 
 @click.command

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help='The file to write (default: NAME.html; "-": standard output).',
 )
+@click.option("--open", "shown", is_flag=True, help="Open it in a browser.")
 @click.option("--force", is_flag=True, help="Replace a file that is no report.")
 @click.option("--environment", is_flag=True, help="Show values of environment variables, too.")
 @queue_options
@@ -49,6 +50,7 @@ def report(
     recordings: tuple[Path, ...],
     simulation: Path | None,
     output: Path | None,
+    shown: bool,
     force: bool,
     environment: bool,
     queue: str | None,
@@ -77,6 +79,10 @@ def report(
         sources = [*_named(names, queue, state_dir), *map(recorded, recordings)]
         contents = [describe(one, other, environment=environment) for one in sources]
     written(output, page(contents, time.time()), contents, force=force)
+    if shown and str(output) != "-":
+        from flux_ensemble.cli.session.browser import open_page
+
+        open_page(output)
 
 
 def _named(names: tuple[str, ...], queue: str | None, state_dir: Path | None) -> Iterator[Source]:

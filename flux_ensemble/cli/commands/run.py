@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
@@ -33,11 +32,12 @@ from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION
 from flux_ensemble.cli.help_parts import InParts
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.own_service import is_needed, serving
-from flux_ensemble.cli.session.results import Results
+from flux_ensemble.cli.session.results import ExportFile, Results
 from flux_ensemble.cli.session.summary_file import Summary
 from flux_ensemble.cli.session.target import Target, connect_unless, queue_options, targeted
 from flux_ensemble.client import Client, EnsembleError, user_context
 from flux_ensemble.deploy.service_start import ensure_service
+from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.run_names import named_otherwise
 
@@ -63,7 +63,7 @@ QUIET_OPTION = click.option("-q", "--quiet", is_flag=True, help="Print only how 
 
 #: Headings of options in the help of `run`.
 _PARTS = {
-    "When it has ended": ("report", "exports", "summary", "fail_on"),
+    "When it has ended": ("report", "shown", "exports", "summary", "fail_on"),
     "Where the jobs run": ("queue", "nodes", "cores", "gpus", "state_dir"),
 }
 _RARE = {
@@ -106,16 +106,22 @@ _RARE = {
     "--report",
     type=FILE,
     metavar="FILE",
-    help='Write a report to FILE when it has ended, as "report" does.',
+    help="Write a report to FILE, one HTML page.",
 )
 @click.option(
     "--export",
     "exports",
-    type=FILE,
+    type=ExportFile(),
     multiple=True,
-    metavar="FILE",
-    help="Write its jobs to FILE (.csv, .json, .jsonl, .sqlite, .parquet) when it has ended, as "
-    '"export" does; may be repeated.',
+    metavar="[best:]FILE",
+    help="Write its jobs to FILE (.csv, .json, .jsonl, .sqlite, .parquet), or the best of them; "
+    "may be repeated.",
+)
+@click.option(
+    "--open",
+    "shown",
+    is_flag=True,
+    help="Open the report in a browser; without --report it is NAME.html.",
 )
 @FAIL_ON_OPTION
 @ISOLATE_OPTION
@@ -159,7 +165,7 @@ def run(**options: Any) -> int:
     kept = {field.name for field in fields(_Run)} - {"minicluster", "summary", "results"}
     strict = options.pop("strict")
     summary = Summary(options.pop("summary"))
-    results = Results(options.pop("report"), options.pop("exports"))
+    results = Results(*map(options.pop, ("report", "exports", "shown")))
     given = {key: value for key, value in options.items() if key in kept}
     if strict:
         given["fail_on"] |= {"job"}
@@ -224,7 +230,7 @@ class _Run:
             raise Failure(
                 "--record cannot be given with --resume: it would miss the beginning", USAGE
             )
-        self.results.check()
+        self.results.check(spec)
         events = self.debug or spec.debug
         if client is None:
             if self.isolate:
@@ -266,7 +272,7 @@ class _Run:
             record=self.record,
             resume=self.resume,
             fail_on=self.fail_on,
-            again=shlex.join(self._again()),
+            again=own_command(*self._again()),
             local=self.queue == "local",
         )
         view = make_view(quiet=self.quiet)
@@ -274,7 +280,7 @@ class _Run:
 
     def _again(self) -> Iterator[str]:
         """Yield the words of the command that continues an interrupted local run."""
-        yield from ("flux-ensemble", "run")
+        yield "run"
         for option, value in (
             ("--queue", self.queue),
             ("--state-dir", self.state_dir),
@@ -388,7 +394,9 @@ def load(
     could be left to: "run" runs it, and goes on as long as it.
     """
     if queue == "local" or state_dir is not None:
-        raise Failure(f"{NO_SERVICE}: 'flux-ensemble run --queue local {file}' runs it", USAGE)
+        raise Failure(
+            f"{NO_SERVICE}: '{own_command('run', '--queue', 'local', file)}' runs it", USAGE
+        )
     text, label = read_document(file)
     spec = check_document(text, label, name)
     try:
@@ -396,12 +404,12 @@ def load(
     except (BindingsError, EnsembleError) as exc:
         if queue == "flux":
             raise
-        raise Failure(f"{exc}\n{NO_SERVICE}: 'flux-ensemble run {file}' runs it here") from exc
+        raise Failure(f"{exc}\n{NO_SERVICE}: '{own_command('run', file)}' runs it here") from exc
     _need_service(client, isolate)
     document = text if spec.expansion is None else spec.expansion
     loaded = client.load(document, name=name, file=label)["name"]
     if loaded != spec.name:
-        say(named_otherwise(spec.name, loaded, f"flux ensemble rm {spec.name}"))
+        say(named_otherwise(spec.name, loaded, own_command("rm", spec.name, flux=True)))
     click.echo(loaded)
 
 

@@ -11,6 +11,7 @@ from flux_ensemble.cli.common import Failure, naming
 from flux_ensemble.cli.display.formats import Output, Table, print_json, table_options
 from flux_ensemble.cli.display.tables import BESTS, best_rows
 from flux_ensemble.cli.session import completion
+from flux_ensemble.cli.session.results import no_best
 from flux_ensemble.cli.session.target import Target, label_of, targeted
 from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import one_line
@@ -95,10 +96,7 @@ def best(name: str, output: Output, target: Target) -> None:
         (status,) = target.status(name)["ensembles"]
     rows = best_rows(status, label_of(target))
     if not rows:
-        raise Failure(
-            f"ensemble {name!r} keeps no best job: its document has no search, and under 'metrics' "
-            "no entry such as {best: {name: NAME, of: GROUP-KEY}}"
-        )
+        raise Failure(no_best(name))
     if output.as_json:
         kept: Any = {key: status.get(key, []) for key in ("best", "searches")}
         print_json(kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.common import job_id
@@ -196,6 +196,40 @@ def best_rows(status: EnsembleStatus, label: Callable[[int], str]) -> list[dict[
             row["params"] = words_of(trial["params"])
         rows.append(row)
     return rows
+
+
+def best_records(status: EnsembleStatus, label: Callable[[int], str]) -> Iterator[dict[str, Any]]:
+    """Yield the best jobs for an export, and of each search its best trials, the best one first.
+
+    Args:
+        status: of the ensemble, which has the best jobs.
+        label: returns the text of a job id.
+    """
+    for best in status.get("best", ()):
+        if best["job"] is None:
+            continue
+        yield {
+            "name": best["name"],
+            "of": f"{best['group']}-{best['of']}",
+            "value": best["value"],
+            "job": _best_job(best, label),
+            "trial": None,
+            "params": best["params"],
+        }
+    for search in status.get("searches", ()):
+        keys = search["objective"].split(", ")
+        trials: Any = search["front"] if "front" in search else search["best"]
+        for trial in trials:
+            values = trial.get("values") or [trial["value"]]
+            for of, value in zip(keys, values, strict=True):
+                yield {
+                    "name": search["id"],
+                    "of": of,
+                    "value": value,
+                    "job": None,
+                    "trial": trial["trial"],
+                    "params": trial["params"],
+                }
 
 
 def _best_job(best: BestJob, label: Callable[[int], str]) -> str:

@@ -7,7 +7,7 @@ the progress below them, with a live bar for each group.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -174,14 +174,15 @@ def summarize(
     view: EnsembleView,
     status: EnsembleStatus,
     metrics: Mapping[str, Any],
-    failures: str | None = None,
+    command: Callable[..., str] | None = None,
 ) -> None:
     """Print the closing table, counts and statistics of each group, and the last lines.
 
     Args:
         view: to print to.
         status, metrics: of the ensemble.
-        failures: the command that explains failures; "" if there is nobody to query any more.
+        command: returns a command about the ensemble, from its words; "" if there is nobody to
+            query any more. None if the ensemble is none that one can ask for.
     """
     view.close()
     rows = [] if isinstance(view, Quiet) else summary_rows(status, metrics)
@@ -190,9 +191,29 @@ def summarize(
         summary_table(metrics).show(rows)
         click.echo()
     view.line(closing(status))
-    line = failed_line(status, failures) if failures is not None else None
+    if command is None:
+        return
+    line = failed_line(status, command("failures", status["name"]))
     if line is not None:
         view.line(line)
+    if isinstance(view, Terminal):
+        for line in next_lines(status, command):
+            view.line(line)
+
+
+def next_lines(status: EnsembleStatus, command: Callable[..., str]) -> Iterator[Line]:
+    """Yield the commands that show the results of an ensemble that has ended."""
+    suggested = {"report": "a page for your browser"}
+    searches = status.get("searches", ())
+    if any(best["job"] is not None for best in status.get("best", ())) or any(
+        search.get("front") or search["best"] for search in searches
+    ):
+        suggested = {"best": "the best points", **suggested}
+    texts = {command(word, status["name"]): why for word, why in suggested.items()}
+    texts.pop("", None)
+    width = max(map(len, texts), default=0)
+    for text, why in texts.items():
+        yield (Span(f"   {text:<{width}}  {why}", "detail"),)
 
 
 def failed_line(status: EnsembleStatus, command: str) -> Line | None:

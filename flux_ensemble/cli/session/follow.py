@@ -49,6 +49,7 @@ from flux_ensemble.cli.session.signals import signals
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import failure, given_up, given_up_loading, log_failure
 from flux_ensemble.client.reconnect import AWAY, Received
+from flux_ensemble.own_command import own_command
 from flux_ensemble.run_names import named_otherwise
 from flux_ensemble.service.settings import kept_directory
 from flux_ensemble.words import Line, Span
@@ -232,7 +233,7 @@ class Follower:
             errors = (one for one in status["errors"] if one.startswith(about))
             self._unrecorded = next(errors, None)
         try:
-            summarize(self._view, status, metrics, self._failures)
+            summarize(self._view, status, metrics, self._command)
             if self._last and not self._results and not self._expired:
                 self._line((Span(self._later(name), "detail"),))
             if self._expired:
@@ -240,10 +241,9 @@ class Follower:
         except OSError:
             drop_output()
 
-    @property
-    def _failures(self) -> str:
-        """The command that explains failures; "" if the instance cannot be queried any more."""
-        return "" if self._last else f"flux ensemble failures {self._name}"
+    def _command(self, *words: str) -> str:
+        """Return a command about the ensemble; "" if the instance cannot be queried any more."""
+        return "" if self._last else own_command(*words, flux=True)
 
     def _later(self, name: str) -> str:
         """Return the advice about an instance that ends with this command."""
@@ -293,7 +293,7 @@ class Follower:
 
     def _on_loaded(self, name: str) -> None:
         if name != self._called:
-            say(named_otherwise(self._called, name, f"flux ensemble rm {self._called}"))
+            say(named_otherwise(self._called, name, own_command("rm", self._called, flux=True)))
         self._begin(name)
         if self._forced is not None:
             self._cancel()

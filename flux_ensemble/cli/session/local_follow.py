@@ -49,7 +49,7 @@ def follow_locally(
             return INTERRUPTED
         (status,) = local.status(name)["ensembles"]
         metrics = local.metrics(name)
-        summarize(view, status, metrics, local.command("failures", name))
+        summarize(view, status, metrics, local.command)
     return exit_code(status["state"], status, fail_on)
 
 

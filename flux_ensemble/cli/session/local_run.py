@@ -250,7 +250,7 @@ class Printer:
             return INTERRUPTED
         ended = cast("EnsembleStatus", status)
         with self._quietly():
-            summarize(self._view, ended, metrics, self._advice("failures", self._name))
+            summarize(self._view, ended, metrics, self._advice)
         told(ended)
         run.check_kept()
         return exit_code(run.state, ended, options.fail_on, self._forced)

@@ -12,11 +12,49 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from flux_ensemble.cli.common import FAILED, OK, USAGE, Failure, print_error, say
-from flux_ensemble.cli.session.target import Target
+from flux_ensemble.cli.session.target import Target, label_of
 from flux_ensemble.client import EnsembleError
+
+if TYPE_CHECKING:
+    from flux_ensemble.document.model import Spec
+
+#: What precedes the file of an export of the best jobs.
+BEST = "best:"
+
+
+@dataclass(frozen=True)
+class Export:
+    """A file of `--export`.
+
+    Args:
+        path: the file; its suffix is its format.
+        best: it has the best jobs only.
+    """
+
+    path: Path
+    best: bool = False
+
+
+class ExportFile(click.ParamType):
+    """A file for jobs, `FILE`, or for the best ones, `best:FILE`."""
+
+    name = "file"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Export:
+        if isinstance(value, Export):
+            return value
+        best = value.startswith(BEST)
+        path = value.removeprefix(BEST)
+        if not path:
+            self.fail(f"expected a file after {BEST!r}, such as {BEST}best.csv", param, ctx)
+        return Export(Path(path), best)
 
 
 @dataclass(frozen=True)
@@ -25,35 +63,39 @@ class Results:
 
     Args:
         report: for a report; None writes none.
-        exports: for the jobs, each in the format of its suffix.
+        exports: for jobs, each in the format of its suffix.
+        shown: open the report in a browser; without a file for it, it gets the ensemble's name.
     """
 
     report: Path | None = None
-    exports: tuple[Path, ...] = ()
+    exports: tuple[Export, ...] = ()
+    shown: bool = False
 
     def __bool__(self) -> bool:
-        return self.report is not None or bool(self.exports)
+        return self.report is not None or bool(self.exports) or self.shown
 
-    def check(self) -> None:
+    def check(self, spec: Spec) -> None:
         """Check before anything runs that the files can be written.
 
         Raises:
-            Failure: a file exists, or its suffix is unknown.
+            Failure: a file exists, or its suffix is unknown, or the document has no best jobs.
         """
         from flux_ensemble.cli.display.export import ExportError, check
 
         try:
-            for path in self.exports:
-                check(path)
-                if path.exists():
-                    raise ExportError(f"{path} exists: remove it, or name another file")
+            for export in self.exports:
+                check(export.path)
+                if export.path.exists():
+                    raise ExportError(f"{export.path} exists: remove it, or name another file")
+                if export.best and not (spec.bests or spec.searches):
+                    raise ExportError(f"{BEST}{export.path}: {no_best(spec.name)}")
         except ExportError as error:
             raise Failure(f"--export: {error}", USAGE) from None
         if self.report is not None:
             from flux_ensemble.cli.display.reports import check_free
 
             check_free(self.report)
-        for path in filter(None, (self.report, *self.exports)):
+        for path in filter(None, (self.report, *(export.path for export in self.exports))):
             if not path.absolute().parent.is_dir():
                 raise Failure(f"cannot write {path}: its directory is not there", USAGE)
 
@@ -64,11 +106,20 @@ class Results:
             The exit code; errors are printed.
         """
         code = OK
-        for path in self.exports:
-            code = max(code, _tried(path, partial(_export, target, name, path)))
-        if self.report is not None:
-            code = max(code, _tried(self.report, partial(_report, target, name, self.report)))
+        for export in self.exports:
+            code = max(code, _tried(export.path, partial(_export, target, name, export)))
+        if self.report is not None or self.shown:
+            path = self.report or Path(f"{name}.html")
+            code = max(code, _tried(path, partial(_report, target, name, path, self.shown)))
         return code
+
+
+def no_best(name: str) -> str:
+    """Return why an ensemble has no best jobs, and what its document needs for that."""
+    return (
+        f"ensemble {name!r} keeps no best job: its document has no search, and under 'metrics' "
+        "no entry such as {best: {name: NAME, of: GROUP-KEY}}"
+    )
 
 
 def _tried(path: Path, write: Callable[[], None]) -> int:
@@ -83,20 +134,43 @@ def _tried(path: Path, write: Callable[[], None]) -> int:
     return OK
 
 
-def _export(target: Target, name: str, path: Path) -> None:
+def write_best(target: Target, name: str, path: Path, *, force: bool = False) -> int:
+    """Write the best jobs and trials of an ensemble to a file; return their number.
+
+    Raises:
+        ExportError: the file cannot be written.
+        Failure: the ensemble keeps no best jobs.
+    """
+    from flux_ensemble.cli.display.export import write
+    from flux_ensemble.cli.display.tables import best_records
+
+    (status,) = target.status(name)["ensembles"]
+    if not status.get("best") and not status.get("searches"):
+        raise Failure(no_best(name))
+    return write(path, best_records(status, label_of(target)), force=force)
+
+
+def _export(target: Target, name: str, export: Export) -> None:
     from flux_ensemble.cli.display.export import write
 
-    count = write(path, target.jobs(name))
-    say(f"{path}: {count} job{'s'[: count != 1]}")
+    path = export.path
+    if export.best:
+        count, noun = write_best(target, name, path), "best job"
+    else:
+        count, noun = write(path, target.jobs(name)), "job"
+    say(f"{path}: {count} {noun}{'s'[: count != 1]}")
 
 
-def _report(target: Target, name: str, path: Any) -> None:
+def _report(target: Target, name: str, path: Path, shown: bool) -> None:
     from flux_ensemble.cli.display.reports import describe, written
+    from flux_ensemble.cli.session.browser import open_page
     from flux_ensemble.cli.session.sources import source_of
     from flux_ensemble.report.page import page
 
     contents = [describe(source_of(target, name), None, environment=False)]
     written(path, page(contents, time.time()), contents, force=False)
+    if shown:
+        open_page(path)
 
 
 def ends_with_us(attr_get: Callable[[str], Any]) -> bool:

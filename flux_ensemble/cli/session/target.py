@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import shlex
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -19,6 +18,7 @@ import click
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import Failure, job_id
 from flux_ensemble.client import Client, EnsembleError, is_named
+from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.root import StateError, default_root
 
@@ -137,4 +137,4 @@ def command_of(target: Target, *words: str) -> str:
     """Return a command about ensembles of the target, with the options that chose it."""
     if isinstance(target, LocalClient):
         return target.command(*words)
-    return shlex.join(["flux", "ensemble", *words])
+    return own_command(*words, flux=True)

@@ -6,8 +6,9 @@ Commands that send requests to the service need no more than this of the local q
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
+
+from flux_ensemble.own_command import own_command
 
 
 class StateError(Exception):
@@ -52,4 +53,4 @@ def advised(root: Path, *words: str, local: bool = False) -> str:
     place = [] if usual else ["--state-dir", str(root)]
     if usual and (local or os.environ.get("FLUX_URI")):
         place = ["--queue", "local"]
-    return shlex.join(["flux-ensemble", *words, *place])
+    return own_command(*words, *place)

@@ -109,3 +109,89 @@ def test_init_leaves_no_empty_file_where_it_cannot_write(tmp_path: Path) -> None
     (tmp_path / "hello-world.yaml").write_text("mine")
     assert subprocess.run(words, cwd=tmp_path, stderr=subprocess.DEVNULL).returncode == 2
     assert (tmp_path / "hello-world.yaml").read_text() == "mine"
+
+
+MEMO = f"{sys.executable} -m flux_ensemble.cli.main memo"
+BEST = f"""
+metrics: [{{best: {{name: longest, of: a-length}}}}]
+jobs: [{{name: a, command: "{MEMO} length={{x}}", params: {{x: [5, 3]}}}}]
+rules: [{{trigger: start, action: {{name: submit, label: a}}}}]
+"""
+
+
+def test_a_run_leaves_its_best_jobs(do: Do, tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(BEST)
+    code, err = do("--export", "best:best.csv", "--export", "all.csv")
+    assert (code, "flux-ensemble: best.csv: 1 best job\n" in err) == (0, True)
+    with (tmp_path / "best.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert (row["name"], row["of"], row["value"], row["params.x"]) == (
+        "longest", "a-length", "5", "5",
+    )  # fmt: skip
+    with (tmp_path / "all.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 2
+
+
+def test_export_writes_the_best_jobs_of_a_run_too(
+    do: Do, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "study.yaml").write_text(BEST)
+    do()
+    words = ["export", "study", "--state-dir", "state"]
+    assert run_command([*words, "best:best.json"]) == 0
+    assert capsys.readouterr().out == "1 best job written to best.json\n"
+    (row,) = json.loads((tmp_path / "best.json").read_text())
+    assert row["params"] == {"x": 5}
+    assert run_command([*words, "best:best.json"]) == 1
+    assert "best.json exists: --force replaces it" in capsys.readouterr().err
+    assert run_command([*words, "--group", "a", "best:b.json"]) == 2
+    assert "best:FILE has all best jobs" in capsys.readouterr().err
+    # A file of such a name can be written, too.
+    assert run_command([*words, "./best:all.json"]) == 0
+    assert len(json.loads((tmp_path / "best:all.json").read_text())) == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "error"),
+    [
+        ("best:best.csv", "--export: best:best.csv: ensemble 'study' keeps no best job: its docum"),
+        ("best:", "expected a file after 'best:', such as best:best.csv"),
+        ("best:best", "--export: best: expected a file that ends in one of: .csv, .json"),
+    ],
+)
+def test_best_jobs_that_cannot_be_exported_are_refused_before_anything_runs(
+    file: str, error: str, do: Do, tmp_path: Path
+) -> None:
+    code, err = do("--export", file)
+    assert (code, error in err) == (2, True)
+    assert not (tmp_path / "state").exists()
+
+
+def test_open_opens_the_report_in_a_browser(
+    do: Do, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def browse(url: str) -> bool:
+        opened.append(url)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", browse)
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert do("--open")[0] == 0
+    assert do("--open", "--report", "mine.html")[0] == 0
+    assert opened == [(tmp_path / name).as_uri() for name in ("study.html", "mine.html")]
+    assert all((tmp_path / name).exists() for name in ("study.html", "mine.html"))
+    assert run_command(["report", "study", "--open", "--state-dir", "state"]) == 0
+    assert len(opened) == 3
+
+
+def test_without_a_browser_open_says_where_the_report_is(
+    do: Do, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("webbrowser.open", lambda url: pytest.fail("a browser is started"))
+    code, err = do("--open")
+    assert code == 0
+    assert f"no browser can be opened here: the report is {tmp_path}/study.html" in err

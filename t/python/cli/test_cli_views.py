@@ -23,7 +23,7 @@ from flux_ensemble.cli.display.metrics_tables import (
 )
 from flux_ensemble.cli.display.progress import details_of, known_jobs
 from flux_ensemble.cli.display.tables import ensemble_row, rule_row
-from flux_ensemble.cli.display.views import Plain, Terminal, make_view
+from flux_ensemble.cli.display.views import Plain, Terminal, make_view, next_lines
 from flux_ensemble.words import Span, plain
 
 ROOT = Path(__file__).parents[3]
@@ -191,6 +191,29 @@ def test_a_quiet_run_prints_how_it_ended_and_no_more(tmp_path: Path) -> None:
     )  # fmt: skip
     (line, *_) = done.stdout.splitlines()
     assert line.startswith("short: completed after")
+
+
+@pytest.mark.parametrize(
+    ("best", "words"),
+    [
+        ({}, ["report"]),
+        ({"best": [{"job": None}]}, ["report"]),
+        ({"best": [{"job": 7}]}, ["best", "report"]),
+        ({"searches": [{"best": [{"trial": 3}]}]}, ["best", "report"]),
+        ({"searches": [{"front": [{"trial": 3}], "best": []}]}, ["best", "report"]),
+    ],
+)
+def test_the_next_commands_on_a_terminal_are_those_that_have_something_to_show(
+    best: dict[str, Any], words: list[str]
+) -> None:
+    status: Any = {"name": "study", **best}
+    lines = [plain(line) for line in next_lines(status, lambda *words: " ".join(words))]
+    assert [line.split()[:2] for line in lines] == [[word, "study"] for word in words]
+
+
+def test_no_next_command_is_named_where_nobody_can_be_asked_any_more() -> None:
+    status: Any = {"name": "study", "best": [{"job": 7}]}
+    assert list(next_lines(status, lambda *words: "")) == []
 
 
 def test_the_total_of_a_group_is_what_is_known_so_far() -> None:

@@ -1,0 +1,48 @@
+"""Commands that are recommended to users, as they can be typed where the user is.
+
+`.venv/bin/flux-ensemble run` must not recommend `flux-ensemble report` where PATH has none, or
+another one.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+#: Name of the program.
+PROGRAM = "flux-ensemble"
+
+
+def own_command(*words: str, flux: bool = False) -> str:
+    """Return a command of this program as text for a shell.
+
+    Args:
+        words: the sub-command and its arguments.
+        flux: name it as Flux's sub-command, if it can be called so.
+
+    >>> own_command("rm", "my sweep"), own_command("rm", "sweep", flux=True)
+    ("flux-ensemble rm 'my sweep'", 'flux ensemble rm sweep')
+    """
+    called = _called()
+    program = ["flux", "ensemble"] if flux and called == PROGRAM else [called]
+    return shlex.join([*program, *words])
+
+
+def _called() -> str:
+    """Return the program as it was called, or its name if that finds it on PATH.
+
+    A program that is no command of this package, such as a notebook, is not this one: its users
+    have the command on PATH.
+    """
+    called = Path(sys.argv[0])
+    if called.name != PROGRAM:
+        return PROGRAM
+    found = shutil.which(PROGRAM)
+    try:
+        same = found is not None and os.path.samefile(found, called)
+    except OSError:
+        same = False
+    return PROGRAM if same else sys.argv[0]
