@@ -110,6 +110,8 @@ check-pythons: $(VENV)/installed
 
 docs: $(VENV)/documents
 	$(BIN)/sphinx-build -W -q docs _site
+	$(BIN)/python docs/links.py _site
+	@echo "the documentation is in _site/index.html"
 
 manual: $(VENV)/installed
 	$(BIN)/python docs/man/roff.py
@@ -149,10 +151,12 @@ $(VENV)/installed: $(BUILT_FROM)
 	$(PIP) install --editable '.[test,lint,bench,release]'
 	@touch $(VENV)/package $@
 
-# And what the site needs, where there is not all of it.
-$(VENV)/documents: $(BUILT_FROM)
-	test $(VENV)/installed -nt pyproject.toml || { $(MAKE) --silent $(VENV)/package && \
-	    $(PIP) install --editable '.[docs]'; }
+# The site is made of text alone, without the package and what that needs.
+DOCS = import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+    print(*p["optional-dependencies"]["docs"])
+$(VENV)/documents: pyproject.toml
+	$(make_venv)
+	test $(VENV)/installed -nt pyproject.toml || $(PIP) install $$($(BIN)/python -c '$(DOCS)')
 	@touch $@
 
 # With what .venv has for building.

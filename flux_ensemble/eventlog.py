@@ -11,8 +11,8 @@ and whoever shows or counts entries reads the stored form:
 >>> entry.rule, entry.sentence(2.0, str)
 ('r', 'rule=r by=grow')
 
-A new kind is a class here, and a row in docs/rpc.md. An entry of a later version, whose kind is not
-known, is an `Unknown`: it is shown as it is.
+A new kind is a class here, and a row in docs/eventlog.md. An entry of a later version, whose kind
+is not known, is an `Unknown`: it is shown as it is.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ class JobRow(TypedDict):
     error: Annotated[str | None, Column("the path of its standard error, likewise")]
     waits: NotRequired[Annotated[str, Column(
         "of a job that has not started, what it waits for besides other jobs, where something is "
-        "known to keep it (`waits` in [status](rpc.md#status))", filtered=False,
+        "known to keep it (`waits` in [the status](status.md#waits))", filtered=False,
     )]]
 # fmt: on
 

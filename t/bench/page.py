@@ -13,6 +13,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 _INTRODUCTION = """\
 # Benchmarks
 
+This page is for those who want figures, and want to repeat them.
+
 `make bench` measures all of this, and writes this page; it takes about {minutes:.0f} minutes.
 Goals are bounds, and a ratio compares two things that were done on the same machine in the same
 run. Jobs of Flux are mock jobs of 1 ms on fake cores unless it says otherwise, in an instance of

@@ -72,7 +72,7 @@ BENCHMARK = Benchmark(
     "search-kills",
     "Searches that are killed",
     """The scenarios `search` and `local-search` of [the
-    harness](reliability.md#faults-and-outcomes): searches with and without early stopping, with
+    harness](faults.md): searches with and without early stopping, with
     samplers and a generator, while the service, what suggests points, or the run on the local queue
     is killed. The points are held against those of a search that nothing disturbs, the trials that
     were stopped early against the order of what they published, and each trial has ended once.""",

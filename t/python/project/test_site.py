@@ -80,20 +80,42 @@ def test_every_page_has_its_own_text_and_none_is_one_of_sphinx(site: Path) -> No
 
 
 def test_every_link_within_the_site_leads_to_something(site: Path) -> None:
-    anchors = {
-        path: set(re.findall(r'\bid="([^"]+)"', path.read_text())) for path in site.rglob("*.html")
+    assert module(DOCS / "links.py").dead_links(site) == []
+
+
+def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
+    page = '<h1 id="here"></h1><a href="#here">1</a><a class="x" href="b.html#gone">2</a>'
+    (tmp_path / "a.html").write_text(f'{page}<a href="c.html">3</a><img src="d.png">')
+    (tmp_path / "b.html").write_text('<a href="a.html?q=1#here">4</a><a href="https://x/#y">5</a>')
+    assert module(DOCS / "links.py").dead_links(tmp_path) == [
+        "a.html: b.html#gone",
+        "a.html: c.html",
+        "a.html: d.png",
+    ]
+
+
+#: Pages that are looked things up in, and those that are read in other places.
+REFERENCES = {"keys.md", "man/flux-ensemble.1.md"}
+ELSEWHERE = {f"site/{name}.md" for name in ("changelog", "contributing", "etc", "readme")}
+
+
+def test_no_page_is_too_long_to_be_read_but_references() -> None:
+    words = {
+        str(path.relative_to(DOCS)): len(path.read_text().split()) for path in DOCS.rglob("*.md")
     }
-    missing = []
-    for path in anchors:
-        for link in re.findall(r'<a\b[^>]*\bhref="([^"]+)"', path.read_text()):
-            if re.match(r"[a-z]+:", link):
-                continue
-            page, _, anchor = html.unescape(link).partition("#")
-            there = (path.parent / page).resolve() if page else path
-            known = anchors.get(there)
-            if known is None or (anchor and anchor not in known):
-                missing.append(f"{path.relative_to(site)}: {link}")
-    assert not missing
+    assert {name: count for name, count in words.items() if count > 4000}.keys() <= REFERENCES
+    assert words["document.md"] <= 2600
+
+
+def test_each_page_says_first_for_whom_it_is() -> None:
+    silent = {
+        str(path.relative_to(DOCS))
+        for path in DOCS.rglob("*.md")
+        if not re.match(
+            r"# .+\n\nThis (page|guide|tutorial) is (a reference )?for ", path.read_text()
+        )
+    }
+    assert silent - {"index.md", "local.md", "man/flux-ensemble.1.md", "keys.md"} == ELSEWHERE
 
 
 def test_a_page_fetches_nothing_from_elsewhere(site: Path) -> None:

@@ -61,7 +61,7 @@ def test_an_engine_stores_fields_in_the_order_of_the_class() -> None:
 
 
 def test_the_documentation_has_each_kind_with_its_fields() -> None:
-    text = (ROOT / "docs" / "rpc.md").read_text()
+    text = (ROOT / "docs" / "eventlog.md").read_text()
     table = text[text.index("| entry | context |") :].partition("\n\n")[0]
     rows = {}
     for line in table.splitlines()[2:]:
