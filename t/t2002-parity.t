@@ -34,6 +34,15 @@ done <<-EOD
 	custom-action
 EOD
 
+# Its results and its failures are those of commands, which the simulator does not run.
+test_expect_success 'sweep: the best throw, and why three of them failed' '
+	flux ensemble run --timeout 600 --export best:best.csv "$PROJECT/examples/sweep.yaml" &&
+	grep "farthest,throw-range,91,.*,45,30" best.csv &&
+	flux ensemble failures sweep >failures &&
+	grep "params.angle = 90: 3 of 3 jobs failed so" failures &&
+	grep "at 90 degrees the ball falls on your head" failures
+'
+
 test_expect_success 'parameter-sweep' '
 	on_flux parameter-sweep
 '

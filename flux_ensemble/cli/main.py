@@ -180,6 +180,7 @@ def _as_called_now(name: str) -> str:
 
 @click.group(
     cls=Commands,
+    invoke_without_command=True,
     context_settings={
         "help_option_names": ["-h", "--help"],
         # Sub-commands inherit this.
@@ -195,12 +196,18 @@ def _as_called_now(name: str) -> str:
     expose_value=False,
     help="When to print in colour; auto: on a terminal, see NO_COLOR and FORCE_COLOR.",
 )
-def ensemble() -> None:
+@click.pass_context
+def ensemble(ctx: click.Context) -> None:
     """Ensembles of jobs on Flux, driven by rules that react to the queue's events.
 
     "flux ensemble run ensemble.yaml" loads a document, follows it and exits with it;
     "load" leaves it to the service, and the other commands look at it and steer it.
+    Without a command it shows what there is, and what to do next.
     """
+    if ctx.invoked_subcommand is None:
+        from flux_ensemble.cli.session.overview import overview
+
+        overview()
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -118,6 +118,9 @@ def run_locally(
         root = options.state_dir or default_root()
         log = StateLog(root, spec.name, text, options.resume, source)
         stack.callback(log.close)
+        # A full disk is reported for the files that matter. Standard input cannot be read again.
+        with contextlib.suppress(OSError):
+            log.note_again("" if options.again.endswith(" -") else options.again)
         advice = partial(advised, root, local=options.local)
         spec = _told(spec, log, root, advice)
         recorder = _recorder(options.record, spec, text)

@@ -60,7 +60,7 @@ def targeted(command: _Command) -> Callable[..., Any]:
             names = options.get("names") or (options.get("name"),)
             if error.errno != errno.ENOENT or isinstance(target, LocalClient):
                 raise
-            here = _local_names().intersection(names)
+            here = local_names().intersection(names)
             if not here or not str(error).startswith("no ensemble named"):
                 raise
             advice = f"; a local run has the name {min(here)!r}: add --queue local"
@@ -69,7 +69,7 @@ def targeted(command: _Command) -> Callable[..., Any]:
     return queue_options(reached)
 
 
-def _local_names() -> set[str]:
+def local_names() -> set[str]:
     """Return the names of the existing local runs, as far as they can be read."""
     with contextlib.suppress(StateError, OSError):
         return set(LocalClient(default_root()).states.names())

@@ -187,9 +187,10 @@ def _over(states: States, name: str, op: str | None = None) -> RequestError:
     status = states.status(name)
     before = "" if op is None else f" before it answered '{op}'"
     if states.is_interrupted(status):
+        command = status.get("resumes") or states.command("run", "--resume", "FILE")
         reason = (
-            f"the run of {name!r} was interrupted{before or ' before it ended'}: "
-            f"'{states.command('run', '--resume', 'FILE')}' goes on with it"
+            f"the run of {name!r} was interrupted{before or ' before it ended'}: '{command}' goes "
+            "on with it"
         )
         return RequestError(errno.EAGAIN, reason)
     if status["state"] in FINAL_STATES:

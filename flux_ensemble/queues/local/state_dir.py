@@ -16,6 +16,7 @@ Each ensemble has a directory of its name in the state directory:
     scratch       the path of its scratch directory (`queues.local.leftovers`)
 
     asked         the name that was requested for the run
+    again         the command that continues the run
     given-up      present if a run was begun in its place with --no-resume
 
 A new run does not replace these files: it gets another name (`run_names`). If a run was killed, the
@@ -65,6 +66,10 @@ FORMAT_FILE = "format"
 
 #: The files with the requested name of a run, and with the mark that it is not to be resumed.
 ASKED, GIVEN_UP = "asked", "given-up"
+
+
+#: The file with the command that continues the run, and its greatest length in bytes.
+AGAIN, MAX_COMMAND = "again", 4096
 
 
 class _TakenError(Exception):
@@ -351,6 +356,15 @@ class StateLog:
         stack.callback(self._entries.close)
         self._jobs = Lines(self.directory.create("jobs.new"))
         stack.callback(self._jobs.close)
+
+    def note_again(self, command: str) -> None:
+        """Keep the command that continues the run, for users who find it interrupted.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if len(data := command.encode(errors="replace")) <= MAX_COMMAND:
+            self.directory.replace(AGAIN, data)
 
     def _is_in(self, top: Directory) -> bool:
         """Return whether the directory still has its name, and was not removed before its lock."""

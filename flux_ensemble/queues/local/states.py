@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ from flux_ensemble.queues.local.directory import (
 )
 from flux_ensemble.queues.local.root import UnreadableError, advised
 from flux_ensemble.queues.local.state_dir import (
+    AGAIN,
     FORMAT_FILE,
     GIVEN_UP,
+    MAX_COMMAND,
     check_directory,
     is_running,
     read_snapshot,
@@ -81,14 +84,34 @@ def _wait_again(status: dict[str, Any]) -> None:
         group["pending"] = group["running"] = 0
 
 
+def _resuming(directory: Directory, where: object) -> str | None:
+    """Return the command that continues an interrupted run, as it can be typed here; or None.
+
+    Args:
+        directory: of the run. Another user could recommend any command.
+        where: the directory in which the run was begun.
+    """
+    if os.fstat(directory.fd).st_uid != os.geteuid():
+        return None
+    try:
+        command = directory.read(AGAIN, MAX_COMMAND).decode()
+    except (OSError, StateError, ValueError):
+        return None
+    if not command or not command.isprintable():
+        return None
+    if not isinstance(where, str) or where == os.getcwd():
+        return command
+    return f"cd {shlex.quote(where)} && {command}"
+
+
 class States:
     """The ensembles in a state directory, for readers.
 
     The directory may belong to another user, and may have any contents.
     """
 
-    #: The reason of an ensemble whose run did not end in order.
-    INTERRUPTED = "its run was interrupted: 'run --resume' goes on with it"
+    #: The reason of an ensemble whose run did not end in order, with the command that resumes it.
+    INTERRUPTED = "its run was interrupted: '{}' goes on with it"
 
     #: The reason of such an ensemble if another one was begun in its place.
     GIVEN_UP = "its run was interrupted, and given up with --no-resume"
@@ -194,7 +217,8 @@ class States:
         """
         with self.find(name, "status.json") as directory:
             status: dict[str, Any] = self._read(directory)["status"]
-            status.pop("resumable", None)  # set below
+            for key in ("resumable", "resumes"):
+                status.pop(key, None)  # set below
             if status["state"] not in FINAL_STATES and not self.runs(directory):
                 # A run that has just ended wrote its final status before it released the lock.
                 status = self._read(directory)["status"]
@@ -202,7 +226,11 @@ class States:
                 t_end = os.stat("status.json", dir_fd=directory.fd).st_mtime
                 status.update(state="failed", reason=self.GIVEN_UP, t_end=t_end)
                 if GIVEN_UP not in directory.names():
-                    status.update(reason=self.INTERRUPTED, resumable=True)
+                    command = _resuming(directory, status.get("directory"))
+                    reason = self.INTERRUPTED.format(command or "run --resume")
+                    status.update(reason=reason, resumable=True)
+                    if command is not None:
+                        status["resumes"] = command
                 _wait_again(status)
         return status
 

@@ -173,10 +173,10 @@ def test_what_is_too_much_is_left_out_of_the_middle() -> None:
 def test_the_help_is_printed_as_it_is_and_commands_are_guessed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run_command([]) == 2
+    assert run_command(["--help"]) == 0
     out, err = capsys.readouterr()
     assert "ERROR" not in out + err
-    assert (out + err).startswith("Usage: flux-ensemble [OPTIONS] COMMAND")
+    assert out.startswith("Usage: flux-ensemble [OPTIONS]")
     assert run_command(["help", "log"]) == 0
     assert capsys.readouterr().out.startswith("Usage: flux-ensemble log [OPTIONS] NAME")
     assert run_command(["help"]) == 0

@@ -19,7 +19,7 @@ from flux_ensemble import __version__
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.commands import run
 from flux_ensemble.cli.main import ensemble, run_command
-from flux_ensemble.cli.session import target
+from flux_ensemble.cli.session import overview, target
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.deploy.service_start import parse_version
 
@@ -112,9 +112,13 @@ def test_wrong_usage_exits_with_2_and_a_sentence(
     assert sentence in line
 
 
-def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command([]) == 2
-    assert "Run an ensemble:" in "".join(capsys.readouterr())
+def test_without_a_command_the_ensembles_of_the_instance_are_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve(monkeypatch, status=EnsembleError(errno.ENOSYS, "the service is not loaded"))
+    monkeypatch.setattr(overview, "Client", target.Client)
+    assert run_command([]) == 0
+    assert "flux-ensemble init sweep" in capsys.readouterr().out
 
 
 def test_validate_says_what_a_good_document_holds(

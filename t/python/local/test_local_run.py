@@ -180,7 +180,7 @@ def test_sigkill_of_the_run_leaves_no_process_behind(tmp_path: Path) -> None:
     status = States(run.state).status("test")
     assert (status["state"], status["reason"]) == (
         "failed",
-        "its run was interrupted: 'run --resume' goes on with it",
+        f"its run was interrupted: '{status['resumes']}' goes on with it",
     )
 
 

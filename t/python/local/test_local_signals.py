@@ -115,7 +115,7 @@ def test_what_ends_a_run_from_outside_leaves_it_to_be_resumed(
         await_end(job)
     status = begun.status
     assert (status["state"], status["resumable"]) == ("failed", True)
-    assert "'run --resume' goes on with it" in status["reason"]
+    assert f"'{status['resumes']}' goes on with it" in status["reason"]
     # Nothing runs any more: what did waits to run again. What is killed did not say how many.
     assert status["jobs"]["active"] == 0
     assert status["jobs"]["waiting"] == (3 if code > 0 else status["jobs"]["total"])

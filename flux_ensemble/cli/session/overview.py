@@ -1,0 +1,143 @@
+"""What `flux-ensemble` alone prints: the ensembles that there are, and what to do next.
+
+A user who comes for the first time is shown how to begin; one who comes back after a day, a reboot
+or a killed terminal, what has become of the runs. Each line names a command that works there.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flux_ensemble.bindings import BindingsError
+from flux_ensemble.cli.session.target import Target, command_of, local_names, reach
+from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.own_command import own_command
+from flux_ensemble.queues.local.client import LocalClient, summary_of
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import EnsembleStatus
+
+#: Number of ensembles that are shown, the latest ones.
+MOST = 5
+
+#: The template for a first document.
+TEMPLATE = "sweep"
+
+#: A command, and what it does.
+Advice = tuple[str, str]
+
+
+def overview() -> None:
+    """Print the ensembles of the Flux instance, or the local runs, and the next commands.
+
+    Raises:
+        BindingsError, EnsembleError: the instance that the user named cannot be reached.
+    """
+    target = _target()
+    ensembles = _latest(target)
+    where = "in this Flux instance" if _is_flux(target) else "on this machine"
+    if not ensembles:
+        click.echo("flux-ensemble runs many jobs from one document, and says why some failed.")
+        click.echo(f"There is no ensemble {where} yet. Begin with a sweep of your own:\n")
+        _print(first_steps())
+        _say_local_runs(target)
+        return
+    from flux_ensemble.cli.display.tables import ENSEMBLES, ensemble_row
+
+    now = time.time()
+    ENSEMBLES.show([ensemble_row(summary_of(status), now) for status in ensembles])
+    click.echo()
+    _print(next_steps(ensembles, lambda *words: command_of(target, *words) if target else ""))
+    _say_local_runs(target)
+
+
+def _is_flux(target: Target | None) -> bool:
+    return target is not None and not isinstance(target, LocalClient)
+
+
+def _say_local_runs(target: Target | None) -> None:
+    """Print where the runs of this machine are, if the ensembles of an instance were printed."""
+    if _is_flux(target) and (names := local_names()):
+        command = own_command("list", "--queue", "local")
+        runs = "run is" if len(names) == 1 else "runs are"
+        click.echo(f"\n{len(names)} {runs} on this machine, without Flux: '{command}'")
+
+
+def _target() -> Target | None:
+    """Return the host of ensembles; None if there has been none on this machine."""
+    try:
+        return reach(Client, None, None)
+    except (BindingsError, EnsembleError):
+        from flux_ensemble.client import is_named
+
+        if is_named():
+            raise
+        return None
+
+
+def _latest(target: Target | None) -> list[EnsembleStatus]:
+    """Return the status of the latest ensembles, those that run or can go on before others."""
+    if target is None:
+        return []
+    try:
+        answer: Any = target.status()
+    except EnsembleError as error:
+        # Nobody has started the service.
+        if error.errno != errno.ENOSYS:
+            raise
+        return []
+    ensembles: list[EnsembleStatus] = answer["ensembles"]
+    return ensembles[-MOST:]
+
+
+def first_steps() -> Iterator[Advice]:
+    """Yield the commands for a first ensemble."""
+    yield own_command("init", TEMPLATE), f"writes {TEMPLATE}.yaml: change its command and values"
+    yield own_command("run", f"{TEMPLATE}.yaml", "--open"), "runs it, and shows its report"
+    yield own_command("--help"), "lists all commands"
+
+
+def next_steps(
+    ensembles: Sequence[EnsembleStatus], command: Callable[..., str]
+) -> Iterator[Advice]:
+    """Yield the commands that lead on, the latest ensemble first.
+
+    Args:
+        ensembles: the status of each, the latest last.
+        command: returns a command about them, from its words.
+    """
+    for status in reversed(ensembles):
+        yield from _steps(status, command)
+    yield own_command("--help"), "lists all commands"
+
+
+def _steps(status: EnsembleStatus, command: Callable[..., str]) -> Iterator[Advice]:
+    from flux_ensemble.cli.common import EXIT_CODES
+    from flux_ensemble.cli.display.troubles import failed_jobs
+
+    name = status["name"]
+    resumes = status.get("resumes")
+    if status.get("resumable"):
+        yield (
+            str(resumes) if resumes else command("run", "--resume", "FILE"),
+            f"goes on with {name!r}, which was interrupted",
+        )
+        return
+    if status["state"] not in EXIT_CODES:
+        yield command("top", name), f"shows {name!r}, which is {status['state']}"
+        return
+    if failed := failed_jobs(status):
+        yield command("failures", name), f"says why {failed} of its jobs failed"
+    yield command("report", name, "--open"), f"shows what became of {name!r}"
+
+
+def _print(advice: Iterator[Advice]) -> None:
+    rows = list(advice)
+    width = min(max(len(text) for text, _ in rows), 48)
+    for text, why in rows:
+        click.echo(f"  {text:<{width}}  {why}")

@@ -1,0 +1,144 @@
+"""`flux-ensemble` alone: how to begin, and what to do on coming back."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flux_ensemble.cli.session.overview import MOST, next_steps
+
+#: The program of this environment.
+PROGRAM = Path(sys.executable).parent / "flux-ensemble"
+
+FAILS = """
+jobs: [{name: a, command: "sh -c 'exit {x}'", params: {x: [0, 3]}}]
+rules: [{trigger: start, action: {name: submit, label: a}}]
+"""
+WAITS = """
+jobs: [{name: a, command: "sh -c 'test -e go || { touch here; sleep 1000; }'"}]
+rules: [{trigger: start, action: {name: submit, label: a}}]
+"""
+
+
+class Home:
+    """A user without Flux, in a directory of theirs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("FLUX_")}
+        self.env = {
+            **kept,
+            "HOME": str(path),
+            "PATH": f"{PROGRAM.parent}:/usr/bin:/bin",
+            "COLUMNS": "200",
+        }
+        self.env.pop("XDG_STATE_HOME", None)
+
+    def shell(self, command: str, *, cwd: Path | None = None, code: int = 0) -> str:
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=cwd or self.path,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert done.returncode == code, done.stdout
+        return done.stdout
+
+    def advice(self, *, cwd: Path | None = None) -> dict[str, str]:
+        """Return the commands that the overview names, each with what it says of it."""
+        lines = self.shell("flux-ensemble", cwd=cwd).splitlines()
+        rows = (re.fullmatch(r"  (\S.*?)  +(\S.*)", line) for line in lines)
+        return {row[1]: row[2] for row in rows if row}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def test_on_the_first_run_the_commands_for_a_first_sweep_are_shown_and_work(home: Home) -> None:
+    out = home.shell("flux-ensemble")
+    assert "There is no ensemble on this machine yet" in out
+    first, second, last = home.advice()
+    assert last == "flux-ensemble --help"
+    assert "written" in home.shell(first)
+    out = home.shell(f"{second} --queue local")
+    assert "completed" in out
+    assert "no browser can be opened here: the report is" in out
+    assert len(list(home.path.glob("*.html"))) == 1
+
+
+def test_a_run_that_was_killed_leads_to_the_command_that_goes_on_with_it(home: Home) -> None:
+    (home.path / "my study.yaml").write_text(WAITS)
+    words = [str(PROGRAM), "run", "--cores", "1", "--name", "study", "my study.yaml"]
+    run = subprocess.Popen(words, cwd=home.path, env=home.env, stdout=subprocess.DEVNULL)
+    while not (home.path / "here").exists():
+        assert run.poll() is None
+    assert "flux-ensemble top study" in home.advice()
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    resumes = "flux-ensemble run --name study --cores 1 --resume 'my study.yaml'"
+    assert home.advice()[resumes] == "goes on with 'study', which was interrupted"
+    # It is typed in another directory.
+    (command,) = [one for one in home.advice(cwd=Path("/")) if "--resume" in one]
+    assert command == f"cd {home.path} && {resumes}"
+    assert f"'{command}' goes on with it" in home.shell("flux-ensemble list", cwd=Path("/"))
+    assert f"'{command}' goes on with it" in home.shell("flux-ensemble top", cwd=Path("/"))
+    (home.path / "go").touch()
+    assert "study: completed" in home.shell(command, cwd=Path("/"))
+    assert "flux-ensemble report study --open" in home.advice()
+
+
+def test_a_run_with_failures_leads_to_why_and_to_its_report(home: Home) -> None:
+    (home.path / "study.yaml").write_text(FAILS)
+    home.shell("flux-ensemble run study.yaml")
+    advice = home.advice()
+    assert list(advice) == [
+        "flux-ensemble failures study",
+        "flux-ensemble report study --open",
+        "flux-ensemble --help",
+    ]
+    assert advice["flux-ensemble failures study"] == "says why 1 of its jobs failed"
+    assert "a: exit 3: 1 job" in home.shell("flux-ensemble failures study")
+    assert "study.html" in home.shell("flux-ensemble report study --open")
+
+
+def test_the_command_of_another_users_run_is_not_recommended(home: Home) -> None:
+    """Who can write there could recommend anything."""
+    (home.path / "study.yaml").write_text(FAILS)
+    home.shell("flux-ensemble run study.yaml")
+    kept = home.path / ".local" / "state" / "flux-ensemble" / "study"
+    status = (kept / "status.json").read_text()
+    (kept / "status.json").write_text(status.replace('"state": "completed"', '"state": "running"'))
+    (kept / "again").write_text("flux-ensemble run --resume study.yaml\n; rm x")
+    assert not any("rm x" in command for command in home.advice())
+    if os.geteuid() == 0:
+        (kept / "again").write_text("rm x")
+        os.chown(kept, 12345, -1)
+        assert not any("rm x" in command for command in home.advice())
+
+
+def test_the_latest_ensemble_comes_first() -> None:
+    ended: Any = {"state": "completed", "groups": {}}
+    statuses: Any = [{"name": f"run-{number}", **ended} for number in range(3)]
+    steps = [text for text, _ in next_steps(statuses, lambda *words: " ".join(words))]
+    assert steps[:3] == [f"report run-{number} --open" for number in (2, 1, 0)]
+
+
+def test_only_the_latest_ensembles_are_shown(home: Home) -> None:
+    (home.path / "study.yaml").write_text(FAILS)
+    for number in range(MOST + 1):
+        home.shell(f"flux-ensemble run --quiet --name run-{number} study.yaml")
+    out = home.shell("flux-ensemble")
+    assert "run-0" not in out
+    assert f"run-{MOST}" in out
