@@ -22,7 +22,7 @@ import nox
 
 ROOT = Path(__file__).parent
 PROJECT = ROOT / "pyproject.toml"
-PROTOCOL = ROOT / "flux_ensemble" / "gateway" / "protocol"
+PROTOCOL = ROOT / "flux_ensemble" / "k8s" / "grpc" / "protocol"
 
 #: What is supported is what the package says of itself.
 PREFIX = "Programming Language :: Python :: 3."
@@ -41,8 +41,8 @@ SHORT = (
     "custom/test_worker_calls.py",
     "document",
     "engine",
-    "gateway/test_gateway_typed.py",
-    "gateway/test_gateway_tls.py",
+    "k8s/grpc/test_grpc_typed.py",
+    "k8s/grpc/test_grpc_tls.py",
     "local/test_local_queue.py",
     "local/test_local_resume.py",
     "local/test_local_run.py",

@@ -162,7 +162,7 @@ test_expect_success 'the gRPC service ends the log that a service which died was
 	grpc=$pid &&
 	wait_line grpc.log "^the gRPC service: unix:" &&
 	cat >stream.py <<-EOD &&
-	from flux_ensemble.gateway.client import RpcClient, RpcError
+	from flux_ensemble.k8s.grpc.client import RpcClient, RpcError
 	try:
 	    for entry in RpcClient("unix:$PWD/s").log("streamed", follow=True):
 	        print(entry, flush=True)

@@ -9,7 +9,7 @@ with_clients() {
 		cat <<-EOD
 		import json, sys
 		import grpc
-		from flux_ensemble.gateway.client import RpcClient, RpcError
+		from flux_ensemble.k8s.grpc.client import RpcClient, RpcError
 		first = RpcClient("$(cat target)", cluster="first", token_file="token", timeout=60)
 		second = RpcClient("$(cat target)", cluster="second", token_file="token", timeout=60)
 		def failure(call):
@@ -185,8 +185,8 @@ test_expect_success 'a client of the predecessors submits, and reads the status'
 	run_python $(cat target) <<-EOD
 	import json, sys
 	import grpc
-	from flux_ensemble.gateway.protocol import predecessors_pb2 as pb
-	from flux_ensemble.gateway.protocol import predecessors_pb2_grpc as api
+	from flux_ensemble.k8s.grpc.protocol import predecessors_pb2 as pb
+	from flux_ensemble.k8s.grpc.protocol import predecessors_pb2_grpc as api
 	stub = api.EnsembleOperatorStub(grpc.insecure_channel(sys.argv[1]))
 	metadata = (("authorization", "Bearer " + open("token").read().strip()),)
 	payload = json.dumps({"ensemble": "two", "group": "echo", "count": 2})

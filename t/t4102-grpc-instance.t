@@ -9,7 +9,7 @@ with_clients() {
 	{
 		cat <<-EOD
 		import sys
-		from flux_ensemble.gateway.client import Grant, RpcClient, RpcError, Size
+		from flux_ensemble.k8s.grpc.client import Grant, RpcClient, RpcError, Size
 		elastic = RpcClient("$(cat target)", cluster="elastic", timeout=60)
 		fixed = RpcClient("$(cat target)", cluster="fixed", timeout=60)
 		def failure(call, *words):
@@ -32,8 +32,8 @@ predecessors() {
 	run_python $(cat target) "$@" <<-EOD
 	import json, sys
 	import grpc
-	from flux_ensemble.gateway.protocol import predecessors_pb2 as pb
-	from flux_ensemble.gateway.protocol import predecessors_pb2_grpc as api
+	from flux_ensemble.k8s.grpc.protocol import predecessors_pb2 as pb
+	from flux_ensemble.k8s.grpc.protocol import predecessors_pb2_grpc as api
 	target, cluster, action, number = sys.argv[1:]
 	stub = api.EnsembleOperatorStub(grpc.insecure_channel(target))
 	response = stub.RequestAction(pb.ActionRequest(
@@ -136,7 +136,7 @@ test_expect_success 'without --cluster it is the enclosing instance' '
 	wait_line own.log "clusters: flux;" &&
 	run_python $(grep -o "localhost:[0-9]*" own.log) <<-EOD &&
 	import sys
-	from flux_ensemble.gateway.client import Grant, RpcClient
+	from flux_ensemble.k8s.grpc.client import Grant, RpcClient
 	with RpcClient(sys.argv[1]) as client:
 	    assert client.grow() == Grant(1, 2)
 	EOD

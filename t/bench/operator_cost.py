@@ -28,9 +28,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "helpers
 from apiserver import ApiServer, api_server, binaries, controller_manager
 from ensembles import CRDS, KUBERNETES, ensemble, job_of, member, objects, write_status
 
-from flux_ensemble.operator import names
-from flux_ensemble.operator.cluster import ClusterFailure, KubernetesCluster
-from flux_ensemble.operator.watches import ObjectWatch, WatchedKind
+from flux_ensemble.k8s.operator import names
+from flux_ensemble.k8s.operator.cluster import ClusterFailure, KubernetesCluster
+from flux_ensemble.k8s.operator.watches import ObjectWatch, WatchedKind
 
 TOKEN = "flux-ensemble-flux-ensemble-operator"
 ACCOUNT = "system:serviceaccount:flux-ensemble:flux-ensemble-operator"

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).parents[1] / "python"
-sys.path[:0] = [str(TESTS / "helpers"), str(TESTS / "operator")]
+sys.path[:0] = [str(TESTS / "helpers"), str(TESTS / "k8s" / "operator")]
 
 import yaml  # noqa: E402
 from apiserver import ApiServer, api_server, binaries, controller_manager  # noqa: E402
@@ -50,8 +50,8 @@ from patience import PATIENCE  # noqa: E402
 from standin import RUN_VARIABLE, Standin, standin  # noqa: E402
 from test_operator_app import operator  # noqa: E402
 
-from flux_ensemble.operator import names  # noqa: E402
-from flux_ensemble.operator.cluster import ClusterFailure, KubernetesCluster  # noqa: E402
+from flux_ensemble.k8s.operator import names  # noqa: E402
+from flux_ensemble.k8s.operator.cluster import ClusterFailure, KubernetesCluster  # noqa: E402
 
 JOBS = 12
 

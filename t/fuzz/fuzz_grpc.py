@@ -45,8 +45,8 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 from rpc_servers import TOKEN, known_channel
 
-from flux_ensemble.gateway.protocol import ensemble_pb2 as pb
-from flux_ensemble.gateway.protocol import predecessors_pb2 as theirs
+from flux_ensemble.k8s.grpc.protocol import ensemble_pb2 as pb
+from flux_ensemble.k8s.grpc.protocol import predecessors_pb2 as theirs
 
 #: A request is not answered at all when it takes so long, and late when it takes the latter.
 PATIENCE_SECONDS = 30.0

@@ -23,9 +23,9 @@ require_flux()
 import flux  # noqa: E402
 import flux.job  # noqa: E402
 
-from flux_ensemble.gateway.backend import Grant, Size, target  # noqa: E402
+from flux_ensemble.k8s.grpc.backend import Grant, Size, target  # noqa: E402
+from flux_ensemble.k8s.scaler import MiniCluster, connect  # noqa: E402
 from flux_ensemble.queues.elastic.factory import make_scaler  # noqa: E402
-from flux_ensemble.queues.elastic.minicluster import MiniCluster, connect  # noqa: E402
 from flux_ensemble.queues.elastic.ranks import REASON  # noqa: E402
 from flux_ensemble.queues.elastic.scaler import START_SECONDS, ElasticInstance  # noqa: E402
 from flux_ensemble.queues.elastic.settings import read_scaler  # noqa: E402

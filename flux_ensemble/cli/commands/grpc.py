@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flux_ensemble.cli.commands.server_options import HEALTH_PORT, LOG_FORMAT, missing
+from flux_ensemble.cli.commands.server_options import HEALTH_PORT, LOG_FORMAT, needs
 from flux_ensemble.cli.common import FILE, USAGE, Failure, say
 
 if TYPE_CHECKING:
-    from flux_ensemble.gateway.backend import Backend
-    from flux_ensemble.gateway.clusters import Cluster, Clusters
-    from flux_ensemble.gateway.server import Access
-    from flux_ensemble.gateway.tls import TlsFiles
+    from flux_ensemble.k8s.grpc.backend import Backend
+    from flux_ensemble.k8s.grpc.clusters import Cluster, Clusters
+    from flux_ensemble.k8s.grpc.server import Access
+    from flux_ensemble.k8s.grpc.tls import TlsFiles
 
 #: The name of the default cluster: the instance that this runs in.
 DEFAULT_CLUSTER = "flux"
@@ -117,12 +117,10 @@ def start(
     """
     # gRPC logs each connection that is not a client's, however many arrive.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    try:
-        from flux_ensemble.gateway import server
-        from flux_ensemble.gateway.json_logs import start_logging
-        from flux_ensemble.gateway.tls import TlsError
-    except ImportError as exc:
-        raise missing(exc, "grpc") from exc
+    with needs("grpc"):
+        from flux_ensemble.k8s.grpc import server
+        from flux_ensemble.k8s.grpc.tls import TlsError
+        from flux_ensemble.k8s.json_logs import start_logging
 
     tls = _tls(tls_cert, tls_key, tls_ca)
     if tls is not None and insecure:
@@ -190,7 +188,7 @@ async def _serve(
     clusters: Clusters, scaler: Backend | None, access: Access, ready: Callable[[int | None], None]
 ) -> None:
     """Serve until the process has to end."""
-    from flux_ensemble.gateway.server import serve
+    from flux_ensemble.k8s.grpc.server import serve
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -205,11 +203,9 @@ def _health(port: int | None, scaler: Backend | None) -> Iterator[Backend | None
     if port is None:
         yield scaler
         return
-    try:
-        from flux_ensemble.gateway.backend_metrics import MeteredBackend, registry
-        from flux_ensemble.gateway.health_port import HealthPort
-    except ImportError as exc:
-        raise missing(exc, "kubernetes") from exc
+    with needs("k8s"):
+        from flux_ensemble.k8s.grpc.backend_metrics import MeteredBackend, registry
+        from flux_ensemble.k8s.health_port import HealthPort
     try:
         health = HealthPort(port, registry)
     except OSError as exc:
@@ -236,7 +232,7 @@ def _look_for_flux() -> None:
 
 
 def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | None:
-    from flux_ensemble.gateway.tls import TlsFiles
+    from flux_ensemble.k8s.grpc.tls import TlsFiles
 
     if cert is None and key is None and ca is None:
         return None
@@ -246,7 +242,7 @@ def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | Non
 
 
 def _wanted(texts: tuple[str, ...]) -> list[Cluster]:
-    from flux_ensemble.gateway.clusters import parse_cluster
+    from flux_ensemble.k8s.grpc.clusters import parse_cluster
 
     try:
         return [parse_cluster(text) for text in texts]
@@ -256,7 +252,7 @@ def _wanted(texts: tuple[str, ...]) -> list[Cluster]:
 
 def _default() -> list[Cluster]:
     """Return the default clusters."""
-    from flux_ensemble.gateway.clusters import Cluster
+    from flux_ensemble.k8s.grpc.clusters import Cluster
 
     return [Cluster(DEFAULT_CLUSTER)]
 
@@ -268,25 +264,23 @@ def _backend(
     maximum: int | None,
     owner: str | None,
 ) -> Backend | None:
-    from flux_ensemble.gateway.backend import BackendError
+    from flux_ensemble.k8s.grpc.backend import BackendError
 
     if name != "dry-run" and (minimum, maximum) != (None, None):
         raise click.UsageError("--min-nodes and --max-nodes are bounds of --backend dry-run only")
     try:
         match name:
             case "dry-run":
-                from flux_ensemble.gateway.backends.dry_run import DryRun
+                from flux_ensemble.k8s.grpc.dry_run import DryRun
 
                 bounds = {"minimum": minimum, "maximum": maximum}
                 return DryRun(**{key: size for key, size in bounds.items() if size is not None})
             case "kubernetes":
-                try:
-                    from flux_ensemble.gateway.backends.kubernetes import Kubernetes
-                except ImportError as exc:
-                    raise missing(exc, "kubernetes") from exc
+                with needs("k8s"):
+                    from flux_ensemble.k8s.minicluster import Kubernetes
                 return Kubernetes(owner=owner)
             case "instance":
-                from flux_ensemble.gateway.backends.instance import FluxInstances
+                from flux_ensemble.k8s.grpc.flux_instances import FluxInstances
 
                 return FluxInstances(clusters or _default())
     except BackendError as exc:
@@ -295,7 +289,7 @@ def _backend(
 
 
 def _clusters(clusters: list[Cluster], backend: Backend | None) -> Clusters:
-    from flux_ensemble.gateway.clusters import Clusters
+    from flux_ensemble.k8s.grpc.clusters import Clusters
 
     # If clusters are given, the service acts for these only.
     discovered = backend is not None and backend.discovers and not clusters

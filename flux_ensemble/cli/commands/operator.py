@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
-from flux_ensemble.cli.commands.server_options import HEALTH_PORT, LOG_FORMAT, missing
+from flux_ensemble.cli.commands.server_options import HEALTH_PORT, LOG_FORMAT, needs
 from flux_ensemble.cli.common import USAGE, Failure
 
 if TYPE_CHECKING:
@@ -62,12 +62,10 @@ def run(image: str | None, log_format: str, **options: Any) -> None:
 
     Of several operators one works; the others wait for its Lease.
     """
-    try:
-        from flux_ensemble.gateway.backends.kubernetes_client import ClusterError
-        from flux_ensemble.gateway.json_logs import start_logging
-        from flux_ensemble.operator import app
-    except ImportError as exc:
-        raise missing(exc, "operator") from exc
+    with needs("k8s"):
+        from flux_ensemble.k8s.api_server import ClusterError
+        from flux_ensemble.k8s.json_logs import start_logging
+        from flux_ensemble.k8s.operator import app
     start_logging(log_format)
     settings = app.Settings(image) if image else app.Settings()
     try:
@@ -86,9 +84,10 @@ def render(file: Any, namespace: str, image: str | None) -> None:
     Nothing is asked of a cluster, and Secrets are left out: they are made there. Exits 2 if an
     Ensemble has errors, and prints them all.
     """
-    from flux_ensemble.operator import render as rendering
-    from flux_ensemble.operator.check import check
-    from flux_ensemble.operator.names import API_VERSION
+    with needs("k8s"):
+        from flux_ensemble.k8s.operator import render as rendering
+        from flux_ensemble.k8s.operator.check import check
+        from flux_ensemble.k8s.operator.names import API_VERSION
 
     settings = rendering.Settings(image) if image else rendering.Settings()
     manifests = []
@@ -126,8 +125,9 @@ def convert(file: Any) -> None:
 
     What has no counterpart is said on standard error.
     """
-    from flux_ensemble.operator.convert import NotConvertible
-    from flux_ensemble.operator.convert import convert as convert_one
+    with needs("k8s"):
+        from flux_ensemble.k8s.operator.convert import NotConvertible
+        from flux_ensemble.k8s.operator.convert import convert as convert_one
 
     converted = []
     for ensemble in _read(file):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
 from flux_ensemble.cli.common import Failure
@@ -20,6 +23,12 @@ LOG_FORMAT = click.option(
 )
 
 
-def missing(exc: ImportError, extra: str) -> Failure:
-    """Return the failure for a missing package that an extra installs."""
-    return Failure(f"a package is missing ({exc}): `{install_command(extra)}` brings it")
+@contextmanager
+def needs(extra: str) -> Iterator[None]:
+    """Name the extra that installs what is imported within, if it is missing."""
+    try:
+        yield
+    except ImportError as exc:
+        raise Failure(
+            f"a package is missing ({exc}): `{install_command(extra)}` brings it"
+        ) from exc

@@ -12,7 +12,6 @@ from flux_ensemble.document.keys.forms import (
     DURATION,
     NAMED,
     NAMES_OF_PARAMETERS,
-    FurtherAction,
     Key,
     choice,
     integer,
@@ -20,10 +19,8 @@ from flux_ensemble.document.keys.forms import (
     mapping,
     or_list,
     text,
-    with_actions,
 )
 from flux_ensemble.document.keys.overrides import OVERRIDE_KEYS, SOME, computed, read_text
-from flux_ensemble.feature_list import parts
 from flux_ensemble.metrics.detector import DETECTORS
 
 #: Job events of RFC 21 that a rule can name as `job-EVENT` -> when a job has them.
@@ -121,11 +118,12 @@ TRIGGERS: Mapping[str, str] = {
 }
 
 #: Action -> what it does, for the guide. Links lead from docs/.
-_KERNEL_ACTIONS: Mapping[str, str] = {
+ACTIONS: Mapping[str, str] = {
     "submit": "Submit the job group `label`. The other keys replace values of the group; the sizes "
     "of a jobspec stay as they are.",
     "cancel": "Cancel the active jobs of the group `label`, or of the whole ensemble; with "
     "`jobs: trigger` the triggering job alone.",
+    "copy": "Run the triggering job a second time [beside itself](retries.md#copies).",
     "terminate": "End the ensemble. With `state: failed`, `run` exits with 1.",
     "custom": "Call the Python function `label`, see [custom functions](custom.md).",
     "grow": "Ask for `value` more [nodes](elastic.md#in-a-document) of the instance; with a "
@@ -144,16 +142,6 @@ _KERNEL_ACTIONS: Mapping[str, str] = {
     "for others.",
 }
 
-#: The actions of features.
-_FURTHER: tuple[FurtherAction, ...] = tuple(
-    action for part in parts("keys") for action in part.ACTIONS
-)
-
-ACTIONS = with_actions(_KERNEL_ACTIONS, _FURTHER)
-
-#: Actions on the triggering job, and those that submit jobs again.
-OF_JOB = frozenset(action.name for action in _FURTHER if action.of_job)
-AGAIN = frozenset(action.name for action in _FURTHER if action.again)
 
 #: Actions that need a member whose size can change.
 SCALE_ACTIONS = frozenset({"grow", "shrink"})
@@ -165,19 +153,11 @@ ON_POOLS = ("grow", "shrink")
 
 _delay = partial(parse_duration, limit=False)
 
-
-def _with_features(key: Key) -> Key:
-    """Return a key as one that the actions of features take, too, if they say so."""
-    only = {*key.only, *(action.name for action in _FURTHER if key.name in action.takes)}
-    same = len(only) == len(key.only)
-    return key if same else key.of(*(name for name in ACTIONS if name in only))
-
-
-_KERNEL_KEYS = (
+ACTION_KEYS = (
     Key(
         "name",
         choice("an action", tuple(ACTIONS)),
-        f"{', '.join([*ACTIONS][:-1])} or {[*ACTIONS][-1]}.",
+        "submit, cancel, copy, update, terminate, enable, disable, reset, custom, grow or shrink.",
         ("submit",),
         required=True,
         read=None,
@@ -233,7 +213,7 @@ _KERNEL_KEYS = (
         choice("the jobs", ("trigger",)),
         "'trigger': the triggering job alone.",
         ("trigger",),
-        only=("cancel", "update"),
+        only=("cancel", "copy", "update"),
     ),
     Key(
         "near",
@@ -309,8 +289,6 @@ _KERNEL_KEYS = (
         read=parse_duration,
     ),
 )
-
-ACTION_KEYS = tuple(map(_with_features, _KERNEL_KEYS))
 
 ACTION = mapping("an action such as {name: submit, label: GROUP}", ACTION_KEYS)
 

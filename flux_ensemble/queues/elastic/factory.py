@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from flux_ensemble.queues.elastic.minicluster import MiniCluster, connect
+from importlib import import_module
+from types import ModuleType
+
 from flux_ensemble.queues.elastic.provisioner import Provisioner
 from flux_ensemble.queues.elastic.scaler import START_SECONDS, ElasticInstance
 from flux_ensemble.queues.elastic.settings import ScalerSettings
 from flux_ensemble.queues.elastic.site_command import SiteCommand
 from flux_ensemble.queues.flux.broker import Broker
+
+#: Kinds of scalers that need more than Flux, each with the module that makes its provisioner, which
+#: is imported where one is configured.
+OTHERS = {"minicluster": "flux_ensemble.k8s.scaler"}
 
 
 def make_scaler(broker: Broker, settings: ScalerSettings) -> ElasticInstance:
@@ -34,11 +40,20 @@ def _make_provisioner(broker: Broker, settings: ScalerSettings) -> Provisioner:
     start_seconds = settings.options.get("start_seconds", START_SECONDS)
     if settings.kind == "instance":
         return SiteCommand(broker, texts["start-broker"], start_seconds=start_seconds)
-    client = connect(
-        texts["grpc-target"],
-        texts.get("grpc-cluster", ""),
-        cert=texts.get("tls-cert", ""),
-        key=texts.get("tls-key", ""),
-        ca=texts.get("tls-ca", ""),
-    )
-    return MiniCluster(broker, client, start_seconds=start_seconds)
+    other = import_other(settings.kind)
+    provisioner: Provisioner = other.make_provisioner(broker, texts, start_seconds)
+    return provisioner
+
+
+def import_other(kind: str) -> ModuleType:
+    """Import the module of a kind of scalers.
+
+    Raises:
+        ValueError: it is not installed; a sentence.
+    """
+    try:
+        return import_module(OTHERS[kind])
+    except ImportError as error:
+        raise ValueError(
+            f"scaler: {kind!r} needs the extra 'grpc' of flux-ensemble ({error})"
+        ) from None

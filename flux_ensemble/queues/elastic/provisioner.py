@@ -1,6 +1,6 @@
 """The contract for starting and stopping brokers, between a change of size and the site.
 
-`site_command` runs a command of the site for each broker; `minicluster` requests a size.
+`site_command` runs a command of the site for each broker; `k8s.scaler` requests a size.
 """
 
 from __future__ import annotations

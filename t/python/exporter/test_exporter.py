@@ -29,7 +29,7 @@ from prometheus_client.parser import text_string_to_metric_families as text_pars
 
 from flux_ensemble.exporter.families import PREFIX, families
 from flux_ensemble.exporter.server import ExporterError, listen, write_textfile
-from flux_ensemble.gateway.health_port import HealthPort
+from flux_ensemble.k8s.health_port import HealthPort
 from flux_ensemble.pages import MOST_WAITING
 from flux_ensemble.tokens import TokenError, read_token
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from flux_ensemble.gateway.tls import MEMBER_URI, TlsFiles
+from flux_ensemble.k8s.grpc.tls import MEMBER_URI, TlsFiles
 
 DAY = datetime.timedelta(days=1)
 

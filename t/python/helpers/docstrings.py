@@ -23,6 +23,7 @@ PACKAGE = Path(flux_ensemble.__path__[0])
 
 #: Rooms that import Flux, so their modules are imported, and tested, inside an instance only.
 FLUX_ROOMS = (
+    "flux_ensemble.k8s.scaler",
     "flux_ensemble.queues.elastic",
     "flux_ensemble.queues.flux",
     "flux_ensemble.queues.nested",
@@ -34,8 +35,13 @@ FLUX_ROOMS = (
 CLIENT = ("flux_ensemble.client.client", "Client")
 CLIENT_CLASSES = (CLIENT, ("flux_ensemble.client.connection", "Connection"))
 
-#: What protoc generates, and what a site copies, which is installed with the package.
-_FOREIGN = ("flux_ensemble.gateway.protocol.", "flux_ensemble.etc.", "flux_ensemble.examples.")
+#: What protoc generates, what a site copies, which is installed with the package, and former names.
+_FOREIGN = (
+    "flux_ensemble.k8s.grpc.protocol.",
+    "flux_ensemble.etc.",
+    "flux_ensemble.examples.",
+    "flux_ensemble.gateway",
+)
 
 
 class Documented(NamedTuple):

@@ -15,12 +15,12 @@ import yaml
 from memory_jobs import INDEX
 from patience import PATIENCE
 
-from flux_ensemble.operator import names
-from flux_ensemble.operator.cluster import KubernetesCluster
-from flux_ensemble.operator.metrics import OperatorMetrics
-from flux_ensemble.operator.queue import LAST
-from flux_ensemble.operator.reconcile import Reconciler
-from flux_ensemble.operator.render import Settings
+from flux_ensemble.k8s.operator import names
+from flux_ensemble.k8s.operator.cluster import KubernetesCluster
+from flux_ensemble.k8s.operator.metrics import OperatorMetrics
+from flux_ensemble.k8s.operator.queue import LAST
+from flux_ensemble.k8s.operator.reconcile import Reconciler
+from flux_ensemble.k8s.operator.render import Settings
 
 ROOT = Path(__file__).parents[3]
 KUBERNETES = ROOT / "etc" / "kubernetes"
@@ -311,7 +311,7 @@ def write_status(
     cluster: KubernetesCluster, resource: Mapping[str, Any], status: Mapping[str, Any]
 ) -> None:
     """Put a status in place of that of an object."""
-    from flux_ensemble.operator.cluster import resource_class
+    from flux_ensemble.k8s.operator.cluster import resource_class
 
     kind = resource_class(resource["apiVersion"], resource["kind"])
     metadata = resource["metadata"]

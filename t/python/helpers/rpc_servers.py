@@ -15,11 +15,11 @@ import grpc
 from patience import PATIENCE
 
 from flux_ensemble.client import EnsembleError
-from flux_ensemble.gateway.admission import Limits
-from flux_ensemble.gateway.backend import Backend, Grant, Size
-from flux_ensemble.gateway.client import RpcClient
-from flux_ensemble.gateway.clusters import Cluster, Clusters
-from flux_ensemble.gateway.server import Access, serve
+from flux_ensemble.k8s.grpc.admission import Limits
+from flux_ensemble.k8s.grpc.backend import Backend, Grant, Size
+from flux_ensemble.k8s.grpc.client import RpcClient
+from flux_ensemble.k8s.grpc.clusters import Cluster, Clusters
+from flux_ensemble.k8s.grpc.server import Access, serve
 
 #: The token of the servers here: clients in plaintext that present it may do anything.
 TOKEN = "a token for all of the tests"

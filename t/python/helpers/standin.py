@@ -35,8 +35,8 @@ from image_packages import Image
 from memory_jobs import INDEX
 from patience import PATIENCE
 
-from flux_ensemble.operator import names, tls
-from flux_ensemble.operator.cluster import ClusterFailure, KubernetesCluster
+from flux_ensemble.k8s.operator import names, tls
+from flux_ensemble.k8s.operator.cluster import ClusterFailure, KubernetesCluster
 
 Object = dict[str, Any]
 

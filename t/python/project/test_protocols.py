@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 from grpc_tools import protoc
 
-from flux_ensemble.gateway.protocol import (
+from flux_ensemble.k8s.grpc.protocol import (
     ensemble_pb2,
     ensemble_pb2_grpc,
     predecessors_pb2,

@@ -19,7 +19,7 @@ from flux_ensemble.cli.session.summary_file import Summary
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.exporter.server import ExporterError, listen, write_textfile
 from flux_ensemble.files import ForeignFile, create, open_directory, read, replacing, writing
-from flux_ensemble.gateway.tls import TlsError
+from flux_ensemble.k8s.grpc.tls import TlsError
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.tokens import TokenError, read_or_make_token, read_token
 

@@ -18,11 +18,11 @@ from rpc_servers import known_channel, known_client, serving, table
 from second_user import second_user
 
 from flux_ensemble.client.errors import EnsembleError
-from flux_ensemble.gateway import instances
-from flux_ensemble.gateway.backends.dry_run import DryRun
-from flux_ensemble.gateway.client import RpcClient, RpcError
-from flux_ensemble.gateway.protocol import predecessors_pb2, predecessors_pb2_grpc
-from flux_ensemble.gateway.server import ServerError
+from flux_ensemble.k8s.grpc import instances
+from flux_ensemble.k8s.grpc.client import RpcClient, RpcError
+from flux_ensemble.k8s.grpc.dry_run import DryRun
+from flux_ensemble.k8s.grpc.protocol import predecessors_pb2, predecessors_pb2_grpc
+from flux_ensemble.k8s.grpc.server import ServerError
 
 #: A status of the instance, with what is nobody's business.
 STATUS = {

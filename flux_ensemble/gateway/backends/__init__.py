@@ -1,1 +1,0 @@
-"""Back ends, which change the size of clusters; `gateway.backend` has the contract."""

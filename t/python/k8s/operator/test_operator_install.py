@@ -1,0 +1,243 @@
+"""What is installed: kustomize's output is what is committed, and so is the chart's source."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ensembles import KUBERNETES, objects
+
+from flux_ensemble import __version__
+from flux_ensemble.k8s.operator import names
+from flux_ensemble.k8s.operator.cluster import PLURALS
+
+PROGRAMS = Path(sys.executable).parent
+
+
+def program(name: str) -> str:
+    found = shutil.which(name, path=str(PROGRAMS)) or shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not there: its package has no wheel for this machine")
+    return found
+
+
+def kustomize(folder: str) -> str:
+    command = [program("kubectl"), "kustomize", str(KUBERNETES / folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_install_yaml_is_what_kustomize_makes() -> None:
+    """After a change: kubectl kustomize etc/kubernetes/cluster-wide >etc/kubernetes/install.yaml"""
+    assert kustomize("cluster-wide") == (KUBERNETES / "install.yaml").read_text()
+
+
+def test_in_a_namespace_it_has_no_rights_elsewhere() -> None:
+    found = [one for one in yaml.safe_load_all(kustomize("namespaced")) if one]
+    kinds = {one["kind"] for one in found}
+    assert "ClusterRoleBinding" not in kinds
+    (deployment,) = (one for one in found if one["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert "--namespace=$(NAMESPACE)" in container["args"]
+    own = {"fieldRef": {"fieldPath": "metadata.namespace"}}
+    assert {"name": "NAMESPACE", "valueFrom": own} in container["env"]
+
+
+def in_team_a(tmp_path: Path, folder: str, *, copied: bool) -> list[dict[str, Any]]:
+    """An install in a namespace of one's own.
+
+    The one line of the kustomization that its header names is changed.
+    """
+    shutil.copytree(KUBERNETES, tmp_path, dirs_exist_ok=True)
+    where = tmp_path / "mine" if copied else tmp_path / folder
+    if copied:
+        shutil.copytree(tmp_path / folder, where)
+    file = where / "kustomization.yaml"
+    text = file.read_text()
+    assert text.count("\nnamespace: flux-ensemble\n") == 1
+    file.write_text(text.replace("\nnamespace: flux-ensemble\n", "\nnamespace: team-a\n"))
+    command = [program("kubectl"), "kustomize", str(where)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return list(filter(None, yaml.safe_load_all(done)))
+
+
+@pytest.mark.parametrize("folder", ["namespaced", "cluster-wide"])
+@pytest.mark.parametrize("copied", [False, True])
+def test_in_a_namespace_of_ones_own_all_rights_are_there_and_for_nobody_else(
+    tmp_path: Path, folder: str, copied: bool
+) -> None:
+    subjects = []
+    for one in in_team_a(tmp_path, folder, copied=copied):
+        cluster_wide = one["kind"] in (
+            "CustomResourceDefinition",
+            "ClusterRole",
+            "ClusterRoleBinding",
+            "Namespace",
+        )
+        if not cluster_wide:
+            assert one["metadata"]["namespace"] == "team-a", one["metadata"]
+        if one["kind"] == "Namespace":
+            assert one["metadata"]["name"] == "team-a"
+        subjects += [subject["namespace"] for subject in one.get("subjects", ())]
+    assert set(subjects) == {"team-a"}
+
+
+def test_no_manifest_names_a_namespace_but_the_kustomizations() -> None:
+    """What names one is forgotten when it is installed elsewhere."""
+    for file in KUBERNETES.glob("[bcn]*/*.yaml"):
+        if file.name == "kustomization.yaml" or file.parent.name == "chart":
+            continue
+        for one in objects(file):
+            assert "namespace" not in one["metadata"], file
+            assert not any("namespace" in subject for subject in one.get("subjects", ())), file
+
+
+def rights(file: str, kind: str) -> list[dict[str, Any]]:
+    (role,) = (one for one in objects(KUBERNETES / file) if one["kind"] == kind)
+    rules: list[dict[str, Any]] = role["rules"]
+    return rules
+
+
+def test_the_rights_are_the_same_in_one_namespace_and_in_all() -> None:
+    assert rights("cluster-wide/rights.yaml", "ClusterRole") == rights(
+        "namespaced/rights.yaml", "Role"
+    )
+
+
+def test_the_rights_are_for_what_the_operator_reads_and_writes() -> None:
+    given = {
+        (group, resource)
+        for rule in rights("cluster-wide/rights.yaml", "ClusterRole")
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        if "/" not in resource
+    }
+    used = {(version.rpartition("/")[0], plural) for (version, _), plural in PLURALS.items()}
+    assert given == used - {("coordination.k8s.io", "leases")}
+
+
+def test_images_are_of_this_release() -> None:
+    text = (KUBERNETES / "install.yaml").read_text()
+    assert f"image: flux-ensemble:{__version__}" in text
+    assert f"value: flux-ensemble:{__version__}" in text
+    assert names.GROUP in text
+    assert f"flux-ensemble:{__version__}" in (KUBERNETES / "Containerfile").read_text()
+
+
+def test_the_container_file_has_nothing_to_be_said_against() -> None:
+    command = [program("hadolint"), str(KUBERNETES / "Containerfile")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_helm_renders_the_chart_and_has_no_complaint() -> None:
+    """By Helm's own library, which a package brings; there is none for every machine."""
+    helm = pytest.importorskip("helm_python")
+    chart = KUBERNETES / "chart"
+    found = helm.lint(str(chart))
+    assert found["errors"] == []
+    assert [one["error"] for one in found["messages"]] == ["icon is recommended"]
+    with helm.Chart.load(str(chart)) as loaded:
+        given = loaded.render({}, name="a", namespace="flux-ensemble")
+        changed = loaded.render(
+            {"image": "a:1", "serviceImage": "b:2", "replicas": 3}, name="a", namespace="other"
+        )
+    assert by_name(rendered(given)) == by_name(installed())
+    (deployment,) = (one for one in rendered(changed) if one["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert (deployment["metadata"]["namespace"], deployment["spec"]["replicas"]) == ("other", 3)
+    assert (container["image"], container["env"][0]["value"]) == ("a:1", "b:2")
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod.keys() == installed_pod().keys()
+    for one in rendered(changed):
+        for subject in one.get("subjects", ()):
+            assert subject["namespace"] == "other"
+
+
+def installed_pod() -> dict[str, Any]:
+    (deployment,) = (one for one in installed() if one["kind"] == "Deployment")
+    pod: dict[str, Any] = deployment["spec"]["template"]["spec"]
+    return pod
+
+
+#: Values of the chart, each another one than by default.
+VALUES: dict[str, Any] = {
+    "resources": {"limits": {"cpu": "1"}},
+    "nodeSelector": {"disk": "ssd"},
+    "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {"a": "b"}},
+    "priorityClassName": "high",
+    "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy"}],
+    "podAnnotations": {"a": "b"},
+    "podLabels": {"c": "d"},
+    "imagePullPolicy": "Always",
+    "imagePullSecrets": [{"name": "registry"}],
+}
+
+
+def test_each_value_of_the_chart_reaches_the_pods_of_the_operator() -> None:
+    helm = pytest.importorskip("helm_python")
+    chart = KUBERNETES / "chart"
+    known = yaml.safe_load((chart / "values.yaml").read_text())
+    assert known.keys() == VALUES.keys() | {"image", "serviceImage", "replicas"}
+    with helm.Chart.load(str(chart)) as loaded:
+        made = rendered(loaded.render(VALUES, name="a", namespace="flux-ensemble"))
+    (deployment,) = (one for one in made if one["kind"] == "Deployment")
+    template = deployment["spec"]["template"]
+    pod, (container,) = template["spec"], template["spec"]["containers"]
+    for key in ("nodeSelector", "tolerations", "affinity", "priorityClassName", "imagePullSecrets"):
+        assert pod[key] == VALUES[key]
+    # Helm adds it to what is there by default.
+    assert container["resources"]["limits"] == {"cpu": "1", "memory": "512Mi"}
+    assert container["imagePullPolicy"] == "Always"
+    assert [one["name"] for one in container["env"]] == ["FLUX_ENSEMBLE_IMAGE", "HTTPS_PROXY"]
+    assert template["metadata"]["annotations"]["a"] == "b"
+    assert template["metadata"]["annotations"]["prometheus.io/port"] == "8080"
+    assert template["metadata"]["labels"]["c"] == "d"
+    assert template["metadata"]["labels"]["app.kubernetes.io/name"] == "flux-ensemble-operator"
+
+
+def rendered(files: dict[str, str]) -> list[dict[str, Any]]:
+    return [one for text in files.values() for one in yaml.safe_load_all(text) if one]
+
+
+def installed() -> list[dict[str, Any]]:
+    """What of install.yaml the chart has as templates."""
+    apart = ("CustomResourceDefinition", "Namespace")
+    return [one for one in objects(KUBERNETES / "install.yaml") if one["kind"] not in apart]
+
+
+def by_name(manifests: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(one["kind"], one["metadata"]["name"]): one for one in manifests}
+
+
+def test_the_chart_has_the_same_manifests() -> None:
+    """Where Helm is not there, too: what the chart has in place of values is put back here."""
+    chart = KUBERNETES / "chart"
+    metadata = yaml.safe_load((chart / "Chart.yaml").read_text())
+    assert metadata["appVersion"] == __version__
+    assert (chart / "crds" / "ensembles.yaml").read_text() == (
+        KUBERNETES / "base" / "ensemble-crd.yaml"
+    ).read_text()
+    values = yaml.safe_load((chart / "values.yaml").read_text())
+    text = (chart / "templates" / "operator.yaml").read_text()
+    for template, value in (
+        ("{{ .Values.image }}", values["image"]),
+        ("{{ .Values.serviceImage | default .Values.image }}", values["image"]),
+        ("{{ .Values.replicas }}", str(values["replicas"])),
+        ("{{ .Release.Namespace }}", "flux-ensemble"),
+    ):
+        text = text.replace(template, value)
+    resources = yaml.safe_dump(values["resources"], default_flow_style=True).strip()
+    text = re.sub(r"(resources:)\n +{{- toYaml .Values.resources [^}]*}}", rf"\1 {resources}", text)
+    # What is empty by default is not there.
+    for key in re.findall(r"{{- with .Values.(\w+) }}", text):
+        assert not values[key], key
+    text = re.sub(r"(?m)^ *{{- with .*?{{- end }}\n", "", text, flags=re.DOTALL)
+    assert "{{" not in text
+    assert by_name(rendered({"operator.yaml": text})) == by_name(installed())
