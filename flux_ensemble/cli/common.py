@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -36,6 +36,9 @@ INTERRUPTED = 130
 
 #: Most nodes of a virtual cluster, and most cores and GPUs of each.
 MOST = 1_000_000
+
+#: Ends of the names of documents.
+DOCUMENTS = (".yaml", ".yml", ".json")
 
 #: Exit code by the state in which an ensemble ended.
 EXIT_CODES = {"completed": OK, "failed": FAILED, "canceled": CANCELED}
@@ -218,11 +221,28 @@ def read_document(file: str) -> tuple[str, str | None]:
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as exc:
-        raise Failure(f"cannot read {label}: {exc.strerror}", USAGE) from exc
+        raise Failure(f"cannot read {label}: {exc.strerror}{_instead(file, exc)}", USAGE) from exc
     try:
         return data.decode(), None if file == "-" else file
     except UnicodeDecodeError as exc:
         raise Failure(f"{label}: not UTF-8 text (byte {exc.start})", USAGE) from exc
+
+
+def _instead(file: str, error: OSError) -> str:
+    """Return, in brackets, the document that was probably meant; "" if there is none."""
+    from flux_ensemble.suggestions import nearest
+
+    path = Path(file)
+    folder = path if isinstance(error, IsADirectoryError) else path.parent
+    with suppress(OSError):
+        there = sorted(one.name for one in folder.iterdir() if one.suffix in DOCUMENTS)
+        if folder == path:
+            files = ", ".join(str(folder / name) for name in there[:5])
+            return f" (documents in it: {files})" if files else " (it has no document in it)"
+        stems = {PurePath(name).stem: name for name in there}
+        near = nearest(path.stem, stems)
+        return f" (did you mean {str(folder / stems[near])!r}?)" if near else ""
+    return ""
 
 
 def first_problems(text: str, file: str | None) -> str:
@@ -302,7 +322,7 @@ def naming(
 
 
 def _near(client: Named, name: str, group: str | None, rule: str | None) -> str | None:
-    from flux_ensemble.document.problems import nearest
+    from flux_ensemble.suggestions import nearest
 
     try:
         names = [one["name"] for one in client.list()]

@@ -52,6 +52,27 @@ MEANT = {
     **dict.fromkeys(("attach", "follow"), "'watch' follows an ensemble"),
 }
 
+#: Options of other tools -> the advice for them.
+MEANT_OPTIONS = {
+    **dict.fromkeys(
+        ("--dry-run", "--dryrun", "--check", "--test-only"),
+        "'flux-ensemble validate' checks a document, and 'simulate' predicts its run",
+    ),
+    **dict.fromkeys(
+        ("-n", "-N", "-c", "-g", "--ntasks", "--cores", "--cpus-per-task", "--gpus", "--walltime"),
+        "the size of a job is in the document: 'nodes', 'tasks', 'cores', 'gpus' and 'duration'",
+    ),
+    **dict.fromkeys(
+        ("-p", "--param", "--params", "--set", "--var", "-D", "--array"),
+        "parameters and their values are in the document: 'params'",
+    ),
+    **dict.fromkeys(
+        ("-j", "--jobs", "--max-jobs", "--parallel"),
+        "the number of jobs at once is in the document: 'limits: {active-jobs: N}'",
+    ),
+    "--local": "without a Flux instance that can be reached a document runs on this machine",
+}
+
 #: Number of new objects before garbage is collected.
 YOUNG = 20_000
 
@@ -137,7 +158,7 @@ class Commands(click.Group):
 
 def unknown_command(name: str) -> str:
     """Return the error for an unknown command, with the most similar known one."""
-    from flux_ensemble.document.problems import hint
+    from flux_ensemble.suggestions import hint
     from flux_ensemble.texts import shown
 
     meant = MEANT.get(name)
@@ -235,6 +256,9 @@ def run_command(argv: list[str] | None = None) -> int:
     except click.UsageError as exc:
         if exc.ctx is not None:
             click.echo(exc.ctx.get_usage(), err=True)
+        if isinstance(exc, click.NoSuchOption) and exc.option_name in MEANT_OPTIONS:
+            print_error(f"no such option {exc.option_name!r} ({MEANT_OPTIONS[exc.option_name]})")
+            return USAGE
         print_error(_sentence(exc.format_message()))
         return USAGE
     except click.Abort:

@@ -21,12 +21,13 @@ from flux_ensemble.document.keys.rules import (
 )
 from flux_ensemble.document.model import Action, Spec
 from flux_ensemble.document.plain_data import check_plain
-from flux_ensemble.document.problems import Path, Problems, TooMany, hint
+from flux_ensemble.document.problems import Path, Problems, TooMany
 from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.templates import has_braces, most_expressions
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.conditions import Bested, Names, Searches
 from flux_ensemble.metrics.paths import parse_label
+from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shortened
 
 #: Actions that need a label.

@@ -24,9 +24,10 @@ from flux_ensemble.document.distributions import (
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.plain_data import check_plain
-from flux_ensemble.document.problems import Path, Problems, TooMany, hint
+from flux_ensemble.document.problems import Path, Problems, TooMany
 from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.values import texts_among
+from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 
 #: Makes a number of a value in the document.

@@ -54,7 +54,15 @@ def parse_duration(value: Any, *, limit: bool = True) -> float:
 
 def _meant(value: Any) -> str:
     """Return, in brackets, the duration as it is written here, if Flux would accept the text."""
-    written = in_seconds(value.strip()) if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return ""
+    if value.lower() in ("none", "unlimited", "never", "no", "off", "unset"):
+        return " (write 0 for no limit)"
+    if (weeks := re.fullmatch(r"(\d+)\s*w(?:eeks?)?", value, re.ASCII)) is not None:
+        return f" (write {int(weeks[1]) * 7}d)"
+    if (point := re.fullmatch(r"(\d+),(\d+)\s*(ms|s|m|h|d)?", value, re.ASCII)) is not None:
+        return f" (write {point[1]}.{point[2]}{point[3] or ''})"
+    written = in_seconds(value.strip())
     if written is None or written[0] != value.strip():
         return ""
     seconds = written[1]

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from flux_ensemble.document.model import Spec
-from flux_ensemble.document.problems import hint
+from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed
 
 #: Group of the entry points that are functions for custom actions.

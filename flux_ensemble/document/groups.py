@@ -16,7 +16,7 @@ from flux_ensemble.document.keys.overrides import SHAPE
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.plain_data import MAX_CHARACTERS, check_plain
 from flux_ensemble.document.points import Points
-from flux_ensemble.document.problems import Path, Problems, TooMany, hint
+from flux_ensemble.document.problems import Path, Problems, TooMany
 from flux_ensemble.document.retries import Policy, Retries, read_retries
 from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.templates import most_expressions
@@ -28,6 +28,7 @@ from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.conditions import Names
 from flux_ensemble.metrics.job_fields import scope_of
 from flux_ensemble.scalars import as_text
+from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 
 #: Most parameters that the durations of a group's jobs are predicted from.
@@ -199,7 +200,8 @@ class GroupReader:
                 self._problems.add(
                     here,
                     f"expected a parameter's name (letters, digits, '_' and '-', not a digit "
-                    f"or '-' first), not {shown(name)}",
+                    f"or '-' first), not {shown(name)}"
+                    + (" (put a value with a comma in quotes)" if name.endswith(")") else ""),
                 )
             given = self._values_of(name, value, here)
             if given is not None:

@@ -74,7 +74,9 @@ def lint_jobs(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
         at: Path = ("jobs", index)
         declared = {**_varied(value, entry.get("name")), **entry.get("params", {})}
         yield from _placeholders(entry, declared, at)
-        yield from _unshelled(entry.get("command"), (*at, "command"))
+        yield from _elsewhere(entry, declared, at)
+        yield from _unshelled(entry.get("command"), declared, (*at, "command"))
+        yield from _as_command(entry.get("command"), (*at, "command"))
         yield from _values(entry.get("params", {}), (*at, "params"))
         yield from _unread(entry, at)
         yield from _equal_jobs(entry, given, at)
@@ -199,6 +201,80 @@ def _remedy(match: re.Match[str], declared: Mapping[str, Any], code: bool) -> st
     return None
 
 
+#: How other tools write a parameter: shells, GitHub and Argo, Snakemake, Python, Windows, CMake.
+_ELSEWHERE = re.compile(
+    r"\$?\{\{\s*(?:[\w-]+\.)*([A-Za-z_][\w-]*)\s*\}\}|\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)"
+    r"|\{(?:wildcards|inputs?)\.([A-Za-z_]\w*)\}|%\(([A-Za-z_]\w*)\)[sdfg]"
+    r"|%([A-Za-z_]\w*)%|@([A-Za-z_]\w*)@|<([A-Za-z_]\w*)>",
+    re.ASCII,
+)
+
+#: A parameter of GNU parallel and of xargs.
+_UNNAMED = re.compile(r"(?<![^\s'\"=/])\{(?:\d?|[.+#/%])\}")
+
+#: The number of a job within its array, in Slurm and others.
+_ARRAYS = (
+    "SLURM_ARRAY_TASK_ID", "PBS_ARRAYID", "PBS_ARRAY_INDEX", "SGE_TASK_ID", "LSB_JOBINDEX",
+    "FLUX_JOB_CC", "PARALLEL_SEQ", "HQ_TASK_ID",
+)  # fmt: skip
+
+#: What Slurm fills in in the names of output files.
+_SLURM_IDS = re.compile(r"%\d*([Aaj])(?![A-Za-z0-9])")
+
+
+def _elsewhere(
+    entry: Mapping[str, Any], declared: Mapping[str, Any], at: Path
+) -> Iterator[Finding]:
+    """Parameters as other tools write them."""
+    filled = False
+    unnamed = None
+    for path, text, of_file, code in _whole_texts(entry):
+        filled = filled or not placeholders(text).isdisjoint(declared)
+        for match in _ELSEWHERE.finditer(text):
+            name = next(group for group in match.groups() if group)
+            if of_file and match[0].startswith("{{") and name in _FLUX_NAMES:
+                continue
+            if path[0] == "environment" and match[0][0] == "$":
+                # The program may expand its own variables.
+                continue
+            if name in declared and not (code and _is_own(name, match[0], text, entry)):
+                what = "a variable of the shell, and empty" if code else "left as it is"
+                yield Finding((*at, *path), f"{shown(match[0])} is {what} (write '{{{name}}}')")
+        if of_file and (slurm := _SLURM_IDS.search(text)) is not None:
+            write = NUMBER if slurm[1] == "a" else "{{id}}"
+            yield Finding(
+                (*at, *path), f"{shown(slurm[0])} of Slurm is left as it is (write {write!r})"
+            )
+        if unnamed is None and not code and path == ("command",):
+            unnamed = _UNNAMED.search(text)
+    if unnamed is not None and entry.get("params") and not filled:
+        name = next(iter(entry["params"]))
+        yield Finding(
+            (*at, "command"), f"{shown(unnamed[0])} is left as it is (write '{{{name}}}')"
+        )
+
+
+def _whole_texts(entry: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool, bool]]:
+    """The texts of a job group as `_texts`, with a command without code as one text."""
+    texts = list(_texts(entry))
+    command = entry.get("command")
+    if isinstance(command, str) and not any(code for *_, code in texts):
+        texts = [(("command",), command, False, False)] + [
+            one for one in texts if one[0] != ("command",)
+        ]
+    yield from texts
+
+
+def _is_own(name: str, written: str, text: str, entry: Mapping[str, Any]) -> bool:
+    """Return True if code has a variable of its own, or from its environment, of this name."""
+    command = entry.get("command")
+    program = str(command[0] if isinstance(command, list) else str(command).split()[0])
+    if written[0] != "$" or program.rpartition("/")[2] not in _SHELLS:
+        return True
+    assigned = re.search(rf"(?<![\w${{-]){re.escape(name)}(?![\w-])", text, re.ASCII)
+    return assigned is not None or name in entry.get("environment", {})
+
+
 def _texts(entry: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool, bool]]:
     """The texts of a job group.
 
@@ -236,6 +312,9 @@ def _meant(name: str, text: str, params: Sequence[str], of_file: bool) -> str | 
 #: Values that are text, and that were meant as several.
 _SEVERAL = re.compile(r"(?:np\.|numpy\.)?(?:range|linspace|logspace|arange)\(.*\)|-?\d+\.\.-?\d+")
 
+#: Numbers with commas and blanks, as in a list without its brackets.
+_LISTED = re.compile(r"-?[\d.]+(?:,\s+-?[\d.]+)+")
+
 
 #: An expression, as actions have it.
 _EXPRESSION = re.compile(r"(?<![{$])\{\s*(?:job|count|params|best|search)\.[^{}]*\}")
@@ -268,7 +347,11 @@ def _values(params: Mapping[str, Any], at: Path) -> Iterator[Finding]:
     for name, values in params.items():
         for text in islice(texts_in(values), _COMPARED):
             message = None
-            if _SEVERAL.fullmatch(text.strip()):
+            if text in ("...", "\u2026"):
+                message = "is a value like the others: for steps write {range: [0, 5]}"
+            elif _LISTED.fullmatch(text.strip()):
+                message = f"is one value, a text: for several write [{text.strip()}]"
+            elif _SEVERAL.fullmatch(text.strip()):
                 message = (
                     "is one value, a text: for several write {range: [0, 5]} or "
                     "{linspace: [0, 1, 5]}"
@@ -311,7 +394,7 @@ _BUILTINS = (
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
-def _unshelled(command: Any, at: Path) -> Iterator[Finding]:
+def _unshelled(command: Any, declared: Mapping[str, Any], at: Path) -> Iterator[Finding]:
     # Who writes a list of words quotes each of them.
     if not isinstance(command, str):
         return
@@ -323,18 +406,91 @@ def _unshelled(command: Any, at: Path) -> Iterator[Finding]:
     for number, (word, parts) in enumerate(zip(bare, words, strict=True)):
         plain = all(kind == "plain" for kind, _ in parts)
         if (
-            any(kind in ("plain", "double") and _EXPANDED.search(text) for kind, text in parts)
+            any(
+                kind in ("plain", "double") and _is_expanded(text, declared) for kind, text in parts
+            )
             or (plain and _OPERATORS.match(word))
             or (plain and not number and (word in _BUILTINS or _ASSIGNMENT.match(word)))
         ):
             found.append(word)
     if found:
         what = "is left as it is" if len(found) == 1 else "are left as they are"
+        array = any(one.strip("${}") in _ARRAYS for one in found)
+        remedy = "for one write [sh, -c, '...']"
+        if array:
+            remedy = f"there are no arrays, and {NUMBER!r} is the number of each job"
+        elif any(one in (">", ">>", "&>") for one in found):
+            remedy = f"write 'output: FILE' for a file, or {remedy.removeprefix('for one write ')}"
         yield Finding(
             at,
             f"{', '.join(map(shown, dict.fromkeys(found)))} {what}: no shell runs the command; "
-            "for one write [sh, -c, '...']",
+            f"{remedy}",
         )
+
+
+def _is_expanded(text: str, declared: Mapping[str, Any]) -> bool:
+    """Return True if a shell would expand something; what names a parameter is found elsewhere."""
+    return any(
+        match[1] is None or match[1].strip("{}") not in declared
+        for match in _EXPANDED.finditer(text)
+    )
+
+
+#: Programs that run their argument after -c as a script.
+_SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+
+#: Commands of Flux that submit a job.
+_SUBMITS = ("run", "submit", "batch", "bulksubmit", "alloc")
+
+
+def _as_command(command: Any, at: Path) -> Iterator[Finding]:
+    """Commands whose words are not what their writer took them for."""
+    several = isinstance(command, list)
+    try:
+        words = list(map(as_text, command)) if several else split_command(command or "")
+    except ValueError:
+        return
+    first = words[0] if words else ""
+    program = first.rpartition("/")[2]
+    if several and re.search(r"\s[^/]*$", first) and not first.startswith("/"):
+        whole = first if len(words) == 1 else f"{first}; {words[1]}"
+        remedy = f"write a text, command: {first}"
+        if len(words) > 1 and (" " in words[1] or first.split()[0] in _BUILTINS):
+            remedy = f"for several commands write [sh, -c, {shown(whole)}]"
+        yield Finding(
+            at, f"{shown(first)} is the name of a program: each word is an item ({remedy})"
+        )
+    elif first.startswith("-"):
+        yield Finding(
+            at,
+            f"{shown(first)} is no program: options of a job are keys of its group, such as "
+            "'tasks', 'nodes', 'cores' and 'duration'",
+        )
+    elif program == "flux" and len(words) > 1 and words[1] in _SUBMITS:
+        yield Finding(
+            at,
+            f"'flux {words[1]}' submits another job, and this one only waits for it, or ends at "
+            "once: write the program alone, and its size as 'tasks', 'nodes' and 'cores'",
+        )
+    elif program in _SHELLS and (words[1:2] == ["-c"] or words[1:2] == ["-lc"]):
+        # sh -c 'echo $1' a b has arguments, and sh -c echo a does not run echo with one.
+        script, rest = (words[2], words[3:]) if len(words) > 2 else ("", [])
+        if rest and not re.search(r"\$\{?[\d@*#]", script):
+            yield Finding(
+                at,
+                f"the script of {program} is {shown(script)} alone, without {shown(rest[0])}: put "
+                "all of it in quotes",
+            )
+    elif not several and "\n" in (command or "").strip():
+        for line in command.strip().splitlines()[1:]:
+            word = (line.split() or [""])[0]
+            if word in _BUILTINS or word.startswith("./") or word == first:
+                yield Finding(
+                    at,
+                    f"{shown(word)} is an argument of {shown(first)}: the lines are one command; "
+                    "for several write [sh, -c, '...'], or call a script",
+                )
+                return
 
 
 def given_values(spec: Spec) -> set[tuple[str, str]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -113,6 +114,8 @@ def _rules(
 ) -> Iterator[Finding]:
     yield from _unsimulated(spec)
     yield from _first_job_alone(spec, entries)
+    yield from _unfilled(spec, entries)
+    yield from _contradictions(spec)
     yield from (Finding(*found) for found in futile(spec))
     open_ended = spec.finish == "never" or any(
         action.name == "custom" for rule in spec.rules for action in rule.actions
@@ -163,6 +166,71 @@ def _first_job_alone(spec: Spec, entries: Sequence[Mapping[str, Any]]) -> Iterat
                 "'repetitions: unlimited' in its action",
                 note=True,
             )
+
+
+#: The beginning of an expression about a job, a group or a search.
+_HEAD = r"(?:job\.(?:params|memo|id|index|attempt)|count|best|search)\."
+
+#: An expression without braces, one after a sign of the shell, and one in the braces of templates.
+_BARE = re.compile(rf"\(?\s*{_HEAD}\w[\w.\[\]'\"()*/+ -]*")
+_SIGNED = re.compile(rf"\$(\{{\s*{_HEAD}[^{{}}]*\}})")
+_DOUBLED = re.compile(rf"\{{(\{{\s*{_HEAD}[^{{}}]*\}})\}}")
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
+
+
+def _unfilled(spec: Spec, entries: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Values of actions that were meant as expressions, and stay the text that they are."""
+    for index, entry in enumerate(entries):
+        several = "actions" in entry
+        actions = entry["actions"] if several else [entry["action"]]
+        for place, action in enumerate(actions):
+            at: Path = ("rules", index, *(("actions", place) if several else ("action",)))
+            for key in ("params", "environment"):
+                values = action.get(key)
+                for name, value in values.items() if isinstance(values, Mapping) else ():
+                    said = _unfilled_text(value, spec, action.get("label"))
+                    if said is not None:
+                        yield Finding((*at, key, name), f"{shown(value)} {said}")
+
+
+def _unfilled_text(value: Any, spec: Spec, label: Any) -> str | None:
+    if not isinstance(value, str):
+        return None
+    if (match := _SIGNED.search(value) or _DOUBLED.search(value)) is not None:
+        return f"keeps the rest of the signs around the value: write {shown(match[1])}"
+    if _BARE.fullmatch(value) is not None:
+        return f"is a text: an expression is in braces, '{{{value}}}'"
+    variable = _VARIABLE.fullmatch(value)
+    if variable is not None and label in spec.groups and variable[1] in spec.groups[label].params:
+        return f"is a text: the triggering job's value is '{{job.params.{variable[1]}}}'"
+    return None
+
+
+def _contradictions(spec: Spec) -> Iterator[Finding]:
+    """Comparisons between two numbers, such as 3 > x > 5, that hold for no value."""
+    for index, rule in enumerate(spec.rules):
+        try:
+            tree = parse_expression(str(rule.when or "True").strip())
+        except SyntaxError:
+            # A comparison with the metric in `name`.
+            continue
+        for node in ast.walk(tree):
+            match node:
+                case ast.Compare(
+                    left=ast.Constant(value=int() | float() as low),
+                    ops=[first, second],
+                    comparators=[middle, ast.Constant(value=int() | float() as high)],
+                ) if type(first) is type(second):
+                    less = isinstance(first, (ast.Lt, ast.LtE))
+                    more = isinstance(first, (ast.Gt, ast.GtE))
+                    if (less and low >= high) or (more and low <= high):
+                        name = ast.unparse(middle)
+                        yield Finding(
+                            ("rules", index, "when"),
+                            f"{shown(ast.unparse(node))} never holds: for a value between two "
+                            f"numbers write {min(low, high)} < {name} < {max(low, high)}, for one "
+                            f"outside {name} < {min(low, high)} or {name} > {max(low, high)}",
+                        )
 
 
 def _takes_job(action: Action) -> bool:

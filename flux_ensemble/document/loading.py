@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any, TypedDict, Unpack
 
 from flux_ensemble.document.job_lint import Finding
@@ -76,8 +77,67 @@ def load_text(text: str, **options: Unpack[LoadOptions]) -> Spec:
     Traceback (most recent call last):
     flux_ensemble.document.problems.DocumentError: document:1: jobs[0]: expected a command ...
     """
-    document, problems = read_yaml(text, options.get("file"))
+    file = options.get("file")
+    other = not_a_document(file or "")
+    try:
+        document, problems = read_yaml(text, file)
+    except DocumentError:
+        if other is None:
+            raise
+        raise DocumentError([Problem(None, "", other)], file) from None
+    if isinstance(document.value, dict):
+        other = _not_ours(document.value, file or "FILE") if "jobs" not in document.value else None
+    if other is not None:
+        raise DocumentError([Problem(None, "", other)], file)
     return _Loader(document, problems, **options).load()
+
+
+#: Ends of the names of files that are no documents.
+_TABLES = (".csv", ".tsv", ".xlsx", ".parquet")
+_PROGRAMS = (".py", ".sh", ".bash", ".slurm", ".sbatch", ".pbs", ".R", ".jl", ".m", ".ipynb")
+_OTHERS = (".toml", ".ini", ".cfg", ".md", ".txt", ".smk", ".nf", ".cwl")
+
+
+def not_a_document(file: str) -> str | None:
+    """Return what to do with a file that is no document by its name; None if it can be one.
+
+    >>> not_a_document("points.csv")
+    "this is a table: a document runs a job for each row, with 'params: {NAME: {file: points.csv}}'"
+    >>> not_a_document("study.yaml")
+    """
+    name = PurePath(file).name
+    if file.endswith(_TABLES):
+        return (
+            "this is a table: a document runs a job for each row, with "
+            f"'params: {{NAME: {{file: {name}}}}}'"
+        )
+    if file.endswith(_PROGRAMS):
+        run = {".py": "python ", ".R": "Rscript ", ".jl": "julia "}.get(PurePath(file).suffix, "./")
+        jobs = f"jobs: [{{name: NAME, command: {run}{name}}}]"
+        return (
+            f"this is a program: a document runs it, with {jobs!r}; 'flux-ensemble init' writes "
+            "one to begin with"
+        )
+    if file.endswith(_OTHERS):
+        return "a document is YAML or JSON: 'flux-ensemble init' writes one to begin with"
+    return None
+
+
+def _not_ours(value: Mapping[str, Any], file: str) -> str | None:
+    """Return what to do with a mapping of another tool; None if it may be a document."""
+    if {"version", "resources", "tasks"} <= value.keys():
+        return (
+            "this is a jobspec: a document runs it, with "
+            f"'jobs: [{{name: NAME, jobspec: {PurePath(file).name}}}]'"
+        )
+    if {"cells", "nbformat"} <= value.keys():
+        return not_a_document("notebook.ipynb")
+    if {"apiVersion", "kind"} <= value.keys():
+        return (
+            f"this is a manifest of Kubernetes: 'kubectl apply -f {PurePath(file).name}' sends it "
+            "to the operator"
+        )
+    return None
 
 
 def load_mapping(mapping: Mapping[str, Any], **options: Unpack[LoadOptions]) -> Spec:

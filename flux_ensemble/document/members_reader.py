@@ -13,8 +13,9 @@ from flux_ensemble.document.keys.members import MAX_MEMBERS, MEMBER_KEYS, SERVIC
 from flux_ensemble.document.keys.overrides import OVERRIDES
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.members import DRAIN_SECONDS, MANY_MEMBERS, TIME_MARGIN, Pool
-from flux_ensemble.document.problems import Path, Problems, hint
+from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.metrics.names import MEMBER
+from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 
 #: What URIs begin with that Flux resolves; sites can have plugins for others.

@@ -15,10 +15,11 @@ from typing import Any
 
 from flux_ensemble.document.bounds import MAX_BYTES, MAX_VALUES
 from flux_ensemble.document.plain_data import MAX_CHARACTERS
-from flux_ensemble.document.problems import Path, Problems, TooMany, hint
+from flux_ensemble.document.problems import Path, Problems, TooMany
 from flux_ensemble.document.texts import MAX_WORD
 from flux_ensemble.document.values import FileColumn
 from flux_ensemble.scalars import as_text, spelled
+from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown, with_guard, without_guard
 
 _NUMBER = re.compile(

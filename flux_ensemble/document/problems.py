@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 from typing import NamedTuple, NoReturn
 
-from flux_ensemble.texts import MAX_NAMES, MAX_QUOTED, shortened
+from flux_ensemble.texts import shortened
 
 #: Steps from the document's root to a value: keys of mappings and positions in lists.
 Path = tuple[str | int, ...]
@@ -231,31 +230,3 @@ def dotted(path: Sequence[str | int]) -> str:
         else:
             text += f"[{shortened(repr(step))}]"
     return text
-
-
-def hint(name: str, known: Iterable[str], most: int | None = MAX_NAMES) -> str:
-    """A question that suggests the closest known name; "" if none is close.
-
-    Args:
-        name: that is not known.
-        known: the names that are.
-        most: how many of them are looked at, since a document can have very many; None for all.
-
-    >>> hint("sucess", ["success", "failed"])
-    "did you mean 'success'? "
-    """
-    near = nearest(name, list(known)[:most])
-    return "" if near is None else f"did you mean {near!r}? "
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is closest; None if none is close.
-
-    >>> nearest("ab", ["ac", "study"]), nearest("xy", ["ac", "study"])
-    ('ac', None)
-    """
-    if len(name) > MAX_QUOTED:
-        return None
-    # Of two letters one is half of the name.
-    cutoff = 0.5 if len(name) == 2 else 0.6
-    return next(iter(get_close_matches(name, list(known), 1, cutoff)), None)

@@ -9,11 +9,12 @@ from typing import Any
 from flux_ensemble.document.keys.jobs import RETRIES_KEYS
 from flux_ensemble.document.keys.overrides import OF_EACH, OVERRIDES
 from flux_ensemble.document.keys.reading import read_keys
-from flux_ensemble.document.problems import Path, Problems, hint
+from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.document.templates import Template, compiled, has_braces
 from flux_ensemble.metrics.conditions import Names, Variable
 from flux_ensemble.metrics.expressions import Expression
 from flux_ensemble.metrics.names import OUTCOMES
+from flux_ensemble.suggestions import hint
 
 #: Most seconds that a factor makes of the time until a job runs again: a year.
 MAX_DELAY = 365 * 86400.0

@@ -6,16 +6,20 @@ They use neither `anyOf` nor `$ref`, so every error becomes one sentence, made f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from flux_ensemble.document.keys.advice import unknown_key
 from flux_ensemble.document.keys.document import DOCUMENT
 from flux_ensemble.document.keys.forms import SCALAR, Schema, no_scalar
 from flux_ensemble.document.keys.jobs import JOBSPEC_V1, RESOURCE_V1
 from flux_ensemble.document.keys.rules import ACTION, RULE
 from flux_ensemble.document.keys.simulation import SIMULATED
-from flux_ensemble.document.problems import Path, Problems, hint
+from flux_ensemble.document.problems import Path, Problems
+from flux_ensemble.scalars import as_text, plain_scalar
+from flux_ensemble.suggestions import hint, nearest
 from flux_ensemble.texts import listed, shown
 
 #: Schemas by what is checked with them.
@@ -131,7 +135,7 @@ def explain(
             continue
         if error.validator == "required":
             for key in error.validator_value:
-                if key not in error.instance:
+                if key not in error.instance and not _misspelt(key, error):
                     problems.add(at + path, f"the key {key!r} is missing")
         elif error.validator == "additionalProperties":
             names = error.schema["properties"]
@@ -145,27 +149,56 @@ def explain(
     return wrong
 
 
+def _misspelt(key: str, error: Any) -> bool:
+    """Return True if a mapping has the missing key under another name, which has its problem."""
+    names = error.schema.get("properties", ())
+    if error.schema.get("additionalProperties") is not False:
+        return False
+    return any(nearest(one, names) == key for one in error.instance if one not in names)
+
+
 def _sentence(error: Any) -> str:
     value, schema = error.instance, error.schema
     if value is None and schema.get("description") == SCALAR["description"]:
         return no_scalar(value)
     sentence = f"expected {schema.get('description', 'something else')}, not {shown(value)}"
-    if isinstance(value, dict) and len(value) == 1 and None in value.values():
-        # {n} is a mapping for YAML.
-        sentence += f' (put braces in quotes: "{{{next(iter(value))}}}")'
+    sentence += _other_form(value, schema)
     if error.validator == "enum" and isinstance(value, str):
         names = [str(name) for name in error.validator_value]
         sentence += f" ({hint(value, names)}one of: {listed(names)})"
     return sentence
 
 
-def unknown_key(key: str, known: Iterable[str]) -> str:
-    """Return the message about an unknown key.
+def _other_form(value: Any, schema: Schema) -> str:
+    """Return, in brackets, how a value of another form is written here; "" if that is unknown."""
+    kinds = schema.get("type", ())
+    kinds = (kinds,) if isinstance(kinds, str) else kinds
+    if isinstance(value, dict) and len(value) == 1 and None in value.values():
+        # {n} is a mapping for YAML.
+        return f' (put braces in quotes: "{{{next(iter(value))}}}")'
+    if isinstance(value, dict) and "array" in kinds:
+        return " (each begins with a dash: '- name: ...')" if "name" in value else _DASHES
+    if isinstance(value, list) and "object" in kinds:
+        if value and all(isinstance(item, dict) for item in value):
+            return f" (leave out the dash before {shown(next(iter(value[0]), ''))})"
+        value = value[0] if value else ""
+    if "object" in kinds and isinstance(value, str) and (pair := _PAIR.fullmatch(value)):
+        return f" (write {{{pair[1]}: {pair[2]}}})"
+    if "object" in kinds and isinstance(value, str) and value.endswith((".csv", ".tsv")):
+        return f" (write {{COLUMN: {{file: {shown(value)}}}}})"
+    meant = plain_scalar(value.replace(",", "")) if isinstance(value, str) else value
+    if type(meant) is float and meant.is_integer() and "integer" in kinds:
+        meant = int(meant)
+    fits = (type(meant) is bool and "boolean" in kinds) or (
+        type(meant) is int and "integer" in kinds and meant >= schema.get("minimum", 0)
+    )
+    return f" (write {as_text(meant)})" if fits and type(meant) is not type(value) else ""
 
-    >>> unknown_key("comand", ["name", "command"])
-    "unknown key 'comand' (did you mean 'command'? keys: name, command)"
-    """
-    return f"unknown key {shown(key)} ({hint(key, known)}keys: {listed(known)})"
+
+_DASHES = " (a list, of which each item begins with a dash)"
+
+#: A variable as shells and other tools assign it.
+_PAIR = re.compile(r"([A-Za-z_][\w-]*)=(\S+)")
 
 
 def _without(value: Any, wrong: set[Path], keep: bool = False) -> Any:

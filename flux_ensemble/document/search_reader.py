@@ -10,7 +10,7 @@ from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.keys.forms import PARAMETER, matches
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.keys.search import SAMPLERS, SEARCH_KEYS, SKIP, STOP_KEYS
-from flux_ensemble.document.problems import Path, Problems, hint
+from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.document.search import (
     GENERATOR,
     MAX_CHOICES,
@@ -27,6 +27,7 @@ from flux_ensemble.document.search import (
 )
 from flux_ensemble.metrics.search_paths import OF_BEST, Searched
 from flux_ensemble.scalars import identity, number, packed, unpacked
+from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 
 #: The argument of a generator that tells it of the variables and the objectives.

@@ -114,7 +114,7 @@ class SpecReader:
         self._files = files
         self._here = here
         # Of what has problems too: who refers to it has none of his own.
-        self._names = _names(document.value)
+        self._names = _names(document.value, problems)
         self._searched = declared(document.value.get("search"))
         self._pooled = pool_names(document.value.get("members"))
 
@@ -247,15 +247,21 @@ def _check_kept(
         )
 
 
-def _names(document: Any) -> set[str]:
-    """The names of all job groups, with problems or not."""
+def _names(document: Any, problems: Problems) -> Collection[str]:
+    """The names of all job groups, with problems or not; any, if `jobs` is no list of groups."""
     entries = document.get("jobs")
-    names = [
-        entry.get("name")
-        for entry in (entries if isinstance(entries, list) else ())
-        if isinstance(entry, dict)
-    ]
+    listed = isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
+    if not listed and problems.blames(()):
+        return _Unknown()
+    names = [entry.get("name") for entry in entries or ()]
     return {name for name in names if isinstance(name, str)}
+
+
+class _Unknown(frozenset[str]):
+    """Names that are not known, so that each may be one."""
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str)
 
 
 def _name(value: dict[str, Any], problems: Problems, wanted: str | None, file: str | None) -> str:

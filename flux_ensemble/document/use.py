@@ -19,11 +19,12 @@ from flux_ensemble.algorithms.packages import Foreign, PackageError, installed
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.functions import SourceError, defined_names
 from flux_ensemble.document.plain_data import check_plain
-from flux_ensemble.document.problems import Path, Problems, dotted, hint
+from flux_ensemble.document.problems import Path, Problems, dotted
 from flux_ensemble.document.rules import rule_id
 from flux_ensemble.document.schema import explain
 from flux_ensemble.document.spellings import with_spellings
 from flux_ensemble.document.yaml_reader import Document
+from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 
 #: The key of a document.

@@ -25,8 +25,17 @@ _FLOAT_CHARACTERS = 24
 
 _FORMS = (
     "a list of values or {range: [start, stop, step]}, {linspace: [first, last, number]}, "
-    "{logspace: [first exponent, last exponent, number]}, {written: [text, ...]}"
+    "{logspace: [first exponent, last exponent, number]}, {file: FILE}, {written: [text, ...]}"
 )
+
+#: Keys of a range in other tools, by what they say of it.
+_FIRST = ("start", "from", "min", "first", "low", "begin")
+_LAST = ("stop", "to", "max", "last", "high", "end")
+_STEPS = ("step", "by", "increment")
+_NUMBERS = ("num", "number", "n", "count", "points")
+_LISTS = ("values", "list", "choice", "choices", "categorical", "in", "items", "enum")
+_FILES = ("csv", "tsv", "sheet", "table", "path", "filename")
+_RANDOM = ("uniform", "loguniform", "normal", "int", "float", "randint", "random", "log-uniform")
 
 
 @dataclass(frozen=True)
@@ -168,7 +177,7 @@ def parse_values(entry: Any) -> Sequence[Any]:
     if isinstance(entry, Mapping):
         ((kind, arguments),) = entry.items() if len(entry) == 1 else ((None, None),)
         if kind not in _KINDS:
-            raise ValueError(f"expected {_FORMS}, not {shown(entry)}")
+            raise ValueError(f"expected {_FORMS}, not {shown(entry)}{_meant(entry)}")
         values = _KINDS[kind](arguments)
     else:
         several = isinstance(entry, (list, tuple))
@@ -187,6 +196,29 @@ def parse_values(entry: Any) -> Sequence[Any]:
     if not number:
         raise ValueError(f"expected at least one value, not {shown(entry)}")
     return values
+
+
+def _meant(entry: Mapping[str, Any]) -> str:
+    """Return, in brackets, how values that other tools write as a mapping are written here."""
+
+    def of(names: Sequence[str]) -> Any:
+        return next((entry[name] for name in names if name in entry), None)
+
+    if len(entry) == 1:
+        ((kind, value),) = entry.items()
+        if kind in _LISTS and isinstance(value, (list, tuple)):
+            return f" (write a list alone: {_written(value)})"
+        if kind in _FILES and isinstance(value, str):
+            return f" (write {{file: {shown(value)}}})"
+    if not entry.keys().isdisjoint(_RANDOM) or "distribution" in entry:
+        return " (values that are drawn are 'variables' of a 'search')"
+    first, last, step, many = of(_FIRST), of(_LAST), of(_STEPS), of(_NUMBERS)
+    if last is None:
+        return ""
+    if many is not None:
+        return f" (write {{linspace: [{shown(first or 0)}, {shown(last)}, {shown(many)}]}})"
+    steps = [first or 0, last, *(() if step is None else (step,))]
+    return f" (write {{range: {_written(steps)}}}, which ends before {shown(last)})"
 
 
 def _numbers(arguments: Any, *numbers: int) -> bool:
@@ -208,7 +240,10 @@ def _exact(number: float) -> Fraction:
 
 def _range(arguments: Any) -> Sequence[Any]:
     if not _numbers(arguments, 2, 3) or 0 in arguments[2:]:
-        raise ValueError(f"expected a range such as [start, stop, step], not {_written(arguments)}")
+        meant = f" (write [0, {arguments}])" if type(arguments) is int else ""
+        raise ValueError(
+            f"expected a range such as [start, stop, step], not {_written(arguments)}{meant}"
+        )
     if all(type(bound) is int for bound in arguments):
         return range(*arguments)
     start, stop, step = map(_exact, (*arguments, 1)[:3])

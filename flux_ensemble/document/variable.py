@@ -10,10 +10,10 @@ from flux_ensemble.document.bounds import MAX_VALUES
 from flux_ensemble.document.keys.forms import Key
 from flux_ensemble.document.keys.jobs import JOB_KEYS
 from flux_ensemble.document.keys.overrides import Whole
-from flux_ensemble.document.problems import hint
 from flux_ensemble.document.texts import filler, placeholders
 from flux_ensemble.document.values import Steps
-from flux_ensemble.scalars import as_text, number, numbers
+from flux_ensemble.scalars import as_text, number, numbers, plain_scalar
+from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 
 #: An integer; steps are floats, such as 4.0.
@@ -71,8 +71,10 @@ def variable_text(key: str, text: str, params: Mapping[str, Any]) -> str:
     """
     names = placeholders(text)
     if not names:
+        number = plain_scalar(text) if text else None
+        said = f" (write {text})" if type(number) is int else ""
         raise ValueError(
-            f"expected a number, or text with a parameter such as '{{n}}', not {shown(text)}"
+            f"expected a number, or text with a parameter such as '{{n}}', not {shown(text)}{said}"
         )
     if len(names) > 1:
         raise ValueError(f"expected text with one parameter such as '{{n}}', not {shown(text)}")

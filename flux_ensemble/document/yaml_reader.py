@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from flux_ensemble.document.bounds import MAX_BYTES, MAX_DEPTH, MAX_VALUES
+from flux_ensemble.document.malformed import remedy
 from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
 from flux_ensemble.scalars import plain_scalar, spelled
 from flux_ensemble.texts import shortened, shown
@@ -50,9 +51,6 @@ _TAGS = {
 _TEXT_AS_KEYS = frozenset({"on", "off", "yes", "no", "y", "n"})
 
 _TOO_DEEP = f"a document nests at most {MAX_DEPTH} levels deep"
-
-#: A comparison after a key, which YAML takes for the beginning of a block of text.
-_COMPARISON = re.compile(r"[\s-]*(?P<key>[\w-]+):\s+(?P<value>>[^\n]*?)\s*")
 
 #: A tag that is the beginning of a condition.
 _WORDLESS = re.compile(r"!(=|\w+\.|\()")
@@ -205,12 +203,11 @@ def _malformed(text: str, error: yaml.MarkedYAMLError) -> Problem:
     said = error.problem or "it cannot be parsed"
     if error.context and context and context.line < at:
         said = f"{error.context} from line {context.line + 1}, {said}"
-    indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
-    if "\t" in indent:
-        said += " (YAML is indented with spaces, not with tabs)"
-    unquoted = _COMPARISON.fullmatch(lines[at])
-    if unquoted is not None:
-        said += f' (put a comparison in quotes: {unquoted["key"]}: "{unquoted["value"]}")'
+    begun = context.line if context and context.line < at else at
+    advice = remedy(lines, at, begun, said)
+    if advice is not None:
+        at, what = advice
+        said += f" ({what})"
     return Problem(at + 1, "", f"malformed YAML: {said}")
 
 

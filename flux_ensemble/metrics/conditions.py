@@ -20,7 +20,7 @@ from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_ex
 from flux_ensemble.metrics.hints import meant, remedy
 from flux_ensemble.metrics.job_fields import JOB, JobField, JobScope
 from flux_ensemble.metrics.job_row import fitted
-from flux_ensemble.metrics.names import MEMBER_METRICS, RATE
+from flux_ensemble.metrics.names import COUNTERS, MEMBER_METRICS, RATE
 from flux_ensemble.metrics.operations import Value
 from flux_ensemble.metrics.paths import (
     BEST,
@@ -33,6 +33,7 @@ from flux_ensemble.metrics.paths import (
 )
 from flux_ensemble.metrics.search_paths import Searched
 from flux_ensemble.metrics.statistics import NUMBER
+from flux_ensemble.suggestions import elsewhere
 from flux_ensemble.texts import listed, shortened, shown
 
 #: Returns the value of a metric: a number, None, or for a parameter of a best job also text.
@@ -209,6 +210,7 @@ def compile_condition(
         return Condition(str(when), compare=compare, number=number)
     names = Names(groups, statistics, subject, job, bests, by, searches)
     names.compared = any(sign in text for sign in "=<>")
+    names.ordered = names.compared and "=" not in text
     try:
         expression = compile_expression(text, names.resolve, fitted=names.fitted)
     except (SyntaxError, RecursionError, MemoryError) as error:
@@ -254,6 +256,8 @@ class Names:
     ) -> None:
         #: The expression compares something.
         self.compared = False
+        #: It compares numbers alone.
+        self.ordered = False
         self._of_member = of_member
         self._pools = pools
         self._groups = groups
@@ -309,11 +313,25 @@ class Names:
             return keys[-1]
         name = ".".join(keys)
         job = self.job
-        hint = "" if job is None else meant(name, job.names, job.params, compared=self.compared)
-        if hint:
-            raise ValueError(f"no metric named {name!r}{hint}")
-        known = ", ".join(sorted({*self._statistics, COUNT, RATE, *MEMBER_METRICS}))
-        raise ValueError(f"no metric named {name!r} (metrics begin with: {known})")
+        said = "" if job is None else meant(name, job.names, job.params, compared=self.compared)
+        if said and not (self.ordered and name in COUNTERS):
+            raise ValueError(f"no metric named {name!r}{said}")
+        heads = sorted({*self._statistics, COUNT, RATE, *MEMBER_METRICS})
+        raise ValueError(
+            f"no metric named {name!r} ({self._meant(keys, heads)}metrics begin with: "
+            f"{', '.join(heads)})"
+        )
+
+    def _meant(self, keys: list[str], heads: list[str]) -> str:
+        """Return the question about the metric that was probably meant; "" if there is none."""
+        parts = [key for key in keys if key != COUNT]
+        groups = [key for key in parts if key in self._groups]
+        counters = [key for key in parts if key in COUNTERS]
+        if counters and len(groups) + len(counters) == len(parts) and self._groups:
+            group = groups[0] if groups else min(self._groups)
+            return f"did you mean '{COUNT}.{group}.{counters[0]}'? "
+        head = elsewhere(keys[0], heads)
+        return "" if head is None or len(keys) == 1 else f"did you mean {head!r}? "
 
     def fitted(self, variable: Variable, value: Value) -> Value:
         """Return a literal in the form of the values of the variable that it is compared with.

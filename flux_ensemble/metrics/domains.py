@@ -11,6 +11,7 @@ from difflib import get_close_matches
 
 from flux_ensemble.metrics.operations import Value
 from flux_ensemble.metrics.signals import SIGNALS, signal_of_code
+from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 
 #: The largest exit code, and the largest number of a signal.
@@ -42,8 +43,7 @@ def one_of(names: tuple[str, ...], name: str, value: Value) -> Value:
     """
     if value in names:
         return value
-    near = get_close_matches(value, names, 1, 0.5) if isinstance(value, str) else ()
-    meant = f"did you mean {near[0]!r}? " if near else ""
+    meant = hint(value, names) if isinstance(value, str) else ""
     raise ValueError(f"{name!r} is never {shown(value)} ({meant}one of: {listed(names)})")
 
 

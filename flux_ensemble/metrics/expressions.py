@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from flux_ensemble.metrics.hints import remedy
+from flux_ensemble.metrics.hints import in_seconds, remedy
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.operations import (
     CALCULUS,
@@ -167,7 +167,7 @@ def compile_expression(
     Traceback (most recent call last):
     ValueError: 'open' is not a function of conditions (functions: abs, max, min, round)
     """
-    compiler = _Compiler(resolve, calculus, fitted)
+    compiler = _Compiler(text, resolve, calculus, fitted)
     compiler.add(_tree(text))
     return Expression(tuple(compiler.steps), frozenset(compiler.variables))
 
@@ -226,10 +226,12 @@ class _Compiler(Generic[Variable]):
 
     def __init__(
         self,
+        text: str,
         resolve: Callable[[list[str]], Variable],
         calculus: bool,
         fitted: Callable[[Variable, Value], Value] | None,
     ) -> None:
+        self._text = text
         self._resolve = resolve
         self._fitted = fitted
         self._calculus = calculus
@@ -269,9 +271,14 @@ class _Compiler(Generic[Variable]):
             case ast.Compare():
                 self._compare(node)
             case _:
-                raise _refusal(node)
+                raise _refusal(node, self._text)
 
     def _compare(self, node: ast.Compare) -> None:
+        if any(
+            isinstance(one, ast.Constant) and one.value is None
+            for one in (node.left, *node.comparators)
+        ):
+            _literal(None)
         *chained, operation = map(_operation, node.ops)
         if any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops[:-1]):
             raise _refusal(node)
@@ -349,9 +356,13 @@ def _check_ordered(*operands: ast.expr) -> None:
     """
     for operand in operands:
         if isinstance(operand, ast.Constant) and isinstance(operand.value, str):
+            written = in_seconds(operand.value)
+            number = "a number stands without quotes"
+            if written is not None and written[0] == operand.value.strip():
+                number = f"write {written[1]:g}, in seconds"
             raise ValueError(
                 f"{shortened(repr(operand.value))} is text, which is neither smaller nor larger "
-                "than anything (a number stands without quotes)"
+                f"than anything ({number})"
             )
 
 
@@ -376,7 +387,7 @@ def _constant(node: ast.expr) -> Any:
         raise _refusal(node) from None
 
 
-def _refusal(node: ast.AST) -> ValueError:
+def _refusal(node: ast.AST, text: str = "") -> ValueError:
     if isinstance(node, ast.MatMult):
         return ValueError(
             "'@' is not allowed in an expression; a name that has it is written in brackets, such "
@@ -385,7 +396,14 @@ def _refusal(node: ast.AST) -> ValueError:
     if isinstance(node, ast.Name):
         text = f"{shortened(repr(node.id))} is not allowed in a list of an expression"
         return ValueError(f"{text} (text is written in quotes)")
-    what = _WRITTEN.get(type(node)) or ast.unparse(node) or type(node).__name__
+    if isinstance(node, ast.Set) and all(isinstance(one, ast.Constant) for one in node.elts):
+        listing = ", ".join(map(ast.unparse, node.elts))
+        return ValueError(
+            f"'{{{listing}}}' is not allowed in an expression (a list has brackets: [{listing}])"
+        )
+    # As it is written: 1,000 is a list of two numbers to Python, of which the second is 0.
+    source = ast.get_source_segment(text, node) if isinstance(node, ast.expr) and text else None
+    what = _WRITTEN.get(type(node)) or source or ast.unparse(node) or type(node).__name__
     said = f"{shortened(repr(what))} is not allowed in an expression"
     return ValueError(f"{said}{remedy(what)}")
 
@@ -410,6 +428,11 @@ def _literal(value: Any) -> Value:
     """
     if isinstance(value, (bool, str)):
         return value
+    if value is None:
+        raise ValueError(
+            "None is not allowed in an expression (each comparison with a value that is missing is "
+            "false, so 'x == x' asks whether there is one)"
+        )
     number = finite(value) if isinstance(value, (int, float)) else None
     if number is None:
         raise ValueError(f"{shortened(repr(value))} is not allowed in an expression")

@@ -21,10 +21,28 @@ _FAMILIES = ("count", "rate", "best", "search", "job", "params", "memo")
 
 _ASCII = {"≥": ">=", "≤": "<=", "≠": "!="}
 
+#: Comparisons as in test(1) and in Perl.
+_WORDS = {"eq": "==", "ne": "!=", "gt": ">", "lt": "<", "ge": ">=", "le": "<="}
+
+#: Sizes and large numbers with a prefix -> the number that it stands for.
+_SIZE = r"(?<![\w.])(\d+(?:\.\d+)?)\s*([kKMGT])(i?)[bB]?(?![\w(])"
+_PREFIXES = "kMGT"
+
 #: Pattern of a foreign notation -> the remedy.
 _OTHERWISE: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
-    (r"&&", lambda match: "write 'and' for '&&'"),
-    (r"\|\|", lambda match: "write 'or' for '||'"),
+    (r"&&?", lambda match: f"write 'and' for {match[0]!r}"),
+    (r"\|\|?", lambda match: f"write 'or' for {match[0]!r}"),
+    (r"===|!==", lambda match: f"write {match[0][:2]!r} for {match[0]!r}"),
+    (r"=~|~", lambda match: "there are no patterns: 'in' looks for a text, such as 'x' in y"),
+    (
+        r"([\w.]+)\s+between\s+(\S+)\s+and\s+(\S+)",
+        lambda match: f"write {match[2]} <= {match[1]} <= {match[3]}",
+    ),
+    (
+        r"\s-?(eq|ne|gt|lt|ge|le)\s",
+        lambda match: f"write {_WORDS[match[1]]!r} for {match[0].strip()!r}",
+    ),
+    ("[\u2018\u2019\u201c\u201d]", lambda match: f"write ' for {match[0]!r}"),
     (r"<>", lambda match: "write '!=' for '<>'"),
     (r"=>", lambda match: "write '>=' for '=>'"),
     (r"=<", lambda match: "write '<=' for '=<'"),
@@ -32,16 +50,30 @@ _OTHERWISE: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"(?<![=<>!])=(?![=<>])", lambda match: "write '==' to compare"),
     (r"!(?!=)", lambda match: "write 'not' for '!'"),
     (
+        r"(?<![\w.])(\d+(?:\.\d+)?)\s*%\s*of\b",
+        lambda match: f"write {float(match[1]) / 100:g} * for {match[0]!r}",
+    ),
+    (
         r"(?<![\w.])(\d+(?:\.\d+)?)\s*%(?!\s*[\w.(])",
         lambda match: f"write {float(match[1]) / 100:g} for {match[0]!r}",
     ),
     (r"([\w.]+)\s*\*\*\s*2\b", lambda match: f"write {match[1]} * {match[1]} for a power"),
     (r"\*\*|\^", lambda match: "write a power as a product, such as x * x"),
     (r"\$\{?(\w+)\}?", lambda match: f"write job.params.{match[1]} for {match[0]!r}"),
+    (r"^f['\"]", lambda match: "an expression has no f-strings: write the name without quotes"),
     (r"\{\s*([^{}]*?)\s*\}", lambda match: f"an expression has no braces: write {match[1]}"),
     (r"\b(AND|OR|NOT)\b", lambda match: f"write {match[0].lower()!r} for {match[0]!r}"),
-    (r"[<>=] (\d+), (\d+)\)$", lambda match: _decimal(match[1], match[2])),
+    (
+        r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\w.,])",
+        lambda match: f"write {match[0].replace(',', '')} for {match[0]!r}",
+    ),
     (r"^[^(\[]*?(?<![\w.])(\d+),(\d+)(?![\w.])", lambda match: _decimal(match[1], match[2])),
+    (_SIZE, lambda match: f"write {_number(match)} for {match[0]!r}"),
+    (
+        r"[<>=][^;,()\[\]]*([;,])[^;,]*[<>=]",
+        lambda match: f"write 'and' for {match[1]!r}",
+    ),
+    (r"\bif\b.*\belse\b", lambda match: "a condition is true or false by itself"),
     (r"\bis\s+not\b", lambda match: "write '!=' for 'is not'"),
     (r"\bis\b", lambda match: "write '==' for 'is'"),
     (r"^\s*(if|when)\b", lambda match: f"leave out {match[1]!r}"),
@@ -50,6 +82,12 @@ _OTHERWISE: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
 
 def _decimal(whole: str, part: str) -> str:
     return f"write {whole}.{part} for '{whole},{part}'"
+
+
+def _number(match: re.Match[str]) -> str:
+    base = 1024 if match[3] else 1000
+    power = _PREFIXES.index(match[2].replace("K", "k")) + 1
+    return f"{int(float(match[1]) * base**power)}"
 
 
 def remedy(text: str) -> str:
@@ -69,6 +107,9 @@ def remedy(text: str) -> str:
         match = re.search(pattern, bare)
         if match is not None:
             return f" ({said(match)})"
+    missing = bare.count("(") - bare.count(")")
+    if missing:
+        return f" (a {')' if missing > 0 else '('!r} is missing)"
     return ""
 
 
@@ -118,7 +159,7 @@ def meant(
         return f" (did you mean 'job.{name}'?)"
     if name in ("true", "false", "yes", "no"):
         return f" (write {name in ('true', 'yes')})"
-    if name in ("null", "None", "nil", "NULL"):
+    if name in ("null", "None", "nil", "NULL", "nan", "NaN", "inf"):
         return " (there is none: a comparison with a value that is missing is false)"
     outcome = name in ("success", "failed", "canceled", "timeout") and "outcome" in job
     bare = compared and name.isidentifier() and name not in _FAMILIES

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from flux_ensemble.metrics.job_row import IN_RULES, MEMO, PARAMS, Known
+from flux_ensemble.suggestions import hint, nearest
 from flux_ensemble.texts import listed, shown
 
 #: The first key of the names of fields.
@@ -71,9 +72,10 @@ class JobScope(NamedTuple):
         name = ".".join(rest)
         if len(rest) == 2 and rest[0] in self.names & _MAPPINGS:
             if rest[0] == PARAMS and rest[1] not in self.params:
+                params = sorted(self.params)
                 raise ValueError(
                     f"no job has the parameter {shown(rest[1])} "
-                    f"(parameters: {listed(sorted(self.params))})"
+                    f"({hint(rest[1], params)}parameters: {listed(params)})"
                 )
             return JobField(rest[0], rest[1])
         if name in self.names - _MAPPINGS:
@@ -88,7 +90,16 @@ class JobScope(NamedTuple):
             raise ValueError(f"{whole} is not known yet at the trigger {self.trigger!r}")
         names = self.names if self.predicted else self.names - {PREDICTED}
         known = sorted(f"{key}.NAME" if key in _MAPPINGS else key for key in names)
-        raise ValueError(f"no field {whole} (fields of {JOB!r}: {listed(known)})")
+        raise ValueError(
+            f"no field {whole} ({self._meant(rest)}fields of {JOB!r}: {listed(known)})"
+        )
+
+    def _meant(self, rest: list[str]) -> str:
+        """Return the question about the field that was probably meant; "" if there is none."""
+        if rest[-1] in self.params and (len(rest) == 1 or rest[0] in ("param", "parameters")):
+            return f"did you mean '{JOB}.{PARAMS}.{rest[-1]}'? "
+        field = nearest(".".join(rest), sorted(self.names - _MAPPINGS)) if rest else None
+        return "" if field is None else f"did you mean '{JOB}.{field}'? "
 
 
 def scope_of(trigger: str, params: Collection[str], *, predicted: bool = False) -> JobScope | None:

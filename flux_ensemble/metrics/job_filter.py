@@ -14,6 +14,7 @@ from flux_ensemble.metrics.hints import remedy
 from flux_ensemble.metrics.job_row import COLUMNS, PARAMS, fitted
 from flux_ensemble.metrics.operations import Value
 from flux_ensemble.scalars import as_spelling
+from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 
 #: Names of fields that have a value, and of fields with keys that users choose.
@@ -97,9 +98,10 @@ def _resolve(keys: list[str]) -> tuple[str, ...]:
     name = ".".join(path)
     if name in FIELDS or (len(path) == 2 and path[0] in _MAPPINGS):
         return path
-    hint = "" if len(path) > 1 else f"; a parameter is {shown(f'params.{name}')}"
+    param = "" if len(path) > 1 else f"; a parameter is {shown(f'params.{name}')}"
     fields = listed((*FIELDS, *(f"{mapping}.NAME" for mapping in _MAPPINGS)))
-    raise ValueError(f"a job has no field {shown(name)} (fields: {fields}){hint}")
+    near = hint(name, FIELDS)
+    raise ValueError(f"a job has no field {shown(name)} ({near}fields: {fields}){param}")
 
 
 def _fitted(path: tuple[str, ...], value: Value) -> Value:

@@ -20,6 +20,7 @@ from flux_ensemble.metrics.names import (
     RATE,
     STREAMS,
 )
+from flux_ensemble.suggestions import elsewhere, hint
 from flux_ensemble.texts import listed
 
 COUNT = "count"
@@ -116,8 +117,8 @@ def parse_path(
         return MetricPath(statistic, MEMBER, rest)
     if statistic not in statistics:
         raise ValueError(
-            f"no statistic named {statistic!r} "
-            f"(statistics: {_listed({*statistics, COUNT, RATE, *MEMBER_METRICS})})"
+            f"no statistic named {statistic!r} ({_meant(statistic, statistics)}"
+            f"statistics: {_listed({*statistics, COUNT, RATE, *MEMBER_METRICS})})"
         )
     group, variable = split_stream(rest, groups)
     return MetricPath(statistic, group, parse_variable(group, variable, by))
@@ -226,16 +227,35 @@ def no_group(name: str, groups: Iterable[str]) -> str:
     return f"no job group named {name!r} (groups: {_listed(groups)})"
 
 
+def _meant(statistic: str, statistics: Collection[str]) -> str:
+    # Names that are close are other statistics, such as the median.
+    name = elsewhere(statistic, statistics)
+    return "" if name is None else f"did you mean {name!r}? "
+
+
 def _parse_count(text: str, rest: str, groups: Collection[str]) -> MetricPath:
     group, dot, counter = rest.rpartition(".")
     if not dot:
-        raise ValueError(f"expected 'count.GROUP.COUNTER', not {text!r}")
+        said = ""
+        hyphened = next((one for one in sorted(groups) if one.startswith(f"{rest}-")), None)
+        if hyphened is not None:
+            said = " (in an expression a name with a hyphen is written in brackets: "
+            said += f"count[{hyphened!r}].success)"
+        elif rest in COUNTERS and groups:
+            said = f" (write count.{min(groups)}.{rest})"
+        raise ValueError(f"expected 'count.GROUP.COUNTER', not {text!r}{said}")
     if group not in groups:
-        raise ValueError(no_group(group, groups))
+        near = hint(group, sorted(groups)).strip()
+        raise ValueError(f"{no_group(group, groups)}{near and f' ({near})'}")
     # `COUNTER@POOL` counts the jobs on one pool; `not_of_pool` checks that the pool exists.
     of_all, _, _ = counter.partition("@")
     if of_all not in COUNTERS:
-        raise ValueError(f"no counter named {counter!r} (counters: {', '.join(COUNTERS)})")
+        hyphened = next((one for one in COUNTERS if one.startswith(f"{of_all}-")), None)
+        near = hint(of_all, COUNTERS)
+        if hyphened is not None:
+            near = f"in an expression a name with a hyphen is written in brackets: count.{group}"
+            near += f"[{hyphened!r}]; "
+        raise ValueError(f"no counter named {counter!r} ({near}counters: {', '.join(COUNTERS)})")
     return MetricPath(COUNT, group, counter)
 
 

@@ -311,7 +311,7 @@ def _found(name: str) -> Callable[..., Any]:
         raise
     for part in path.split("."):
         if not hasattr(found, part):
-            from flux_ensemble.document.problems import hint
+            from flux_ensemble.suggestions import hint
 
             classes = [key for key, value in vars(found).items() if isinstance(value, type)]
             known = f"{hint(part, classes)}classes: {', '.join(classes) or 'none'}"

@@ -163,8 +163,8 @@ def init(template: str | None, file: str | None, listing: bool, force: bool) -> 
     The templates are the examples of flux-ensemble. FILE is by default called as the template, and
     "-" is standard output. Its first line names the schema of documents, for editors.
     """
-    from flux_ensemble.document.problems import hint
     from flux_ensemble.document.starters import Starters
+    from flux_ensemble.suggestions import hint
 
     starters = Starters()
     known = starters.names()
@@ -237,7 +237,7 @@ def _matching(keys: dict[str, Explained], key: str | None) -> list[Explained]:
     Raises:
         Failure: there is none.
     """
-    from flux_ensemble.document.problems import hint
+    from flux_ensemble.suggestions import hint
 
     if key is None:
         return [entry for path, entry in keys.items() if "." not in path]

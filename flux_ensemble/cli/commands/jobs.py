@@ -87,7 +87,7 @@ class States(click.ParamType):
         names = str(value).split(",")
         for name in names:
             if name not in STATES:
-                from flux_ensemble.document.problems import hint
+                from flux_ensemble.suggestions import hint
 
                 self.fail(
                     f"no such state: {name!r} ({hint(name, STATES)}states: {', '.join(STATES)})",

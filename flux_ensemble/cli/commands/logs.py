@@ -255,7 +255,7 @@ def _check_names(target: Target, name: str, rule: str | None, group: str | None)
     Raises:
         EnsembleError: it has no such rule, or no such job group.
     """
-    from flux_ensemble.document.problems import hint
+    from flux_ensemble.suggestions import hint
     from flux_ensemble.texts import listed
 
     (status,) = target.status(name)["ensembles"]

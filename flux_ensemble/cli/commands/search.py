@@ -114,7 +114,7 @@ def _chosen(searches: list[SearchStatus], name: str, id: str | None) -> list[Sea
         raise Failure(f"ensemble {name!r} has no search")
     chosen = [search for search in searches if id in (None, search["id"])]
     if not chosen:
-        from flux_ensemble.document.problems import hint
+        from flux_ensemble.suggestions import hint
 
         ids = [search["id"] for search in searches]
         known = f"{hint(id or '', ids)}searches: {', '.join(ids)}"

@@ -8,8 +8,8 @@ from typing import Any
 from flux_ensemble.cli.common import USAGE, Failure
 from flux_ensemble.cli.display.tables import members_of
 from flux_ensemble.cli.session.target import LocalClient, Target, label_of
-from flux_ensemble.document.problems import hint
 from flux_ensemble.job_ids import shown
+from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed
 
 _Job = Mapping[str, Any]

@@ -20,8 +20,8 @@ from flux_ensemble.document.keys.forms import (
     or_text,
     text,
 )
-from flux_ensemble.document.problems import hint
 from flux_ensemble.scalars import as_text, number
+from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 
 

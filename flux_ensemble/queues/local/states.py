@@ -317,7 +317,7 @@ class States:
                     directory.close()
                     raise
         # Imported here, because it is rarely needed.
-        from flux_ensemble.document.problems import hint
+        from flux_ensemble.suggestions import hint
 
         names = self.names()
         known = f"{hint(name, names)}ensembles: {listed(names)}"

@@ -170,7 +170,7 @@ class Functions:
             if point.name == name:
                 with reported("could not be loaded: its entry point"):
                     return point.load()
-        from flux_ensemble.document.problems import hint
+        from flux_ensemble.suggestions import hint
 
         known = sorted({*self._names(), *(point.name for point in points)})
         raise ReportedFailure(

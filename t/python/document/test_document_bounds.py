@@ -17,12 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_ensemble.document import groups, jobspec, problems, rules, spec_reader, yaml_reader
+from flux_ensemble import suggestions
+from flux_ensemble.document import groups, jobspec, rules, spec_reader, yaml_reader
 from flux_ensemble.document.actions import MAX_OVERRIDES, parse_action
 from flux_ensemble.document.job_sets import Group, JobSet
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.plain_data import MAX_CHARACTERS
-from flux_ensemble.document.problems import MAX_PROBLEMS, MAX_TEXT, Problems, TooMany
+from flux_ensemble.document.problems import MAX_MESSAGE, MAX_PROBLEMS, MAX_TEXT, Problems, TooMany
 from flux_ensemble.document.rules import parse_rule
 from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.sweep import MAX_PARAMETERS, Sweep
@@ -97,7 +98,7 @@ def test_names_that_were_meant_are_looked_for_in_the_first_problems_only(
         looked.append(name)
         return difflib.get_close_matches(name, *more)
 
-    monkeypatch.setattr(problems, "get_close_matches", counted)
+    monkeypatch.setattr(suggestions, "get_close_matches", counted)
     refused(labels(3000, 3000))
     assert 0 < len(looked) <= MAX_PROBLEMS + 1
 
@@ -138,8 +139,8 @@ def test_a_long_text_is_not_repeated_in_what_is_said() -> None:
         f"jobs: [{{name: g, jobspec: {long}}}]",
         f"{JOB}custom: |\n  {long} = = 1\n",
     ):
-        assert all(len(line) < 2 * problems.MAX_MESSAGE for line in sentences(text))
-    assert len(sentences(JOB + "x: 1\n", file="f" * 1_000_000)[0]) < 2 * problems.MAX_MESSAGE
+        assert all(len(line) < 2 * MAX_MESSAGE for line in sentences(text))
+    assert len(sentences(JOB + "x: 1\n", file="f" * 1_000_000)[0]) < 2 * MAX_MESSAGE
 
 
 def test_what_a_function_returns_has_problems_without_end() -> None:

@@ -171,7 +171,8 @@ def test_a_document_that_came_as_json_has_no_lines() -> None:
         ("jobs: []\nrules: []", "d.yaml:1: expected job groups in 'jobs', or rules in 'rules'"),
         ("jobs:\n", "d.yaml:1: jobs: expected a list of job groups, not null"),
         ("jobs: {a: 1}",
-         "d.yaml:1: jobs: expected a list of job groups, not a mapping with 1 key"),
+         "d.yaml:1: jobs: expected a list of job groups, not a mapping with 1 key "
+         "(a list, of which each item begins with a dash)"),
         (f"{GROUPS}rules: start", "d.yaml:2: rules: expected a list of rules, not 'start'"),
         (
             f"{GROUPS}finish: soon",
@@ -182,7 +183,7 @@ def test_a_document_that_came_as_json_has_no_lines() -> None:
             "d.yaml:2: durability: expected a durability, not 'often' (one of: fast, strict)",
         ),
         (f"{GROUPS}seed: x", "d.yaml:2: seed: expected an integer, not 'x'"),
-        (f"{GROUPS}seed: 1.0", "d.yaml:2: seed: expected an integer, not 1.0"),
+        (f"{GROUPS}seed: 1.0", "d.yaml:2: seed: expected an integer, not 1.0 (write 1)"),
         (f"{GROUPS}custom: [f]", "d.yaml:2: custom: expected Python source text, "
          "not a list with 1 item"),
         (

@@ -196,7 +196,7 @@ DURATION = "expected a duration (seconds, or text such as '30s', '1.5h' or '100m
     ("retries", "sentence"),
     [
         ("'3'", ": expected an integer >= 0, or a mapping such as {times: 3, on: [failed, "
-         "timeout]}, not '3'"),
+         "timeout]}, not '3' (write 3)"),
         ("{on: failed}", ": the key 'times' is missing"),
         ("{times: true}", ".times: expected an integer >= 0, not true"),
         ("{times: 1, on: success}", ".on: a job that succeeded does not run again"),

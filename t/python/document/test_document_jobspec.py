@@ -387,7 +387,8 @@ def test_a_jobspec_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     [
         ("version: 1", "version: 2", "version: expected version 1, not 2"),
         ("count: 4", "count: 0", "resources[0].count: expected an integer >= 1, not 0"),
-        ("count: 4", "count: '4'", "resources[0].count: expected an integer >= 0, not '4'"),
+        ("count: 4", "count: '4'",
+         "resources[0].count: expected an integer >= 0, not '4' (write 4)"),
         ("count: 4", "number: 4", "resources[0]: the key 'count' is missing"),
         ("type: node", "type: rack", "resources[0].type: expected a type of resource, not 'rack' "
          "(one of: node, slot, core, gpu)"),

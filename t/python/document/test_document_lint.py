@@ -41,7 +41,7 @@ def found(jobs: str, rules: str = "", more: str = "") -> Warnings:
          ["d.yaml:1: jobs[0].command: '{id}' is left as it is "
           "(did you mean '{{id}}', which Flux fills in?)"]),
         ("command: 'run {id}', params: {id: [1]}", []),
-        ("command: 'run {} {{id}} {{x}}', params: {seed: [1]}", []),
+        ("command: 'run {} {{id}} {{x}} {seed}', params: {seed: [1]}", []),
         # Programs have names of their own.
         ("command: [python, -c, 'seeds = 3; print(f\"{seeds} {seed}\")'], params: {seed: [1]}", []),
         ("command: [awk, '{prind $1}'], params: {print: [1]}", []),

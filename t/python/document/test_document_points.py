@@ -64,7 +64,7 @@ def test_steps_are_the_decimal_numbers_that_one_would_write(
         ({"file": "points.csv"},
          "expected a list of values or {range: [start, stop, step]}, "
          "{linspace: [first, last, number]}, {logspace: [first exponent, last exponent, number]}, "
-         "{written: [text, ...]}, not a mapping with 1 key"),
+         "{file: FILE}, {written: [text, ...]}, not a mapping with 1 key"),
         ({"written": ["1.10", 2]}, "expected a value as text, such as '1.10', not 2"),
         ([None],
          "expected text, a number, true or false, not null "

@@ -182,11 +182,15 @@ def test_a_key_that_is_not_text_is_a_problem(key: str) -> None:
             "d.yaml:2: malformed YAML: found character that cannot start any token "
             "(YAML is indented with spaces, not with tabs)",
         ),
-        ("a: b: c", "d.yaml:1: malformed YAML: mapping values are not allowed in this context"),
+        (
+            "a: b: c",
+            "d.yaml:1: malformed YAML: mapping values are not allowed in this context "
+            "(put the value in quotes: a: 'b: c')",
+        ),
         (
             "a:\n  b: [1, 2\nc: 3\n",
-            "d.yaml:3: malformed YAML: while parsing a flow sequence from line 2, "
-            "did not find expected ',' or ']'",
+            "d.yaml:2: malformed YAML: while parsing a flow sequence from line 2, "
+            "did not find expected ',' or ']' (a ']' is missing)",
         ),
         (
             "a:\n  - b\n c: d\n",

@@ -108,7 +108,10 @@ def test_a_memo_expression_sees_memo_keys_and_metrics():
         ("queue.pending-nodes > 3", "written in brackets: queue['pending-nodes']"),
         ("nodes.down > 3", "(metrics: nodes.free, nodes.size, nodes.up)"),
         ("count.c.success > 1", "no job group named 'c' (groups: a, a-b, x.y)"),
-        ("count.a.succes > 1", "no counter named 'succes' (counters: submitted,"),
+        (
+            "count.a.succes > 1",
+            "no counter named 'succes' (did you mean 'success'? counters: submitted,",
+        ),
         ("__import__('os')", "'__import__' is not a function of conditions"),
         ("count.a.success.real > 1", "no job group named 'a.success'"),
         ("().__class__", "is not allowed in an expression"),

@@ -1,0 +1,103 @@
+"""Typical mistakes on the command line, and the answers.
+
+They are collected from the public questions of which `document/test_mistakes.py` has those on
+documents: options of Slurm, Snakemake, Nextflow and HyperQueue, and files that other tools run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from flux_ensemble.cli.main import run_command
+
+DOCUMENT = """\
+jobs: [{name: a, command: run}]
+rules: [{trigger: start, action: {name: submit, label: a}}]
+"""
+
+JOBSPEC = {"version": 1, "resources": [], "tasks": [], "attributes": {}}
+NOTEBOOK = {"cells": [], "nbformat": 4, "nbformat_minor": 5, "metadata": {}}
+MANIFEST = {"apiVersion": "v1", "kind": "Pod", "metadata": {}}
+
+#: The files of the folder in which a command runs.
+FILES = {
+    "study.yaml": DOCUMENT,
+    "points.csv": "x,y\n1,2\n",
+    "job.sh": "#!/bin/sh\n#SBATCH -n 4\necho hi\n",
+    "sweep.py": "import flux\nprint(1)\n",
+    "sweep.ipynb": json.dumps(NOTEBOOK),
+    "settings.toml": "[a]\nb = 1\n",
+    "job.json": json.dumps(JOBSPEC),
+    "pod.yml": json.dumps(MANIFEST),
+    "empty.yaml": "",
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "none").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("FLUX_URI", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        # A file of another kind.
+        ("run points.csv", "points.csv: this is a table: a document runs a job for each row, with "
+         "'params: {NAME: {file: points.csv}}'"),
+        ("run job.sh", "job.sh: this is a program: a document runs it, with "
+         "'jobs: [{name: NAME, command: ./job.sh}]'"),
+        ("run sweep.py", "command: python sweep.py"),
+        ("validate sweep.ipynb", "sweep.ipynb: this is a program"),
+        ("validate settings.toml", "a document is YAML or JSON: 'flux-ensemble init' writes one"),
+        ("validate job.json", "this is a jobspec: a document runs it, with "
+         "'jobs: [{name: NAME, jobspec: job.json}]'"),
+        ("validate pod.yml", "'kubectl apply -f pod.yml'"),
+        ("validate empty.yaml", "empty.yaml: the document is empty"),
+        # No file, or a directory.
+        ("run study", "No such file or directory (did you mean 'study.yaml'?)"),
+        ("run study.yml", "(did you mean 'study.yaml'?)"),
+        ("run stduy.yaml", "(did you mean 'study.yaml'?)"),
+        ("run .", "Is a directory (documents in it: empty.yaml, job.json, pod.yml, study.yaml)"),
+        ("simulate none", "Is a directory (it has no document in it)"),
+        # Options and commands of other tools.
+        ("run --dry-run study.yaml", "'flux-ensemble validate' checks a document"),
+        ("run -n 4 study.yaml", "the size of a job is in the document: 'nodes', 'tasks'"),
+        ("run --set x=1 study.yaml", "are in the document: 'params'"),
+        ("run -j 8 study.yaml", "in the document: 'limits: {active-jobs: N}'"),
+        ("start study.yaml", "'run' runs a document"),
+        ("ps", "'list' lists ensembles"),
+        ("kill study", "'cancel' ends an ensemble"),
+        # A place where a job is meant, and a name that is none.
+        ("memo loss=1", "memo is for use inside a job: FLUX_JOB_ID is not set"),
+        ("explain walltime", "did you mean 'duration'?"),
+    ],
+)  # fmt: skip
+def test_a_typical_mistake_is_answered_by_the_one_hint_that_its_writer_needs(
+    command: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(command.split()) != 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "ERROR: " in line]
+    assert len(lines) == 1
+    assert said in lines[0]
+
+
+def test_an_extra_that_is_missing_and_the_file_of_a_document_as_a_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("study.yaml").write_text(DOCUMENT.replace("command: run", "command: 'true'"))
+    assert run_command(["run", "--quiet", "study.yaml"]) == 0
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert run_command(["export", "study", "jobs.parquet"]) != 0
+    assert "pip install 'flux-ensemble[parquet]'" in capsys.readouterr().err
+    assert run_command(["status", "study.yaml"]) != 0
+    assert "did you mean 'study'?" in capsys.readouterr().err
