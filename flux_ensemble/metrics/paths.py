@@ -93,7 +93,7 @@ def parse_path(
     MetricPath(statistic='mean', group='a-b', variable='duration')
     >>> parse_path("count.a.done", groups=["a"], statistics=["mean"])
     Traceback (most recent call last):
-    ValueError: no counter named 'done' (counters: submitted, ...)
+    ValueError: no counter named 'done' (did you mean 'success'? counters: submitted, ...)
     """
     statistic, dot, rest = text.partition(".")
     if not dot or not rest:

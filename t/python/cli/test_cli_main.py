@@ -171,7 +171,7 @@ def test_a_document_that_cannot_be_read_is_a_usage_error(
     assert run_command([command, "-"]) == 2
     assert errors(capsys) == [
         f"cannot read {tmp_path}/nowhere.yaml: No such file or directory",
-        f"cannot read {tmp_path}: Is a directory",
+        f"cannot read {tmp_path}: Is a directory (it has no document in it)",
         f"{tmp_path}/binary: not UTF-8 text (byte 3)",
         "standard input: not UTF-8 text (byte 0)",
     ]
