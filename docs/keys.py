@@ -30,7 +30,8 @@ from flux_ensemble.document.keys.rules import ACTION_KEYS, ACTIONS, RULE_KEYS, T
 from flux_ensemble.document.rules import NOT_OF_MEMBER
 from flux_ensemble.document.starters import schema_file
 from flux_ensemble.metrics import about
-from flux_ensemble.metrics.job_row import COLUMNS, IN_RULES, MEMO, PARAMS, Known
+from flux_ensemble.metrics.columns import Known
+from flux_ensemble.metrics.job_row import COLUMNS, IN_RULES, MEMO, PARAMS
 from flux_ensemble.metrics.operations import FUNCTIONS
 from flux_ensemble.metrics.statistics import STATISTICS
 

@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
+from flux_ensemble.feature_list import parts
 from flux_ensemble.job_ids import shown
 from flux_ensemble.words import (
     STATE_STYLES,
@@ -426,8 +427,6 @@ def _deed(action: Mapping[str, Any]) -> str:
         case "terminate":
             what = "terminate ensemble" + (" as failed" if action.get("state") == "failed" else "")
             return what + (" and cancel its jobs" if action.get("cancel") else "")
-        case "copy":
-            return "copy the triggering job"
         case "cancel":
             return f"cancel {jobs}"
         case "update":
@@ -435,7 +434,8 @@ def _deed(action: Mapping[str, Any]) -> str:
         case "grow" | "shrink":
             return f"{name} by {action.get('value', 1)}"
         case _:
-            return f"{name} {label or ''}".rstrip()
+            of_features = (part.DEEDS[name] for part in parts("words") if name in part.DEEDS)
+            return next(of_features, f"{name} {label or ''}".rstrip())
 
 
 def describe_jobs(job: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from flux_ensemble.document.keys.overrides import OVERRIDES, SHAPE
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.keys.rules import (
     ACTION_KEYS,
+    OF_JOB,
     ON_GROUPS,
     ON_POOLS,
     ON_SEARCHES,
@@ -229,8 +230,8 @@ class ActionReader:
 
     def _label(self, name: str, entry: Mapping[str, Any], at: Path) -> None:
         label = entry.get("label")
-        if "jobs" in entry or name == "copy":
-            if label is not None and name != "copy":
+        if "jobs" in entry or name in OF_JOB:
+            if label is not None and name not in OF_JOB:
                 self._problems.add((*at, "label"), "give one of 'label' and 'jobs'")
             self._triggering((*at, "jobs") if "jobs" in entry else at)
         elif label is None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from flux_ensemble.document.job_lint import Finding, given_values, lint_jobs
 from flux_ensemble.document.job_sets import Group
+from flux_ensemble.document.keys.rules import AGAIN, OF_JOB
 from flux_ensemble.document.members import Pool
 from flux_ensemble.document.members_reader import unresolved
 from flux_ensemble.document.model import Action, Rule, Spec
@@ -235,7 +236,7 @@ def _contradictions(spec: Spec) -> Iterator[Finding]:
 
 def _takes_job(action: Action) -> bool:
     """Return True if the effect of an action depends on the triggering job."""
-    if action.jobs == "trigger" or action.name == "copy":
+    if action.jobs == "trigger" or action.name in OF_JOB:
         return True
     expressions = action.expressions or {}
     return action.name == "submit" and (
@@ -316,7 +317,7 @@ def _asked(spec: Spec, *, tries: bool = True) -> dict[str, float]:
             elif action.name == "submit" and action.label is not None:
                 asked[action.label] += _most(spec, rule, action, tries)
     for rule in spec.rules:
-        if any(action.name == "copy" for action in rule.actions):
+        if any(action.name in AGAIN for action in rule.actions):
             for name in rule.groups or spec.groups:
                 asked[name] *= math.inf if asked[name] else 1
     return asked

@@ -14,6 +14,7 @@ from typing import Any
 
 from flux_ensemble.document.distributions import Simulated
 from flux_ensemble.document.job_sets import Group
+from flux_ensemble.document.keys.rules import AGAIN
 from flux_ensemble.document.members import Pool
 from flux_ensemble.document.search import Search
 from flux_ensemble.metrics.best import Best
@@ -210,10 +211,10 @@ class Spec:
 
     @property
     def keeps_off(self) -> bool:
-        """True if copies, or jobs that run again by `retries`, avoid nodes used before."""
-        copies = any(action.name == "copy" for rule in self.rules for action in rule.actions)
+        """True if jobs that run again, or twice at once, avoid nodes used before."""
+        again = any(action.name in AGAIN for rule in self.rules for action in rule.actions)
         return any(
-            job_set.avoid_nodes and (copies or job_set.retries.times)
+            job_set.avoid_nodes and (again or job_set.retries.times)
             for group in self.groups.values()
             for job_set in group.sets
         )

@@ -27,6 +27,7 @@ from flux_ensemble.engine.commands import (
 )
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone, CommandFailed
+from flux_ensemble.engine.feature import Perform
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import ordinal_of, split
 from flux_ensemble.engine.jobs import ActiveJob, Phase
@@ -37,7 +38,7 @@ from flux_ensemble.engine.render import ShownActions, action_json, rule_json
 from flux_ensemble.engine.scaler import Scaler
 from flux_ensemble.engine.searches import Searches
 from flux_ensemble.engine.submission_results import SubmissionResults
-from flux_ensemble.engine.submitter import NOT_NEEDED, WITHDRAWN, Submitter, because
+from flux_ensemble.engine.submitter import WITHDRAWN, Submitter, because
 from flux_ensemble.engine.trigger_queue import TriggerQueue
 from flux_ensemble.metrics.paths import BEST, SEARCH, parse_label
 from flux_ensemble.scalars import numbers
@@ -70,6 +71,25 @@ class Actions:
         self._scaling = scaling
         self._table = core.pending_table
         self._shown = ShownActions(core.spec.groups)
+        #: Reasons of cancellations that follow from another action, which has its own outcome.
+        self._quiet = frozenset({WITHDRAWN}).union(*[one.quiet for one in core.hooks.features])
+        self._performs: dict[str, Perform] = {
+            "submit": self._submit,
+            "cancel": self._cancel,
+            "update": self._update,
+            "custom": self._call,
+            "terminate": self._terminate,
+            "enable": self._enable,
+            "disable": self._disable,
+            "reset": self._reset,
+            "search": self._search,
+            "close": self._close,
+            "refresh": self._refresh,
+            "grow": self._resize,
+            "shrink": self._resize,
+        }
+        for feature in core.hooks.features:
+            self._performs.update(feature.actions)
 
     # -- firing -------------------------------------------------------------------
 
@@ -145,76 +165,106 @@ class Actions:
         return self._returned(held.origin, held.what)
 
     def _perform(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
-        core, action = self._core, call.action
-        groups = list(core.spec.groups) if action.label is None else [action.label]
-        match action.name:
-            case "submit":
-                reason = self._sending.submit(
-                    groups[0],
-                    action.count,
-                    action.params,
-                    origin,
-                    overrides=action.overrides,
-                    near=ordinal_of(call.event["job"]) if action.near else origin.member,
-                    bound=origin.member > 0,
-                )
-                if reason is not None:
-                    self._outcome(origin, jobs=0, reason=reason)
-            case "cancel" if action.jobs is not None:
-                self._cancel_job(call.event["job"], origin)
-            case "cancel" if origin.member and self._scope is not None:
-                jobs = self._scope.withdraw(origin.member, groups)
-                if jobs:
-                    core.cancel(jobs, because(origin), origin)
-                else:
-                    self._outcome(origin, jobs=0)
-            case "cancel":
-                if not core.cancel_jobs(groups, because(origin), origin):
-                    self._outcome(origin, jobs=0)
-            case "copy":
-                job = core.workload.jobs.get(call.event["job"])
-                reason = self._sending.copy(job, origin) if job is not None else "the job has ended"
-                if reason is not None:
-                    self._outcome(origin, jobs=0, reason=reason)
-            case "update" if action.jobs is not None:
-                job = core.workload.jobs.get(call.event["job"])
-                self._update([] if job is None else [job], action, origin)
-            case "update" if origin.member and self._scope is not None:
-                self._update(self._scope.jobs(origin.member, groups), action, origin)
-            case "update":
-                active = core.workload.active
-                self._update((job for name in groups for job in active(name)), action, origin)
-            case "custom":
-                self._call(origin, call)
-            case "terminate":
-                self._outcome(origin)
-                reason = action.reason or "a terminate action ran"
-                core.end(action.state, f"{reason} ({because(origin)})", cancel=action.cancel)
-            case "enable":
-                self._outcome(origin)
-                return core.enable(core.rules.states[groups[0]], because(origin), origin.chain)
-            case "disable":
-                self._outcome(origin)
-                core.disable(core.rules.states[groups[0]], because(origin))
-            case "reset":
-                group, variable = parse_label(groups[0], core.spec.groups, core.spec.by)
-                if origin.member and self._members is not None:
-                    name = self._members.name_of(origin.member)
-                    number = core.stats.of_members.reset(group, variable, name)
-                else:
-                    number = core.stats.reset(group, variable)
-                self._outcome(origin, streams=number)
-            case "search":
-                self._outcome(origin, changed=self._searching.start(groups[0], origin))
-            case "close":
-                self._outcome(origin, changed=self._searching.close(groups[0], origin.chain))
-            case "refresh":
-                dropped = self._searching.refresh(groups[0], origin.chain)
-                self._outcome(origin, dropped=dropped)
-            case "grow" | "shrink" if action.label is not None and self._members is not None:
-                self._members.resize(action, origin)
-            case "grow" | "shrink":
-                self._scaling.ask(action, origin)
+        return self._performs[call.action.name](origin, call)
+
+    # -- actions --------------------------------------------------------------------
+
+    def _groups(self, action: Action) -> list[str]:
+        """Return the group, or else, that an action names; all groups without a name."""
+        return list(self._core.spec.groups) if action.label is None else [action.label]
+
+    def _submit(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
+        action = call.action
+        reason = self._sending.submit(
+            self._groups(action)[0],
+            action.count,
+            action.params,
+            origin,
+            overrides=action.overrides,
+            near=ordinal_of(call.event["job"]) if action.near else origin.member,
+            bound=origin.member > 0,
+        )
+        if reason is not None:
+            self._core.outcome(origin, jobs=0, reason=reason)
+        return ()
+
+    def _cancel(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
+        core, groups = self._core, self._groups(call.action)
+        if call.action.jobs is not None:
+            self._cancel_job(call.event["job"], origin)
+        elif origin.member and self._scope is not None:
+            jobs = self._scope.withdraw(origin.member, groups)
+            if jobs:
+                core.cancel(jobs, because(origin), origin)
+            else:
+                core.outcome(origin, jobs=0)
+        elif not core.cancel_jobs(groups, because(origin), origin):
+            core.outcome(origin, jobs=0)
+        return ()
+
+    def _update(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
+        workload, action, groups = self._core.workload, call.action, self._groups(call.action)
+        if action.jobs is not None:
+            job = workload.jobs.get(call.event["job"])
+            self._update_jobs([] if job is None else [job], action, origin)
+        elif origin.member and self._scope is not None:
+            self._update_jobs(self._scope.jobs(origin.member, groups), action, origin)
+        else:
+            active = workload.active
+            self._update_jobs((job for name in groups for job in active(name)), action, origin)
+        return ()
+
+    def _terminate(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
+        action = call.action
+        self._core.outcome(origin)
+        reason = action.reason or "a terminate action ran"
+        self._core.end(action.state, f"{reason} ({because(origin)})", cancel=action.cancel)
+        return ()
+
+    def _enable(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
+        core = self._core
+        core.outcome(origin)
+        state = core.rules.states[self._groups(call.action)[0]]
+        return core.enable(state, because(origin), origin.chain)
+
+    def _disable(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
+        core = self._core
+        core.outcome(origin)
+        core.disable(core.rules.states[self._groups(call.action)[0]], because(origin))
+        return ()
+
+    def _reset(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
+        core = self._core
+        label = self._groups(call.action)[0]
+        group, variable = parse_label(label, core.spec.groups, core.spec.by)
+        if origin.member and self._members is not None:
+            name = self._members.name_of(origin.member)
+            number = core.stats.of_members.reset(group, variable, name)
+        else:
+            number = core.stats.reset(group, variable)
+        core.outcome(origin, streams=number)
+        return ()
+
+    def _search(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
+        changed = self._searching.start(self._groups(call.action)[0], origin)
+        self._core.outcome(origin, changed=changed)
+        return ()
+
+    def _close(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
+        changed = self._searching.close(self._groups(call.action)[0], origin.chain)
+        self._core.outcome(origin, changed=changed)
+        return ()
+
+    def _refresh(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
+        dropped = self._searching.refresh(self._groups(call.action)[0], origin.chain)
+        self._core.outcome(origin, dropped=dropped)
+        return ()
+
+    def _resize(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
+        if call.action.label is not None and self._members is not None:
+            self._members.resize(call.action, origin)
+        else:
+            self._scaling.ask(call.action, origin)
         return ()
 
     # -- jobs ---------------------------------------------------------------------
@@ -223,25 +273,25 @@ class Actions:
         """Cancel the triggering job, if it is active."""
         job = self._core.workload.jobs.get(id)
         if job is None or not job.may_be_canceled:
-            self._outcome(origin, jobs=0)
+            self._core.outcome(origin, jobs=0)
             return
         job.canceling = True
         self._core.cancel((id,), because(origin), origin)
 
-    def _update(self, candidates: Iterable[ActiveJob], action: Action, origin: Origin) -> None:
+    def _update_jobs(self, candidates: Iterable[ActiveJob], action: Action, origin: Origin) -> None:
         # Flux sets the urgency of a job until it is allocated resources, its duration
         # until it ends.
         last = Phase.PENDING if action.urgency is not None else Phase.RUNNING
         jobs = tuple(job.id for job in candidates if job.phase <= last and not job.canceling)
         if not jobs:
-            self._outcome(origin, jobs=0)
+            self._core.outcome(origin, jobs=0)
             return
         command = UpdateJobs(self._table.next_id(), jobs, action.urgency, action.duration)
         self._core.send(Pending(origin, command))
 
     # -- custom functions ---------------------------------------------------------
 
-    def _call(self, origin: Origin, call: Call) -> None:
+    def _call(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
         core = self._core
         state = core.rules.states.get(origin.rule)
         metrics = core.metrics(core.t)
@@ -259,6 +309,7 @@ class Actions:
             call.action.timeout,
         )
         core.send(Pending(origin, command, call=call))
+        return ()
 
     def _returned(
         self, origin: Origin, items: Iterable[Mapping[str, Any]]
@@ -315,7 +366,7 @@ class Actions:
         elif pending.call is not None:
             if "state" in event.result:
                 core.function_states[pending.call.action.label or ""] = event.result["state"]
-            self._outcome(origin)
+            self._core.outcome(origin)
             returned = list(event.result.get("returned", ()))
             if returned:
                 return self._perform_or_hold(Held(origin, returned))
@@ -323,8 +374,8 @@ class Actions:
             return self._scaling.on_done(pending, event)
         elif isinstance(pending.command, Ask):
             self._searching.answered(pending.command, event)
-        elif not _follows(pending.command):
-            self._outcome(origin, jobs=len(getattr(pending.command, "jobs", ())))
+        elif not self._follows(pending.command):
+            self._core.outcome(origin, jobs=len(getattr(pending.command, "jobs", ())))
         return ()
 
     def on_failed(self, event: CommandFailed) -> Iterable[TriggerQueue]:
@@ -376,8 +427,8 @@ class Actions:
         core.refuse(firing.group, jobs, reason)
         if firing.trial is not None:
             self._searching.refused(firing)
-        elif firing.work is not None:
-            core.copies.over(firing, firing.first)
+        for refused in core.hooks.refused:
+            refused(firing)
         many = "1 job" if jobs == 1 else f"{jobs} jobs"
         self.failed(pending.origin, f"{many} of group {firing.group!r} refused: {reason}")
 
@@ -404,26 +455,19 @@ class Actions:
             case _:
                 core.disable(state, reason)
 
-    def _outcome(self, origin: Origin, **context: Any) -> None:
-        self._core.record(
-            eventlog.Outcome(rule=origin.rule, firing=origin.number, ok=True, **context)
-        )
-        self._core.make_up_for(origin.rule)
+    def _follows(self, command: Any) -> bool:
+        """Return whether the outcome of a command is not recorded as the outcome of a firing.
+
+        This holds for commands on members, and for cancellations that follow from another action.
+        """
+        if isinstance(command, MEMBER_COMMANDS):
+            return True
+        return type(command) is CancelJobs and command.reason in self._quiet
 
     def _refusal(self, origin: Origin, reason: str) -> None:
         self._core.record(
             eventlog.Outcome(rule=origin.rule, firing=origin.number, ok=False, reason=reason)
         )
-
-
-def _follows(command: Any) -> bool:
-    """Return whether the outcome of a command is not recorded as the outcome of a firing.
-
-    This holds for commands on members, and for cancellations that follow from another action.
-    """
-    if isinstance(command, MEMBER_COMMANDS):
-        return True
-    return type(command) is CancelJobs and command.reason in (WITHDRAWN, NOT_NEEDED)
 
 
 def _free_id(rules: Collection[str]) -> str:

@@ -24,7 +24,7 @@ from flux_ensemble.engine.commands import (
     StartTimer,
     StopTimer,
 )
-from flux_ensemble.engine.copies import Copies
+from flux_ensemble.engine.feature import Hooks
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob
@@ -73,7 +73,7 @@ class Core:
         stats: counts and streams.
         rules: the rules, and an index of them by the events that trigger them.
         workload: the ensemble's jobs.
-        copies: the jobs of which a copy runs.
+        hooks: what features have of the engine.
         records: the records of jobs that are gone.
         foreign: foreign jobs that rules select, by id.
         pending_table: commands without an outcome, held actions, and calls to be repeated.
@@ -101,7 +101,7 @@ class Core:
         self.stats = Metrics(spec.groups, spec.statistics, spec.bests, spec.rate_window, spec.by)
         self.rules = RuleIndex(spec)
         self.workload = Workload(spec.groups, spec.limits.active_jobs, bool(spec.members))
-        self.copies = Copies()
+        self.hooks = Hooks()
         self.records = Records(spec.limits.records if spec.records else 0)
         self.foreign: dict[int, ActiveJob] = {}
         self.pending_table = PendingTable()
@@ -150,6 +150,11 @@ class Core:
     def record(self, entry: eventlog.Entry) -> None:
         """Add an entry to the eventlog."""
         self._out.append(Record(self.t, entry.tag, entry.to_json()))
+
+    def outcome(self, origin: Origin, **context: Any) -> None:
+        """Record the success of a firing's action."""
+        self.record(eventlog.Outcome(rule=origin.rule, firing=origin.number, ok=True, **context))
+        self.make_up_for(origin.rule)
 
     def member_of(self, key: int) -> str | None:
         """Return the name of the member that a job is on; None on the enclosing instance."""
@@ -310,8 +315,8 @@ class Core:
             self.emit(StopTimer(firing.timer))
         counts = self.stats.counts[firing.group]
         if firing.work is not None:
-            for work in self.copies.waiting(firing):
-                counts["finished"] += not (work.left or work.won)
+            for given_up in self.hooks.given_up:
+                counts["finished"] += given_up(firing)
         elif firing.rule == RETRY_RULE:
             counts["finished"] += firing.waiting
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from flux_ensemble import eventlog
-from flux_ensemble.document.keys.rules import RUNNING_TRIGGER
+from flux_ensemble.document.keys.rules import AGAIN, RUNNING_TRIGGER
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.commands import Command, Effect, StartMember, StartTimer
@@ -66,6 +66,7 @@ from flux_ensemble.engine.searches import Searches
 from flux_ensemble.engine.submission_results import SubmissionResults
 from flux_ensemble.engine.submitter import Submitter
 from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
+from flux_ensemble.feature_list import parts
 from flux_ensemble.metrics.conditions import Lookup
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES, INTERRUPTED
 from flux_ensemble.metrics.paths import LEFT
@@ -91,6 +92,8 @@ class Engine(Core):
         placing = None if self.members is None else Dispatch(self, self.members)
         scope = self._scope = None if self.members is None else MemberScope(self, self.members)
         self._sending = Submitter(self, placing)
+        for part in parts("engine"):
+            self.hooks.add(part.feature(self, self._sending))
         self.searches = Searches(self, self._sending)
         self._submitted = SubmissionResults(self, self.members)
         self._actions = Actions(
@@ -279,6 +282,9 @@ class Engine(Core):
         if self.members is not None:
             self.members.check()
         self.searches.check()
+        for feature in self.hooks.features:
+            if feature.check is not None:
+                feature.check()
         jobs = self.workload.jobs.values()
         self.workload.predictions.check([job for job in jobs if job.phase is Phase.RUNNING])
         assert self.stats.pending_nodes == sum(job.nodes for job in jobs)
@@ -291,12 +297,12 @@ class Engine(Core):
             retries = any(job_set.retries.times for job_set in self.spec.groups[group].sets) or any(
                 search.group == group for search in self.spec.searches
             )
-            copied = any(
-                action.name == "copy"
+            submits_again = any(
+                action.name in AGAIN
                 for state in self.rules.states.values()
                 for action in state.rule.actions
             )
-            again = retries or copied or counts[INTERRUPTED]
+            again = retries or submits_again or counts[INTERRUPTED]
             assert again or counts["finished"] == counts["attempts"]
             running = [
                 job

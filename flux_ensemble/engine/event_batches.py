@@ -397,7 +397,7 @@ class QuickPath:
     def is_open(self, t: float) -> bool:
         """Return whether until time `t` only room limits which jobs are sent."""
         core = self._core
-        if core.copies.works or not self._members.breaker.idle:
+        if core.hooks.links or not self._members.breaker.idle:
             return False
         t_expires = core.stats.t_expires
         # The allocation must last long enough for the longest group.

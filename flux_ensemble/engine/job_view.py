@@ -63,8 +63,6 @@ class JobView:
             return self._job.memo.get(field.key or "")
         if field.name == PREDICTED:
             return self._predicted()
-        if field.name == "copied":
-            return self._core.copies.of(self._job) is not None
         if field.name == "id":
             id = self._job.id
             # The id is given as text, because no number in an expression is that large.
@@ -72,6 +70,9 @@ class JobView:
         attribute = FIELDS.get(field.name)
         if attribute is not None:
             return getattr(self._job, attribute)
+        of_feature = self._core.hooks.fields.get(field.name)
+        if of_feature is not None:
+            return of_feature(self._job)
         if field.name == "runtime":
             return runtime(self._job.t_start, self._job.t_end, self._t)
         if field.name == "pending":

@@ -12,6 +12,7 @@ from typing import Final
 from flux_ensemble import eventlog
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import Interrupted, JobEvent
+from flux_ensemble.engine.feature import Standing
 from flux_ensemble.engine.job_changes import DETECTED, GAVE_UP, TRIGGER_OF, Change, News
 from flux_ensemble.engine.job_keys import split
 from flux_ensemble.engine.job_view import caused_by
@@ -124,8 +125,7 @@ class Observer:
     ) -> None:
         self._core = core
         self._members = members
-        #: The pieces of work that have a copy.
-        self._works = core.copies.works
+        self._hooks = core.hooks
         self._pool_counts = PoolCounts(core.stats, members) if members is not None else None
         self._searching = searching
         self._sending = sending
@@ -179,8 +179,9 @@ class Observer:
                 return ()
             group = job.group or ""
             take = self._takes.get(name)
-            if self._works and job.outcome is not known:
-                core.copies.judge(job)
+            if self._hooks.judged and job.outcome is not known:
+                for judge in self._hooks.judged:
+                    judge(job)
             if take is not None:
                 news = take(job, group, event, known)
                 if detected:
@@ -214,8 +215,8 @@ class Observer:
             elif members is not None and member is not None and member.state == "draining":
                 members.move(member, [job])
             self.await_nodes(job)
-            if self._works:
-                self._core.copies.appeared(job)
+            for appeared in self._hooks.admitted:
+                appeared(job)
         return job
 
     def on_interrupted(self, event: Interrupted) -> Sequence[TriggerQueue]:
@@ -396,26 +397,22 @@ class Observer:
         if core.stats.rates and (rate := core.stats.rates.get(group)) is not None:
             rate.add(core.t)
         counts[outcome] += 1
-        plain = changed is _SUCCEEDED and not (self.values.ended or self._works)
+        plain = changed is _SUCCEEDED and not (self.values.ended or self._hooks.concluded)
         if plain and firing.trial is None:
             counts["finished"] += 1
             return outcome, _DONE
         changed += _CONCLUDED[outcome]
         if self.values.ended:
             changed += self.values.over(job, group)
-        won = outcome == "success"
-        work = core.copies.over(firing, job.index, won=won) if self._works else None
-        if work is not None and won:
-            self._sending.cancel_others(job, work)
-        elif work is not None and work.won:
+        standing = self._standing(job) if self._hooks.concluded else None
+        if standing is not None and standing is Standing.DECIDED:
             return None, changed
-        if won:
+        if outcome == "success":
             if firing.trial is None:
                 counts["finished"] += 1
                 return outcome, changed + _FINISHED
             return outcome, self._finish(job, counts, event, changed, Further.OVER)
-        if work is not None and work.left:
-            # Another job of the same work continues.
+        if standing is not None:
             return outcome, changed
         further = self._retrying.ended(job, event.t, event.name)
         return outcome, self._finish(job, counts, event, changed, further)
@@ -443,12 +440,19 @@ class Observer:
                 reason=job.exception_note or "",
             )
         )
-        work = core.copies.over(firing, job.index) if self._works else None
-        if work is not None and work.left:
+        if self._standing(job) is not None:
             return None, changed
         further = self._retrying.interrupted(job, fate, event.t, event.name)
         changed = self._finish(job, counts, event, changed, further)
         return outcome if outcome == "failed" else None, changed
+
+    def _standing(self, job: ActiveJob) -> Standing | None:
+        """Return what an attempt that is over means for the job; None for one like others."""
+        for concluded in self._hooks.concluded:
+            standing = concluded(job)
+            if standing is not None:
+                return standing
+        return None
 
     def _finish(
         self,
@@ -488,7 +492,7 @@ class Observer:
     def news_of_success(self, pool: str) -> tuple[News, ...]:
         """Return the effects of the five events of a job that succeeds on a pool at once.
 
-        The job is no trial and has no copy; the order is that of `events.LIFE`.
+        The job is no trial and no feature follows it; the order is that of `events.LIFE`.
         """
         concluded = (*_SUCCEEDED, *_CONCLUDED["success"], *_FINISHED)
         return (

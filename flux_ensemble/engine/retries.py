@@ -3,7 +3,7 @@
 An attempt is interrupted if its end was no doing of the job (`ActiveJob.interrupted`). The fate of
 an interrupted job is decided here and nowhere else:
 
-    the ensemble is over, or a copy of the job continues ► its outcome is `interrupted`
+    the ensemble is over, or another job does the same ──► its outcome is `interrupted`
     it may have run, and `on-lost` is `fail` ────────────► `failed`; trials of searches run again
     it is bound to a member that takes no more jobs ─────► `canceled`
     it was lost more than `limits.losses` times ─────────► `failed`, and it is given up
@@ -82,8 +82,7 @@ class Retries:
         """Return the fate of a job of the ensemble that was, or is being, interrupted."""
         core, firing = self._core, job.firing
         assert firing is not None
-        work = core.copies.of(job)
-        if not core.acting or firing.cancel_unseen or (work is not None and work.left > 1):
+        if not core.acting or firing.cancel_unseen or self._continues(job):
             return Fate.OVER
         fate = Fate.AGAIN
         if job.may_have_run:
@@ -99,6 +98,9 @@ class Retries:
         if not job.evicted and firing.losses >= core.spec.limits.losses:
             return Fate.GAVE_UP
         return fate
+
+    def _continues(self, job: ActiveJob) -> bool:
+        return any(continues(job) for continues in self._core.hooks.continues)
 
     def interrupted(self, job: ActiveJob, fate: Fate, t: float, event: str) -> Further:
         """Act on the fate of a job that was interrupted.

@@ -79,8 +79,9 @@ def dump(engine: Engine) -> dict[str, Any]:
         state["searches"] = engine.searches.dump()
     if predictions := engine.workload.predictions.dump():
         state["predictions"] = predictions
-    if engine.copies.works:
-        state["copies"] = engine.copies.dump()
+    for feature in engine.hooks.features:
+        if feature.dump is not None and (of_feature := feature.dump()):
+            state[feature.name] = of_feature
     if engine.members is not None:
         state["members"] = engine.members.dump()
     if counts := engine.stats.of_members.dump():
@@ -177,7 +178,9 @@ def _restored(spec: Spec, state: Any) -> Engine:
         engine.deferred[engine.rules.states[id], idle] = None
     engine.stats.of_members.load(state.get("member_counts", ()))
     engine.searches.load(state.get("searches", {}))
-    engine.copies.load(state.get("copies", ()))
+    for feature in engine.hooks.features:
+        if feature.load is not None and feature.name in state:
+            feature.load(state[feature.name])
     engine.records.load(state.get("records", (0, 0)))
     engine.pending_table.load(state["actions"], firings)
     engine.scaling.load(state["scaling"])

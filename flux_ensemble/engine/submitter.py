@@ -11,11 +11,10 @@ from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE
 from flux_ensemble.document.texts import ATTEMPT
 from flux_ensemble.engine.combinations import MAX_COMBINATIONS
 from flux_ensemble.engine.commands import StartTimer, SubmitJobs
-from flux_ensemble.engine.copies import Work
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.dispatch import Dispatch
 from flux_ensemble.engine.firings import DELAY, Firing
-from flux_ensemble.engine.job_keys import members_of, ordinal_of
+from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.pending import Origin, Pending
 
@@ -28,9 +27,6 @@ _PLACES = 8
 #: The reason for the cancellation of a job when it appears, since a cancel came before. That cancel
 #: has its own outcome.
 WITHDRAWN = "canceled before it showed in the queue"
-
-#: The reason for the cancellation of the other jobs of a piece of work after the first success.
-NOT_NEEDED = "another job that does the same has succeeded"
 
 
 class Submitter:
@@ -88,9 +84,9 @@ class Submitter:
             near=near,
             bound=bound,
         )
-        return self._ask_for(firing, origin)
+        return self.ask_for(firing, origin)
 
-    def _ask_for(self, firing: Firing, origin: Origin, delay: float = 0.0) -> str | None:
+    def ask_for(self, firing: Firing, origin: Origin, delay: float = 0.0) -> str | None:
         """Open a firing, whose jobs wait to be sent.
 
         Args:
@@ -190,12 +186,12 @@ class Submitter:
             avoid=avoid,
             bound=firing.bound,
             losses=firing.losses + lost,
-            failed_on=firing.failed_on if failed is None else self._off(failed),
+            failed_on=firing.failed_on if failed is None else self.places_off(failed),
         )
-        self._ask_for(again, origin, delay)
+        self.ask_for(again, origin, delay)
 
-    def _off(self, job: ActiveJob) -> tuple[tuple[int, str], ...]:
-        """Return `Firing.failed_on` for another attempt or a copy: with the place of this job."""
+    def places_off(self, job: ActiveJob) -> tuple[tuple[int, str], ...]:
+        """Return `Firing.failed_on` for a job that does the same: with the place of this one."""
         core, firing = self._core, job.firing
         assert firing is not None
         before = firing.failed_on
@@ -204,59 +200,6 @@ class Submitter:
         place, there = (ordinal_of(job.id), job.ranks), core.member_names
         others = [old for old in before if old != place and (not old[0] or old[0] in there)]
         return (*others, place)[-_PLACES:]
-
-    def copy(self, job: ActiveJob, origin: Origin) -> str | None:
-        """Submit a copy of a job, which runs beside it.
-
-        Args:
-            job: the job.
-            origin: the firing that submits the copy.
-
-        Returns:
-            The reason why there is no copy; None if there is one.
-        """
-        core, firing = self._core, job.firing
-        if firing is None or not job.may_be_canceled or job.evicted:
-            return "the job has ended, or is about to"
-        if firing.trial is not None:
-            return "the job is a trial of a search"
-        if firing.bound:
-            return "the job is bound to its member"
-        if core.copies.of(job) is not None:
-            return "the job has a copy, or is one"
-        if core.workload.total >= core.spec.limits.jobs:
-            return f"limits.jobs is {core.spec.limits.jobs}"
-        copy = Firing(
-            origin.rule,
-            origin.number,
-            firing.group,
-            job.index,
-            job.index + 1,
-            firing.each,
-            firing.params,
-            firing.attempt,
-            origin.request,
-            firing.overrides,
-            work=core.copies.begin(job, (origin.rule, origin.number)),
-            avoid=members_of(job.id),
-            failed_on=self._off(job),
-        )
-        self._ask_for(copy, origin)
-        return None
-
-    def cancel_others(self, job: ActiveJob, work: Work) -> None:
-        """Cancel or drop the other jobs of a piece of work, of which a job has succeeded."""
-        core, origin = self._core, Origin(*work.firing)
-        copy = core.workload.firings.get(*work.firing)
-        if copy is not None and not copy.cancel_unseen:
-            copy.cancel_unseen = True
-            if core.workload.drop(copy):
-                core.copies.over(copy, job.index)
-        for id in work.jobs:
-            other = core.workload.jobs.get(id)
-            if other is not None and other is not job and other.may_be_canceled:
-                other.canceling = True
-                core.cancel((id,), NOT_NEEDED, origin)
 
     def run_again(self, firing: Firing, job: ActiveJob, *, held: bool, lost: bool) -> None:
         """Submit an interrupted job again, as if it had not run.

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from flux_ensemble.document.keys.rules import MEMBER_TRIGGERS, RUNNING_TRIGGER
+from flux_ensemble.document.keys.rules import AGAIN, MEMBER_TRIGGERS, RUNNING_TRIGGER
 from flux_ensemble.document.model import Action, Rule
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.errors import RequestError
@@ -274,7 +274,7 @@ class _RuleReader:
                 if action.name == "submit" and action.label is not None:
                     asked[action.label] += self._most(state, action)
         for state in self._live():
-            if any(action.name == "copy" for action in state.rule.actions):
+            if any(action.name in AGAIN for action in state.rule.actions):
                 for name in state.rule.groups or spec.groups:
                     if asked[name] or self._engine.workload.busy_of(name):
                         asked[name] = math.inf

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from flux_ensemble.metrics.job_row import IN_RULES, MEMO, PARAMS, Known
+from flux_ensemble.metrics.columns import Known
+from flux_ensemble.metrics.job_row import IN_RULES, MEMO, PARAMS
 from flux_ensemble.suggestions import hint, nearest
 from flux_ensemble.texts import listed, shown
 

@@ -7,7 +7,6 @@ headings of the fields, the fields for guests, and those for filters and rules f
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from enum import IntEnum
 from typing import (
     Annotated,
     Any,
@@ -20,6 +19,8 @@ from typing import (
     get_type_hints,
 )
 
+from flux_ensemble.feature_list import parts
+from flux_ensemble.metrics.columns import Column, Known
 from flux_ensemble.metrics.domains import (
     exit_code,
     flag,
@@ -38,42 +39,6 @@ TRIAL_STATES = ("active", "complete", "failed", "canceled", "pruned", INTERRUPTE
 
 #: Fields with keys that users choose.
 PARAMS, MEMO = "params", "memo"
-
-
-class Known(IntEnum):
-    """The time from which on rules on a job know a field of it."""
-
-    SUBMISSION = 0
-    #: The job has started, or an exception was raised on it.
-    START = 1
-    END = 2
-    NEVER = 3
-
-
-class Column(NamedTuple):
-    """The properties of a field, besides its type.
-
-    Args:
-        about: the meaning, for the reference.
-        heading: the heading of the column in tables; None for the name in capitals.
-        guests: users who do not own the instance may see the field.
-        known: the time from which on expressions of rules have the field as `job.NAME`.
-        in_rules: the meaning in rules, if it differs from `about`.
-        check: checks a literal that the field is compared with; None for the check of its type.
-        filtered: filters and `--sort` may name the field.
-        is_time: the field is a time, in epoch seconds.
-        is_signed: the field is an integer that may be negative.
-    """
-
-    about: str
-    heading: str | None = None
-    guests: bool = False
-    known: Known = Known.NEVER
-    in_rules: str | None = None
-    check: Callable[[str, Value], Value] | None = None
-    filtered: bool = True
-    is_time: bool = False
-    is_signed: bool = False
 
 
 def _anything(name: str, value: Value) -> Value:
@@ -215,8 +180,7 @@ class JobRow(TypedDict):
 
 #: Fields that only the expressions of rules have, since no record keeps their data.
 ONLY_IN_RULES: Final[Mapping[str, Column]] = {
-    "copied": Column(
-        "whether it has a [copy](retries.md#copies), or is one", known=_SUBMISSION, check=flag),
+    **{name: column for part in parts("fields") for name, column in part.FIELDS.items()},
     "predicted": Column(
         "how many seconds it was [predicted](predictions.md) to run", known=_SUBMISSION,
         check=number,

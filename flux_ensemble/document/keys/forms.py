@@ -7,7 +7,7 @@ from the `description` of the failing part.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -105,6 +105,48 @@ class Key:
         return not self.only or any(
             what.startswith(one) if one.endswith("-") else what == one for one in self.only
         )
+
+
+@dataclass(frozen=True, slots=True)
+class FurtherAction:
+    """An action that a feature adds to those of the kernel.
+
+    Args:
+        name: as in a document.
+        text: what it does, for the guide. Links lead from docs/.
+        after: the action behind which it is listed.
+        takes: keys of other actions that it takes, besides those that declare it themselves.
+        of_job: it acts on the triggering job.
+        again: it submits jobs again, so there are more of them than rules ask for.
+
+    >>> FurtherAction("copy", "Run the triggering job again.", after="cancel", of_job=True).again
+    False
+    """
+
+    name: str
+    text: str
+    after: str
+    takes: tuple[str, ...] = ()
+    of_job: bool = False
+    again: bool = False
+
+
+def with_actions(texts: Mapping[str, str], further: Iterable[FurtherAction]) -> Mapping[str, str]:
+    """Return what each action does, with those of features, each behind the one that it names.
+
+    Args:
+        texts: those of the kernel.
+        further: those of features.
+
+    >>> copy = FurtherAction("copy", "Run the triggering job again.", after="cancel")
+    >>> list(with_actions({"cancel": "Cancel jobs.", "custom": "Call a function."}, [copy]))
+    ['cancel', 'copy', 'custom']
+    """
+    joined = list(texts.items())
+    for action in further:
+        place = [name for name, _ in joined].index(action.after)
+        joined.insert(place + 1, (action.name, action.text))
+    return dict(joined)
 
 
 class Properties(dict[str, Schema]):

@@ -12,6 +12,7 @@ from flux_ensemble.document.keys.forms import (
     DURATION,
     NAMED,
     NAMES_OF_PARAMETERS,
+    FurtherAction,
     Key,
     choice,
     integer,
@@ -19,8 +20,10 @@ from flux_ensemble.document.keys.forms import (
     mapping,
     or_list,
     text,
+    with_actions,
 )
 from flux_ensemble.document.keys.overrides import OVERRIDE_KEYS, SOME, computed, read_text
+from flux_ensemble.feature_list import parts
 from flux_ensemble.metrics.detector import DETECTORS
 
 #: Job events of RFC 21 that a rule can name as `job-EVENT` -> when a job has them.
@@ -118,12 +121,11 @@ TRIGGERS: Mapping[str, str] = {
 }
 
 #: Action -> what it does, for the guide. Links lead from docs/.
-ACTIONS: Mapping[str, str] = {
+_KERNEL_ACTIONS: Mapping[str, str] = {
     "submit": "Submit the job group `label`. The other keys replace values of the group; the sizes "
     "of a jobspec stay as they are.",
     "cancel": "Cancel the active jobs of the group `label`, or of the whole ensemble; with "
     "`jobs: trigger` the triggering job alone.",
-    "copy": "Run the triggering job a second time [beside itself](retries.md#copies).",
     "terminate": "End the ensemble. With `state: failed`, `run` exits with 1.",
     "custom": "Call the Python function `label`, see [custom functions](custom.md).",
     "grow": "Ask for `value` more [nodes](elastic.md#in-a-document) of the instance; with a "
@@ -142,6 +144,16 @@ ACTIONS: Mapping[str, str] = {
     "for others.",
 }
 
+#: The actions of features.
+_FURTHER: tuple[FurtherAction, ...] = tuple(
+    action for part in parts("keys") for action in part.ACTIONS
+)
+
+ACTIONS = with_actions(_KERNEL_ACTIONS, _FURTHER)
+
+#: Actions on the triggering job, and those that submit jobs again.
+OF_JOB = frozenset(action.name for action in _FURTHER if action.of_job)
+AGAIN = frozenset(action.name for action in _FURTHER if action.again)
 
 #: Actions that need a member whose size can change.
 SCALE_ACTIONS = frozenset({"grow", "shrink"})
@@ -153,11 +165,19 @@ ON_POOLS = ("grow", "shrink")
 
 _delay = partial(parse_duration, limit=False)
 
-ACTION_KEYS = (
+
+def _with_features(key: Key) -> Key:
+    """Return a key as one that the actions of features take, too, if they say so."""
+    only = {*key.only, *(action.name for action in _FURTHER if key.name in action.takes)}
+    same = len(only) == len(key.only)
+    return key if same else key.of(*(name for name in ACTIONS if name in only))
+
+
+_KERNEL_KEYS = (
     Key(
         "name",
         choice("an action", tuple(ACTIONS)),
-        "submit, cancel, copy, update, terminate, enable, disable, reset, custom, grow or shrink.",
+        f"{', '.join([*ACTIONS][:-1])} or {[*ACTIONS][-1]}.",
         ("submit",),
         required=True,
         read=None,
@@ -213,7 +233,7 @@ ACTION_KEYS = (
         choice("the jobs", ("trigger",)),
         "'trigger': the triggering job alone.",
         ("trigger",),
-        only=("cancel", "copy", "update"),
+        only=("cancel", "update"),
     ),
     Key(
         "near",
@@ -289,6 +309,8 @@ ACTION_KEYS = (
         read=parse_duration,
     ),
 )
+
+ACTION_KEYS = tuple(map(_with_features, _KERNEL_KEYS))
 
 ACTION = mapping("an action such as {name: submit, label: GROUP}", ACTION_KEYS)
 

@@ -10,8 +10,9 @@ import goldens
 import pytest
 
 from flux_ensemble.cli.display.jobs_table import jobs_table
+from flux_ensemble.metrics.columns import Known
 from flux_ensemble.metrics.job_filter import FIELDS, compile_filter
-from flux_ensemble.metrics.job_row import COLUMNS, GUESTS, IN_RULES, Known, fitted
+from flux_ensemble.metrics.job_row import COLUMNS, GUESTS, IN_RULES, fitted
 from flux_ensemble.queues.local import state_forms
 
 #: Recordings of jobs on members, in searches, and with copies, exceptions and memos.

@@ -96,10 +96,12 @@ def _number(value: float) -> float:
     return int(value) if value == int(value) < 2**53 else value
 
 
-STRAGGLERS = Algorithm(
-    "A job that takes far longer than the others of its group gets a copy. The first of the two to "
-    "succeed counts, and the other is cancelled.",
-    _ARGUMENTS,
-    ("group",),
-    _expand,
-)
+ALGORITHMS = {
+    "stragglers": Algorithm(
+        "A job that takes far longer than the others of its group gets a copy. The first of the "
+        "two to succeed counts, and the other is cancelled.",
+        _ARGUMENTS,
+        ("group",),
+        _expand,
+    ),
+}

@@ -1,0 +1,14 @@
+"""What ensembles can do besides running jobs by rules: each feature is a folder here.
+
+Nothing imports a feature, and no feature imports another. The rooms below ask
+`flux_ensemble.feature_list` for the parts of all of them, so who removes a folder, and its name
+there, removes the feature. A part is a module; a feature has those that it needs:
+
+| part | has | asked for by |
+|---|---|---|
+| `keys` | `ACTIONS`: the actions that it adds | `document.keys` |
+| `fields` | `FIELDS`: what expressions know of a job by it | `metrics.job_row` |
+| `words` | `DEEDS`: what its actions do, for the log | `eventlog` |
+| `algorithms` | `ALGORITHMS`: what `use` can name | `algorithms.builtin` |
+| `engine` | `feature`: makes state and hooks, an `engine.feature.Feature` | `engine.engine` |
+"""

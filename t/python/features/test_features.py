@@ -1,0 +1,154 @@
+"""Each feature can be removed: its folder, and its name in the list."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flux_ensemble
+from flux_ensemble import features
+from flux_ensemble.engine.lifecycle import FINAL_STATES, TRANSITIONS
+from flux_ensemble.feature_list import FEATURES, parts
+
+PACKAGE = Path(flux_ensemble.__file__).resolve().parent
+EXAMPLES = PACKAGE.parent / "examples"
+
+#: Feature -> a document that needs it, and what is said of that where the feature is not there.
+NEEDED: Mapping[str, tuple[str, str]] = {
+    "copies": (
+        """
+        jobs: [{name: a, command: a}]
+        rules:
+          - {trigger: start, action: {name: submit, label: a}}
+          - {trigger: job-running, action: {name: copy}}
+        """,
+        "expected an action, not 'copy'",
+    ),
+}
+
+#: Imports the whole package, then checks and simulates documents, and prints what came of each.
+RUN = """
+import json, pkgutil, sys
+from importlib import import_module
+import flux_ensemble
+# Flux's own Python loads these, and protocols are of no room.
+left_out = ("flux_ensemble.modules", "flux_ensemble.k8s.grpc.protocol")
+modules = list(pkgutil.walk_packages(flux_ensemble.__path__, "flux_ensemble."))
+for module in modules if sys.argv[2:] else ():
+    if not module.name.startswith(left_out):
+        try:
+            import_module(module.name)
+        except ModuleNotFoundError as error:
+            assert not (error.name or "").startswith("flux_ensemble"), error
+from flux_ensemble.document.loading import load_text
+from flux_ensemble.queues.simulation.simulation import Simulation, SimulationError, resolve
+from flux_ensemble.queues.virtual.cluster import VirtualCluster
+found = {}
+for name, text in json.load(sys.stdin).items():
+    try:
+        spec = load_text(text, name="demo", directory=sys.argv[1])
+        simulation = Simulation(spec, VirtualCluster(64, 64, 8), resolve(spec, spec.simulate))
+        found[name] = simulation.run(1e6).status["state"]
+    except (ValueError, SimulationError) as error:
+        found[name] = str(error)
+print(json.dumps({"file": flux_ensemble.__file__, "found": found}))
+"""
+
+
+def without(feature: str, where: Path, *, folder: bool = True, line: bool = True) -> Path:
+    """Make a copy of the package without a feature; the folder to import it from."""
+    gone = PACKAGE / "features" / feature
+
+    def left_out(path: str, names: list[str]) -> list[str]:
+        removed = [gone.name] if folder and Path(path) == gone.parent else []
+        return [*removed, "__pycache__"]
+
+    shutil.copytree(PACKAGE, where / "flux_ensemble", ignore=left_out)
+    listing = where / "flux_ensemble" / "feature_list.py"
+    text = listing.read_text()
+    if line:
+        listing.write_text(re.sub(rf'"{feature}", ?', "", text))
+        assert listing.read_text() != text
+    return where
+
+
+def run(where: Path, documents: Mapping[str, str], *, whole: bool = True) -> dict[str, Any]:
+    """Run documents with the package in a folder; what came of each.
+
+    Args:
+        where: the folder.
+        documents: their texts, by name.
+        whole: import the whole package before.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str(EXAMPLES), *(["whole"] if whole else [])],
+        input=json.dumps(documents),
+        env={**os.environ, "PYTHONPATH": str(where)},
+        cwd=where,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert Path(said["file"]).is_relative_to(where)
+    found: dict[str, Any] = said["found"]
+    return found
+
+
+def documents() -> dict[str, str]:
+    """The examples, and what each feature is needed for."""
+    examples = {path.name: path.read_text() for path in sorted(EXAMPLES.glob("*.yaml"))}
+    return {**examples, **{feature: document for feature, (document, _) in NEEDED.items()}}
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[str, Any]:
+    """What comes of the documents with all features."""
+    return run(PACKAGE.parent, documents(), whole=False)
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_a_feature_can_be_removed_and_documents_without_it_still_run(
+    feature: str, whole: dict[str, Any], tmp_path: Path
+) -> None:
+    assert whole[feature] == "completed"
+    less = run(without(feature, tmp_path), documents())
+    assert NEEDED[feature][1] in less[feature]
+    other = {name for name, state in whole.items() if less[name] != state}
+    # The others have it, too: they are refused, and none runs in another way.
+    assert len(other) <= len(whole) / 4
+    assert not {less[name] for name in other} & {*TRANSITIONS, *FINAL_STATES}
+
+
+@pytest.mark.parametrize(("folder", "line"), [(True, False), (False, True)])
+def test_the_folder_or_the_line_alone_is_enough(folder: bool, line: bool, tmp_path: Path) -> None:
+    document, sentence = NEEDED["copies"]
+    where = without("copies", tmp_path, folder=folder, line=line)
+    assert sentence in run(where, {"needed": document}, whole=False)["needed"]
+
+
+def test_each_folder_is_listed() -> None:
+    folders = {path.parent.name for path in (PACKAGE / "features").glob("*/__init__.py")}
+    assert folders == set(FEATURES) == set(NEEDED)
+
+
+def test_a_part_that_imports_what_is_missing_is_no_missing_part(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "keys.py").write_text("import a_module_that_nobody_has\n")
+    monkeypatch.setattr(features, "__path__", [str(tmp_path.parent)])
+    monkeypatch.setattr("flux_ensemble.feature_list.FEATURES", (tmp_path.name,))
+    (tmp_path / "__init__.py").write_text("")
+    with pytest.raises(ModuleNotFoundError, match="a_module_that_nobody_has"):
+        parts.__wrapped__("keys")
+    assert parts.__wrapped__("fields") == ()
