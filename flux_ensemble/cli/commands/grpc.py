@@ -271,7 +271,7 @@ def _backend(
     try:
         match name:
             case "dry-run":
-                from flux_ensemble.k8s.grpc.dry_run import DryRun
+                from flux_ensemble.k8s.grpc.backend import DryRun
 
                 bounds = {"minimum": minimum, "maximum": maximum}
                 return DryRun(**{key: size for key, size in bounds.items() if size is not None})

@@ -25,8 +25,7 @@ from flux_ensemble.k8s.grpc.backend import Grant, Refused, Size, target
 from flux_ensemble.k8s.grpc.protocol import SAID_BY_SERVICE
 from flux_ensemble.k8s.grpc.protocol import ensemble_pb2 as pb
 from flux_ensemble.k8s.grpc.protocol import ensemble_pb2_grpc as api
-from flux_ensemble.k8s.grpc.tls import TlsFiles
-from flux_ensemble.k8s.grpc.tls_reload import Reloaded
+from flux_ensemble.k8s.grpc.tls import Reloaded, TlsFiles
 from flux_ensemble.renamed import takes_old_arguments
 from flux_ensemble.tokens import read_token
 

@@ -12,7 +12,7 @@ import pytest
 from certificates import Authority
 from rpc_servers import serving
 
-from flux_ensemble.k8s.grpc.dry_run import DryRun
+from flux_ensemble.k8s.grpc.backend import DryRun
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from second_user import second_user
 
 from flux_ensemble.client.errors import EnsembleError
 from flux_ensemble.k8s.grpc import instances
+from flux_ensemble.k8s.grpc.backend import DryRun
 from flux_ensemble.k8s.grpc.client import RpcClient, RpcError
-from flux_ensemble.k8s.grpc.dry_run import DryRun
 from flux_ensemble.k8s.grpc.protocol import predecessors_pb2, predecessors_pb2_grpc
 from flux_ensemble.k8s.grpc.server import ServerError
 

@@ -21,6 +21,7 @@ from flux_ensemble.k8s.grpc.backend import (
     BackendError,
     BadSize,
     Contended,
+    DryRun,
     Grant,
     Refused,
     Size,
@@ -28,7 +29,6 @@ from flux_ensemble.k8s.grpc.backend import (
     UnknownCluster,
     target,
 )
-from flux_ensemble.k8s.grpc.dry_run import DryRun
 from flux_ensemble.k8s.minicluster import Kubernetes, MiniCluster
 
 NAME = "default/mini"

@@ -20,12 +20,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from rpc_servers import PATIENCE, Log, serving, table
 
 from flux_ensemble.k8s.grpc import instances
+from flux_ensemble.k8s.grpc.backend import DryRun
 from flux_ensemble.k8s.grpc.client import RpcClient, RpcError
-from flux_ensemble.k8s.grpc.dry_run import DryRun
 from flux_ensemble.k8s.grpc.protocol import ensemble_pb2 as pb
 from flux_ensemble.k8s.grpc.protocol import ensemble_pb2_grpc as api
-from flux_ensemble.k8s.grpc.tls import MEMBER_URI, TlsError, TlsFiles
-from flux_ensemble.k8s.grpc.tls_reload import Reloaded
+from flux_ensemble.k8s.grpc.tls import MEMBER_URI, Reloaded, TlsError, TlsFiles
 
 pytest_plugins = ["tls_server"]
 

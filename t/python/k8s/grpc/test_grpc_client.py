@@ -13,6 +13,7 @@ from rpc_servers import PATIENCE, Failing, Held, known_client, serving
 from flux_ensemble.k8s.grpc.admission import Bound, Limits
 from flux_ensemble.k8s.grpc.backend import (
     Contended,
+    DryRun,
     Grant,
     Refused,
     Size,
@@ -20,7 +21,6 @@ from flux_ensemble.k8s.grpc.backend import (
     UnknownCluster,
 )
 from flux_ensemble.k8s.grpc.client import RpcClient, RpcError
-from flux_ensemble.k8s.grpc.dry_run import DryRun
 from flux_ensemble.k8s.grpc.protocol import ensemble_pb2 as pb
 
 

@@ -20,7 +20,7 @@ from warm import WarmProcess
 from flux_ensemble.cli.commands.grpc import start
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.extras import install_command
-from flux_ensemble.k8s.grpc.dry_run import DryRun
+from flux_ensemble.k8s.grpc.backend import DryRun
 
 REFUSED = {
     "plaintext for others": (["--host", "0.0.0.0"], "can be reached from other machines"),

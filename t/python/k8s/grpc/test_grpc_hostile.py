@@ -25,9 +25,8 @@ from rpc_servers import PATIENCE, TOKEN, Failing, Log, known_channel, known_clie
 
 from flux_ensemble.k8s.grpc import instances
 from flux_ensemble.k8s.grpc.admission import Bound, Limits
-from flux_ensemble.k8s.grpc.backend import Refused
+from flux_ensemble.k8s.grpc.backend import DryRun, Refused
 from flux_ensemble.k8s.grpc.client import RpcClient, RpcError
-from flux_ensemble.k8s.grpc.dry_run import DryRun
 from flux_ensemble.k8s.grpc.errors import RequestProblem
 from flux_ensemble.k8s.grpc.protocol import ensemble_pb2 as pb
 from flux_ensemble.k8s.grpc.protocol import ensemble_pb2_grpc as api

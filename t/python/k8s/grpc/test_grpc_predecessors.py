@@ -16,8 +16,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from patience import PATIENCE
 from rpc_servers import Failing, serving
 
-from flux_ensemble.k8s.grpc.backend import Contended, Unavailable
-from flux_ensemble.k8s.grpc.dry_run import DryRun
+from flux_ensemble.k8s.grpc.backend import Contended, DryRun, Unavailable
 
 PACKAGE = "convergedcomputing.org.grpc.v1"
 UNSPECIFIED, SUCCESS, ERROR, DENIED, EXISTS = range(5)

@@ -14,8 +14,8 @@ import pytest
 from rpc_servers import PATIENCE, Log, known_channel, known_client, serving, table
 
 from flux_ensemble.k8s.grpc import instances, server
+from flux_ensemble.k8s.grpc.backend import DryRun
 from flux_ensemble.k8s.grpc.client import RpcError
-from flux_ensemble.k8s.grpc.dry_run import DryRun
 from flux_ensemble.k8s.grpc.errors import SENTENCE_BYTES, RequestProblem
 from flux_ensemble.k8s.grpc.peers import client_of, endpoint
 from flux_ensemble.k8s.grpc.protocol import ensemble_pb2 as pb

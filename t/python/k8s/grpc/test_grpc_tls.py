@@ -13,11 +13,10 @@ from certificates import DAY, Authority
 from patience import PATIENCE
 from rpc_servers import serving
 
+from flux_ensemble.k8s.grpc.backend import DryRun
 from flux_ensemble.k8s.grpc.client import RpcClient, RpcError
-from flux_ensemble.k8s.grpc.dry_run import DryRun
 from flux_ensemble.k8s.grpc.protocol import predecessors_pb2, predecessors_pb2_grpc
-from flux_ensemble.k8s.grpc.tls import TlsError, TlsFiles
-from flux_ensemble.k8s.grpc.tls_reload import Reloaded
+from flux_ensemble.k8s.grpc.tls import Reloaded, TlsError, TlsFiles
 
 pytest_plugins = ["tls_server"]
 

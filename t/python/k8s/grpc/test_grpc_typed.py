@@ -19,9 +19,8 @@ from rpc_servers import PATIENCE, Failing, Held, known_channel, known_client, se
 
 from flux_ensemble.k8s.grpc import instances
 from flux_ensemble.k8s.grpc.admission import AdmittedCall, Bound, Limits
-from flux_ensemble.k8s.grpc.backend import Backend, Refused, Unavailable
+from flux_ensemble.k8s.grpc.backend import Backend, DryRun, Refused, Unavailable
 from flux_ensemble.k8s.grpc.client import RpcClient, RpcError
-from flux_ensemble.k8s.grpc.dry_run import DryRun
 from flux_ensemble.k8s.grpc.errors import RequestProblem
 from flux_ensemble.k8s.grpc.operations import Operations
 from flux_ensemble.k8s.grpc.protocol import ensemble_pb2 as pb
