@@ -43,9 +43,15 @@ COMPILED := .compiled
     manual protocols lint format clean
 
 demo: $(VENV)/package
+	@echo "== 3 of 3: an example: five jobs sleep, and five more follow them"
 	@if command -v flux >/dev/null; \
 	    then set -x; flux start --test-size=4 $(BIN)/flux-ensemble run examples/hello-world.yaml; \
 	    else set -x; $(BIN)/flux-ensemble run --queue local examples/hello-world.yaml; fi
+	@echo
+	@echo "== Next, a sweep of your own, with its report:"
+	@echo "   . $(BIN)/activate"
+	@echo "   flux-ensemble init sweep"
+	@echo "   flux-ensemble run sweep.yaml --open"
 
 bench: $(VENV)/installed
 	@$(BIN)/python t/bench/bench.py --page
@@ -140,9 +146,13 @@ define make_venv
 	$(PYTHON) -m venv $(VENV)
 endef
 
+# What pip does is shown, since it takes a minute or two.
 $(VENV)/package: $(BUILT_FROM)
+	@echo "== 1 of 3: a virtual environment in $(VENV)"
 	$(make_venv)
-	$(PIP) install --editable .
+	@echo "== 2 of 3: flux-ensemble, and the packages that it needs (a minute or two; nothing is" \
+	    "compiled)"
+	@$(PIP:--quiet=) install --editable '.[tui]'
 	@touch $@
 
 # And what developers need besides.
