@@ -126,7 +126,7 @@ def simulations(here: Path, browser: Browser) -> None:
     (here / "plan.yaml").write_text(next(block for block in blocks if "members:" in block))
     write_files(read_page((DOCS / "howto" / "retrain.md").read_text(encoding="utf-8")), here)
     for name, cores in (("plan", "4"), ("retrain", "2")):
-        simulate = [COMMAND, "simulate", "--nodes", "4", "--cores", cores, f"{name}.yaml"]
+        simulate = [str(COMMAND), "simulate", "--nodes", "4", "--cores", cores, f"{name}.yaml"]
         subprocess.run(
             [*simulate, "--report", f"{name}.html"], cwd=here, stdout=subprocess.DEVNULL, check=True
         )
