@@ -115,7 +115,7 @@ check-pythons: $(VENV)/installed
 	@$(BIN)/nox
 
 docs: $(VENV)/documents
-	$(BIN)/sphinx-build -W -q docs _site
+	$(BIN)/sphinx-build -W -q -a docs _site
 	$(BIN)/python docs/links.py _site
 	@echo "the documentation is in _site/index.html"
 
