@@ -26,17 +26,56 @@ from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import Target, label_of, targeted
 from flux_ensemble.queues.local.client import summary_of
 from flux_ensemble.texts import hanging
+from flux_ensemble.words import STATE_STYLES
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus, Status
 
 
+class EnsembleStates(click.ParamType):
+    """Names of states of ensembles, separated by commas."""
+
+    name = "states"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> frozenset[str]:
+        names = str(value).split(",")
+        for name in names:
+            if name not in STATE_STYLES:
+                from flux_ensemble.suggestions import hint
+
+                known = ", ".join(STATE_STYLES)
+                near = hint(name, STATE_STYLES)
+                self.fail(f"no such state: {name!r} ({near}states: {known})", param, ctx)
+        return frozenset(names)
+
+
 @click.command("list")
+@click.option(
+    "-f",
+    "--filter",
+    "states",
+    type=EnsembleStates(),
+    metavar="STATE,...",
+    help=f"Only ensembles in these states: {', '.join(STATE_STYLES)}.",
+)
+@click.option(
+    "-c",
+    "--count",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="The latest N ensembles (default: all).",
+)
 @table_options(ENSEMBLES)
 @targeted
-def list_ensembles(output: Output, target: Target) -> None:
-    """List the ensembles that the service holds, ended ones included."""
-    ensembles = target.list()
+def list_ensembles(
+    states: frozenset[str] | None, count: int, output: Output, target: Target
+) -> None:
+    """List the ensembles that the service holds, ended ones included, the latest at the end."""
+    ensembles = [one for one in target.list() if states is None or one["state"] in states]
+    ensembles = ensembles[-count:]
     if output.as_json:
         print_json({"ensembles": ensembles})
     else:

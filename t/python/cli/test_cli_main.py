@@ -321,6 +321,38 @@ def test_the_answer_of_the_service_is_printed_as_it_came(
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ([], ["a", "b", "c"]),
+        (["-c", "2"], ["b", "c"]),
+        (["-c", "0"], ["a", "b", "c"]),
+        (["-f", "failed,running"], ["a", "c"]),
+        (["--filter", "failed", "--count", "1"], ["c"]),
+        (["-f", "paused"], []),
+    ],
+)
+def test_list_takes_states_and_a_count_as_flux_jobs_does(
+    options: list[str],
+    names: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    states = {"a": "running", "b": "completed", "c": "failed"}
+    serve(monkeypatch, list=[{"name": name, "state": state} for name, state in states.items()])
+    assert run_command(["list", "--json", *options]) == 0
+    shown = json.loads(capsys.readouterr().out)["ensembles"]
+    assert [one["name"] for one in shown] == names
+
+
+def test_an_unknown_state_of_ensembles_is_an_error_with_a_guess(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run_command(["list", "-f", "fialed"]) == 2
+    (line,) = errors(capsys)
+    assert "no such state: 'fialed' (did you mean 'failed'?" in line
+
+
 def test_the_version_of_flux_is_read_with_whatever_follows() -> None:
     assert parse_version("0.88.0-12-gabcdef") == (0, 88)
     assert parse_version("1.2.3") > (0, 84)
