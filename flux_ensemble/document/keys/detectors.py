@@ -27,30 +27,36 @@ _ADWIN_KEYS = (
     Key(
         "delta",
         _number("a number > 0 and < 1", exclusiveMinimum=0, exclusiveMaximum=1),
-        "How likely a false alarm may be.",
+        "The probability of a false alarm.",
         (0.01,),
         0.002,
-        more="Less finds less.",
+        more="A smaller value detects less.",
     ),
     Key(
         "clock",
         _WINDOW,
-        "It looks after so many values.",
+        "The number of values between two looks for a drift.",
         (1,),
         32,
-        more="1 is at each, and costs more.",
+        more="1 looks at each value, and costs more.",
     ),
-    Key("grace-period", _WINDOW, "It does not look before so many values.", (30,), 10),
-    Key("min-window-length", _WINDOW, "Parts of fewer values are not compared.", (3,), 5),
+    Key("grace-period", _WINDOW, "The number of values before the first look.", (30,), 10),
+    Key(
+        "min-window-length",
+        _WINDOW,
+        "The least number of values in a part of the window that is compared.",
+        (3,),
+        5,
+    ),
     Key("mode", _MODE, "Whether the mean rises, falls, or either.", ("up", "down"), BOTH),
 )
 
 _PAGE_HINKLEY_KEYS = (
-    Key("min-instances", _WINDOW, "It does not look before so many values.", (10,), 30),
+    Key("min-instances", _WINDOW, "The number of values before the first look.", (10,), 30),
     Key(
         "delta",
         _number("a number >= 0", minimum=0),
-        "So much away from the mean is none; a quarter of the standard deviation, say.",
+        "The difference from the mean that is ignored; a quarter of the standard deviation, say.",
         (0.25,),
         0.005,
     ),
@@ -64,10 +70,10 @@ _PAGE_HINKLEY_KEYS = (
     Key(
         "alpha",
         _number("a number > 0 and <= 1", exclusiveMinimum=0, maximum=1),
-        "What the sum is multiplied by at each value.",
+        "The factor of the sum at each value.",
         (1,),
         0.9999,
-        more="So it forgets.",
+        more="Below 1, old values are forgotten.",
     ),
     Key("mode", _MODE, "Whether the mean rises, falls, or either.", ("up", "down"), BOTH),
 )
@@ -89,7 +95,7 @@ _QUANTILE_KEYS = (
     Key(
         "window",
         _WINDOW,
-        "How many of the latest values it is of. The default is 10 / (1 - q).",
+        "The number of latest values that the quantile is of. The default is 10 / (1 - q).",
         (1000,),
         unset="10 / (1 - `q`)",
         more="It is at least `warm-up`, and by default at most 100000.",
@@ -97,7 +103,7 @@ _QUANTILE_KEYS = (
     Key(
         "mode",
         _MODE,
-        "Whether too large, too small, or either.",
+        "Whether values that are too large, too small, or both are anomalies.",
         ("down", "both"),
         UP,
         more="`up` is above the quantile, `down` below the quantile 1 - `q`.",

@@ -45,7 +45,7 @@ LIMIT_KEYS = (
     Key(
         "active-jobs",
         integer(1),
-        "No more jobs are in the queue at once.",
+        "How many jobs of the ensemble are in the queue at once at most.",
         (100,),
         10_000,
         more="Further ones wait in the service, by urgency and then first in first out.",
@@ -53,14 +53,14 @@ LIMIT_KEYS = (
     Key(
         "jobs",
         integer(1),
-        "An ensemble that asks for more jobs in all fails.",
+        "How many jobs the ensemble may submit in all; with more it fails.",
         (5000,),
         100_000,
     ),
     Key(
         "records",
         integer(1),
-        "The record of jobs has no more jobs.",
+        "How many jobs the record of jobs has at most.",
         (10_000,),
         1_000_000,
         more="See [the record](document.md#the-record-of-jobs).",
@@ -79,7 +79,7 @@ SCALING_KEYS = (
     Key(
         "min-nodes",
         integer(1),
-        "'shrink' asks for no fewer nodes.",
+        "The least number of nodes that 'shrink' asks for.",
         (2,),
         1,
         formerly="min-size",
@@ -87,7 +87,7 @@ SCALING_KEYS = (
     Key(
         "max-nodes",
         integer(1),
-        "'grow' asks for no more nodes.",
+        "The greatest number of nodes that 'grow' asks for.",
         (16,),
         formerly="max-size",
         more="The member's own bounds hold in any case.",
@@ -95,13 +95,13 @@ SCALING_KEYS = (
     Key(
         "deadline",
         DURATION,
-        "A request without an answer is denied then.",
+        "A request without an answer is denied after this time.",
         ("15m",),
         "10m",
         read=partial(parse_duration, limit=False),
         more="A [duration](document.md#durations).",
     ),
-    Key("refusals", integer(1), "So many refusals in a row disable a rule.", (5,), 3),
+    Key("refusals", integer(1), "The number of refusals in a row that disables a rule.", (5,), 3),
 )
 
 USE_KEYS = (
@@ -230,7 +230,7 @@ DOCUMENT_KEYS = (
     Key(
         "rate-window",
         DURATION,
-        "What rates such as rate.GROUP are taken over.",
+        "The time over which rates such as rate.GROUP are computed.",
         ("5m",),
         "60s",
         read=None,
@@ -292,10 +292,10 @@ DOCUMENT_KEYS = (
     Key(
         "seed",
         {"type": "integer", "description": "an integer"},
-        "What samples and simulations are drawn with.",
+        "The seed of samples and simulations.",
         (7,),
         0,
-        more="A [search](searches.md) draws with it, too.",
+        more="It is also that of a [search](searches.md).",
     ),
     Key(
         "simulate",

@@ -55,7 +55,7 @@ RETRIES_KEYS = (
     Key(
         "after",
         DURATION,
-        "How long it waits before.",
+        "How long to wait before each attempt.",
         ("30s",),
         0,
         read=partial(parse_duration, limit=False),
@@ -73,7 +73,7 @@ RETRIES_KEYS = (
     Key(
         "with",
         mapping("a mapping such as {duration: 2h}", OVERRIDE_KEYS),
-        "What is other than at the last attempt.",
+        "What differs from the last attempt.",
         ({"duration": "{job.duration * 2}"},),
         field="overrides",
         more="It has the keys of a [submit action](actions.md) that replace the group's.",
@@ -195,7 +195,7 @@ JOB_KEYS = (
     Key(
         "exclusive",
         BOOLEAN,
-        "The nodes are the job's alone.",
+        "Whether the nodes are the job's alone.",
         (True,),
         False,
         in_jobspec=True,
@@ -252,7 +252,7 @@ JOB_KEYS = (
     Key(
         "max-active",
         integer(1),
-        "No more jobs of the group are in the queue at once.",
+        "How many jobs of the group are in the queue at once at most.",
         (10,),
         more="Further ones wait in the service; of several entries the least counts.",
     ),
