@@ -591,3 +591,32 @@ def test_finished_jobs_and_closed_firings_leave_nothing_behind():
         play.run(job)
     assert len(play.engine.workload.jobs) == 0
     assert len(list(play.engine.workload.firings)) == 1
+
+
+def test_jobs_that_are_being_cancelled_are_not_updated():
+    play = Play(document(rules=[on_start()], finish="never"))
+    for job in (1, 2):
+        play.event(job, "submit")
+        play.event(job, "validate")
+    play.accept = False
+    play.request("cancel", group="a")
+    play.request("action", action={"name": "update", "label": "a", "urgency": 20})
+    assert play.of(UpdateJobs) == []
+
+
+def test_functions_are_called_with_numbers_where_the_document_has_a_spelling():
+    text = """
+name: test
+custom: "def f(**kwargs): ..."
+metrics: [{best: {name: top, of: a-loss, mode: min}}]
+jobs: [{name: a, command: "true {t}", params: {t: [0.10]}}]
+rules:
+  - {trigger: start, action: {name: submit, label: a}}
+  - {trigger: job-success, action: {name: custom, label: f}}
+"""
+    play = Play(text)
+    play.begin(1)
+    play.event(1, "memo", loss=2.0)
+    play.end(1)
+    (call,) = play.of(CallCustom)
+    assert json.loads(json.dumps(call.kwargs["metrics"]))["best"]["top"]["params"] == {"t": 0.1}

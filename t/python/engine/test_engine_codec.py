@@ -27,7 +27,9 @@ from flux_ensemble.engine.events import JobEvent, Tag
     ],
 )
 @pytest.mark.parametrize("tag", [None, Tag("g", 'search:"s"', 3, 4)])
-@pytest.mark.parametrize("more", [{}, {"foreign": True, "job_name": "x"}, {"job_name": "x"}])
+@pytest.mark.parametrize(
+    "more", [{}, {"foreign": True}, {"foreign": True, "job_name": "x"}, {"job_name": "x"}]
+)
 def test_the_event_of_a_job_is_the_canonical_text_of_its_fields(
     context: Mapping[str, Any], tag: Tag | None, more: Mapping[str, Any]
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from play import Play, Started, document, on_start, submit
 
 from flux_ensemble.cli.display.export import write
+from flux_ensemble.engine.job_keys import make
 from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.records import decode, encode
@@ -241,3 +242,14 @@ def test_a_row_without_a_memo_is_small() -> None:
         play.event(job, "start", t_alloc=play.t, ranks=str(job % 100))
         play.end(job)
     assert len(json.dumps(encode(play.engine.records.take()), separators=(",", ":"))) < 100 * 1000
+
+
+def test_a_row_names_the_member_and_the_file_as_the_describer_is_told() -> None:
+    given = [{"name": "a", "command": "run", "output": "{{jobid}}-{{id}}.out"}]
+    play = played(jobs=given)
+    play.run(1)
+    (job,) = play.engine.records.take()
+    describer = Describer(play.engine.spec, "/work", "f{}".format, "member {}".format)
+    assert describer.describe(job, play.t)["output"] == "/work/f1-f1.out"
+    job.id = make(2, 1)
+    assert describer.describe(job, play.t)["member"] == "member 2"

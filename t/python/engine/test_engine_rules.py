@@ -376,3 +376,35 @@ def test_finish_never_keeps_the_ensemble_running():
     play.run(1)
     assert play.engine.state == "running"
     assert play.engine.idle
+
+
+def test_an_engine_reacts_to_jobs_as_long_as_one_of_its_rules_can():
+    rules = [on_start(), {"trigger": "job-fail", "action": submit("b")}]
+    play = Play(document(rules=rules, finish="never"))
+    assert play.engine.reacts
+    play.run(1, status=256)
+    assert not play.engine.reacts
+
+
+def test_the_log_has_each_action_as_it_was_filled_in_for_its_job():
+    jobs = [
+        {"name": "a", "command": "true {t}", "params": {"t": list(range(20))}},
+        {"name": "b", "command": "true {t}", "params": {"t": 0}},
+    ]
+    each = {
+        "trigger": "job-success",
+        "group": "a",
+        "actions": [
+            submit("b", repetitions="unlimited"),
+            submit("b", params={"t": "{job.params.t}"}),
+        ],
+    }
+    play = Play(document(jobs=jobs, rules=[on_start(), each]))
+    for job in range(1, 21):
+        play.run(job)
+    filled = [
+        entry["action"]["params"]["t"]
+        for entry in play.recorded("fire")
+        if "params" in entry["action"]
+    ]
+    assert filled == list(range(20))

@@ -724,3 +724,15 @@ def test_a_search_that_found_something_has_no_trouble_though_trials_failed() -> 
     play.try_out(2, loss=1.0)
     play.try_out(3, status=256)
     assert play.search["trouble"] is None
+
+
+def test_a_rule_about_another_search_is_not_triggered() -> None:
+    rule = {"trigger": "search-done", "name": "other", "action": submit("b")}
+    given = searching([rule])
+    given["search"].append({**given["search"][0], "id": "other", "group": "c"})
+    given["jobs"].append({"name": "c", "command": "true {x} {kind}"})
+    play = Search(given)
+    for job, loss in ((1, 0.5), (2, 0.1), (3, 0.1), (4, 0.2)):
+        play.try_out(job, loss)
+    assert len(play.recorded("search-done")) == 1
+    assert play.submitted("b") == 0

@@ -156,6 +156,7 @@ def test_a_job_takes_the_share_of_its_gpus_nodes_or_cores_whichever_is_largest()
     assert place.weight(Need(gpus=3, cores=60)) == 60
     assert place.weight(Need(exclusive=True, gpus=1)) == 32
     assert place.weight(Need(cores=3)) == 3
+    assert Place(1, "a", nodes=1, cores=8, gpus=4).weight(Need(gpus=3)) == 6
     # So no job waits for one of its GPUs while those of another member are free.
     assert place.room(Need(gpus=1), 0.0) == 4
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.document.loading import load_mapping, load_text
 from flux_ensemble.engine.commands import (
     CallCustom,
     CancelJobs,
@@ -68,8 +68,10 @@ class Play:
         queued: ids of the jobs that the queue has, with their tags, in order.
     """
 
-    def __init__(self, given: Mapping[str, Any], start: bool = True, accept: bool = True) -> None:
-        self.engine = Engine(load_mapping(given))
+    def __init__(
+        self, given: Mapping[str, Any] | str, start: bool = True, accept: bool = True
+    ) -> None:
+        self.engine = Engine(load_text(given) if isinstance(given, str) else load_mapping(given))
         self.handle = self.engine.handle
         self.t = 1000.0
         self.accept = accept
