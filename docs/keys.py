@@ -10,6 +10,7 @@ what they are made from. Links in the tables of the package lead from this folde
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +20,9 @@ from typing import Any
 
 import click
 
+import flux_ensemble
 from flux_ensemble.cli.main import ensemble
+from flux_ensemble.client import tables
 from flux_ensemble.document.editor_schema import Explained, editor_schema, explained
 from flux_ensemble.document.expression_help import expression_names
 from flux_ensemble.document.keys.document import DOCUMENT_KEYS, KEYS, parts
@@ -279,6 +282,71 @@ def _commands() -> Iterator[str]:
 
 _FURTHER = {name: text for name, text in about.FUNCTIONS.items() if name not in FUNCTIONS}
 
+#: A section of a docstring, and an entry of one.
+_SECTION = re.compile(r"(Args|Returns|Raises|Attributes|Yields):")
+_ENTRY = re.compile(r"    (\S[^:]*): (.*)")
+
+
+def _described(docstring: str) -> Iterator[str]:
+    """Yield a docstring as Markdown: its text, its arguments and the like, and its examples."""
+    section, code = "", False
+    for line in inspect.cleandoc(docstring).splitlines():
+        heading = _SECTION.fullmatch(line)
+        if code and not line.strip():
+            yield "```"
+            code = False
+        if heading is not None:
+            section = heading[1]
+            yield f"*{section}*\n"
+        elif line.startswith(">>>") and not code:
+            code = True
+            yield f"```python\n{line}"
+        elif code:
+            yield line
+        elif section and (entry := _ENTRY.fullmatch(line)) is not None:
+            yield f"- `{entry[1]}`: {entry[2]}"
+        elif section and line.strip():
+            yield f"  {line.strip()}"
+        else:
+            section = ""
+            yield line
+    if code:
+        yield "```"
+
+
+def _signature(function: Any) -> str:
+    """Return the arguments of a function, without `self` and types."""
+    signature = inspect.signature(function)
+    plain = [
+        one.replace(annotation=inspect.Parameter.empty)
+        for name, one in signature.parameters.items()
+        if name not in ("self", "cls")
+    ]
+    return str(inspect.Signature(plain))
+
+
+def _python(name: str) -> Iterator[str]:
+    """Yield what users call of the package: a function, or a class with its methods."""
+    what = getattr(flux_ensemble, name, None) or getattr(tables, name)
+    arguments = "" if issubclass(type(what), type) and issubclass(what, dict) else _signature(what)
+    yield f"### {name}{arguments}\n"
+    yield from _described(what.__doc__ or "")
+    if not isinstance(what, type) or issubclass(what, dict):
+        return
+    for key, member in vars(what).items():
+        function = getattr(member, "__func__", member)
+        if key[0] == "_" or not (callable(function) or isinstance(function, property)):
+            continue
+        if isinstance(function, property):
+            arguments, docstring = "", function.__doc__
+        else:
+            arguments, docstring = _signature(function), function.__doc__
+        later = "await " if inspect.iscoroutinefunction(function) else ""
+        later = "async for ... in " if inspect.isasyncgenfunction(function) else later
+        yield f"\n#### {later}{key}{arguments}\n"
+        yield from _described(docstring or "")
+
+
 #: Name of a table -> the function that yields its lines.
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "all-keys": _all_keys,
@@ -291,6 +359,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "actions": _actions,
     "job-in-rules": _job_in_rules,
     "job-rows": _job_rows,
+    **{f"python-{name}": partial(_python, name) for name in (*flux_ensemble.__all__, "JobTable")},
     "counters": partial(_names, about.COUNTERS),
     "statistics": partial(
         _names,

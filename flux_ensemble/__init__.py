@@ -7,12 +7,16 @@ from typing import Any
 
 from flux_ensemble.entries import Action, Job, Rule
 
-__all__ = ["Action", "AsyncClient", "Ensemble", "Job", "Rule"]
+__all__ = ["Action", "AsyncClient", "Ensemble", "Job", "Rule", "memo"]
 
 __version__ = "0.1.0"
 
 #: Names that are imported on first use, since commands and custom functions do not need them.
-_LATER = {"AsyncClient": "flux_ensemble.api.asynchronous", "Ensemble": "flux_ensemble.api.ensemble"}
+_LATER = {
+    "AsyncClient": "flux_ensemble.api.asynchronous",
+    "Ensemble": "flux_ensemble.api.ensemble",
+    "memo": "flux_ensemble.api.memo",
+}
 
 
 def __getattr__(name: str) -> Any:

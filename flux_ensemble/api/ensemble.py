@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from flux_ensemble.api.hosts import Host
     from flux_ensemble.client.responses import Ended, EnsembleStatus, Entry, Why
+    from flux_ensemble.client.tables import JobTable
     from flux_ensemble.entry_keys import EnsembleKeys
-    from flux_ensemble.metrics.job_row import JobRow
     from flux_ensemble.queues.simulation.simulation import Prediction
     from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
@@ -313,15 +313,20 @@ class Ensemble:
 
     def jobs(
         self, *, filter: str | None = None, group: str | None = None, outcome: str | None = None
-    ) -> Iterator[JobRow]:
+    ) -> JobTable:
         """Return the ensemble's jobs: ended ones, then active ones.
+
+        They are mappings to iterate over; `to_pandas()` and `to_polars()` make a table of them.
 
         Args:
             filter: an expression such as "job.returncode != 0".
             group: only jobs of this group.
             outcome: only jobs with this outcome.
         """
-        return self._running.jobs(filter=filter, group=group, outcome=outcome)
+        from flux_ensemble.client.tables import JobTable
+
+        host, chosen = self._running, {"filter": filter, "group": group, "outcome": outcome}
+        return JobTable(lambda: host.jobs(**chosen))
 
     # -- steering ---------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from flux_ensemble.client.connection import Connection
 from flux_ensemble.client.errors import EnsembleError, failure
 from flux_ensemble.client.instance import user_context
 from flux_ensemble.client.log import EnsembleLog
+from flux_ensemble.client.tables import JobTable
 from flux_ensemble.job_ids import JobIds
 
 if TYPE_CHECKING:
@@ -303,7 +304,7 @@ class Client(Connection):
         return state
 
 
-class Jobs:
+class Jobs(JobTable):
     """Jobs of an ensemble: ended ones in the order of their ends, then the active ones.
 
     Each iteration requests them again from the service.
@@ -338,13 +339,3 @@ class Jobs:
             except OSError as exc:
                 if exc.errno != errno.ENODATA:
                     raise failure(exc, "jobs") from exc
-
-    def to_pandas(self) -> Any:
-        """Return the jobs as a `pandas.DataFrame`, with columns such as `params.t`.
-
-        Raises:
-            ImportError: pandas is not installed.
-        """
-        import pandas
-
-        return pandas.json_normalize(list(self))

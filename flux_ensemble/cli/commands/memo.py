@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
 from typing import Any
 
 import click
 
 from flux_ensemble.cli.common import USAGE, Failure
-from flux_ensemble.queues.local import memos
 
 
 class Value(click.ParamType):
@@ -40,21 +37,15 @@ def memo(values: tuple[tuple[str, Any], ...]) -> int:
 
     Numbers become statistics of the job's group; a rule on job-memo sees every key.
     """
-    path, job = os.environ.get(memos.VARIABLE), os.environ.get("FLUX_JOB_ID")
-    # A Flux instance that runs inside a local job has job ids of another form.
-    if path and job and job.isdecimal():
-        try:
-            memos.send(path, int(job), dict(values))
-        except memos.MemoError as error:
-            raise Failure(f"a memo cannot be sent: {error}") from None
-        return 0
-    if not job:
-        raise Failure("memo is for use inside a job: FLUX_JOB_ID is not set", USAGE)
-    words = [f"{key}={json.dumps(value)}" for key, value in values]
+    from flux_ensemble.api.memo import NotInJobError, publish
+    from flux_ensemble.queues.local.memos import MemoError
+
     try:
-        return subprocess.run(["flux", "job", "memo", job, *words]).returncode
-    except OSError as error:
-        raise Failure(f"cannot run flux: {error.strerror}") from None
+        return publish(dict(values))
+    except NotInJobError as error:
+        raise Failure(str(error), USAGE) from None
+    except MemoError as error:
+        raise Failure(f"a memo cannot be sent: {error}") from None
 
 
 def _finite(text: str) -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,3 +83,25 @@ def test_an_error_names_the_cell(run: Run) -> None:
 def test_an_ensemble_that_was_not_started_is_shown_without_markup(run: Run) -> None:
     shown, _ = run(MAKE.replace('"cell"', '"<b>"') + "ensemble")
     assert "<b>" not in shown[-1][1]["text/html"]
+
+
+NOTEBOOKS = sorted((Path(__file__).parents[3] / "docs" / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_a_notebook_of_the_docs_runs_as_it_is(path: Path, tmp_path: Path, run: Run) -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    notebook = json.loads(path.read_text())
+    assert [cell for cell in notebook["cells"] if cell.get("outputs")] == []
+    _, error = run(f"import os\nos.chdir({str(tmp_path)!r})")
+    shown = []
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            results, error = run("".join(cell["source"]))
+            assert error == ""
+            shown += [content["text/plain"] for kind, content in results if "execute" in kind]
+    state, table = shown[-2:]
+    assert state == "'completed'"
+    # A row for each of 12 jobs, and a heading.
+    assert len(table.splitlines()) == 13
+    assert table.count("failed") == 3

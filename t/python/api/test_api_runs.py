@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from patience import PATIENCE
 
+import flux_ensemble
 from flux_ensemble import Action, Ensemble, Job, Rule
 from flux_ensemble.api.ensemble import NotStartedError
 from flux_ensemble.api.notebook import MOST_ROWS, document_html, status_html
@@ -235,3 +236,47 @@ def test_what_a_notebook_shows_is_short_and_says_so() -> None:
     html = status_html({"name": "big", "state": "running", "groups": groups})
     assert html.count("<tr>") == MOST_ROWS + 1
     assert f"and {1000 - MOST_ROWS} more" in html
+
+
+#: A job that publishes values as they come out of numpy.
+PUBLISHES = """
+import numpy as np, flux_ensemble as fe
+fe.memo(loss=np.float64({x}) / 2, steps=np.array([1, 2]), left=float("nan"))
+fe.memo({"val-loss": np.int64(3)})
+"""
+
+
+def test_a_program_publishes_values_and_its_jobs_are_a_table(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PUBLISHES]
+    job = Job(name="a", command=command, params={"x": [1, 2]})
+    ensemble = Ensemble(name="table", jobs=[job], rules=[START])
+    assert ensemble.run("local", state_dir=tmp_path)["state"] == "completed"
+    jobs = ensemble.jobs(group="a")
+    rows = sorted(jobs, key=lambda job: str(job["params"]["x"]))
+    assert [row["memo"]["loss"] for row in rows] == [0.5, 1.0]
+    assert rows[0]["memo"] == {"loss": 0.5, "steps": [1, 2], "left": "nan", "val-loss": 3}
+    # Each iteration asks again.
+    assert len(list(jobs)) == len(list(jobs)) == 2
+
+    pandas = pytest.importorskip("pandas")
+    table = jobs.to_pandas()
+    assert isinstance(table, pandas.DataFrame)
+    assert sorted(zip(table["params.x"], table["memo.loss"], strict=True)) == [(1, 0.5), (2, 1.0)]
+    pytest.importorskip("polars")
+    polars = jobs.to_polars()
+    assert sorted(polars["memo.loss"].to_list()) == [0.5, 1.0]
+    assert set(polars.columns) <= set(table.columns)
+
+
+def test_values_of_several_types_are_one_column(tmp_path: Path) -> None:
+    pytest.importorskip("polars")
+    job = Job(name="a", command="true", params={"x": [1, "fine", 2.5, True]})
+    ensemble = Ensemble(name="mixed", jobs=[job], rules=[START])
+    ensemble.run("local", state_dir=tmp_path)
+    assert len(ensemble.jobs().to_polars()["params.x"]) == 4
+
+
+def test_memo_outside_of_a_job_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FLUX_JOB_ID", raising=False)
+    with pytest.raises(RuntimeError, match="memo is for use inside a job"):
+        flux_ensemble.memo(loss=1)

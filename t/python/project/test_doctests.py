@@ -29,8 +29,9 @@ WITHOUT = {
     "flux_ensemble.client.connection.Connection.has_died": "needs a service that has died",
     "flux_ensemble.client.connection.Connection.response": "Client.call is its example",
     "flux_ensemble.client.connection.Connection.send": "for programs with a reactor: raw_rpc.py",
-    "flux_ensemble.client.client.Jobs.to_pandas": "Client.jobs is its example",
     "flux_ensemble.client.log.EnsembleLog.read": "Client.log and Client.wait are its examples",
+    "flux_ensemble.client.tables.JobTable.to_pandas": "needs pandas, which nothing else does",
+    "flux_ensemble.client.tables.JobTable.to_polars": "needs Polars, which nothing else does",
 }
 
 

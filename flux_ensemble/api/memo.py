@@ -1,0 +1,73 @@
+"""Publishes values from within a job, on Flux and on the local queue."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+from flux_ensemble.queues.local import memos
+
+
+class NotInJobError(RuntimeError):
+    """A memo is for use inside a job, and this process is in none."""
+
+
+def memo(values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+    """Publish values of the job that this program runs in, as `flux-ensemble memo` does.
+
+    Numbers become statistics of the job's group, the objective of a search, and columns
+    `memo.NAME` of the jobs; a rule on `job-memo` sees every key.
+
+    Args:
+        values: the values by key, for keys that are no names of Python.
+        more: the same as keywords.
+
+    Raises:
+        NotInJobError: the program does not run in a job.
+        MemoError: a value cannot be sent, or the ensemble cannot be reached.
+
+    >>> memo(loss=0.25)
+    Traceback (most recent call last):
+    flux_ensemble.api.memo.NotInJobError: memo is for use inside a job: FLUX_JOB_ID is not set
+    """
+    code = publish({key: _plain(value) for key, value in {**(values or {}), **more}.items()})
+    if code:
+        raise memos.MemoError(f"'flux job memo' failed with exit code {code}")
+
+
+def publish(values: Mapping[str, Any]) -> int:
+    """Publish values of JSON; return the exit code of `flux job memo`, which prints its errors.
+
+    Raises:
+        NotInJobError, MemoError: as `memo`.
+    """
+    path, job = os.environ.get(memos.VARIABLE), os.environ.get("FLUX_JOB_ID")
+    # A Flux instance that runs inside a local job has job ids of another form.
+    if path and job and job.isdecimal():
+        memos.send(path, int(job), values)
+        return 0
+    if not job:
+        raise NotInJobError("memo is for use inside a job: FLUX_JOB_ID is not set")
+    words = [f"{key}={json.dumps(value)}" for key, value in values.items()]
+    try:
+        return subprocess.run(["flux", "job", "memo", job, *words]).returncode
+    except OSError as error:
+        raise memos.MemoError(f"cannot run flux: {error.strerror}") from None
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: an item of numpy as a number, and NaN as a text."""
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "ndim", None) == 0:
+        value = item()
+    if callable(getattr(value, "tolist", None)):
+        value = value.tolist()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
