@@ -154,7 +154,7 @@ def test_links_to_examples_lead_to_their_text(site: Path) -> None:
 def test_pages_outside_of_docs_are_on_the_site(site: Path) -> None:
     for name, words in {
         "changelog": "semantic versioning", "contributing": "Add a trigger", "etc": "The keeper",
-        "readme": "Five minutes",
+        "readme": "See it run",
     }.items():  # fmt: skip
         assert words in (site / "site" / f"{name}.html").read_text()
 
