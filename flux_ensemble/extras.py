@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import shutil
+import site
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,13 +43,20 @@ def install_command(extra: str) -> str:
         # Its directory is on the path, and nothing else of it.
         return shlex.join([*_pip(), f"{PACKAGE}[{extra}]"])
     source = _source(package, extra)
+    user = ["--user"] * _is_users(package)
     if source is None:
-        return shlex.join([*_pip(), *_requirements(package, extra)])
+        return shlex.join([*_pip(), *user, *_requirements(package, extra)])
     if _has("uv-receipt.toml"):
         return shlex.join(["uv", "tool", "install", *source])
     if _has("pipx_metadata.json"):
         return shlex.join(["pipx", "install", "--force", *source])
-    return shlex.join([*_pip(), *source])
+    return shlex.join([*_pip(), *user, *source])
+
+
+def _is_users(package: Distribution) -> bool:
+    """Return whether the package is in the user's own directory, beside Python's (`pip --user`)."""
+    where = Path(str(package.locate_file(""))).resolve()
+    return where == Path(site.getusersitepackages()).resolve()
 
 
 def _source(package: Distribution, extra: str) -> list[str] | None:

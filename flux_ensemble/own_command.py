@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 #: Name of the program.
@@ -46,3 +47,17 @@ def _called() -> str:
     except OSError:
         same = False
     return PROGRAM if same else sys.argv[0]
+
+
+def with_program(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which PATH finds the program, for jobs that call it.
+
+    Its directory is added at the end if PATH does not have it, as in an environment that is not
+    activated.
+    """
+    path = environment.get("PATH", os.defpath)
+    if shutil.which(PROGRAM, path=path) is None:
+        for directory in (Path(sys.argv[0]).absolute().parent, Path(sys.executable).parent):
+            if os.access(directory / PROGRAM, os.X_OK):
+                return {**environment, "PATH": f"{path}{os.pathsep}{directory}"}
+    return dict(environment)

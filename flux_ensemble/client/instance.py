@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flux_ensemble.client.payloads import is_text
+from flux_ensemble.own_command import with_program
 
 
 def is_named() -> bool:
@@ -27,10 +28,12 @@ def user_context(
 ) -> dict[str, Any]:
     """Return the `cwd` and `environment` of a load request; default: those of this process.
 
+    By default PATH finds flux-ensemble, which jobs call to publish values.
+
     >>> user_context("/scratch", {"LANG": "C"})
     {'cwd': '/scratch', 'environment': {'LANG': 'C'}}
     """
-    variables = os.environ if environment is None else environment
+    variables = with_program(os.environ) if environment is None else environment
     return {
         "cwd": os.getcwd() if cwd is None else cwd,
         # A jobspec is JSON, so variables that are not UTF-8 cannot be passed to jobs.

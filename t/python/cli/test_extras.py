@@ -125,6 +125,14 @@ def test_what_a_tool_has_installed_the_tool_installs_with_the_extra(
     assert install_command("tui") == f"{command} '{tmp_path}/clone[tui]'"
 
 
+def test_what_the_user_has_beside_python_gets_its_extras_there(
+    tmp_path: Path, installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("site.getusersitepackages", lambda: str(tmp_path))
+    installed({"url": _clone(tmp_path / "clone"), "dir_info": {}})
+    assert install_command("tui") == f"pip install --user '{tmp_path}/clone[tui]'"
+
+
 def test_pip_is_that_of_this_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = tmp_path / "bin" / "python"
     (tmp_path / "site" / "pip").mkdir(parents=True)

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from flux_ensemble.own_command import own_command
+from flux_ensemble.own_command import own_command, with_program
 
 #: The program of this environment.
 PROGRAM = Path(sys.executable).parent / "flux-ensemble"
 
+#: Its jobs call the program, too.
 DOCUMENT = """
-jobs: [{name: a, command: "sh -c 'exit {x}'", params: {x: [0, 3]}}]
+jobs: [{name: a, command: "sh -c 'flux-ensemble memo y={x} && exit {x}'", params: {x: [0, 3]}}]
 rules: [{trigger: start, action: {name: submit, label: a}}]
 """
 
@@ -60,6 +61,26 @@ def test_a_notebook_recommends_the_command_by_its_name(monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "argv", ["/usr/lib/ipykernel_launcher.py"])
     monkeypatch.setenv("PATH", "/nowhere")
     assert own_command("rm", "a") == "flux-ensemble rm a"
+
+
+def test_jobs_find_the_program_that_has_started_them(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [str(program), "run"])
+    added = with_program({"PATH": "/bin", "LANG": "C"})
+    assert added == {"PATH": f"/bin:{program.parent}", "LANG": "C"}
+    assert with_program(added) == added
+    other = {"PATH": f"{PROGRAM.parent}:/bin"}
+    assert with_program(other) == other
+
+
+def test_jobs_of_a_notebook_find_the_program_of_its_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/lib/ipykernel_launcher.py"])
+    assert with_program({"PATH": "/bin"}) == {"PATH": f"/bin:{PROGRAM.parent}"}
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert with_program({"PATH": "/bin"}) == {"PATH": "/bin"}
 
 
 def test_what_a_run_recommends_at_its_end_works_then(tmp_path: Path) -> None:
