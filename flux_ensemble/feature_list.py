@@ -11,7 +11,10 @@ from importlib import import_module
 from types import ModuleType
 
 #: The folders, in the order in which features are told of what happens.
-FEATURES = ("copies",)
+FEATURES = (
+    "predict",
+    "copies",
+)
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import Any
 
 from flux_ensemble.document import jobspec, nextgen
 from flux_ensemble.document.bounds import MAX_VALUES
+from flux_ensemble.document.feature import document_features
 from flux_ensemble.document.job_sets import TAG_KEY, TAG_TAKEN, Group, JobSet
 from flux_ensemble.document.jobspec import Task
 from flux_ensemble.document.keys.forms import PARAMETER, matches
@@ -28,11 +29,7 @@ from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.conditions import Names
 from flux_ensemble.metrics.job_fields import scope_of
 from flux_ensemble.scalars import as_text
-from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
-
-#: Most parameters that the durations of a group's jobs are predicted from.
-MAX_PREDICTORS = 16
 
 _FILES = "files with jobspecs"
 
@@ -127,7 +124,11 @@ class GroupReader:
         common = read_keys(JOB_KEYS, entry, self._problems, at)
         if "retries" in entry:
             common["retries"] = self._retries(entry, at)
-        common.update(read_prediction(entry, sweep, self._problems, at))
+        common["features"] = {
+            feature.name: read
+            for feature in document_features()
+            if (read := feature.read(entry, sweep, self._problems, at)) is not None
+        }
         common["environment"] = jobspec.read_environment(
             entry.get("environment", {}),
             self._problems,
@@ -151,7 +152,7 @@ class GroupReader:
             self._names,
             self._statistics,
             None,
-            scope_of("job-fail", entry.get("params", {}), predicted="predict" in entry),
+            scope_of("job-fail", entry.get("params", {}), entry),
             by=self._by,
         )
         self._expressions += len(retries.conditions) + most_expressions(retries.overrides)
@@ -383,43 +384,3 @@ def _jobset(task: Task, common: Mapping[str, Any], index: int, count: int) -> Jo
         count=count * task.replicas,
         jobspec=task.jobspec,
     )
-
-
-def read_prediction(
-    entry: Mapping[str, Any], sweep: Sweep, problems: Problems, at: Path
-) -> dict[str, Any]:
-    """Read `predict` and `order` of a job set.
-
-    Args:
-        entry: the valid part of the entry.
-        sweep: its sweep.
-        problems: gets what is wrong.
-        at: the path of the entry.
-
-    >>> sweep = Sweep({"n": (1, 2)})
-    >>> read_prediction({"predict": ["n"]}, sweep, Problems(), ("jobs", 0))
-    {'predict': ('n',), 'order': None}
-    """
-    predict, order = entry.get("predict"), entry.get("order")
-    if predict is None:
-        if order is not None and not problems.blames((*at, "predict")):
-            problems.add(
-                (*at, "order"),
-                f"'order: {order}' needs 'predict' in the same entry: the parameters that the "
-                "duration of a job follows from, such as 'predict: [n]'",
-            )
-        return {}
-    if len(predict) > MAX_PREDICTORS:
-        problems.add(
-            (*at, "predict"),
-            f"expected at most {MAX_PREDICTORS} parameters, not {len(predict)}",
-        )
-    elif not problems.blames((*at, "params")):
-        for index, name in enumerate(predict):
-            if name is not None and name not in sweep.names:
-                problems.add(
-                    (*at, "predict", index),
-                    f"the entry has no parameter {shown(name)} "
-                    f"({hint(name, sweep.names)}parameters: {listed(sorted(sweep.names))})",
-                )
-    return {"predict": tuple(dict.fromkeys(predict)), "order": order}

@@ -54,9 +54,9 @@ class JobSet:
 
     `jobspec` is a canonical V1 jobspec (RFC 25) when the entry gave one, else None and
     the other fields describe the job. Text fields may hold `{param}` placeholders. `variable`
-    has the fields that differ from job to job, as text with a placeholder; see `sized`. `number` is
-    that of a job in its submission, and `attempt` how often it was tried before, where its texts
-    name them.
+    has the fields that differ from job to job, as text with a placeholder; see `sized`. `features`
+    has what features have read of the entry, by their names. `number` is that of a job in its
+    submission, and `attempt` how often it was tried before, where its texts name them.
 
     >>> md = JobSet("md", 0, ("run", "{t}"), output="md.out")
     >>> list(md.texts())[-1]
@@ -85,8 +85,7 @@ class JobSet:
     start: str = "in-time"
     jobspec: Mapping[str, Any] | None = None
     max_active: int | None = None
-    predict: tuple[str, ...] | None = None
-    order: str | None = None
+    features: Mapping[str, Any] = field(default_factory=dict)
     member: str | None = None
     on_lost: str | None = None
     avoid_nodes: bool = True
@@ -190,9 +189,9 @@ class Group:
         return max((each.duration for each in self.sets if each.start != "always"), default=0.0)
 
     @cached_property
-    def predicts(self) -> bool:
-        """True if the durations of at least some of its jobs are predicted."""
-        return any(each.predict is not None for each in self.sets)
+    def features(self) -> frozenset[str]:
+        """The features that at least some of its jobs have."""
+        return frozenset(name for each in self.sets for name in each.features)
 
     @cached_property
     def tells_attempts(self) -> bool:

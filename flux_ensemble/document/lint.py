@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from flux_ensemble.document.feature import document_features
 from flux_ensemble.document.job_lint import Finding, given_values, lint_jobs
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.keys.rules import AGAIN, OF_JOB
@@ -132,8 +133,9 @@ def _rules(
         return
     yield from _unstarted(spec)
     yield from (Finding(*found) for found in never_true(spec))
-    if sum(asked.values()) <= spec.limits.active_jobs and not spec.members:
-        yield from _unordered(spec, jobs)
+    at_once = sum(asked.values()) <= spec.limits.active_jobs and not spec.members
+    for feature in document_features():
+        yield from (Finding(*found) for found in feature.findings(spec, jobs, at_once))
     for index, rule in enumerate(spec.rules):
         at: Path = ("rules", index)
         groups = rule.groups if rule.detector is None else (rule.detector.group,)
@@ -254,18 +256,6 @@ def _unstarted(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 ("search", index),
                 f"no rule starts the search: 'action: {{name: search, label: {search.id}}}' does",
-            )
-
-
-def _unordered(spec: Spec, jobs: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Entries whose order makes no difference, since no job of theirs waits in the service."""
-    for index, entry in enumerate(jobs):
-        sets = spec.groups[entry["name"]].sets
-        if "order" in entry and all(each.max_active is None for each in sets):
-            yield Finding(
-                ("jobs", index, "order"),
-                "makes no difference, since all jobs are in the queue at once; with 'max-active' "
-                "others wait",
             )
 
 

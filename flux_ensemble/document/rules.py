@@ -8,6 +8,7 @@ from typing import Any
 
 from flux_ensemble.document.actions import ActionReader, Context, context_of
 from flux_ensemble.document.by_value import missing
+from flux_ensemble.document.feature import document_features
 from flux_ensemble.document.keys.detectors import EXAMPLES, KINDS
 from flux_ensemble.document.keys.forms import Key, table
 from flux_ensemble.document.keys.reading import read_keys
@@ -32,7 +33,7 @@ from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Names, Subject
 from flux_ensemble.metrics.detector import DETECTORS, MAX_WINDOW, Detector
 from flux_ensemble.metrics.job_fields import JobScope
 from flux_ensemble.metrics.names import GAUGES
-from flux_ensemble.metrics.paths import REMAINING, MetricPath, parse_path, split_stream
+from flux_ensemble.metrics.paths import MetricPath, parse_path, split_stream
 from flux_ensemble.texts import listed, shown
 
 #: Most detectors of a document, and most values in the windows of all of them.
@@ -411,12 +412,10 @@ class _RuleReader(ActionReader):
             self._problems.add(at, reason)
         groups = self._context.groups
         whole = len(groups) == len(self._context.names)
-        if path == REMAINING and whole and not any(each.predicts for each in groups.values()):
-            self._problems.add(
-                at,
-                f"{str(path)!r} is empty: no job group says with 'predict' which parameters the "
-                "duration of its jobs follows from",
-            )
+        for feature in document_features() if whole else ():
+            empty = feature.objection(path, groups)
+            if empty is not None:
+                self._problems.add(at, empty)
         by_name = at[-1] == "name" and path.statistic == "time"
         if (path.variable in GAUGES or by_name) and not self._context.heartbeat:
             self._problems.add(

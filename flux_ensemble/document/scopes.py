@@ -35,8 +35,8 @@ def job_scope(
         return idle_scope(by)
     known = [groups[name] for name in selected if name in groups] or list(groups.values())
     params = frozenset(param for group in known for param in group.params)
-    predicted = any(group.predicts for group in known)
-    scopes = [scope_of(trigger, params, predicted=predicted) for trigger in triggers]
+    features = frozenset(feature for group in known for feature in group.features)
+    scopes = [scope_of(trigger, params, features) for trigger in triggers]
     of_jobs = [scope for scope in scopes if scope is not None]
     if not of_jobs or len(of_jobs) < len(scopes):
         return None

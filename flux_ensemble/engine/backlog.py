@@ -14,8 +14,7 @@ from operator import itemgetter
 
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.engine.firings import Firing
-from flux_ensemble.engine.longest_first import LongestFirst
-from flux_ensemble.engine.predictions import Predictions
+from flux_ensemble.engine.order import Order
 
 #: Stands for the names of all groups that are never passed over.
 _ANY = ""
@@ -32,27 +31,20 @@ class Backlog:
 
     Args:
         groups: the job groups, by name.
-        predictions: predictions of the jobs' durations.
         apart: keep the firings of each group in queues of their own, with bounds or without.
 
     Attributes:
         queues: key -> the firings that can be sent or not together, with their numbers; no queue
             is empty.
         bounds: group -> the most jobs that may be active at once, for groups with a bound.
-        ordered: the groups with an `order`.
+        ordered: group -> makes the order of the jobs in a queue of it, for groups that a feature
+            orders.
     """
 
-    def __init__(
-        self, groups: Mapping[str, Group], predictions: Predictions, apart: bool = False
-    ) -> None:
-        self._predictions = predictions
-        self.ordered = frozenset(
-            name
-            for name, group in groups.items()
-            if any(job_set.order is not None for job_set in group.sets)
-        )
-        #: Queue -> the order in which its jobs are sent, for groups with an `order`.
-        self._orders: dict[_Key, LongestFirst] = {}
+    def __init__(self, groups: Mapping[str, Group], apart: bool = False) -> None:
+        self.ordered: dict[str, Callable[[], Order]] = {}
+        #: Queue -> the order in which its jobs are sent, for groups that have one.
+        self._orders: dict[_Key, Order] = {}
         self._urgency = {
             # If the urgency differs from job to job, it is not known before a job is sent.
             name: max((job_set.urgency for job_set in group.sets), default=16)
@@ -133,11 +125,10 @@ class Backlog:
         key = self._key(firing)
         return self._order(key).next(self.queues[key], room)
 
-    def _order(self, key: _Key) -> LongestFirst:
+    def _order(self, key: _Key) -> Order:
         order = self._orders.get(key)
         if order is None:
-            model, rank = self._predictions.models[key[1]], self._predictions.rank
-            order = self._orders[key] = LongestFirst(rank, lambda: model.version)
+            order = self._orders[key] = self.ordered[key[1]]()
         return order
 
     def remove(self, firing: Firing, *, dropped: bool = False) -> None:

@@ -34,7 +34,6 @@ from flux_ensemble.engine.records import Records
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.rules import RuleIndex
 from flux_ensemble.engine.submissions import Submissions
-from flux_ensemble.engine.time_forecast import remaining
 from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
 from flux_ensemble.engine.workload import Workload
 from flux_ensemble.metrics.names import INTERRUPTED
@@ -119,8 +118,6 @@ class Core:
         #: The commands of the current event.
         self._out: list[Command] = []
         self._submissions = Submissions(spec.groups)
-        if self.workload.predictions.models:
-            self.stats.remaining = self.remaining
         self.watch()
 
     @property
@@ -136,10 +133,6 @@ class Core:
     def metrics(self, t: float) -> dict[str, Any]:
         """Return all metrics at time `t`, nested as in `Metrics.snapshot`."""
         return self.stats.snapshot(lambda group, gauge: self.workload.ages(group, gauge, t))
-
-    def remaining(self) -> float | None:
-        """Return the predicted seconds until the ensemble's jobs are over; None if not known."""
-        return remaining(self.workload, self.workload.predictions, self.t)
 
     # -- output ---------------------------------------------------------------------
 

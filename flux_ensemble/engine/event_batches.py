@@ -242,11 +242,11 @@ class LifeBatches:
 
     @property
     def _possible(self) -> bool:
-        """True if no metric or prediction depends on single jobs of any group."""
+        """True if no metric or feature depends on single jobs of any group."""
         core, stats = self._core, self._core.stats
         of_values = stats.by or stats.rates or stats.watches or self._observer.values.ended
-        predicts = bool(core.workload.predictions.models)
-        return core.t_walltime is None and not (of_values or stats.of_members.active or predicts)
+        singly = of_values or stats.of_members.active or core.hooks.singly
+        return core.t_walltime is None and not singly
 
     def _is_expected(self, firing: Firing, member: Member, key: int, index: int) -> bool:
         """Return whether a job was sent, has not appeared, and needs no action when it does."""

@@ -40,6 +40,8 @@ class JobHooks:
 
     Args:
         admitted: a job has appeared in the queue.
+        began: a job runs.
+        ended: a job that ran does so no more.
         judged: the outcome of a job is known, which may be changed.
         concluded: the attempt of a job is over and counted. Returns what that means for the job;
             None if it is an attempt like others.
@@ -47,15 +49,19 @@ class JobHooks:
             that; asked of firings that do the work of another job.
         refused: the queue refused jobs of a firing for good.
         continues: returns whether another job goes on with the work of one that was interrupted.
+        gone: a job leaves the queue.
         links: the end of one job has effects on others.
     """
 
     admitted: Callable[[ActiveJob], None] | None = None
+    began: Callable[[ActiveJob], None] | None = None
+    ended: Callable[[ActiveJob], None] | None = None
     judged: Callable[[ActiveJob], None] | None = None
     concluded: Callable[[ActiveJob], Standing | None] | None = None
     given_up: Callable[[Firing], int] | None = None
     refused: Callable[[Firing], None] | None = None
     continues: Callable[[ActiveJob], bool] | None = None
+    gone: Callable[[ActiveJob], None] | None = None
     links: bool = False
 
 
@@ -70,7 +76,9 @@ class Feature:
         quiet: reasons of cancellations that follow from what was recorded before: no outcome of a
             firing is recorded of them.
         dump: returns its state as JSON; what is empty is left out.
-        load: takes what `dump` returned; called if a snapshot has it.
+        load: takes what `dump` returned, None where a snapshot has nothing of it.
+        status: returns what the status of an ensemble says of it.
+        shrunk: the instance has fewer nodes than before.
         check: raises AssertionError if an invariant that holds after each event is broken.
     """
 
@@ -80,6 +88,8 @@ class Feature:
     quiet: frozenset[str] = frozenset()
     dump: Callable[[], Any] | None = None
     load: Callable[[Any], None] | None = None
+    status: Callable[[], Mapping[str, Any]] | None = None
+    shrunk: Callable[[], None] | None = None
     check: Callable[[], None] | None = None
 
 
@@ -91,13 +101,17 @@ class Hooks:
     Attributes:
         features: the features, in order.
         fields: what expressions know of a job by features.
+        shrunk: as of `Feature`.
+        singly: True if a feature is to be told of each job, and not of many at once.
         links: True if the end of one job has effects on others.
-        admitted, judged, concluded, given_up, refused, continues: as of `JobHooks`.
+        admitted, began, ended, judged, concluded, given_up, refused, continues, gone: as of
+            `JobHooks`.
     """
 
     def __init__(self) -> None:
         self.features: list[Feature] = []
         self.fields: dict[str, Callable[[ActiveJob], Any]] = {}
+        self.shrunk: tuple[Callable[[], None], ...] = ()
         self._following: list[JobHooks] = []
         self._join()
 
@@ -105,6 +119,8 @@ class Hooks:
         """Add a feature behind the others."""
         self.features.append(feature)
         self.fields.update(feature.fields)
+        if feature.shrunk is not None:
+            self.shrunk = (*self.shrunk, feature.shrunk)
 
     def follow(self, hooks: JobHooks) -> None:
         """Tell a feature of jobs, until `leave`."""
@@ -119,9 +135,13 @@ class Hooks:
     def _join(self) -> None:
         following = self._following
         self.admitted = tuple([one.admitted for one in following if one.admitted is not None])
+        self.began = tuple([one.began for one in following if one.began is not None])
+        self.ended = tuple([one.ended for one in following if one.ended is not None])
         self.judged = tuple([one.judged for one in following if one.judged is not None])
         self.concluded = tuple([one.concluded for one in following if one.concluded is not None])
         self.given_up = tuple([one.given_up for one in following if one.given_up is not None])
         self.refused = tuple([one.refused for one in following if one.refused is not None])
         self.continues = tuple([one.continues for one in following if one.continues is not None])
+        self.gone = tuple([one.gone for one in following if one.gone is not None])
+        self.singly = bool(self.began or self.ended or self.gone)
         self.links = any(one.links for one in following)

@@ -18,7 +18,7 @@ from flux_ensemble.engine.search_state import judge, parse_trial, stopped_early
 from flux_ensemble.engine.submissions import Submissions
 from flux_ensemble.engine.trials import ACTIVE, CANCELED
 from flux_ensemble.engine.trigger_queue import Cause
-from flux_ensemble.metrics.job_fields import PREDICTED, JobField
+from flux_ensemble.metrics.job_fields import JobField
 from flux_ensemble.metrics.job_row import COLUMNS, MEMO, PARAMS, JobRow
 from flux_ensemble.metrics.search_paths import PRUNED
 from flux_ensemble.scalars import numbers
@@ -61,8 +61,6 @@ class JobView:
             return self.params.get(field.key or "")
         if field.name == MEMO:
             return self._job.memo.get(field.key or "")
-        if field.name == PREDICTED:
-            return self._predicted()
         if field.name == "id":
             id = self._job.id
             # The id is given as text, because no number in an expression is that large.
@@ -84,12 +82,6 @@ class JobView:
         if field.name == "attempt":
             return self._job.firing.attempt
         return of_set(self._core.job_of(self._job)[0], field.name)
-
-    def _predicted(self) -> float | None:
-        job = self._job
-        if job.firing is None:
-            return None
-        return self._core.workload.predictions.predicted(job.firing, job.index)
 
     @property
     def params(self) -> Mapping[str, Any]:

@@ -130,9 +130,6 @@ class Observer:
         self._searching = searching
         self._sending = sending
         self._retrying = Retries(core, sending, members)
-        #: None if nothing is predicted.
-        predictions = core.workload.predictions
-        self._predictions = predictions if predictions.models else None
         self.values = Values(core)
         #: The nodes of each group's jobs, 0 if they differ.
         self._nodes: dict[str, int] = {}
@@ -292,8 +289,8 @@ class Observer:
         if self._members is not None:
             self._members.breaker.started(job)
             self.values.of_member(job, group, "pending", pending)
-        if self._predictions is not None:
-            self._predictions.started(job)
+        for begun in self._hooks.began:
+            begun(job)
         changed = _STARTED[1]
         if self.values.ended:
             changed += self.values.running(job, group, ("pending",))
@@ -305,8 +302,8 @@ class Observer:
         if job.t_start is None:
             return self._conclude(job, group, event, self._want_no_nodes(job))
         seconds = max(0.0, event.t - job.t_start)
-        if self._predictions is not None:
-            self._predictions.ended(job)
+        for ended in self._hooks.ended:
+            ended(job)
         if job.interrupted:
             # The duration tells how long the node lasted, not how long the job takes.
             return self._conclude(job, group, event, ())
@@ -333,10 +330,11 @@ class Observer:
         if job.nodes:
             outcome, changed = news
             news = outcome, changed + self._want_no_nodes(job)
-        if self._predictions is not None:
-            if known is None and job.t_start is not None:
-                self._predictions.ended(job)
-            self._predictions.learn(job)
+        if known is None and job.t_start is not None:
+            for ended in self._hooks.ended:
+                ended(job)
+        for gone in self._hooks.gone:
+            gone(job)
         self._core.workload.leave(job)
         if self._members is not None:
             self._members.left(job)

@@ -182,7 +182,7 @@ class Retries:
             core = self._core
             group = core.spec.groups[job_set.name]
             statistics = [statistic.name for statistic in core.spec.statistics]
-            scope = scope_of("job-fail", group.params, predicted=group.predicts)
+            scope = scope_of("job-fail", group.params, group.features)
             names = Names(core.spec.groups, statistics, None, scope, by=core.spec.by)
             policy = self._policies[key] = Policy(job_set.retries, names)
         return policy

@@ -81,7 +81,8 @@ class Scaler:
         """
         before = self.members.get(event.member)
         if before is not None and event.size < before.size:
-            self._core.workload.predictions.shrunk()
+            for shrunk in self._core.hooks.shrunk:
+                shrunk()
         self.members[event.member] = event
         nodes, changed = self._core.stats.nodes, []
         for variable in MEMBER_METRICS["nodes"]:

@@ -77,8 +77,6 @@ def dump(engine: Engine) -> dict[str, Any]:
         state["watched_since"] = since
     if engine.searches.states:
         state["searches"] = engine.searches.dump()
-    if predictions := engine.workload.predictions.dump():
-        state["predictions"] = predictions
     for feature in engine.hooks.features:
         if feature.dump is not None and (of_feature := feature.dump()):
             state[feature.name] = of_feature
@@ -164,9 +162,6 @@ def _restored(spec: Spec, state: Any) -> Engine:
     for job in engine.workload.jobs.values():
         if job.phase < Phase.RUNNING:
             engine.observer.await_nodes(job)
-    if engine.workload.predictions.models:
-        running = [job for job in engine.workload.jobs.values() if job.phase is Phase.RUNNING]
-        engine.workload.predictions.load(state.get("predictions", {}), running)
     foreign = state["foreign"]
     for job in load_jobs(foreign, [(group, None, 0) for group in foreign["group"]]):
         engine.foreign[job.id] = job
@@ -179,8 +174,8 @@ def _restored(spec: Spec, state: Any) -> Engine:
     engine.stats.of_members.load(state.get("member_counts", ()))
     engine.searches.load(state.get("searches", {}))
     for feature in engine.hooks.features:
-        if feature.load is not None and feature.name in state:
-            feature.load(state[feature.name])
+        if feature.load is not None:
+            feature.load(state.get(feature.name))
     engine.records.load(state.get("records", (0, 0)))
     engine.pending_table.load(state["actions"], firings)
     engine.scaling.load(state["scaling"])

@@ -9,14 +9,12 @@ from flux_ensemble.engine.jobs import Phase
 from flux_ensemble.engine.member import Member
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.rule_state import RuleState
-from flux_ensemble.metrics.paths import REMAINING
 
 
 def status(engine: Engine) -> dict[str, Any]:
     """Return the status of an ensemble as JSON (docs/rpc.md, `ensemble.status`)."""
     workload = engine.workload
     searches = engine.searches.report()
-    remaining = engine.stats.lookup(REMAINING) if engine.acting else None
     return {
         "name": engine.spec.name,
         "state": engine.state,
@@ -40,7 +38,12 @@ def status(engine: Engine) -> dict[str, Any]:
         "retries": engine.pending_table.jobs_again,
         **({"best": engine.stats.bests.report()} if engine.stats.bests.kept else {}),
         **({"searches": searches} if searches else {}),
-        **({} if remaining is None else {"t_predicted": engine.t + remaining}),
+        **{
+            key: value
+            for feature in engine.hooks.features
+            if feature.status is not None
+            for key, value in feature.status().items()
+        },
         **({"pools": _pools(engine, engine.members)} if engine.members is not None else {}),
     }
 

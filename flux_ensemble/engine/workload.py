@@ -19,7 +19,6 @@ from flux_ensemble.engine.combinations import Combinations, parse_name
 from flux_ensemble.engine.events import Tag
 from flux_ensemble.engine.firings import Firing, Firings
 from flux_ensemble.engine.jobs import ActiveJob, Phase, ages_of, dump_jobs, load_jobs
-from flux_ensemble.engine.predictions import Predictions
 
 
 class Workload:
@@ -29,16 +28,12 @@ class Workload:
         groups: the job groups, by name.
         limit: the most jobs that may be in flight or active at once.
         placed: each firing may have its own reason to wait: see `fits` of `next_batch`.
-
-    Attributes:
-        predictions: the predictions of the jobs' durations.
     """
 
     def __init__(self, groups: Mapping[str, Group], limit: int, placed: bool = False) -> None:
         self._groups = groups
         self._limit = limit
-        self.predictions = Predictions(groups)
-        self.backlog = Backlog(groups, self.predictions, placed)
+        self.backlog = Backlog(groups, placed)
         #: The number of further jobs that may be sent; negative if more appeared than expected.
         self.room = limit
         self.firings = Firings()

@@ -6,7 +6,9 @@ there, removes the feature. A part is a module; a feature has those that it need
 
 | part | has | asked for by |
 |---|---|---|
-| `keys` | `ACTIONS`: the actions that it adds | `document.keys` |
+| `keys` | `ACTIONS`: the actions that it adds; `JOB_KEYS`: keys of job groups | `document.keys` |
+| `document` | `FEATURE`: reads these, a `document.feature.DocumentFeature` | `document.feature` |
+| `metrics` | `METRICS`: metrics of the instance or of time, with their meaning | `metrics.names` |
 | `fields` | `FIELDS`: what expressions know of a job by it | `metrics.job_row` |
 | `words` | `DEEDS`: what its actions do, for the log | `eventlog` |
 | `algorithms` | `ALGORITHMS`: what `use` can name | `algorithms.builtin` |

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from flux_ensemble.feature_list import parts
+
 #: The counters of a group (`names.COUNTERS`).
 COUNTERS: Final[Mapping[str, str]] = {
     "submitted": "attempts that were submitted",
@@ -32,7 +34,7 @@ VARIABLES: Final[Mapping[str, str]] = {
 }
 
 #: Metrics of the instance, of the queue and of time (`names.MEMBER_METRICS`).
-INSTANCE: Final[Mapping[str, Mapping[str, str]]] = {
+INSTANCE: Final[Mapping[str, dict[str, str]]] = {
     "nodes": {
         "size": "nodes of the instance; empty on the local queue and in a simulation, as are the "
         "next two",
@@ -47,10 +49,12 @@ INSTANCE: Final[Mapping[str, Mapping[str, str]]] = {
         "elapsed": "seconds since the ensemble started",
         "left": "seconds until the allocation of the instance expires, 0 after that; empty if it "
         "has no limit, as on the local queue and in a simulation",
-        "remaining": "seconds until all jobs with [predicted](predictions.md) durations are over; "
-        "empty if nothing is predicted",
     },
 }
+
+for _part in parts("metrics"):
+    for _kind, _texts in _part.METRICS.items():
+        INSTANCE[_kind].update(_texts)
 
 #: Functions of expressions (`operations.CALCULUS`).
 FUNCTIONS: Final[Mapping[str, str]] = {

@@ -32,6 +32,8 @@ class Column(NamedTuple):
         filtered: filters and `--sort` may name the field.
         is_time: the field is a time, in epoch seconds.
         is_signed: the field is an integer that may be negative.
+        needs: the feature without which the field is empty; empty itself where there is none.
+        empty: the sentence about a field that is empty for this reason.
     """
 
     about: str
@@ -43,3 +45,5 @@ class Column(NamedTuple):
     filtered: bool = True
     is_time: bool = False
     is_signed: bool = False
+    needs: str = ""
+    empty: str = ""

@@ -16,9 +16,6 @@ from flux_ensemble.texts import listed, shown
 #: The first key of the names of fields.
 JOB = "job"
 
-#: The field with the predicted duration in seconds, for a group with `predict`.
-PREDICTED = "predicted"
-
 #: Fields with keys that users choose.
 _MAPPINGS = {PARAMS, MEMO}
 
@@ -48,13 +45,13 @@ class JobScope(NamedTuple):
         trigger: the rule's trigger, for messages.
         names: the names of the fields.
         params: the parameters that the job can have.
-        predicted: the job's duration may be predicted.
+        features: the features that the job can have.
     """
 
     trigger: str
     names: frozenset[str]
     params: frozenset[str]
-    predicted: bool = False
+    features: frozenset[str] = frozenset()
 
     def resolve(self, keys: list[str]) -> JobField:
         """Return the field with these keys, the first of which is "job".
@@ -80,16 +77,13 @@ class JobScope(NamedTuple):
                 )
             return JobField(rest[0], rest[1])
         if name in self.names - _MAPPINGS:
-            if name == PREDICTED and not self.predicted:
-                raise ValueError(
-                    "'job.predicted' is empty for each job that this is about: its group says with "
-                    "'predict' which parameters its duration follows from"
-                )
+            if self._lacks(name):
+                raise ValueError(IN_RULES[name].empty)
             return JobField(name)
         whole = shown(".".join(keys))
         if name in IN_RULES.keys() - self.names - _MAPPINGS or (len(rest) == 2 and rest[0] == MEMO):
             raise ValueError(f"{whole} is not known yet at the trigger {self.trigger!r}")
-        names = self.names if self.predicted else self.names - {PREDICTED}
+        names = [name for name in self.names if not self._lacks(name)]
         known = sorted(f"{key}.NAME" if key in _MAPPINGS else key for key in names)
         raise ValueError(
             f"no field {whole} ({self._meant(rest)}fields of {JOB!r}: {listed(known)})"
@@ -102,14 +96,21 @@ class JobScope(NamedTuple):
         field = nearest(".".join(rest), sorted(self.names - _MAPPINGS)) if rest else None
         return "" if field is None else f"did you mean '{JOB}.{field}'? "
 
+    def _lacks(self, name: str) -> bool:
+        """Return whether a field is empty, since no job has the feature that it needs."""
+        needs = IN_RULES[name].needs
+        return needs != "" and needs not in self.features
 
-def scope_of(trigger: str, params: Collection[str], *, predicted: bool = False) -> JobScope | None:
+
+def scope_of(
+    trigger: str, params: Collection[str], features: Collection[str] = ()
+) -> JobScope | None:
     """Return the scope for the expressions of a rule; None if no job triggers it.
 
     Args:
         trigger: the rule's trigger.
         params: the parameters of the jobs that the rule selects.
-        predicted: the durations of these jobs may be predicted.
+        features: the features that these jobs can have; keys of their group, if more are there.
 
     >>> scope_of("timer", []) is None
     True
@@ -124,7 +125,7 @@ def scope_of(trigger: str, params: Collection[str], *, predicted: bool = False) 
     else:
         known = Known.START if event in _BEFORE_END else Known.END
     names = (name for name, column in IN_RULES.items() if column.known <= known)
-    return JobScope(trigger, frozenset(names), frozenset(params), predicted)
+    return JobScope(trigger, frozenset(names), frozenset(params), frozenset(features))
 
 
 def idle_scope(by: Collection[str]) -> JobScope:

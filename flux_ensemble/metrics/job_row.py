@@ -181,10 +181,6 @@ class JobRow(TypedDict):
 #: Fields that only the expressions of rules have, since no record keeps their data.
 ONLY_IN_RULES: Final[Mapping[str, Column]] = {
     **{name: column for part in parts("fields") for name, column in part.FIELDS.items()},
-    "predicted": Column(
-        "how many seconds it was [predicted](predictions.md) to run", known=_SUBMISSION,
-        check=number,
-    ),
 }  # fmt: skip
 
 #: Type of a field -> the check of literals that it is compared with.

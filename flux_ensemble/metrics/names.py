@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flux_ensemble.feature_list import parts
 from flux_ensemble.metrics.by_value import unsplit
 
 #: The longest name of a group, rule, ensemble, parameter or statistic, in characters.
@@ -30,12 +31,16 @@ COUNTERS = ("submitted", "finished", *ATTEMPT_OUTCOMES, "attempts", "gave-up")
 #: Counters that the first versions did not have; there `finished` counted attempts.
 NEWER_COUNTERS = ("attempts", "gave-up", INTERRUPTED)
 
-#: Metrics of the member, of the jobs that wait for it, and of its time, as in `nodes.free`.
-MEMBER_METRICS = {
+#: Metrics of the member, of the jobs that wait for it, and of its time, as in `nodes.free`. Those
+#: of features follow.
+MEMBER_METRICS: dict[str, tuple[str, ...]] = {
     "nodes": ("size", "up", "free"),
     "queue": ("pending-nodes",),
-    "time": ("elapsed", "left", "remaining"),
+    "time": ("elapsed", "left"),
 }
+for _part in parts("metrics"):
+    for _kind, _names in _part.METRICS.items():
+        MEMBER_METRICS[_kind] = (*MEMBER_METRICS[_kind], *_names)
 
 #: The first key of the metric `rate.GROUP`: the jobs of a group that finish per second.
 RATE = "rate"

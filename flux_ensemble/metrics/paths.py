@@ -63,7 +63,6 @@ class MetricPath(NamedTuple):
 #: Metrics of time.
 ELAPSED = MetricPath("time", MEMBER, "elapsed")
 LEFT = MetricPath("time", MEMBER, "left")
-REMAINING = MetricPath("time", MEMBER, "remaining")
 
 #: The nodes that waiting jobs need.
 PENDING_NODES = MetricPath("queue", MEMBER, "pending-nodes")

@@ -30,7 +30,6 @@ from flux_ensemble.metrics.paths import (
     ELAPSED,
     LEFT,
     PENDING_NODES,
-    REMAINING,
     SEARCH,
     MetricPath,
 )
@@ -111,8 +110,8 @@ class Metrics:
         self.t = 0.0
         self.t_start: float | None = None
         self.t_expires: float | None = None
-        #: Returns the predicted seconds until the jobs are over; None if nothing is predicted.
-        self.remaining: Callable[[], float | None] | None = None
+        #: The metrics that features compute when they are asked for.
+        self.computed: dict[MetricPath, Callable[[], float | None]] = {}
         self._statistics = tuple(statistics)
         self._by_name = {statistic.name: statistic for statistic in statistics}
         finishing = tuple(one for one in statistics if one.of == "finished")
@@ -310,9 +309,8 @@ class Metrics:
             return None if self.t_start is None else self.t - self.t_start
         if path == LEFT:
             return None if self.t_expires is None else max(0.0, self.t_expires - self.t)
-        if path == REMAINING:
-            return None if self.remaining is None else self.remaining()
-        return self.nodes.get(path)
+        computed = self.computed.get(path)
+        return self.nodes.get(path) if computed is None else computed()
 
     def watch_rate(self, group: str) -> None:
         """Count the rate at which the jobs of a group finish, from now on."""

@@ -17,7 +17,7 @@ from benchmark import Benchmark, Numbers, Row, middle
 from engine import Load, document, held
 
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.metrics.durations import Durations
+from flux_ensemble.features.predict.durations import Durations
 from flux_ensemble.runtime.durability.records import Records
 
 if TYPE_CHECKING:

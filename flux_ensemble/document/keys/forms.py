@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flux_ensemble.feature_list import parts
 from flux_ensemble.scalars import WRITTEN
 from flux_ensemble.texts import shown
 
@@ -69,6 +70,7 @@ class Key:
         python: the type in Python, where it does not follow from the form.
         unset: what holds without the key, for the guide, where it is no value.
         more: what the guide says besides, in Markdown.
+        after: of a key of a feature, the key behind which it is listed.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Key:
     python: str = ""
     unset: str = ""
     more: str = ""
+    after: str = ""
 
     def of(self, *only: str) -> Key:
         """Return the key as one that these alone take."""
@@ -105,6 +108,24 @@ class Key:
         return not self.only or any(
             what.startswith(one) if one.endswith("-") else what == one for one in self.only
         )
+
+
+def with_features(family: str, keys: Iterable[Key]) -> tuple[Key, ...]:
+    """Return the keys of a family with those of features, each behind the key that it names.
+
+    Args:
+        family: the name of the keys in the part `keys` of a feature.
+        keys: those of the kernel.
+
+    >>> [key.name for key in with_features("JOB_KEYS", [Key("max-active", integer(1), "Jobs.")])]
+    ['max-active', 'predict', 'order']
+    """
+    joined = list(keys)
+    for part in parts("keys"):
+        for key in getattr(part, family, ()):
+            place = next(place for place, one in enumerate(joined) if one.name == key.after)
+            joined.insert(place + 1, key)
+    return tuple(joined)
 
 
 @dataclass(frozen=True, slots=True)

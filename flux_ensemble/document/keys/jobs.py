@@ -11,7 +11,6 @@ from flux_ensemble.document.keys.forms import (
     DURATION,
     ENVIRONMENT,
     NAMED,
-    NAMES_OF_PARAMETERS,
     OBJECT,
     ON_LOST,
     SCALAR,
@@ -25,6 +24,7 @@ from flux_ensemble.document.keys.forms import (
     or_list,
     or_text,
     text,
+    with_features,
 )
 from flux_ensemble.document.keys.overrides import ANY, OVERRIDE_KEYS, SOME
 
@@ -33,9 +33,6 @@ SWEEPS = ("product", "zip", "sample")
 
 #: When jobs with a time limit are started: where the allocation lasts as long, or in any case.
 STARTS = ("in-time", "always")
-
-#: In which order the jobs of a group are sent that wait in the service.
-ORDERS = ("longest-first",)
 
 _PATH = "str | PathLike[str]"
 
@@ -87,7 +84,7 @@ RETRIES_KEYS = (
     ),
 )
 
-JOB_KEYS = (
+_KERNEL_KEYS = (
     Key(
         "name",
         NAMED,
@@ -257,23 +254,6 @@ JOB_KEYS = (
         more="Further ones wait in the service; of several entries the least counts.",
     ),
     Key(
-        "predict",
-        NAMES_OF_PARAMETERS,
-        "How long a job takes is learned from these parameters: job.predicted, time.remaining.",
-        (["n", "potential"],),
-        read=None,
-        more="See [predictions](predictions.md).",
-    ),
-    Key(
-        "order",
-        choice("an order", ORDERS),
-        "The jobs that wait in the service are sent by what they are predicted to take.",
-        ("longest-first",),
-        read=None,
-        more="With `longest-first` those go first that are predicted to take longest, see "
-        "[predictions](predictions.md).",
-    ),
-    Key(
         "start",
         choice("when its jobs are started", STARTS),
         "'in-time': only while the allocation lasts longer than 'duration'; 'always': in any case.",
@@ -310,6 +290,8 @@ JOB_KEYS = (
         "[there](retries.md#the-nodes-where-a-job-failed).",
     ),
 )
+
+JOB_KEYS = with_features("JOB_KEYS", _KERNEL_KEYS)
 
 JOB = mapping("a job group such as {name: NAME, command: COMMAND}", JOB_KEYS)
 

@@ -146,7 +146,7 @@ _KERNEL_ACTIONS: Mapping[str, str] = {
 
 #: The actions of features.
 _FURTHER: tuple[FurtherAction, ...] = tuple(
-    action for part in parts("keys") for action in part.ACTIONS
+    action for part in parts("keys") for action in getattr(part, "ACTIONS", ())
 )
 
 ACTIONS = with_actions(_KERNEL_ACTIONS, _FURTHER)

@@ -223,11 +223,12 @@ class Copies:
             for key, work in self._works.items()
         ]
 
-    def load(self, value: Iterable[list[Any]]) -> None:
-        """Set the table from the result of `dump`."""
-        for firing, index, left, won, jobs, rule, number in value:
+    def load(self, value: Iterable[list[Any]] | None) -> None:
+        """Set the table from the result of `dump`; None for an empty one."""
+        for firing, index, left, won, jobs, rule, number in value or ():
             self._works[firing, index] = Work(left, won, list(jobs), (rule, number))
-        self._core.hooks.follow(self._hooks)
+        if self._works:
+            self._core.hooks.follow(self._hooks)
 
 
 def key_of(firing: Firing, index: int) -> Key:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +23,15 @@ EXAMPLES = PACKAGE.parent / "examples"
 
 #: Feature -> a document that needs it, and what is said of that where the feature is not there.
 NEEDED: Mapping[str, tuple[str, str]] = {
+    "predict": (
+        """
+        jobs:
+          - {name: a, command: "a {n}", params: {n: [1, 2]}, predict: [n], max-active: 1}
+        rules:
+          - {trigger: start, action: {name: submit, label: a}}
+        """,
+        "unknown key 'predict'",
+    ),
     "copies": (
         """
         jobs: [{name: a, command: a}]
@@ -76,7 +84,7 @@ def without(feature: str, where: Path, *, folder: bool = True, line: bool = True
     listing = where / "flux_ensemble" / "feature_list.py"
     text = listing.read_text()
     if line:
-        listing.write_text(re.sub(rf'"{feature}", ?', "", text))
+        listing.write_text(text.replace(f'    "{feature}",\n', ""))
         assert listing.read_text() != text
     return where
 

@@ -9,15 +9,15 @@ import pytest
 from play import JobEvent, Play, SubmitJobs, Tag, document, on_start, submit
 
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.engine import longest_first, time_forecast
 from flux_ensemble.engine.codec import encode
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.firings import Firing
-from flux_ensemble.engine.predictions import Predictions
 from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.engine.status import status
 from flux_ensemble.engine.why import why
-from flux_ensemble.metrics.paths import REMAINING
+from flux_ensemble.features.predict import forecast, longest_first
+from flux_ensemble.features.predict.document import REMAINING
+from flux_ensemble.features.predict.predictions import Predictions
 
 SIZES = [1, 2, 3, 9, 4, 8, 5, 7, 6]
 SECONDS_EACH = 10.0
@@ -36,6 +36,14 @@ def sized(**more: Any) -> dict[str, Any]:
 
 def ordered(**more: Any) -> dict[str, Any]:
     return sized(**{"order": "longest-first", "max-active": 1, **more})
+
+
+def predictions_of(engine: Engine) -> Predictions:
+    """The predictions of an engine."""
+    (dumped,) = [one.dump for one in engine.hooks.features if one.name == "predictions"]
+    found = getattr(dumped, "__self__", None)
+    assert isinstance(found, Predictions)
+    return found
 
 
 def size(play: Play, tag: Tag) -> float:
@@ -242,7 +250,7 @@ def test_jobs_of_several_entries_differ_by_a_factor() -> None:
         take(play, job, (100.0 if 3 <= index < 6 else 1.0) * size(play, play.queued[job]))
         job += 1
     assert sorted(order) == list(range(8))
-    predictions = play.engine.workload.predictions
+    predictions = predictions_of(play.engine)
     model = predictions.models["md"]
     ratio = model.predict({"n": 2, "#": "1"}) / model.predict({"n": 2, "#": "0"})  # type: ignore[operator]
     assert 50 < ratio < 200
@@ -340,10 +348,10 @@ def test_of_many_jobs_a_part_stands_for_all(number: int) -> None:
     for job in (1, 2, 3):
         take(play, job)
     engine = play.engine
-    counting = Counting(engine.workload.predictions)
-    left = time_forecast.remaining(engine.workload, counting, engine.t)  # type: ignore[arg-type]
+    counting = Counting(predictions_of(engine))
+    left = forecast.remaining(engine.workload, counting, engine.t)  # type: ignore[arg-type]
     assert left == engine.stats.lookup(REMAINING)
-    assert 0 < counting.looked <= 2 * time_forecast.MOST
+    assert 0 < counting.looked <= 2 * forecast.MOST
     expected = SECONDS_EACH * sum(range(4, number + 1))
     assert left == pytest.approx(expected, rel=0.15)
 
@@ -378,5 +386,5 @@ def test_a_job_that_never_finished_gives_its_cores_back() -> None:
     play.begin(1)
     play.event(1, "exception", type="lost", severity=0)
     play.event(1, "clean")
-    assert play.engine.workload.predictions.cores == 0
+    assert predictions_of(play.engine).cores == 0
     play.post(JobEvent(play.tick(), 1, "clean"))

@@ -5,14 +5,19 @@ A job enters the model when it is gone, so the rules on its end see the predicti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from flux_ensemble.document.job_sets import Group, JobSet
+from flux_ensemble.document.job_sets import JobSet
+from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.firings import Firing
-from flux_ensemble.engine.jobs import ActiveJob
+from flux_ensemble.engine.jobs import ActiveJob, Phase
+from flux_ensemble.engine.order import Order
 from flux_ensemble.engine.submissions import Submissions
-from flux_ensemble.metrics.durations import Durations
+from flux_ensemble.features.predict.document import Predicted
+from flux_ensemble.features.predict.durations import Durations
+from flux_ensemble.features.predict.longest_first import LongestFirst
 from flux_ensemble.scalars import number
 
 #: The variable of the model for the entry of `jobs` that a job belongs to, if several entries of
@@ -24,7 +29,7 @@ class Predictions:
     """The models of one engine.
 
     Args:
-        groups: the job groups, by name.
+        core: the engine's core.
 
     Attributes:
         models: group -> model, for the groups that have `predict`.
@@ -32,16 +37,31 @@ class Predictions:
         most_cores: the largest number of such cores so far.
     """
 
-    def __init__(self, groups: Mapping[str, Group]) -> None:
-        self.models = {name: Durations() for name, group in groups.items() if group.predicts}
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        groups = self._groups = core.spec.groups
+        self.models = {
+            name: Durations() for name, group in groups.items() if "predict" in group.features
+        }
         self.cores = 0
         self.most_cores = 0
         self._submissions = Submissions(groups)
         self._several = {
             name
             for name in self.models
-            if sum(job_set.predict is not None for job_set in groups[name].sets) > 1
+            if sum("predict" in job_set.features for job_set in groups[name].sets) > 1
         }
+
+    def orders(self) -> Iterator[tuple[str, Callable[[], Order]]]:
+        """Yield the groups with an `order`, with what makes it for a queue."""
+        for name, model in self.models.items():
+            said = [_of(job_set) for job_set in self._groups[name].sets]
+            if any(one is not None and one.order is not None for one in said):
+                yield name, partial(LongestFirst, self.rank, partial(getattr, model, "version"))
+
+    def of(self, job: ActiveJob) -> float | None:
+        """Return the predicted seconds of a job; None if not known."""
+        return None if job.firing is None else self.predicted(job.firing, job.index)
 
     def predicted(self, firing: Firing, index: int) -> float | None:
         """Return the predicted seconds of a job; None if not known."""
@@ -81,17 +101,18 @@ class Predictions:
         if values is not None and job.t_start is not None and job.t_end is not None:
             model.learn(values, job.t_end - job.t_start)
 
-    def check(self, running: Iterable[ActiveJob]) -> None:
+    def check(self) -> None:
         """Check the invariants that hold after every event.
-
-        Args:
-            running: the jobs that run.
 
         Raises:
             AssertionError: an invariant is broken.
         """
         if self.models:
-            assert self.cores == sum(map(self._cores, running)) <= self.most_cores
+            assert self.cores == self._running_cores() <= self.most_cores
+
+    def _running_cores(self) -> int:
+        jobs = self._core.workload.jobs.values()
+        return sum(self._cores(job) for job in jobs if job.phase is Phase.RUNNING)
 
     def _job(self, firing: Firing, index: int) -> tuple[JobSet, dict[str, Any]]:
         of_job: tuple[JobSet, dict[str, Any]] = self._submissions.of(firing)[index]
@@ -105,9 +126,10 @@ class Predictions:
     def _values(self, firing: Firing, index: int) -> dict[str, Any] | None:
         """Return a job's variables for its group's model; None if its entry has no `predict`."""
         job_set, params = self._job(firing, index)
-        if job_set.predict is None:
+        said = _of(job_set)
+        if said is None:
             return None
-        values = {name: number(params[name]) for name in job_set.predict if name in params}
+        values = {name: number(params[name]) for name in said.params if name in params}
         if firing.group in self._several:
             values[_ENTRY] = str(job_set.index)
         return values
@@ -121,14 +143,17 @@ class Predictions:
             return {}
         return {"models": models, "most_cores": self.most_cores}
 
-    def load(self, value: Mapping[str, Any], running: Iterable[ActiveJob]) -> None:
-        """Set the state from the result of `dump`.
+    def load(self, value: Mapping[str, Any] | None) -> None:
+        """Set the state from the result of `dump`; None for an empty one."""
+        if self.models:
+            known = value or {}
+            for name, dumped in known.get("models", {}).items():
+                self.models[name].load(dumped)
+            self.cores = self._running_cores()
+            self.most_cores = known.get("most_cores", 0)
 
-        Args:
-            value: the result.
-            running: the jobs that run.
-        """
-        for name, dumped in value.get("models", {}).items():
-            self.models[name].load(dumped)
-        self.cores = sum(map(self._cores, running))
-        self.most_cores = value.get("most_cores", 0)
+
+def _of(job_set: JobSet) -> Predicted | None:
+    """Return what an entry of `jobs` says of predictions."""
+    said: Predicted | None = job_set.features.get("predict")
+    return said

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.jobs import Phase
-from flux_ensemble.engine.predictions import Predictions
 from flux_ensemble.engine.workload import Workload
+from flux_ensemble.features.predict.predictions import Predictions
 
 #: The size of the sample: among more jobs of a group that run, or that have not appeared in the
 #: queue, so many are chosen evenly and stand for the others.

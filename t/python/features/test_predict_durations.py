@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_ensemble.metrics.durations import FEWEST, MAX_TERMS, Durations
+from flux_ensemble.features.predict.durations import FEWEST, MAX_TERMS, Durations
 
 FACTORS = {"lj": 1.0, "eam": 3.0, "reax": 40.0}
 
