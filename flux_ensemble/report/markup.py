@@ -100,7 +100,7 @@ def table(
         "div.wide",
         h(
             "table",
-            h("caption", caption),
+            h("caption", h("span", caption)),
             h("thead", h("tr", head)),
             h("tbody", body),
             **attributes,

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from flux_ensemble import job_ids
+from flux_ensemble.metrics.names import STREAMS
 from flux_ensemble.report.gather import Run
 from flux_ensemble.report.markup import Child, Markup, h, pre, table
 from flux_ensemble.report.members import members
@@ -214,19 +215,21 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
     params = list(run.jobs.params)
     if not params and figure is None:
         return
+    best = run.jobs.points.first(figure.group, figure.key, figure.mode) if figure else []
+    # Other groups may have parameters that these jobs do not have.
+    names = list(dict.fromkeys(name for job in best for name in job["params"]))[:8]
     if params:
         what = figure.words if figure else "how long each ran"
         yield _chart(
             key,
             "parallel",
             "Parameters of the jobs",
-            f"Each line is a job, through its values of {', '.join(params[:8])}; the strongest "
-            f"lines are jobs that succeeded with the {what}. Broken lines are jobs that failed.",
+            f"Each line is a job, through its values of {', '.join(names or params[:8])}; the "
+            f"strongest lines are jobs that succeeded with the {what}. Broken lines are jobs that "
+            "failed.",
         )
     if figure is None:
         return
-    best = run.jobs.points.first(figure.group, figure.key, figure.mode)
-    names = list(dict.fromkeys(name for job in best for name in job["params"]))[:8]
     rows = [
         [
             job_ids.shown(job["id"], job, run.source.label),
@@ -250,18 +253,22 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
 
 def _groups(content: Content) -> Iterator[Markup]:
     groups = content.run.source.status["groups"]
+    always = ("submitted", "success", "failed")
     columns = [
-        "submitted",
-        "waiting",
-        "pending",
-        "running",
-        "success",
-        "failed",
-        "timeout",
-        "canceled",
+        column
+        for column in (
+            "submitted",
+            "waiting",
+            "pending",
+            "running",
+            "success",
+            "failed",
+            "timeout",
+            "canceled",
+            "interrupted",
+        )
+        if column in always or any(found.get(column) for found in groups.values())
     ]
-    if any(found.get("interrupted") for found in groups.values()):
-        columns.append("interrupted")
     rows = []
     for name, found in content.first(list(groups.items()), "groups"):
         times = sorted(content.run.jobs.durations.get(name, ()))
@@ -286,8 +293,19 @@ def _statistics(content: Content, key: str) -> Iterator[Markup]:
         yield _chart(key, "histogram", "Distribution", text)
     headings, rows = content.statistics
     if rows:
+        # Rules compare the number, so this is what is shown.
+        shown_rows = [
+            [
+                group,
+                f"{variable}\N{NO-BREAK SPACE}(s)"
+                if variable.partition("[")[0] in STREAMS
+                else variable,
+                *values,
+            ]
+            for group, variable, *values in content.first(rows, "statistics")
+        ]
         yield table(
-            "Statistics that rules can read", headings, content.first(rows, "statistics"),
+            "Statistics that rules can read", headings, shown_rows,
             numeric=range(2, len(headings)),
         )  # fmt: skip
 

@@ -27,8 +27,7 @@ class JobsTable {
     box.prepend(tools);
     this.columns = this.makeColumns();
     const table = box.querySelector("table");
-    this.caption = table.querySelector("caption");
-    this.caption.textContent = run.about.summary;
+    this.caption = table.querySelector("caption > span");
     this.body = table.querySelector("tbody");
     this.head(table.querySelector("thead"));
     this.choose({});
@@ -143,6 +142,9 @@ class JobsTable {
     this.said.textContent = this.rows.length
       ? `${(first + 1).toLocaleString("en")} to ${(first + rows.length).toLocaleString("en")} of ${counted(this.rows.length, "job")}`
       : "no such job";
+    // The tools are not on paper, and which jobs are in the table is.
+    const part = rows.length < this.run.jobs.rows ? [element("span", { class: "on-paper" }, `; ${this.said.textContent} are shown`)] : [];
+    this.caption.replaceChildren(this.run.about.summary, ...part);
   }
 
   line(row) {
@@ -158,18 +160,20 @@ class JobsTable {
 function drawFirst(box, run, parallel) {
   const table = box.querySelector("table");
   const { group } = run.jobs.columns;
-  const names = run.about.params.slice(0, 8);
+  const columns = (name) => run.jobs.columns[`params.${name}`];
   const draw = () => {
     const rows = parallel.first(SHOWN_FIRST);
+    // Other groups may have parameters that these jobs do not have.
+    const names = run.about.params.filter((name) => rows.some((row) => columns(name).get(row) !== null)).slice(0, 8);
     const what = parallel.what.replace(/^memo\./, "");
     const value = parallel.what === "runtime" ? seconds : shownValue;
-    table.querySelector("caption").textContent = `Jobs that succeeded with the ${parallel.mode === "max" ? "highest" : "lowest"} ${what}`;
+    table.querySelector("caption > span").textContent = `Jobs that succeeded with the ${parallel.mode === "max" ? "highest" : "lowest"} ${what}`;
     const head = ["Job", "Group", what, ...names];
     table.tHead.replaceChildren(element("tr", {}, ...head.map((name, at) => element("th", { scope: "col", class: at > 1 ? "number" : null }, name))));
     table.tBodies[0].replaceChildren(...rows.map((row) => element(
       "tr", {}, element("th", { scope: "row" }, jobName(run, row)), element("td", {}, group.get(row)),
       element("td", { class: "number" }, value(parallel.values[row])),
-      ...names.map((name) => element("td", { class: "number" }, shownValue(run.jobs.columns[`params.${name}`].get(row)))),
+      ...names.map((name) => element("td", { class: "number" }, shownValue(columns(name).get(row)))),
     )));
   };
   parallel.listeners.push(draw);

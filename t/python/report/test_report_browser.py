@@ -147,6 +147,83 @@ def test_no_table_is_cut_at_the_edge_of_the_paper_or_of_a_picture(
         page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
+#: The words of tables that are broken, such as "Submitte" and "d".
+BROKEN = """
+  return [...document.querySelectorAll(".wide th, .wide td")]
+    .filter((cell) => {
+      const word = cell.querySelector("button") || cell;
+      const range = document.createRange();
+      if (!word.firstChild || word.innerText.split(/[\\s=_-]/).length > 1) return false;
+      range.selectNodeContents(word);
+      return new Set([...range.getClientRects()].map((one) => Math.round(one.top))).size > 1;
+    })
+    .map((cell) => cell.innerText);
+"""
+
+
+def test_on_paper_words_are_whole_colours_have_their_names_and_what_is_left_out_is_said(
+    browser: Browser, study: Path
+) -> None:
+    page = browser.open(study, width=PAPER)
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert page.run(BROKEN) == []
+        colours = page.run("""
+            return [...document.querySelectorAll(".swatch, .u-marker")]
+              .map((one) => getComputedStyle(one).printColorAdjust)""")
+        assert set(colours) == {"exact"}
+        jobs = simulated(SWEEP).status["jobs"]["total"]
+        assert page.text("[data-jobs] caption").endswith(f"; 1 to 20 of {jobs} jobs are shown")
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert "are shown" not in page.text("[data-jobs] caption")
+
+
+def test_the_words_above_a_table_are_on_a_small_screen_and_above_a_narrow_table_on_one_line(
+    browser: Browser, study: Path
+) -> None:
+    page = browser.open(study, width=420)
+    ends = page.run("""
+        return [...document.querySelectorAll("caption > span")]
+          .map((one) => one.getBoundingClientRect().right)""")
+    assert len(ends) > 3
+    assert max(ends) <= 420
+    page = browser.open(study)
+    heights = page.run("""
+        return [...document.querySelectorAll("caption > span")]
+          .map((one) => one.getBoundingClientRect().height)""")
+    assert max(heights) == min(heights)
+
+
+def test_jobs_that_run_are_counted_in_whole_jobs_at_marks_of_whole_jobs(
+    browser: Browser, tmp_path: Path
+) -> None:
+    jobs = [
+        job(number, t_submit=number / 7, t_run=number / 7, t_end=number / 7 + 0.01)
+        for number in range(20)
+    ]
+    file = write(tmp_path / "short.html", source(jobs))
+    begin = """
+      window.marks = [];
+      const fill = CanvasRenderingContext2D.prototype.fillText;
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...where) {
+        window.marks.push(text);
+        return fill.call(this, text, ...where);
+      };"""
+    added = browser.before(begin)
+    try:
+        page = browser.open(file)
+        marks = page.run("return window.marks")
+    finally:
+        browser.after(added)
+    assert {"0", "1"} <= set(marks)
+    assert [mark for mark in marks if mark.startswith("0.")] == []
+    spans = "[0, 1, 1, 9, 30], [2, 3, 1.5, 10, 30], 8, 2"
+    assert page.run(f"return [...occupancy(...[{spans}])]") == [3, 1, 0, 0, 1, 0, 0, 0]
+    some = "[0, NO_TIME, 4], [4, 9, NO_TIME], 4, 2"
+    assert page.run(f"return [...occupancy(...[{some}])]") == [1, 1, 0, 0]
+
+
 def test_no_pixel_hides_a_failure(browser: Browser, tmp_path: Path) -> None:
     jobs = [job(number, t_run=12.0, t_end=12.5, ranks=str(number)) for number in range(5000)]
     jobs[777].update(outcome="failed", returncode=1)

@@ -148,6 +148,35 @@ def test_the_best_point_of_a_search_that_minimizes_is_its_best_trial() -> None:
     assert card.startswith(f"{trial['value']:.6g} lowest loss")
 
 
+def headings(made: Source, section: str) -> list[str]:
+    (part,) = re.findall(f'id="e0-{section}".*?</section>', html(made), re.DOTALL)
+    return re.findall(r'<th scope="col"[^>]*>([^<]*)<', part)
+
+
+def test_a_count_that_no_group_has_is_no_column_of_the_groups() -> None:
+    times = ["Least", "Median", "95 %", "Most"]
+    plain = headings(simulated({**TWINS, "metrics": []}), "groups")
+    assert plain == ["Group", "Submitted", "Success", "Failed", *times]
+    assert "Timeout" in headings(simulated(SWEEP), "groups")
+    made = source([job(0)])
+    made.status["groups"]["sim"]["running"] = 1
+    assert headings(made, "groups")[2] == "Running"
+
+
+def test_statistics_of_times_have_their_unit_and_others_have_none() -> None:
+    page = html(simulated(SWEEP))
+    (part,) = re.findall('id="e0-statistics".*?</section>', page, re.DOTALL)
+    variables = set(re.findall(r"</th><td>([^<]*)</td>", part))
+    assert variables == {"duration\xa0(s)", "pending\xa0(s)", "fom"}
+
+
+def test_jobs_that_are_compared_have_no_columns_of_parameters_of_others() -> None:
+    other = {"name": "other", "command": "other {y}", "params": {"y": [1, 2]}}
+    begin = {"id": "two", "trigger": "start", "action": {"name": "submit", "label": "other"}}
+    made = simulated({**TWINS, "jobs": [*TWINS["jobs"], other], "rules": [*TWINS["rules"], begin]})
+    assert headings(made, "sweep")[-1] == "x"
+
+
 def test_where_the_document_keeps_no_best_the_card_says_so_and_guesses_none() -> None:
     text = best_card(simulated({**TWINS, "metrics": []}))
     assert text.startswith("\u2013 The document keeps no best point")
