@@ -89,7 +89,7 @@ _QUANTILE_KEYS = (
         "The quantile.",
         (0.99,),
         0.999,
-        more="It is from 0.5 to below 1: about so many of the values are no anomalies.",
+        more="It is from 0.5 to below 1: the share of values that are no anomalies.",
     ),
     Key("warm-up", _WINDOW, "The first values, which are never anomalies.", (1000,), 200),
     Key(
@@ -120,8 +120,9 @@ KINDS = (
     Key(
         "page-hinkley",
         _arguments(_PAGE_HINKLEY_KEYS),
-        "Of drift: the sum of what values are away from their mean goes beyond a threshold. It is "
-        "in the unit of the values: give delta and threshold for how much yours scatter.",
+        "Of drift: the sum of the differences of the values from their mean exceeds a "
+        "threshold. It is in the unit of the values: choose delta and threshold by how much "
+        "yours scatter.",
         ({"threshold": 5},),
     ),
     Key(

@@ -90,7 +90,7 @@ SCALING_KEYS = (
         "The greatest number of nodes that 'grow' asks for.",
         (16,),
         formerly="max-size",
-        more="The member's own bounds hold in any case.",
+        more="The bounds of the instance's scaler hold in any case.",
     ),
     Key(
         "deadline",
@@ -115,7 +115,7 @@ USE_KEYS = (
     Key(
         "id",
         NAMED,
-        "What the names that it makes begin with. The default is the algorithm's name.",
+        "The beginning of the names that it makes. The default is the algorithm's name.",
         ("longer",),
         unset="the algorithm's name",
     ),
@@ -165,7 +165,8 @@ DOCUMENT_KEYS = (
     Key(
         "search",
         list_of("a list of searches", SEARCH),
-        "Searches: a suggester gives the parameters of a group's jobs, and learns from them.",
+        "Searches: a suggester chooses the parameters of a group's jobs, and learns from the "
+        "results.",
         (
             [
                 {

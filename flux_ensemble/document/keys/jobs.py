@@ -41,18 +41,18 @@ RETRIES_KEYS = (
     Key(
         "on",
         or_list(text(), "an outcome or an expression, or a list of them"),
-        "After which outcomes (failed, timeout, canceled), or for which an expression is true.",
+        "The outcomes (failed, timeout, canceled) after which a job runs again, or an "
+        "expression that is true then.",
         (["timeout", "job.returncode == 17"],),
         "failed",
         read=None,
-        more="An [outcome](metrics.md#outcomes), an [expression](expressions.md) that is true "
-        "then, or a list "
-        "of these, of which one is enough.",
+        more="An [outcome](metrics.md#outcomes), an [expression](expressions.md), or a list of "
+        "these, of which one is enough.",
     ),
     Key(
         "after",
         DURATION,
-        "How long to wait before each attempt.",
+        "How long to wait before each further attempt.",
         ("30s",),
         0,
         read=partial(parse_duration, limit=False),
@@ -61,11 +61,11 @@ RETRIES_KEYS = (
     Key(
         "factor",
         {"type": "number", "description": "a number >= 1", "minimum": 1},
-        "What the wait is multiplied by each time.",
+        "The factor by which the wait grows each time.",
         (2,),
         1,
         read=float,
-        more="At most a year comes of it.",
+        more="The wait is at most a year.",
     ),
     Key(
         "with",
@@ -78,7 +78,7 @@ RETRIES_KEYS = (
     Key(
         "spread",
         choice("where it runs again", ("node",)),
-        "'node': it runs again on another member than those that it failed on, if there is one.",
+        "'node': the job runs again on a member where it has not failed, if there is one.",
         ("node",),
         more="See [where a job runs](members.md#where-a-job-runs).",
     ),
@@ -88,7 +88,7 @@ _KERNEL_KEYS = (
     Key(
         "name",
         NAMED,
-        "The group's name, by which rules call it.",
+        "The group's name, for rules and commands.",
         ("simulate",),
         required=True,
         more="It has letters, digits, `_`, `-` and `.`.",
@@ -159,7 +159,8 @@ _KERNEL_KEYS = (
         ("runs/{t}",),
         python=_PATH,
         unset="the user's",
-        more="It is made; a relative one is relative to that of whoever loaded the document.",
+        more="It is created; a relative path starts from the directory of whoever loaded the "
+        "document.",
     ),
     Key(
         "environment",
@@ -251,7 +252,7 @@ _KERNEL_KEYS = (
         integer(1),
         "How many jobs of the group are in the queue at once at most.",
         (10,),
-        more="Further ones wait in the service; of several entries the least counts.",
+        more="Further jobs wait in the service. If several entries have it, the least counts.",
     ),
     Key(
         "start",
@@ -268,7 +269,7 @@ _KERNEL_KEYS = (
         text("the name or a label of members"),
         "Name or label of the members that its jobs run on.",
         ("gpu",),
-        more="It is the same in all entries of the group, see [members](members.md).",
+        more="All entries of the group have the same, see [members](members.md).",
     ),
     Key(
         "on-lost",
@@ -283,10 +284,10 @@ _KERNEL_KEYS = (
     Key(
         "avoid-nodes",
         BOOLEAN,
-        "What runs again keeps off the nodes where it failed, if others can run it.",
+        "Whether a job that runs again avoids the nodes where it failed, if others can run it.",
         (False,),
         True,
-        more="A copy keeps off those of its job, too: see "
+        more="A copy also avoids the nodes of its original, see "
         "[there](retries.md#the-nodes-where-a-job-failed).",
     ),
 )

@@ -37,11 +37,17 @@ _COUNT_KEYS = (
     Key(
         "min",
         integer(0, MAX_MEMBERS),
-        "So many are started at first, and 'shrink' leaves no fewer.",
+        "The number of members at first, and the least that 'shrink' leaves.",
         (2,),
         1,
     ),
-    Key("max", integer(1, MAX_MEMBERS), "'grow' starts no more.", (8,), required=True),
+    Key(
+        "max",
+        integer(1, MAX_MEMBERS),
+        "The greatest number of members at once.",
+        (8,),
+        required=True,
+    ),
 )
 
 _SIMULATE_KEYS = (
@@ -96,7 +102,7 @@ MEMBER_KEYS = (
     Key(
         "duration",
         DURATION,
-        "How long each lasts; 0 is no limit of its own.",
+        "Time limit of each member; 0 is no limit of its own.",
         ("4h",),
         0,
         only=(STARTED,),
@@ -106,8 +112,8 @@ MEMBER_KEYS = (
     Key(
         "drain",
         DURATION,
-        "So long before a member ends no job is placed on it, and those that wait move. The "
-        "default is 30s, and half of a shorter duration.",
+        "The time before a member's end from which no job is placed on it, and those that "
+        "wait move. The default is 30s, and half of a shorter duration.",
         ("5m",),
         only=(STARTED,),
         read=parse_duration,
@@ -127,8 +133,8 @@ MEMBER_KEYS = (
     Key(
         "breaker",
         integer(0),
-        "After so many different jobs in a row that failed within 5 seconds a member is in doubt, "
-        "and is drained if others run such jobs well; 0 is never.",
+        "The number of different jobs in a row that fail within 5 seconds after which a "
+        "member is in doubt; it is drained if others run such jobs well. 0 is never.",
         (50, 0),
         BREAKER_JOBS,
         more="See [a member that fails everything](members.md#a-member-that-fails-everything).",

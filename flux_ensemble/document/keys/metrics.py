@@ -41,7 +41,7 @@ BEST_KEYS = (
     Key(
         "live",
         BOOLEAN,
-        "Take in jobs that still run, with their latest value; one that fails is dropped again.",
+        "Include running jobs, with their latest value; one that fails is dropped again.",
         (True,),
         False,
     ),

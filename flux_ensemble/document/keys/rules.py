@@ -272,8 +272,8 @@ _KERNEL_KEYS = (
         1,
         read=lambda value: None if value == "unlimited" else value,
         python='int | Literal["unlimited"]',
-        more="`unlimited` must be written out. `validate` notes rules that follow up jobs and do "
-        "not say: they do so for the first job alone.",
+        more="Write `unlimited` for no bound. `validate` notes rules on jobs without it: they "
+        "fire for the first job alone.",
     ),
     Key(
         "backoff",
@@ -285,7 +285,7 @@ _KERNEL_KEYS = (
     Key(
         "cooldown",
         DURATION,
-        "How long the rule does not run after a run.",
+        "How long the rule rests after a run.",
         ("10m",),
         0,
         read=_delay,
@@ -322,7 +322,7 @@ RULE_KEYS = (
         ("enough",),
         read=None,
         unset="`rule-N`",
-        more="It is for `enable`, `disable`, status and log. `request` and `retry` are taken.",
+        more="`enable`, `disable`, status and log use it. `request` and `retry` are reserved.",
     ),
     Key(
         "trigger",
@@ -368,8 +368,8 @@ RULE_KEYS = (
     Key(
         "scope",
         choice("a scope", ("ensemble", "member", "queue")),
-        "'queue': a job-* rule sees the jobs of others, too. 'member': there is the rule for each "
-        "member, with the jobs, the metrics and the repetitions of that one.",
+        "'queue': a job-* rule sees the jobs of others, too. 'member': the rule exists for "
+        "each member, with the jobs, the metrics and the repetitions of that member.",
         ("member", "queue"),
         "ensemble",
         only=("job-",),
@@ -391,7 +391,7 @@ RULE_KEYS = (
     Key(
         "after",
         DURATION,
-        "When a timer rule fires first, after the start.",
+        "The time from the start until a timer rule first fires.",
         ("12h",),
         only=("timer",),
         read=_delay,
@@ -400,8 +400,8 @@ RULE_KEYS = (
     Key(
         "every",
         DURATION,
-        "How long it is from one time of a timer rule to the next, and between two looks of a "
-        "job-running rule at jobs.",
+        "The time between two firings of a timer rule, and between two looks of a "
+        "job-running rule at the jobs.",
         ("10m",),
         only=("timer", RUNNING_TRIGGER),
         read=_delay,
@@ -412,7 +412,7 @@ RULE_KEYS = (
     Key(
         "below",
         DURATION,
-        "How little time is left when a time-left rule fires.",
+        "The time left at which a time-left rule fires.",
         ("20m",),
         only=("time-left",),
         read=_delay,
@@ -421,7 +421,7 @@ RULE_KEYS = (
     Key(
         "by",
         {**NAMES_OF_PARAMETERS, "minItems": 1},
-        "An idle rule fires for each combination of the values of these parameters.",
+        "The parameters for each combination of whose values an idle rule fires.",
         (["t"],),
         only=("idle",),
         read=lambda names: tuple(dict.fromkeys(names)),
@@ -430,7 +430,7 @@ RULE_KEYS = (
     Key(
         "detector",
         DETECTOR,
-        "How a 'drift' or 'anomaly' rule looks at the values in 'name'.",
+        "How a 'drift' or 'anomaly' rule judges the values in 'name'.",
         ({"adwin": {"delta": 0.002}}, {"quantile": {"q": 0.999, "warm-up": 200}}),
         only=tuple(DETECTORS),
         read=None,

@@ -52,7 +52,7 @@ _OBJECTIVE = {
 _RANGE_KEYS = (
     Key("low", _NUMBER, "The least value.", (1e-5,), required=True),
     Key("high", _NUMBER, "The greatest value.", (0.1,), required=True),
-    Key("log", BOOLEAN, "The order of magnitude is what matters.", (True,), False),
+    Key("log", BOOLEAN, "Whether to search by order of magnitude.", (True,), False),
     Key("integer", BOOLEAN, "Integers alone.", (True,), False),
 )
 
@@ -79,7 +79,7 @@ STOP_KEYS = (
     Key(
         "step",
         text("the key of a memo"),
-        "The key of the memo that says how far the job is.",
+        "The key of the memo with the progress of the job.",
         ("epoch",),
         more="It is a number that grows.",
     ),
@@ -104,12 +104,12 @@ STOP_KEYS = (
     Key(
         "trials",
         integer(1),
-        "Of median: so many trials are complete before.",
+        "Of median: the number of complete trials before any is stopped.",
         (10,),
         5,
         only=(MEDIAN,),
-        more="Then one is stopped if the best that it has had is worse than the median of what "
-        "they had at this step.",
+        more="A trial is stopped if its best value is worse than the median of theirs at this "
+        "step.",
     ),
 )
 
@@ -127,8 +127,7 @@ SEARCH_KEYS = (
         "The job group of its trials; a submission of it is one job.",
         ("trial",),
         required=True,
-        more="See [job groups](document.md#job-groups). The variables are parameters of it, "
-        "without being written there.",
+        more="See [job groups](document.md#job-groups). The variables become parameters of it.",
     ),
     Key(
         "variables",
@@ -138,17 +137,17 @@ SEARCH_KEYS = (
             "minProperties": 1,
             "additionalProperties": _VARIABLE,
         },
-        "What is searched, by name: a range, or a list of choices. They become parameters.",
+        "The variables by name, each a range or a list of choices. They become parameters.",
         ({"layers": {"low": 1, "high": 8, "integer": True}, "opt": ["sgd", "adam"]},),
         required=True,
         read=None,
-        more="A range is `{low, high}`, with `log: true` for numbers whose order of magnitude is "
-        "what matters and `integer: true` for integers.",
+        more="A range is `{low, high}`, with `log: true` if the order of magnitude matters, and "
+        "`integer: true` for integers.",
     ),
     Key(
         "minimize",
         _OBJECTIVE,
-        "The key of the memo that is to be small; a list of several is several objectives.",
+        "The key of the memo to minimize; a list has several objectives.",
         ("loss", ["loss", "seconds"]),
         read=None,
         more="See [several objectives](searches.md#several-objectives).",
@@ -156,14 +155,14 @@ SEARCH_KEYS = (
     Key(
         "maximize",
         _OBJECTIVE,
-        "The key of the memo that is to be large; a list of several is several objectives.",
+        "The key of the memo to maximize; a list has several objectives.",
         ("accuracy",),
         read=None,
     ),
     Key(
         "sampler",
         choice("a sampler", SAMPLERS),
-        "The suggester: one of those that come with flux-ensemble.",
+        "The suggester, one of those that come with flux-ensemble.",
         ("random", "qmc", "cma", "nsga2", "gp"),
         SAMPLERS[0],
         read=None,
@@ -180,26 +179,26 @@ SEARCH_KEYS = (
     Key(
         "arguments",
         OBJECT,
-        "What the generator's class is called with.",
+        "The arguments of the generator's class.",
         ({"model": "model.json"},),
         {},
         read=None,
-        more="`vocs` is given besides.",
+        more="It also gets `vocs`.",
     ),
     Key(
         "initial",
         integer(0, MAX_TRIALS),
-        "So many trials are to be complete before the generator is asked; points before are those "
-        "of the sampler qmc.",
+        "The number of trials that are complete before the generator suggests points; the "
+        "points before are those of the sampler qmc.",
         (0, 20),
         1,
         read=None,
-        more="With 0 it is asked from the start.",
+        more="With 0 the generator suggests all of them.",
     ),
     Key(
         "trials",
         integer(1, MAX_TRIALS),
-        "How many there are.",
+        "The number of trials.",
         (500,),
         required=True,
         read=None,
@@ -208,23 +207,23 @@ SEARCH_KEYS = (
     Key(
         "parallel",
         integer(1, MAX_TRIALS),
-        "How many are in the queue at once.",
+        "How many trials are in the queue at once.",
         (64,),
         1,
     ),
     Key(
         "batch",
         integer(1, MAX_BATCH),
-        "So many points are asked for at once. Without it, as many as there are free slots.",
+        "The number of points of one request. Without it, as many as there are free slots.",
         (16,),
-        more="There are at most 1000; those that find no free slot wait. Without it there are also "
-        "some in stock where asks take long; of `random` and `qmc` 64 or more, as what they give "
-        "depends on no trial.",
+        more="It is at most 1000; points without a free slot wait. Without `batch` some points "
+        "are also kept in stock if requests take long; of `random` and `qmc` 64 or more, "
+        "since these depend on no trial.",
     ),
     Key(
         "sequential",
         BOOLEAN,
-        "Points are asked for only when no trial is under way.",
+        "Request points only when no trial is under way.",
         (True,),
         False,
     ),
@@ -237,8 +236,9 @@ SEARCH_KEYS = (
                     Key(
                         "penalty",
                         _PENALTY,
-                        "The value that the suggester is told of it; a list of one for each of "
-                        "several objectives.",
+                        "The value that is reported to the suggester; with several objectives a "
+                        "list with "
+                        "one for each.",
                         (100, [100, 0]),
                         required=True,
                     )
@@ -252,17 +252,21 @@ SEARCH_KEYS = (
         SKIP,
         read=None,
         python='Literal["skip", "retry"] | Mapping[str, Any]',
-        more="`skip` tells the suggester that there is no value; `retry` runs it again with the "
-        "same parameters, up to three times; `{penalty: NUMBER}` tells the suggester this value, "
-        "and with several objectives a list of one for each.",
+        more="`skip` reports no value to the suggester; `retry` runs it again with the same "
+        "parameters, up to three times; `{penalty: NUMBER}` reports this value, or with "
+        "several objectives a list with one for each.",
     ),
     Key(
-        "failures", integer(1), "After so many failed trials in a row the search closes.", (5,), 20
+        "failures",
+        integer(1),
+        "The number of failed trials in a row after which the search closes.",
+        (5,),
+        20,
     ),
     Key(
         "timeout",
         DURATION,
-        "How long an ask may take; 0 is no limit.",
+        "How long a request for points may take; 0 is no limit.",
         ("1h",),
         "5m",
         read=parse_duration,
@@ -271,7 +275,7 @@ SEARCH_KEYS = (
     Key(
         "stop",
         mapping("a mapping such as {policy: asha, step: epoch, eta: 3}", STOP_KEYS),
-        "Trials are stopped early, by what their jobs publish while they run.",
+        "Stop trials early, by the values that their jobs publish while they run.",
         ({"policy": "asha", "step": "epoch", "eta": 3},),
         read=None,
         more="See [early stopping](searches.md#early-stopping).",
