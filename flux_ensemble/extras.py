@@ -43,20 +43,23 @@ def install_command(extra: str) -> str:
         # Its directory is on the path, and nothing else of it.
         return shlex.join([*_pip(), f"{PACKAGE}[{extra}]"])
     source = _source(package, extra)
-    user = ["--user"] * _is_users(package)
+    place = _place(package)
     if source is None:
-        return shlex.join([*_pip(), *user, *_requirements(package, extra)])
+        return shlex.join([*_pip(), *place, *_requirements(package, extra)])
     if _has("uv-receipt.toml"):
         return shlex.join(["uv", "tool", "install", *source])
     if _has("pipx_metadata.json"):
         return shlex.join(["pipx", "install", "--force", *source])
-    return shlex.join([*_pip(), *user, *source])
+    return shlex.join([*_pip(), *place, *source])
 
 
-def _is_users(package: Distribution) -> bool:
-    """Return whether the package is in the user's own directory, beside Python's (`pip --user`)."""
+def _place(package: Distribution) -> list[str]:
+    """Return pip's words for the directory that has the package, if pip needs to be told."""
     where = Path(str(package.locate_file(""))).resolve()
-    return where == Path(site.getusersitepackages()).resolve()
+    if where == Path(site.getusersitepackages()).resolve():
+        return ["--user"]
+    # What `pip --target` has made is found by PYTHONPATH.
+    return [] if where.is_relative_to(Path(sys.prefix).resolve()) else ["--target", str(where)]
 
 
 def _source(package: Distribution, extra: str) -> list[str] | None:

@@ -133,6 +133,14 @@ def test_what_the_user_has_beside_python_gets_its_extras_there(
     assert install_command("tui") == f"pip install --user '{tmp_path}/clone[tui]'"
 
 
+def test_what_is_in_a_directory_of_its_own_gets_its_extras_there(
+    tmp_path: Path, installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed({"url": _clone(tmp_path / "clone"), "dir_info": {}})
+    monkeypatch.setattr(sys, "prefix", "/usr")
+    assert install_command("tui") == f"pip install --target {tmp_path} '{tmp_path}/clone[tui]'"
+
+
 def test_pip_is_that_of_this_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = tmp_path / "bin" / "python"
     (tmp_path / "site" / "pip").mkdir(parents=True)
