@@ -1,7 +1,6 @@
 """Commands that are recommended to users, as they can be typed where the user is.
 
-`.venv/bin/flux-ensemble run` must not recommend `flux-ensemble report` where PATH has none, or
-another one.
+`.venv/bin/flux-ensemble run` must not recommend `flux-ensemble report` where PATH has none.
 """
 
 from __future__ import annotations
@@ -33,20 +32,13 @@ def own_command(*words: str, flux: bool = False) -> str:
 
 
 def _called() -> str:
-    """Return the program as it was called, or its name if that finds it on PATH.
+    """Return the program's name if PATH has it, else the program as it was called.
 
-    A program that is no command of this package, such as a notebook, is not this one: its users
-    have the command on PATH.
+    What PATH has may be a wrapper of this one. A program that is no command of this package, such
+    as a notebook, is not this one either.
     """
-    called = Path(sys.argv[0])
-    if called.name != PROGRAM:
-        return PROGRAM
-    found = shutil.which(PROGRAM)
-    try:
-        same = found is not None and os.path.samefile(found, called)
-    except OSError:
-        same = False
-    return PROGRAM if same else sys.argv[0]
+    named = Path(sys.argv[0]).name == PROGRAM and shutil.which(PROGRAM) is None
+    return sys.argv[0] if named else PROGRAM
 
 
 def with_program(environment: Mapping[str, str]) -> dict[str, str]:

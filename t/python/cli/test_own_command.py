@@ -46,15 +46,16 @@ def test_a_program_that_is_not_on_path_is_named_as_it_was_called(
     assert own_command("rm", "a", flux=True) == "./flux-ensemble rm a"
 
 
-def test_another_program_on_path_is_not_this_one(
+def test_a_wrapper_on_path_is_called_by_its_name(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = tmp_path / "other" / "flux-ensemble"
-    other.parent.mkdir()
-    other.touch(mode=0o755)
+    """As the shims of pyenv and the commands of environment modules."""
+    wrapper = tmp_path / "other" / "flux-ensemble"
+    wrapper.parent.mkdir()
+    wrapper.touch(mode=0o755)
     monkeypatch.setattr(sys, "argv", [str(program), "run"])
-    monkeypatch.setenv("PATH", str(other.parent))
-    assert own_command("rm", "a") == f"{program} rm a"
+    monkeypatch.setenv("PATH", str(wrapper.parent))
+    assert own_command("rm", "a") == "flux-ensemble rm a"
 
 
 def test_a_notebook_recommends_the_command_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
