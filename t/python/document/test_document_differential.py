@@ -90,7 +90,7 @@ QUESTIONS = (
         ("document/model.py", "active_jobs: int = 10_000", "active_jobs: int = 10_001", [0, 2]),
         ("document/problems.py", "line or self._line(path)", "(line or self._line(path)) + 1", [1]),
         ("document/lint.py", "the rule waits for jobs", "the rule awaits jobs", [2]),
-        ("document/keys/document.py", "No more jobs are", "So many jobs are", [4, 5]),
+        ("document/keys/document.py", "How many jobs of", "How few jobs of", [4, 5]),
     ],
     ids=["a sentence", "a default", "a line", "a warning", "an explanation"],
 )

@@ -51,7 +51,7 @@ def check(directory: Path) -> None:
 
 def test_a_full_disk_stops_a_run_which_goes_on_when_there_is_room(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    with mounted(state, "size=208k"):
+    with mounted(state, "size=212k"):
         ballast = state / "ballast"
         ballast.write_bytes(bytes(60 << 10))
         stops = 0
