@@ -84,6 +84,8 @@ class Rows(Widget, can_focus=True):
         self._draw_items = draw
         self._key_of = key
         self._end = end
+        #: The user has chosen an item.
+        self._chosen = False
         self._top = 0
         self._rule = "-" if ascii_only else "─"
 
@@ -93,13 +95,13 @@ class Rows(Widget, can_focus=True):
         return self.items[self.cursor] if self.items else None
 
     def show(self, items: Sequence[Any]) -> None:
-        """Display these items, with the mark on the same item."""
+        """Display these items, with the mark on the one that the user chose, else on the first."""
         stays = self._end and self.cursor >= len(self.items) - 1
         before = None if self.item is None else self._key_of(self.item)
         self.items = items
         if stays:
             self.cursor = len(items) - 1
-        elif before is not None and (
+        elif self._chosen and (
             self.cursor >= len(items) or self._key_of(items[self.cursor]) != before
         ):
             keys = (index for index, item in enumerate(items) if self._key_of(item) == before)
@@ -115,6 +117,10 @@ class Rows(Widget, can_focus=True):
         self._scroll()
         self.refresh()
 
+    def _choose(self, index: int) -> None:
+        self._chosen = True
+        self._mark(index)
+
     def _scroll(self) -> None:
         """Make the mark visible, without wasting room."""
         page = self._page
@@ -122,23 +128,24 @@ class Rows(Widget, can_focus=True):
         self._top = max(0, min(max(self._top, low), high, len(self.items) - page))
 
     def action_move(self, by: int) -> None:
-        self._mark(self.cursor + by)
+        self._choose(self.cursor + by)
 
     def action_page(self, by: int) -> None:
         self._top = max(0, self._top + by * self._page)
-        self._mark(self.cursor + by * self._page)
+        self._choose(self.cursor + by * self._page)
 
     def action_jump(self, last: bool) -> None:
-        self._mark(len(self.items) - 1 if last else 0)
+        self._choose(len(self.items) - 1 if last else 0)
 
     def action_open(self) -> None:
         if self.item is not None:
+            self._chosen = True
             self.post_message(self.Opened(self, self.item))
 
     def on_click(self, event: events.Click) -> None:
         index = self._top + event.y - 1
         if event.y and index < len(self.items):
-            self._mark(index)
+            self._choose(index)
             if event.chain > 1:
                 self.action_open()
 

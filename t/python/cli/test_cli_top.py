@@ -237,6 +237,26 @@ def test_only_what_is_seen_is_drawn(root: Path) -> None:
     with_app(root, (80, 24), check)
 
 
+def test_what_comes_first_stays_in_view_until_somebody_moves_the_mark(root: Path) -> None:
+    def draw(seen: Sequence[Any], width: int) -> list[lines.Line]:
+        return [(Span(f"row {number}"),) for number in seen]
+
+    async def check(pilot: Pilot[Any], poller: Poller) -> None:
+        poller.hide()
+        rows = Rows("Sorted", draw, key=lambda number: number)
+        await pilot.app.screen.mount(rows)
+        rows.show(range(100))
+        # The first one has ended, and is the last one now.
+        rows.show([*range(1, 100), 0])
+        assert (rows.cursor, rows.item) == (0, 1)
+        rows.focus()
+        await pilot.press("down")
+        rows.show([*range(50, 100), *range(50)])
+        assert (rows.cursor, rows.item) == (52, 2)
+
+    with_app(root, (80, 24), check)
+
+
 # -- in a real terminal --------------------------------------------------------------
 
 
