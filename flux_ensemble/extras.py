@@ -1,4 +1,4 @@
-"""How a user installs an extra of this package, such as `tui`.
+"""Commands that install an extra of this package, such as `tui`.
 
 The command depends on where the package came from (PEP 610) and on what installed it. It does not
 rely on an index that has the package. Errors about a missing package quote it.

@@ -1,4 +1,4 @@
-"""What a feature has of documents, besides its keys."""
+"""The part of a feature that reads documents, besides its keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flux_ensemble.metrics.paths import MetricPath
 
 @dataclass(frozen=True, slots=True)
 class DocumentFeature:
-    """What a feature reads in documents, and says of them.
+    """The reading of documents by a feature, and its findings.
 
     Args:
         name: the key of `JobSet.features` with what it has read.

@@ -1,4 +1,4 @@
-"""What a feature has of an engine, and what the engine calls of all of its features.
+"""The part of a feature in an engine, and the hooks that the engine calls of all features.
 
 The engine knows no feature by name. It makes those of `flux_ensemble.feature_list` and puts their
 hooks into tuples, which are empty where nobody waits for an event:
@@ -26,7 +26,7 @@ Perform = Callable[[Origin, Call], Iterable[TriggerQueue]]
 
 
 class Standing(Enum):
-    """What an attempt that is over means for the job, if it is not the only one."""
+    """The meaning of an attempt that is over for its job, if it is not the only one."""
 
     #: Another attempt is under way: the job is not finished, and does not run again.
     CONTINUES = "continues"
@@ -36,7 +36,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True)
 class JobHooks:
-    """What a feature is told of the ensemble's jobs, in the order of their lives.
+    """The hooks on the ensemble's jobs, in the order of their lives.
 
     Args:
         admitted: a job has appeared in the queue.
@@ -67,7 +67,7 @@ class JobHooks:
 
 @dataclass(frozen=True)
 class Feature:
-    """What a feature has of one engine.
+    """A feature in one engine.
 
     Args:
         name: what its state is called in a snapshot.

@@ -1,4 +1,4 @@
-"""What ensembles can do besides running jobs by rules: each feature is a folder here.
+"""Features besides running jobs by rules: each is a folder here.
 
 Nothing imports a feature, and no feature imports another. The rooms below ask
 `flux_ensemble.feature_list` for the parts of all of them, so who removes a folder, and its name

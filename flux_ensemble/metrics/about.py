@@ -1,4 +1,4 @@
-"""What the names in expressions mean, for the guide; links lead from docs/.
+"""Meanings of the names in expressions, for the guide; links lead from docs/.
 
 Each table has the keys of the table that it explains, in the same order.
 """

@@ -1,4 +1,4 @@
-"""What `flux-ensemble` alone prints: the ensembles that there are, and what to do next.
+"""Output of `flux-ensemble` alone: the ensembles that there are, and what to do next.
 
 A user who comes for the first time is shown how to begin; one who comes back after a day, a reboot
 or a killed terminal, what has become of the runs. Each line names a command that works there.

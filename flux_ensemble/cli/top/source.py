@@ -172,7 +172,7 @@ class Source(ABC):
 
     @abstractmethod
     def _first_time(self) -> float | None:
-        """When the first entry of its log was written."""
+        """Time at which the first entry of its log was written."""
 
     @abstractmethod
     def _newly_failed(self) -> Iterable[Mapping[str, Any]]:

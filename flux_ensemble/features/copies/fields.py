@@ -1,4 +1,4 @@
-"""What expressions know of a job by its copy."""
+"""Fields of a job by its copy, in expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a document can say of copies."""
+"""Keys and actions of copies, in documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the log says of copies."""
+"""Words of the log about copies."""
 
 from __future__ import annotations
 

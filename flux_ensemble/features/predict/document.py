@@ -25,7 +25,7 @@ MAX_PREDICTORS = 16
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What an entry of `jobs` says of predictions.
+    """Keys of predictions in an entry of `jobs`, as they were read.
 
     Args:
         params: the parameters that the duration of a job follows from.

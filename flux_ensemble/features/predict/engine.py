@@ -1,4 +1,4 @@
-"""What predictions have of an engine."""
+"""Predictions in an engine."""
 
 from __future__ import annotations
 

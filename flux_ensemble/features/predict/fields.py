@@ -1,4 +1,4 @@
-"""What expressions know of a job by its prediction."""
+"""Fields of a job by its prediction, in expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a document can say of predictions."""
+"""Keys of predictions, in documents."""
 
 from __future__ import annotations
 
