@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.api.threads import Stopped
@@ -63,6 +63,9 @@ class LocalSession:
         #: Calls for the thread, and a pipe that signals them.
         self._calls: deque[Callable[[], None]] = deque()
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        #: Held while the pipe is written to or closed.
+        self._pipe = Lock()
+        self._over = False
         self.notes: deque[str] = deque(maxlen=100)
         self._run: LocalRun
         # A daemon thread: when the program ends, its jobs end, because the guard is closed.
@@ -144,8 +147,11 @@ class LocalSession:
     # -- in the thread ----------------------------------------------------------------
 
     def _call(self, function: Callable[[], None]) -> None:
-        self._calls.append(function)
-        os.write(self._write, b"x")
+        with self._pipe:
+            if self._over:
+                raise EnsembleError(errno.EINVAL, "the run has ended")
+            self._calls.append(function)
+            os.write(self._write, b"x")
 
     def _drain(self) -> None:
         os.read(self._read, 4096)
@@ -189,6 +195,11 @@ class LocalSession:
         except BaseException as error:
             self._failed(EnsembleError(errno.EIO, f"the local queue: {error!r}"))
             raise
+        finally:
+            with self._pipe:
+                self._over = True
+                os.close(self._read)
+                os.close(self._write)
 
     def _failed(self, error: EnsembleError) -> None:
         self._failure = error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -50,6 +51,18 @@ def test_run_returns_how_it_ended(tmp_path: Path) -> None:
     assert list(ensemble.jobs(filter="job.returncode == 0")) == []
     with pytest.raises(EnsembleError, match="filter"):
         list(ensemble.jobs(filter="job."))
+
+
+def test_a_run_that_has_ended_leaves_no_file_open(tmp_path: Path) -> None:
+    def run(name: str) -> int:
+        ensemble = make(name=name)
+        ensemble.run("local", state_dir=tmp_path)
+        with pytest.raises(EnsembleError, match="ended"):
+            ensemble.pause()
+        return len(os.listdir("/proc/self/fd"))
+
+    # The first one opens what later ones use, too.
+    assert run("first") == run("second")
 
 
 def test_a_run_is_seen_by_the_commands_and_by_attach(tmp_path: Path) -> None:
