@@ -224,9 +224,13 @@ def _contradictions(spec: Spec) -> Iterator[Finding]:
                     ops=[first, second],
                     comparators=[middle, ast.Constant(value=int() | float() as high)],
                 ) if type(first) is type(second):
-                    less = isinstance(first, (ast.Lt, ast.LtE))
-                    more = isinstance(first, (ast.Gt, ast.GtE))
-                    if (less and low >= high) or (more and low <= high):
+                    holds = {
+                        ast.Lt: low < high,
+                        ast.LtE: low <= high,
+                        ast.Gt: low > high,
+                        ast.GtE: low >= high,
+                    }
+                    if not holds.get(type(first), True):
                         name = ast.unparse(middle)
                         yield Finding(
                             ("rules", index, "when"),

@@ -244,6 +244,8 @@ EXPRESSIONS = [
     ("a comma for and", when("job.id > 1, job.id < 3"), 5, "write 'and' for ','"),
     ("a missing parenthesis", when("(job.id > 1"), 5, "a ')' is missing"),
     ("3 > x > 5 (Python)", when("3 > job.params.x > 5"), 5, "never holds"),
+    ("3 >= x >= 5 (Python)", when("3 >= job.params.x >= 5"), 5, "never holds"),
+    ("2 < x < 2 (Python)", when("2 < job.params.x < 2"), 5, "never holds"),
     ("an action's expression without braces", submit("job.params.x + 1"), 4,
      "an expression is in braces, '{job.params.x + 1}'"),
     ("${ } in an action (shells)", submit("'${job.params.x}'"), 4, "write '{job.params.x}'"),
@@ -318,6 +320,9 @@ def test_a_typical_mistake_is_answered_by_the_one_hint_that_its_writer_needs(
 @pytest.mark.parametrize(
     "text",
     [
+        # These hold for one number.
+        when("2 <= job.params.x <= 2"),
+        when("2 >= job.params.x >= 2"),
         # Scripts have variables of their own, and arguments.
         command("[sh, -c, 'x={x}; run $x']"),
         command("[sh, -c, 'for x in 1 2; do run $x {x}; done']"),
@@ -346,7 +351,7 @@ def test_a_typical_mistake_is_answered_by_the_one_hint_that_its_writer_needs(
 )
 def test_what_only_looks_like_a_mistake_is_none(text: str) -> None:
     said = answers(text)
-    # The fifth is one: nothing sets the variable there.
+    # One of them is one: nothing sets the variable there.
     assert len(said) == text.endswith("# x\n"), said
 
 
