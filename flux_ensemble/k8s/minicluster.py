@@ -59,7 +59,7 @@ _BACKOFF_SECONDS = 0.05
 
 #: Seconds for which a call repeats requests after 401 and 403, and the pause between two. An API
 #: server that has just started responds so until it has read the permissions. The time is less than
-#: a cluster waits for its response (`queues.elastic.minicluster`).
+#: a cluster waits for its response (`k8s.scaler`).
 _FORBIDDEN_SECONDS = 6.0
 _FORBIDDEN_PAUSE = 0.5
 

@@ -20,7 +20,6 @@ import os
 import resource
 import runpy
 import selectors
-import shutil
 import signal
 import socket
 import struct
@@ -264,9 +263,7 @@ def run(kind: str, arguments: list[str]) -> None:
     if kind == "command":
         from flux_ensemble.cli.main import main as command
 
-        # As it was called: that of the tests is the one on PATH.
-        called = shutil.which("flux-ensemble") or Path(sys.executable).with_name("flux-ensemble")
-        sys.argv = [str(called), *arguments]
+        sys.argv = [str(Path(sys.executable).with_name("flux-ensemble")), *arguments]
         command()
     sys.argv = arguments
     sys.path[0] = str(Path(arguments[0]).resolve().parent)

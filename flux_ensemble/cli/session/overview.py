@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,9 +40,9 @@ def overview() -> None:
         BindingsError, EnsembleError: the instance that the user named cannot be reached.
     """
     target = _target()
-    ensembles = _latest(target)
+    ensembles = [] if target is None else _latest(target)
     where = "in this Flux instance" if _is_flux(target) else "on this machine"
-    if not ensembles:
+    if target is None or not ensembles:
         click.echo("flux-ensemble runs many jobs from one document, and says why some failed.")
         click.echo(f"There is no ensemble {where} yet. Begin with a sweep of your own:\n")
         _print(first_steps())
@@ -52,7 +53,7 @@ def overview() -> None:
     now = time.time()
     ENSEMBLES.show([ensemble_row(summary_of(status), now) for status in ensembles])
     click.echo()
-    _print(next_steps(ensembles, lambda *words: command_of(target, *words) if target else ""))
+    _print(next_steps(ensembles, partial(command_of, target)))
     _say_local_runs(target)
 
 
@@ -80,10 +81,8 @@ def _target() -> Target | None:
         return None
 
 
-def _latest(target: Target | None) -> list[EnsembleStatus]:
-    """Return the status of the latest ensembles, those that run or can go on before others."""
-    if target is None:
-        return []
+def _latest(target: Target) -> list[EnsembleStatus]:
+    """Return the status of the latest ensembles, the latest last."""
     try:
         answer: Any = target.status()
     except EnsembleError as error:
