@@ -421,27 +421,23 @@ def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target:
 
     On a terminal, what would steer it is escaped.
     """
-    from flux_ensemble.cli.display.shared_files import SharedFiles
     from flux_ensemble.cli.session.job_output import NOTHING, Outputs
 
     if bool(which) == (choice != Choice()):
         raise Failure("name jobs, or choose them by options such as --group", USAGE)
     outputs = Outputs(target, name)
     label = label_of(target)
-    files = SharedFiles()
     if which:
         with naming(target, name):
             found = list(named_jobs(target, name, which))
     else:
         with chosen(target, name, choice) as those:
             found = list(those)
-    if any(job.get("output") or job.get("error") for job in found):
-        for job in target.jobs(name):
-            files.add(job)
+    if any("output" not in job for job in found):
+        raise Failure("only the owner of the instance may see what jobs wrote")
+    files = outputs.shared(found)
     code = OK
     for job in found:
-        if "output" not in job:
-            raise Failure("only the owner of the instance may see what jobs wrote")
         id = shown(job["id"], job, label)
         parts = [(title, text) for title, text in outputs.written(job) if text]
         if which and not parts:

@@ -14,13 +14,15 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
+from flux_ensemble.cli.display.shared_files import SharedFiles
 from flux_ensemble.cli.display.tables import members_of
 from flux_ensemble.files import ForeignFile, open_to_read
+from flux_ensemble.metrics.expressions import MAX_LENGTH
 from flux_ensemble.queues.local.client import LocalClient
 
 if TYPE_CHECKING:
@@ -100,6 +102,29 @@ class Outputs:
             f"what it wrote was in member {job['member']}, which {fate}; 'output: FILE' in the "
             "document keeps it"
         )
+
+    def shared(self, jobs: Collection[_Job]) -> SharedFiles:
+        """Return which files of these jobs others wrote, too.
+
+        Only the jobs that have these files are requested. A file that a local run keeps for a job
+        is named after its id, so no other job writes to it.
+        """
+        files = SharedFiles()
+        paths = sorted(
+            {path for job in jobs for path in _paths(job) if not self._is_kept(job, path)}
+        )
+        if paths:
+            # As Python writes texts, so does a filter.
+            filter: str | None = f"output in {paths!r} or error in {paths!r}"
+            if len(filter) > MAX_LENGTH:
+                filter = None
+            for job in self._target.jobs(self._name, filter=filter):
+                files.add(job)
+        return files
+
+    def _is_kept(self, job: _Job, path: str) -> bool:
+        target = self._target
+        return isinstance(target, LocalClient) and path == target.kept_file(self._name, job["id"])
 
     def _of_file(self, path: str, most: int) -> bytes:
         try:

@@ -18,7 +18,6 @@ from typing import Any, TypeVar, cast
 from flux_ensemble.cli.common import Failure, job_id
 from flux_ensemble.cli.display.failures import Failures
 from flux_ensemble.cli.display.progress import Paces
-from flux_ensemble.cli.display.shared_files import SharedFiles
 from flux_ensemble.cli.session.job_output import NOTHING, Outputs
 from flux_ensemble.cli.session.target import reach
 from flux_ensemble.cli.top.picture import Picture
@@ -361,10 +360,6 @@ def _output(job: Mapping[str, Any], states: Client | LocalClient, name: str) -> 
         for title, text in outputs.written(job)
         if text.strip()
     ]
-    if parts and (job["output"] or job["error"]):
-        files = SharedFiles()
-        for one in states.jobs(name):
-            files.add(one)
-        if shared := files.note(job):
-            parts.insert(0, f"{shared}:")
+    if parts and (shared := outputs.shared([job]).note(job)):
+        parts.insert(0, f"{shared}:")
     return "\n\n".join(parts) or outputs.missing(job) or NOTHING

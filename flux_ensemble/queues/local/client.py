@@ -87,6 +87,12 @@ class LocalClient:
         with _sentences():
             return self.states.owner(name)
 
+    def kept_file(self, name: str, job: int) -> str:
+        """Return the file for the output of a job whose document names none."""
+        from flux_ensemble.queues.local.state_dir import kept_files
+
+        return kept_files(self._root / name)(job)
+
     def metrics(self, name: str) -> dict[str, dict[str, Any]]:
         """Do as `Client.metrics`."""
         with _sentences():

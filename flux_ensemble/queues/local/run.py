@@ -48,7 +48,7 @@ from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.queue import LocalQueue
 from flux_ensemble.queues.local.recovery import EventFile, recover, t_stopped, whole_log
 from flux_ensemble.queues.local.root import StateError
-from flux_ensemble.queues.local.state_dir import StateLog
+from flux_ensemble.queues.local.state_dir import StateLog, kept_files
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
 from flux_ensemble.runtime.advisers import processes
 from flux_ensemble.runtime.answers import Answer
@@ -114,9 +114,7 @@ class LocalRun:
         self._snapshot_due = 0.0
         self._metrics: dict[str, Any] = {}
         self._unwritten = ""
-        self._describer = Describer(
-            spec, cwd, str, kept=lambda id: str(log.output.path / f"{id}.out")
-        )
+        self._describer = Describer(spec, cwd, str, kept=kept_files(log.directory.path))
         self._events = EventFile(log.directory, Timers(), self._stop)
         stack.callback(self._events.close)
         loop.before_wait = self._events.flush

@@ -32,7 +32,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,23 @@ ASKED, GIVEN_UP = "asked", "given-up"
 
 #: The file with the command that continues the run, and its greatest length in bytes.
 AGAIN, MAX_COMMAND = "again", 4096
+
+
+#: The directory for the output of jobs.
+OUTPUT = "output"
+
+
+def kept_files(run: Path) -> Callable[[int], str]:
+    """Return the function that returns the file for the output of a job, by its id.
+
+    It is for jobs whose document names no file. Its path is absolute, since rows of jobs are read
+    in other directories, too.
+
+    Args:
+        run: the directory of the run.
+    """
+    directory = os.path.abspath(run / OUTPUT)
+    return lambda id: f"{directory}/{id}.out"
 
 
 class _TakenError(Exception):
@@ -330,7 +347,7 @@ class StateLog:
         self._check_resume(document, resume)
         for one in ("eventlog.new", "eventlog", "jobs.new", "jobs", "events"):
             self.directory.check(one)
-        with self.directory.enter("output", make=True) as output:
+        with self.directory.enter(OUTPUT, make=True) as output:
             output.check_own()
         try:
             self.jobs_lock = self._lock(stack, "jobs.lock", JOBS_SECONDS)
@@ -340,7 +357,7 @@ class StateLog:
             # The earlier run is forgotten when its events are removed, and not before.
             self.directory.remove("status.json")
             self.directory.remove("events")
-            shutil.rmtree("output", dir_fd=self.directory.fd)
+            shutil.rmtree(OUTPUT, dir_fd=self.directory.fd)
             self.directory.remove(SOURCE)
             self.directory.remove(GIVEN_UP)
         # Before all new files: these may be unreadable for an earlier version.
@@ -350,7 +367,7 @@ class StateLog:
             self.directory.replace("document", document)
             if self._source is not None:
                 self.directory.replace(SOURCE, self._source.encode())
-        self.output = stack.enter_context(self.directory.enter("output", make=True))
+        self.output = stack.enter_context(self.directory.enter(OUTPUT, make=True))
         # The earlier log stays in place until the new one includes all of it.
         self._entries = Lines(self.directory.create("eventlog.new"))
         stack.callback(self._entries.close)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from flux_ensemble.cli.common import Failure, Since
 from flux_ensemble.cli.display.jobs_table import jobs_table
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.metrics.job_filter import FIELDS, compile_filter
+from flux_ensemble.queues.local.client import LocalClient
 
 SWEEP = """
 name: s
@@ -263,6 +266,83 @@ def test_output_says_nothing_of_a_file_that_is_a_jobs_own(
 ) -> None:
     assert run_command(["output", "--state-dir", str(shared), "s", "--group", "b"]) == 0
     assert capsys.readouterr() == ("own\n", "")
+
+
+@pytest.fixture
+def filters(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """The filters by which jobs are requested."""
+    asked: list[str | None] = []
+    requested = LocalClient.jobs
+
+    def jobs(self: LocalClient, name: str, **choice: Any) -> Iterator[Any]:
+        asked.append(choice.get("filter"))
+        return requested(self, name, **choice)
+
+    monkeypatch.setattr(LocalClient, "jobs", jobs)
+    return asked
+
+
+def test_only_jobs_with_the_same_file_are_requested_for_the_output_of_one(
+    shared: Path, filters: list[str | None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["output", "--state-dir", str(shared), "s", "1"]) == 0
+    assert "wrote to its file, too" in capsys.readouterr().err
+    path = str(shared.parent / "a.txt")
+    assert filters == ["id == 1", f"output in ['{path}'] or error in ['{path}']"]
+
+
+def test_no_other_job_is_requested_if_a_job_wrote_to_the_file_that_its_run_keeps(
+    state: Path, filters: list[str | None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["output", "--state-dir", str(state), "s", "5"]) == 1
+    assert "it has written nothing" in capsys.readouterr().err
+    assert filters == ["id == 5"]
+
+
+def test_long_names_of_files_are_compared_with_those_of_all_jobs(
+    tmp_path: Path, filters: list[str | None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep = tmp_path.joinpath(*["it's \\ deep" * 20] * 6)
+    (tmp_path / "s.yaml").write_text(
+        json.dumps(
+            {
+                "name": "s",
+                "jobs": [
+                    {
+                        "name": "a",
+                        "command": ["echo", "said"],
+                        "output": f"{deep}/{{x}}.txt",
+                        "params": {"x": [1, 1, 2, 3]},
+                    }
+                ],
+                "rules": [{"trigger": "start", "action": {"name": "submit", "label": "a"}}],
+            }
+        )
+    )
+    local = ["--state-dir", str(tmp_path / "state")]
+    assert run_command(["run", "-q", "--queue", "local", *local, str(tmp_path / "s.yaml")]) == 0
+    assert run_command(["output", *local, "s", "1"]) == 0
+    assert capsys.readouterr().err.count("wrote to its file, too") == 1
+    assert run_command(["output", *local, "s", "1", "2", "3", "4"]) == 0
+    assert capsys.readouterr().err.count("wrote to its file, too") == 2
+    assert filters[-1] is None
+    assert filters[1] is not None
+
+
+def test_the_output_of_a_job_is_found_from_another_directory_than_that_of_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "s.yaml").write_text(
+        "{name: s, jobs: [{name: a, command: [echo, said]}],"
+        " rules: [{trigger: start, action: {name: submit, label: a}}]}"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["run", "-q", "--queue", "local", "--state-dir", "runs", "s.yaml"]) == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    capsys.readouterr()
+    assert run_command(["output", "--state-dir", "../runs", "s", "1"]) == 0
+    assert capsys.readouterr().out == "said\n"
 
 
 def test_the_live_view_says_it_too(shared: Path) -> None:
