@@ -199,7 +199,8 @@ class Ensemble:
             nodes, cores, gpus: of the local queue: the number of nodes (default 4), and the cores
                 (default those of this machine) and GPUs (default 0) of each.
             state_dir: the directory of the local queue's files.
-            resume: continue a local run that was killed (True), or begin anew (False).
+            resume: continue a local run that was killed, or begin if none of the name ever
+                began (True); or begin anew (False).
 
         Returns:
             The ensemble itself.

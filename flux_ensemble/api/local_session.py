@@ -178,7 +178,7 @@ class LocalSession:
                 stack.callback(_reap, loop)
                 stack.callback(loop.reader(self._read, self._drain).cancel)
                 self._run = run = LocalRun(stack, spec, cluster, loop, log, self, **context)
-                if resume:
+                if log.resumed:
                     run.recover(text)
                 else:
                     run.begin(text)

@@ -153,7 +153,7 @@ _RARE = {
     "--resume/--no-resume",
     default=None,
     help="Go on with a run that was killed, or begin anew. On Flux: with the ensemble of the name, "
-    "if the statedir of the instance has it.",
+    "if the statedir of the instance has it. --resume begins one that never began.",
 )
 def run(**options: Any) -> int:
     """Load document FILE ("-": standard input), follow the ensemble, and exit with it.

@@ -115,9 +115,8 @@ class Outputs:
         )
         if paths:
             # As Python writes texts, so does a filter.
-            filter: str | None = f"output in {paths!r} or error in {paths!r}"
-            if len(filter) > MAX_LENGTH:
-                filter = None
+            same = f"output in {paths!r} or error in {paths!r}"
+            filter = same if len(same) <= MAX_LENGTH else None
             for job in self._target.jobs(self._name, filter=filter):
                 files.add(job)
         return files

@@ -122,7 +122,7 @@ def run_locally(
         with contextlib.suppress(OSError):
             log.note_again("" if options.again.endswith(" -") else options.again)
         advice = partial(advised, root, local=options.local)
-        spec = _told(spec, log, root, advice)
+        spec = _told(spec, log, root, advice, resume=bool(options.resume))
         recorder = _recorder(options.record, spec, text)
         loop = LocalLoop()
         stack.callback(loop.close)
@@ -134,7 +134,7 @@ def run_locally(
             stack.enter_context(_signals(loop, printer.on_signal))
         except OSError as error:
             raise Failure(f"cannot start the local queue: {error}") from None
-        if options.resume:
+        if log.resumed:
             run.recover(text)
         else:
             run.begin(text)
@@ -142,13 +142,17 @@ def run_locally(
         return recorded(printer.follow(options, ended), recorder)
 
 
-def _told(spec: Spec, log: StateLog, root: Path, advice: Callable[..., str]) -> Spec:
+def _told(
+    spec: Spec, log: StateLog, root: Path, advice: Callable[..., str], *, resume: bool
+) -> Spec:
     """Print the name of the run, and a hint about many runs; return the renamed document."""
     if log.name != spec.name:
         told = f"going on with {log.name!r}"
         remove = advice("rm", spec.name)
         say(told if log.resumed else named_otherwise(spec.name, log.name, remove))
         spec = spec.renamed(log.name)
+    if resume and not log.resumed:
+        say(f"there is no run of {spec.name!r} to go on with: it begins")
     if log.kept >= MANY:
         say(f"{log.kept} runs are kept in {root}: '{advice('rm', 'NAME')}' removes one")
     return spec

@@ -280,8 +280,9 @@ class StateLog:
         root: the state directory.
         name: the requested name of the ensemble: see `run_names`.
         document: its text, without `use`.
-        resume: True to go on with an interrupted run, False to begin again and give that one up;
-            None to begin a new run, which is refused if there is such a run.
+        resume: True to go on with an interrupted run, or to begin if no run of the name began;
+            False to begin again and give that one up; None to begin a new run, which is refused if
+            there is such a run.
         source: the original document, if that has `use`.
 
     Attributes:
@@ -297,7 +298,7 @@ class StateLog:
 
     Raises:
         StateError: an ensemble of the name runs, the files cannot be made, there is an interrupted
-            run and `resume` is None, or none and `resume` is True.
+            run and `resume` is None, or one that has ended and `resume` is True.
     """
 
     def __init__(
@@ -310,7 +311,6 @@ class StateLog:
     ) -> None:
         self._source = source
         self._asked = name
-        self.resumed = bool(resume)
         self.events = 0
         self.t_known = 0.0
         while True:
@@ -344,7 +344,8 @@ class StateLog:
             raise running_already(self._name) from None
         if not self._is_in(top):
             raise StateError(f"{self._name!r} was unloaded just now: try again")
-        self._check_resume(document, resume)
+        resume = self._check_resume(document, resume)
+        self.resumed = bool(resume)
         for one in ("eventlog.new", "eventlog", "jobs.new", "jobs", "events"):
             self.directory.check(one)
         with self.directory.enter(OUTPUT, make=True) as output:
@@ -398,7 +399,8 @@ class StateLog:
         take_lock(self.directory, name, fd, seconds)
         return fd
 
-    def _check_resume(self, document: bytes, resume: bool | None) -> None:
+    def _check_resume(self, document: bytes, resume: bool | None) -> bool | None:
+        """Return `resume`, but None if there is nothing to go on with: then the run begins."""
         state = state_of(self.directory)
         killed = state == "unfinished"
         name = self._name
@@ -409,6 +411,8 @@ class StateLog:
                 f"an earlier run of {name!r} was interrupted before it ended: --resume goes on "
                 "with it, and --no-resume begins anew"
             )
+        if resume and state == "nothing":
+            return None
         if resume and not killed:
             raise StateError(f"there is no run of {name!r} that was interrupted before it ended")
         if resume:
@@ -426,6 +430,7 @@ class StateLog:
                 with contextlib.suppress(FileNotFoundError):
                     t = os.stat(written, dir_fd=self.directory.fd, follow_symlinks=False).st_mtime
                     self.t_known = max(self.t_known, t)
+        return resume
 
     def entries_before(self) -> Iterator[dict[str, Any]]:
         """Yield the sound entries of the earlier run, up to the first line that is no JSON."""

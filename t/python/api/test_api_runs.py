@@ -65,6 +65,15 @@ def test_a_run_that_has_ended_leaves_no_file_open(tmp_path: Path) -> None:
     assert run("first") == run("second")
 
 
+def test_resume_begins_a_run_that_never_began_and_does_not_repeat_one_that_has_ended(
+    tmp_path: Path,
+) -> None:
+    ensemble = make().start("local", state_dir=tmp_path, resume=True)
+    assert asyncio.run(ensemble.wait())["state"] == "completed"
+    with pytest.raises(EnsembleError, match="no run of 'demo' that was interrupted"):
+        make().start("local", state_dir=tmp_path, resume=True)
+
+
 def test_a_run_is_seen_by_the_commands_and_by_attach(tmp_path: Path) -> None:
     make().run("local", state_dir=tmp_path)
     other = Ensemble.attach("demo", state_dir=tmp_path)

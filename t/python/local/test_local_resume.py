@@ -23,6 +23,7 @@ from flux_ensemble.document.loading import load_text
 from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.queues.local.recovery import recover, whole_log
+from flux_ensemble.queues.local.state_dir import StateLog
 from flux_ensemble.queues.local.states import States
 from flux_ensemble.queues.virtual.cluster import VirtualCluster
 from flux_ensemble.runtime.durability.timers import Timers
@@ -144,6 +145,21 @@ def test_a_run_that_was_killed_is_not_replaced_without_being_asked(tmp_path: Pat
     code, _, err = Run(tmp_path, document, "--resume").end()
     assert code == 1
     assert "there is no run of 'test' that was interrupted before it ended" in err
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_run_that_never_began_begins_with_resume(
+    directory: Path, killed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if killed:  # before it had written an event
+        StateLog(directory / "state", "test", DOCUMENT).close()
+    assert run(directory, resume=True) == 0
+    assert "there is no run of 'test' to go on with: it begins" in capsys.readouterr().err
+    states = States(directory / "state")
+    assert states.names() == ["test"]
+    assert states.status("test")["state"] == "completed"
+    with pytest.raises(Failure, match="no run of 'test' that was interrupted before it ended"):
+        run(directory, resume=True)
 
 
 def test_another_document_cannot_go_on(directory: Path) -> None:
