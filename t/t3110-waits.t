@@ -95,6 +95,14 @@ test_expect_success 'a job that needs more nodes than are up says which are miss
 	wait_until says two "needs 2 nodes, and 1 of 2 is up: rank 1 is drained (.bad memory.)" &&
 	flux ensemble jobs two | grep "needs 2 nodes" &&
 	flux ensemble doctor | grep "nodes .*1 of 2 is up" &&
+	flux ensemble load one.yaml --name behind &&
+	first=$(flux ensemble jobs two -no "{id}") &&
+	wait_until says behind "1 job of group .a. waits: stands behind job $first in the queue, which needs 2 nodes, and 1 of 2 is up" &&
+	flux ensemble jobs behind | grep "stands behind job" &&
+	flux ensemble doctor | tr -s " \n" " " | grep "behind: stands behind job" &&
+	flux job urgency $first hold &&
+	flux ensemble wait behind &&
+	flux job urgency $first 16 &&
 	flux resource undrain 1 && flux ensemble wait two
 '
 

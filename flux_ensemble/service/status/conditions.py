@@ -8,12 +8,27 @@ from typing import Any
 
 from flux_ensemble.engine.intervals import ids
 from flux_ensemble.texts import bounded
+from flux_ensemble.words import counted
 
 #: Number of ranks that a sentence names.
 _MOST = 3
 
 #: Reason for which Flux stops queues if it has no scheduler (flux-core, `job-manager/queues.c`).
 OFFLINE = "Scheduler is offline"
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The first job in the queue, if the scheduler starts jobs in their order only.
+
+    Args:
+        job: its id, as users see it.
+        nodes, cores: that it needs, as far as Flux says so; 0 if not.
+    """
+
+    job: str
+    nodes: int
+    cores: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +45,8 @@ class Conditions:
         cores_up: number of cores of these nodes; None if unknown.
         missing: what is wrong with the other nodes, in words.
         drained: some of the other nodes are drained.
+        first: of the jobs in the queue; None if the scheduler starts others before it, if there is
+            none, or if it is unknown.
     """
 
     stopped: Mapping[str, str] = field(default_factory=dict)
@@ -41,6 +58,7 @@ class Conditions:
     cores_up: int | None = None
     missing: str = ""
     drained: bool = False
+    first: First | None = None
 
     @property
     def troubled(self) -> bool:
@@ -70,6 +88,18 @@ class Conditions:
         verb = "is" if self.nodes_up < 2 else "are"
         text = f"{up} of {self.nodes} {verb} up"
         return f"{text}: {self.missing}" if self.missing else text
+
+    def lack(self, nodes: int, cores: int) -> str:
+        """Return what keeps a job with these needs waiting; "" if enough nodes are up.
+
+        >>> Conditions(nodes=4, nodes_up=1).lack(2, 2)
+        'needs 2 nodes, and 1 of 4 is up'
+        """
+        if nodes > self.nodes_up:
+            return f"needs {counted(nodes, 'node')}, and {self.nodes_text}"
+        if self.cores_up is not None and cores > self.cores_up:
+            return f"needs {cores} cores, and {self.cores_up} are up: {self.missing}"
+        return ""
 
     @property
     def advice(self) -> str:

@@ -179,12 +179,12 @@ def _cause(needs: _Needs, conditions: Conditions | None) -> Cause | None:
         which = f"queue {name!r}" if name else "the queue"
         why = f": {stopped}" if stopped else ""
         return Cause("stopped", f"{which} is stopped{why}", conditions.start(name))
-    if needs.nodes > conditions.nodes_up:
-        nodes = "1 node" if needs.nodes == 1 else f"{needs.nodes} nodes"
-        return Cause("nodes", f"needs {nodes}, and {conditions.nodes_text}", conditions.advice)
-    if conditions.cores_up is not None and needs.cores > conditions.cores_up:
-        text = f"needs {needs.cores} cores, and {conditions.cores_up} are up: {conditions.missing}"
-        return Cause("nodes", text, conditions.advice)
+    if lack := conditions.lack(needs.nodes, needs.cores):
+        return Cause("nodes", lack, conditions.advice)
+    first = conditions.first
+    if first is not None and (lack := conditions.lack(first.nodes, first.cores)):
+        text = f"stands behind job {first.job} in the queue, which {lack}"
+        return Cause("behind", text, conditions.advice)
     return None
 
 

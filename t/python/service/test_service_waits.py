@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent, Started, Tag
-from flux_ensemble.service.status.conditions import Conditions
+from flux_ensemble.service.status.conditions import Conditions, First
 from flux_ensemble.service.tracker import Tracker
 
 # How the queue is asked is Flux's.
@@ -152,3 +153,59 @@ def test_nodes_that_are_drained_are_what_is_advised_about_and_those_that_are_off
     few = Conditions(nodes=4, nodes_up=0, missing="rank 0 is drained", drained=True)
     assert advice(None, few) == "'flux resource undrain RANKS' brings them back"
     assert advice(None, Conditions(nodes=4, nodes_up=0, missing="rank 0 is offline")) == ""
+
+
+_DRAINED = Conditions(nodes=2, nodes_up=1, cores_up=4, missing="rank 1 is drained", drained=True)
+
+
+@pytest.mark.parametrize(("nodes", "cores"), [(2, 2), (0, 5)])
+def test_a_job_that_fits_says_behind_which_it_stands_if_that_waits_for_nodes(
+    nodes: int, cores: int
+) -> None:
+    bench = Bench(count=3)
+    (told,) = bench.told(replace(_DRAINED, first=First("f1", nodes, cores)))
+    assert told[0] == 3
+    assert told[1].startswith("stands behind job f1 in the queue, which needs ")
+    assert "rank 1 is drained" in told[1]
+    assert bench.told_of_each(replace(_DRAINED, first=First("f1", nodes, cores))) == 3
+    assert advice(None, replace(_DRAINED, first=First("f1", nodes, cores))) == _DRAINED.advice
+
+
+def test_a_job_says_nothing_of_a_first_one_that_fits_or_is_unknown() -> None:
+    bench = Bench(count=3)
+    assert bench.told(replace(_DRAINED, first=First("f1", 1, 4))) == []
+    assert bench.told(_DRAINED) == []
+
+
+def test_what_a_job_itself_needs_comes_before_what_the_first_one_needs() -> None:
+    bench = Bench(nodes=2)
+    told = bench.told(replace(_DRAINED, first=First("f1", 2, 2)))
+    assert told == [(1, "needs 2 nodes, and 1 of 2 is up: rank 1 is drained")]
+
+
+def pending(*jobs: dict[str, Any]) -> dict[str, Any]:
+    return {"jobs": list(jobs)}
+
+
+def scheduler(name: str) -> dict[str, Any]:
+    others = {"name": "resource", "services": ["resource"]}
+    return {"mods": [others, {"name": name, "services": [name, "feasibility", "sched"]}]}
+
+
+def test_only_a_scheduler_that_keeps_the_order_has_a_first_job() -> None:
+    require_flux()
+    from flux_ensemble.service.status.instance import first_of
+
+    job = {"id": 1 << 30, "priority": 16, "nnodes": 2, "ntasks": 2}
+    assert first_of(scheduler("sched-simple"), pending(job)) == First("ƒ2dtD35", 2, 2)
+    assert first_of(scheduler("sched-fluxion-qmanager"), pending(job)) is None
+    assert first_of({"mods": []}, pending(job)) is None
+
+
+def test_a_queue_in_which_all_jobs_are_held_has_no_first_job() -> None:
+    require_flux()
+    from flux_ensemble.service.status.instance import first_of
+
+    assert first_of(scheduler("sched-simple"), pending()) is None
+    assert first_of(scheduler("sched-simple"), pending({"id": 1, "priority": 0})) is None
+    assert first_of(scheduler("sched-simple"), pending({"id": 1})) is None
