@@ -99,7 +99,7 @@ test_expect_success 'a job that needs more nodes than are up says which are miss
 	first=$(flux ensemble jobs two -no "{id}") &&
 	wait_until says behind "1 job of group .a. waits: stands behind job $first in the queue, which needs 2 nodes, and 1 of 2 is up" &&
 	flux ensemble jobs behind | grep "stands behind job" &&
-	flux ensemble doctor | tr -s " \n" " " | grep "behind: stands behind job" &&
+	flux ensemble doctor | tr -s " \n" " " | grep "two, behind: wait for nodes that are not up" &&
 	flux job urgency $first hold &&
 	flux ensemble wait behind &&
 	flux job urgency $first 16 &&

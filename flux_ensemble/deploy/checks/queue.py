@@ -6,10 +6,14 @@ import errno
 
 from flux_ensemble.deploy.checks.instance import Finding, InstanceInfo
 from flux_ensemble.queues.flux.refusals import refusal
-from flux_ensemble.service.status.conditions import Conditions, conditions
+from flux_ensemble.service.status.conditions import BEHIND, NODES, Conditions, conditions
+from flux_ensemble.texts import listed
 
-#: Most waits that are named.
+#: Most reasons of waits, and most ensembles with one reason, that are named.
 _MOST = 5
+
+#: The reason of jobs that wait for nodes that are not up, or behind such a job.
+_FOR_NODES = "wait for nodes that are not up"
 
 
 def queue(instance: InstanceInfo) -> Finding:
@@ -60,16 +64,24 @@ def waits(instance: InstanceInfo) -> Finding:
         return Finding("waits", "ok", "not known: there is no service that says so")
     if any("waits" not in ensemble for ensemble in instance.ensembles):
         return Finding("waits", "ok", "not known: only the owner of the instance is told")
-    texts = [
-        f"{ensemble['name']}: {wait['reason']}"
-        for ensemble in instance.ensembles
-        for wait in ensemble["waits"]
-    ]
+    names: dict[str, dict[str, None]] = {}
+    for ensemble in instance.ensembles:
+        for wait in ensemble["waits"]:
+            # The check of the nodes says which of them are not up.
+            reason = _FOR_NODES if wait["kind"] in (NODES, BEHIND) else wait["reason"]
+            names.setdefault(reason, {})[ensemble["name"]] = None
+    texts = [f"{_first(list(those))}: {reason}" for reason, those in names.items()]
     if not texts:
         return Finding("waits", "ok", "no ensemble's jobs wait for more than free nodes")
     more = f"; and {len(texts) - _MOST} more" if len(texts) > _MOST else ""
     advice = "`flux ensemble status NAME` says which jobs, and what ends it"
     return Finding("waits", "warning", "; ".join(texts[:_MOST]) + more, advice)
+
+
+def _first(names: list[str]) -> str:
+    """Return the first names, and the number of the others."""
+    more = f", and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return listed(names[:_MOST]) + more
 
 
 def _named(name: str, what: str, why: str) -> str:

@@ -16,6 +16,9 @@ _MOST = 3
 #: Reason for which Flux stops queues if it has no scheduler (flux-core, `job-manager/queues.c`).
 OFFLINE = "Scheduler is offline"
 
+#: Kinds of waits for nodes that are not up: of jobs that need them, and of those behind such a job.
+NODES, BEHIND = "nodes", "behind"
+
 
 @dataclass(frozen=True, slots=True)
 class First:

@@ -25,7 +25,7 @@ from flux_ensemble.queues.flux.submission import TELL_SECONDS, Submitter
 from flux_ensemble.queues.flux.submission import SubmissionWait as Refused
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.service.fleet import MemberFleet
-from flux_ensemble.service.status.conditions import Conditions
+from flux_ensemble.service.status.conditions import BEHIND, NODES, Conditions
 from flux_ensemble.service.tracker import Tracker
 from flux_ensemble.texts import bounded
 from flux_ensemble.words import counted
@@ -180,11 +180,11 @@ def _cause(needs: _Needs, conditions: Conditions | None) -> Cause | None:
         why = f": {stopped}" if stopped else ""
         return Cause("stopped", f"{which} is stopped{why}", conditions.start(name))
     if lack := conditions.lack(needs.nodes, needs.cores):
-        return Cause("nodes", lack, conditions.advice)
+        return Cause(NODES, lack, conditions.advice)
     first = conditions.first
     if first is not None and (lack := conditions.lack(first.nodes, first.cores)):
         text = f"stands behind job {first.job} in the queue, which {lack}"
-        return Cause("behind", text, conditions.advice)
+        return Cause(BEHIND, text, conditions.advice)
     return None
 
 

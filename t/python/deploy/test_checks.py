@@ -12,12 +12,12 @@ from flux_ensemble.deploy.checks.service import members, scaler
 
 
 class Handle:
-    """A Flux instance with a configuration, and with an ensemble."""
+    """A Flux instance with a configuration, and with ensembles."""
 
-    def __init__(self, service: str | None, ensemble: dict[str, Any]) -> None:
+    def __init__(self, service: str | None, *ensembles: dict[str, Any]) -> None:
         self._responses = {
             "config.get": {} if service is None else {"exec": {"service": service}},
-            "ensemble.status": {"service": {}, "ensembles": [ensemble]},
+            "ensemble.status": {"service": {}, "ensembles": list(ensembles)},
             "module.list": {"mods": []},
             "ensemble-keeper.stats-get": {},
         }
@@ -62,7 +62,7 @@ def test_that_tasks_can_outlive_a_members_broker_is_said_where_there_are_members
     [
         ({"name": "md", "waits": []}, "ok", "no ensemble's jobs wait for more than free nodes"),
         (
-            {"name": "md", "waits": [{"reason": "the queue is stopped"}]},
+            {"name": "md", "waits": [{"kind": "stopped", "reason": "the queue is stopped"}]},
             "warning",
             "md: the queue is stopped",
         ),
@@ -75,6 +75,41 @@ def test_what_is_not_told_is_not_known_to_be_well(
 ) -> None:
     finding = waits(InstanceInfo(Handle(None, ensemble)))
     assert (finding.state, finding.text) == (state, text)
+
+
+def waiting(name: str, **waits: str) -> dict[str, Any]:
+    """An ensemble whose jobs wait for reasons of these kinds."""
+    found = [{"kind": kind, "reason": reason} for kind, reason in waits.items()]
+    return {"name": name, "waits": found}
+
+
+def test_nodes_that_are_not_up_are_not_said_again_for_each_ensemble() -> None:
+    drained = "needs {} nodes, and 1 of 9 is up: rank 1 is drained ('bad memory')"
+    ensembles = [
+        waiting("a", nodes=drained.format(2), behind=f"stands behind job f1, which {drained}"),
+        waiting("b", nodes=drained.format(3)),
+        waiting("c", behind=f"stands behind job f1, which {drained}"),
+    ]
+    finding = waits(InstanceInfo(Handle(None, *ensembles)))
+    assert finding.text == "a, b, c: wait for nodes that are not up"
+
+
+def test_a_reason_that_several_ensembles_have_is_said_once_with_their_names() -> None:
+    stopped, held = "the queue is stopped", "held by urgency 0"
+    ensembles = [
+        waiting("a", stopped=stopped),
+        waiting("b", stopped=stopped, held=held),
+        waiting("c", held=held),
+    ]
+    finding = waits(InstanceInfo(Handle(None, *ensembles)))
+    assert finding.text == f"a, b: {stopped}; b, c: {held}"
+
+
+def test_many_ensembles_that_wait_for_one_reason_are_counted() -> None:
+    many = [waiting(f"sweep-{number}", held="held by urgency 0") for number in range(50)]
+    finding = waits(InstanceInfo(Handle(None, *many)))
+    names = "sweep-0, sweep-1, sweep-2, sweep-3, sweep-4, and 45 more"
+    assert finding.text == f"{names}: held by urgency 0"
 
 
 def test_an_old_key_of_a_scaler_is_a_warning_with_the_new_one() -> None:
