@@ -39,6 +39,9 @@ _FLOAT = re.compile(
 _MAX_DIGITS = 400
 _INT64 = 2**63
 
+#: Numbers that are not finite, as texts that `float` accepts.
+_NOT_FINITE = re.compile("[-+]?(nan|inf(inity)?)", re.IGNORECASE)
+
 #: Types of formats that are only for numbers.
 _OF_NUMBERS = frozenset("bcdeEfFgGnoxX%")
 
@@ -124,6 +127,15 @@ def number(value: Any) -> Any:
     (31, False, '0x1F', 2.5)
     """
     return value.value if type(value) is Spelled else value
+
+
+def measured(value: Any) -> Any:
+    """Return the number of a published value that is NaN or infinite: JSON has these as texts.
+
+    >>> measured("-inf"), measured("NaN"), measured("fast"), measured(3)
+    (-inf, nan, 'fast', 3)
+    """
+    return float(value) if type(value) is str and _NOT_FINITE.fullmatch(value) else value
 
 
 def numbers(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from flux_ensemble.metrics.expressions import MAX_LENGTH, compile_expression
 from flux_ensemble.metrics.hints import remedy
-from flux_ensemble.metrics.job_row import COLUMNS, PARAMS, fitted
+from flux_ensemble.metrics.job_row import COLUMNS, MEMO, PARAMS, fitted
 from flux_ensemble.metrics.operations import Value
-from flux_ensemble.scalars import as_spelling
+from flux_ensemble.scalars import as_spelling, measured
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 
@@ -80,6 +80,8 @@ def compile_choice(
 def value_of(field: str) -> Callable[[Mapping[str, Any]], Any]:
     """Return a function that returns the value of a field of a job, None if it has none.
 
+    Values of memos that are NaN or infinite are numbers here, not the texts that they are in JSON.
+
     Args:
         field: the name of the field, such as "runtime", "job.params.t" or "memo.loss".
 
@@ -90,6 +92,8 @@ def value_of(field: str) -> Callable[[Mapping[str, Any]], Any]:
     300
     """
     path = _resolve(field.strip().split("."))
+    if path[0] == MEMO:
+        return lambda job: measured(_value(job, path))
     return lambda job: _value(job, path)
 
 

@@ -222,7 +222,7 @@ class Order:
 
 
 def _sorted(rows: list[Any], field: str, *, reverse: bool) -> list[Any]:
-    """Sort jobs by a field. Texts follow numbers, and jobs without a value come last."""
+    """Sort jobs by a field. Texts follow numbers; jobs without a value, or with NaN, come last."""
     from flux_ensemble.metrics.job_filter import value_of
 
     try:
@@ -234,7 +234,8 @@ def _sorted(rows: list[Any], field: str, *, reverse: bool) -> list[Any]:
     others: list[tuple[Any, Any]] = []
     for row in rows:
         item = number(value(row))
-        kind = others if item is None else texts if isinstance(item, str) else numbers
+        is_none = item is None or item != item
+        kind = others if is_none else texts if isinstance(item, str) else numbers
         kind.append((item, row))
     for kind in (numbers, texts):
         kind.sort(key=itemgetter(0), reverse=reverse)

@@ -8,7 +8,6 @@ copy on disk. A file appears only once it is complete.
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from typing import Any
 from flux_ensemble.extras import install_command
 from flux_ensemble.files import replacing
 from flux_ensemble.metrics.job_row import COLUMNS
-from flux_ensemble.scalars import as_text
+from flux_ensemble.scalars import as_text, measured
 
 Job = Mapping[str, Any]
 
@@ -40,9 +39,6 @@ _SPREAD = frozenset(
 _OF_ALL = tuple(
     field.name for field in COLUMNS.values() if field.required and field.type is not dict
 )
-
-#: Numbers that are not finite, as texts that `float` accepts.
-_NOT_FINITE = re.compile("[-+]?(nan|inf(inity)?)", re.IGNORECASE)
 
 
 class ExportError(Exception):
@@ -239,9 +235,10 @@ def _floats(column: list[Any]) -> list[float | None] | None:
     kinds = {type(value) for value in column} - {type(None)}
     if not (kinds <= {int, float, str} and kinds & {int, float}) or kinds == {int}:
         return None
-    if any(isinstance(value, str) and not _NOT_FINITE.fullmatch(value) for value in column):
+    numbers = [measured(value) for value in column]
+    if any(isinstance(value, str) for value in numbers):
         return None
-    return [None if value is None else float(value) for value in column]
+    return [None if value is None else float(value) for value in numbers]
 
 
 def _for_sqlite(name: str, value: Any) -> Any:

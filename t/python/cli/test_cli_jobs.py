@@ -374,3 +374,29 @@ def test_nothing_is_exported_of_a_group_that_the_ensemble_has_not(
     assert run_command(words) == 1
     assert "no job group named 'aa' (groups: a, b); did you mean 'a'?" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def ordered(sort: str, *values: Any, of: str = "memo") -> list[Any]:
+    rows = [{of: {"x": value}} for value in values]
+    taken, _ = Order(sort=sort).take(rows)
+    return [row[of]["x"] for row in taken]
+
+
+def test_values_of_memos_that_are_not_finite_are_sorted_as_numbers() -> None:
+    values = ["inf", 2, "NaN", "-Infinity", 1.5, "fast", None]
+    up = ordered("memo.x", *values)
+    assert up == ["-Infinity", 1.5, 2, "inf", "fast", "NaN", None]
+    down = ordered("-memo.x", *values)
+    assert down == ["inf", 2, 1.5, "-Infinity", "fast", "NaN", None]
+
+
+def test_a_parameter_that_is_not_a_number_is_last_and_does_not_disturb_the_order() -> None:
+    assert ordered("params.x", ".nan", 2, ".inf", 1, of="params") == [1, 2, ".inf", ".nan"]
+    # A text is a text, however it reads.
+    assert ordered("params.x", "nan", "m", 3, of="params") == [3, "m", "nan"]
+
+
+def test_a_filter_finds_values_that_are_not_finite_by_the_text_that_was_published() -> None:
+    rows = [{"memo": {"x": value}} for value in ("nan", "inf", 0.5)]
+    assert [compile_filter("memo.x == 'nan'")(row) for row in rows] == [True, False, False]
+    assert [compile_filter("memo.x > 0")(row) for row in rows] == [False, False, True]
