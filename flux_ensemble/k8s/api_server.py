@@ -8,6 +8,7 @@ type), lightkube raises whatever its parts raise, so every exception is caught h
 from __future__ import annotations
 
 import logging
+import threading
 from typing import Any
 
 import httpx2
@@ -28,6 +29,11 @@ CREDENTIAL_ERRORS = (ConfigError, OSError, ValueError, KeyError, TypeError)
 _EXEC = "client.authentication.k8s.io"
 
 
+#: One thread at a time reads responses: msgspec, which lightkube reads them with, crashes where two
+#: threads meet a type that neither has read before.
+_READING = threading.RLock()
+
+
 class ClusterError(Exception):
     """No cluster can be connected to; the text is one sentence."""
 
@@ -42,7 +48,8 @@ class _Requests(GenericSyncClient):
     @staticmethod
     def raise_for_status(resp: httpx2.Response) -> None:
         try:
-            GenericSyncClient.raise_for_status(resp)
+            with _READING:
+                GenericSyncClient.raise_for_status(resp)
         except httpx2.HTTPError:
             raise
         except Exception as exc:
@@ -55,7 +62,8 @@ class _Requests(GenericSyncClient):
 
     def handle_response(self, method: str, resp: httpx2.Response, br: BasicRequest) -> Any:
         try:
-            return super().handle_response(method, resp, br)
+            with _READING:
+                return super().handle_response(method, resp, br)
         except httpx2.HTTPError:
             raise
         except Exception as exc:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -495,3 +497,52 @@ def test_a_service_account_without_the_address_of_the_cluster_has_its_sentence(
     )
     with pytest.raises(BackendError, match=r"KUBERNETES_SERVICE_HOST.* is missing"):
         Kubernetes()
+
+
+#: Threads that read what lightkube has not read in this process before, again and again.
+READ_AT_ONCE = """
+import importlib, sys, threading
+import httpx2
+from lightkube.core import decoders, internal_models
+from lightkube.core.generic_client import BasicRequest
+from lightkube.generic_resource import create_namespaced_resource
+from flux_ensemble.k8s.api_server import _Requests
+
+sys.setswitchinterval(1e-6)
+kind = create_namespaced_resource("a.b", "v1", "A", "as")
+status, body = (409, {"kind": "Status", "code": 409, "message": "x", "details": {"name": "a"}})
+page = {"items": [{"metadata": {"name": "a"}}], "metadata": {"resourceVersion": "7"}}
+requests = _Requests.__new__(_Requests)
+
+def answer(status, body):
+    return httpx2.Response(status, json=body, request=httpx2.Request("GET", "http://a"))
+
+def read(barrier):
+    barrier.wait()
+    try:
+        if sys.argv[1] == "refusal":
+            _Requests.raise_for_status(answer(status, body))
+        else:
+            request = BasicRequest("GET", "", params={}, response_type=kind)
+            assert requests.handle_response("list", answer(200, page), request)[1] == "7"
+    except httpx2.HTTPStatusError as error:
+        assert error.status.code == 409
+
+for _ in range(100):
+    importlib.reload(internal_models.meta_v1)
+    importlib.reload(decoders)
+    barrier = threading.Barrier(4)
+    threads = [threading.Thread(target=read, args=(barrier,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+
+
+@pytest.mark.parametrize("what", ["refusal", "list"])
+def test_threads_may_read_the_first_answers_of_an_api_server_at_once(what: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", READ_AT_ONCE, what], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
