@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ import httpx2
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from ends import Tied
 from lightkube import Client
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.config.models import Cluster, User
@@ -79,7 +79,7 @@ class ApiServer:
     def __init__(self, directory: Path, users: dict[str, str], *, audit: bool = False) -> None:
         self._directory = directory
         self._audit = directory / "audit.log" if audit else None
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._children: dict[str, Tied] = {}
         self._clients: list[Client] = []
         self._key = directory / "accounts.key"
         self._key.write_bytes(
@@ -181,7 +181,7 @@ class ApiServer:
         They end where the API server is away while they start.
         """
         child = self._children.get("kube-controller-manager")
-        if child is None or child.poll() is None:
+        if child is None or child.process.poll() is None:
             return False
         self.start_controllers()
         return True
@@ -240,23 +240,19 @@ class ApiServer:
         return token
 
     def _run(self, name: str, *arguments: str) -> None:
-        with (self._directory / f"{name}.log").open("ab") as output:
-            self._children[name] = subprocess.Popen(
-                arguments, stdout=output, stderr=subprocess.STDOUT
-            )
+        self._children[name] = Tied(arguments, self._directory / f"{name}.log")
 
     def _kill(self, name: str) -> None:
         child = self._children.pop(name, None)
         if child is not None:
-            child.kill()
-            child.wait(PATIENCE)
+            child.kill(PATIENCE)
 
     def _wait(self) -> None:
         deadline = time.monotonic() + PATIENCE
         while True:
             log = self._directory / "kube-apiserver.log"
             for name in ("etcd", "kube-apiserver"):
-                child = self._children[name]
+                child = self._children[name].process
                 assert child.poll() is None, f"{name} has ended: {log.read_text()[-2000:]}"
             try:
                 headers = {"Authorization": "Bearer admin"}
