@@ -163,7 +163,7 @@ class Engine(Core):
         return out
 
     def knows(self, alike: JobsAlike) -> bool:
-        """Return whether the jobs have all been sent, each once, and all their events are needed.
+        """Return whether the jobs have all been sent, each once.
 
         Only such a batch may be given to `handle`.
         """

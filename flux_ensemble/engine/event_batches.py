@@ -354,9 +354,11 @@ class EventBatches:
             first += 1
 
     def knows(self, alike: JobsAlike) -> bool:
-        """Return whether the jobs have all been sent, each once, and all events are needed."""
-        wants = self._core.rules.wants_events
-        if self._lives is None or not all(name in wants for name in alike.names):
+        """Return whether the jobs have all been sent, each once.
+
+        All their events are needed: those of a usual life are, in every ensemble.
+        """
+        if self._lives is None:
             return False
         columns = alike.columns()
         self._known = alike, columns

@@ -348,7 +348,7 @@ class MemberDraining:
     member: str
     ordinal: int
     reason: str
-    ends: bool = False
+    ends: bool
 
 
 @dataclass(frozen=True, slots=True)

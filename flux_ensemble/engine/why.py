@@ -122,7 +122,7 @@ class _RuleReader:
                 values[name] = lookup(path)
         holds = self._holds(state, term, terms, lookup)
         comparison, missing = term.comparison, None
-        if holds is False and comparison is not None and comparison.name in values:
+        if holds is False and comparison is not None:
             value = values[comparison.name]
             operator, number = comparison.operator, comparison.number
             # A parameter of the best job can be text.

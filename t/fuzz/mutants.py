@@ -1,14 +1,17 @@
 """Mutants of the engine: whether the tests and the histories notice a small change of it.
 
-    t/fuzz/mutants.py [--mutants N] [--seed S] [--results FILE] [--only TEXT] [--oracle ORACLE]
+    t/fuzz/mutants.py [--mutants N] [--seed S] [--results FILE] [--module NAME] [--only TEXT]
+        [--oracle ORACLE]
 
 One place of one module is changed: a comparison, a number, a condition, a statement left out. Two
 oracles judge each mutant: histories of `engines/` that execute the changed line, and which the
 engine as it is has taken before (`differential.py` compares two trees in the same way); and then
-the tests of t/python/engine that execute it, the fastest first. A mutant that neither notices
-survives: a test is missing, or the change makes no difference.
+the tests of t/python/engine and t/python/features that execute it, the fastest first. A mutant that
+neither notices survives: a test is missing, or the change makes no difference.
 
-Mutants are drawn with the seed, from each module by its size. `--results` keeps a verdict for each
+Mutants are drawn with the seed, from each module by its size; with `--module` from these alone.
+Modules of features are called `copies.engine`; what documents need of a feature is loaded before
+the engine, and is not changed. `--results` keeps a verdict for each
 in a file, and a later run with the file judges only what is not in it, and what survived. `--only`
 takes the mutants whose names contain the text. Processor time is limited, not time, so that the
 verdicts are the same on a loaded machine; a mutant that needs more is noticed. What the oracles
@@ -34,7 +37,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib.machinery import SourceFileLoader
@@ -48,13 +51,19 @@ T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parent.parent
 TESTS = TREE / "t/python/engine"
-ROOM = TREE / "flux_ensemble/engine"
+#: The directories whose tests are asked.
+ASKED = (TESTS, TREE / "t/python/features")
+PACKAGE = TREE / "flux_ensemble"
+ROOM = PACKAGE / "engine"
+FEATURES = PACKAGE / "features"
+#: Parts of features that documents need.
+OF_DOCUMENTS = ("algorithms", "document", "fields", "keys", "metrics", "words")
 # Files here may have the names of modules that others import.
 sys.path[:] = [str(TREE), *(path for path in sys.path if path != str(HERE))]
 sys.path += [str(TESTS), str(TREE / "t/python/helpers"), str(HERE)]
 
 #: Tests that are histories themselves, or are about the process.
-LEFT_OUT = ("test_differential.py", "test_engine_member_histories.py")
+LEFT_OUT = ("test_differential.py", "test_engine_member_histories.py", "test_features.py")
 
 #: Seconds of processor time of the oracles for one mutant: as they are, times and plus.
 TIMES, PLUS = 5.0, 10.0
@@ -140,7 +149,7 @@ class Mutant:
     """One change of one module.
 
     Attributes:
-        module: name of the module in the room.
+        module: name of the module, as in `modules`.
         node, variant: which node, counted as `ast.walk` comes to it, and which change of it.
         line: of the node.
         lines: all lines of the statement, of which some is executed.
@@ -157,11 +166,11 @@ class Mutant:
     @property
     def full(self) -> str:
         """The module's full name."""
-        return f"flux_ensemble.engine.{self.module}"
+        return f"flux_ensemble.{'features' if '.' in self.module else 'engine'}.{self.module}"
 
     def code(self) -> CodeType:
         """The changed module, compiled."""
-        path = ROOM / f"{self.module}.py"
+        path = modules()[self.module]
         tree = ast.parse(path.read_text())
         old = next(node for at, node in enumerate(ast.walk(tree)) if at == self.node)
         new = list(changed(old))[self.variant]
@@ -187,9 +196,23 @@ class _Replace(ast.NodeTransformer):
         return self._new if node is self._old else super().generic_visit(node)
 
 
+def modules() -> dict[str, Path]:
+    """Return the modules that are changed, by the names that they have here."""
+    found = {called(path): path for path in sorted(ROOM.glob("[a-z]*.py"))}
+    for path in sorted(FEATURES.glob("*/[a-z]*.py")):
+        if path.stem not in OF_DOCUMENTS:
+            found[called(path)] = path
+    return found
+
+
+def called(path: Path) -> str:
+    """Return the name of a module: of a feature with the feature's."""
+    return f"{path.parent.name}.{path.stem}" if path.is_relative_to(FEATURES) else path.stem
+
+
 def mutants_of(module: str) -> Iterator[Mutant]:
     """Yield the mutants of a module: of all that is executed, and is no type or documentation."""
-    tree = ast.parse((ROOM / f"{module}.py").read_text())
+    tree = ast.parse(modules()[module].read_text())
     left_out = set(_left_out(tree))
     statement: dict[ast.AST, ast.AST] = {}
     for outer in ast.walk(tree):
@@ -254,9 +277,9 @@ def _left_out(tree: ast.Module) -> Iterator[ast.AST]:
                 yield from ast.walk(root)
 
 
-def drawn(number: int, seed: int) -> list[Mutant]:
-    """Draw mutants: from each module by its size, and some from each."""
-    found = {path.stem: list(mutants_of(path.stem)) for path in sorted(ROOM.glob("[a-z]*.py"))}
+def drawn(number: int, seed: int, of: Collection[str] = ()) -> list[Mutant]:
+    """Draw mutants: from each module by its size, and some from each; `of` names the modules."""
+    found = {name: list(mutants_of(name)) for name in modules() if not of or name in of}
     total = sum(map(len, found.values()))
     chosen = []
     for module, mutants in found.items():
@@ -312,7 +335,7 @@ def taken(work: Callable[[], T]) -> T:
 def kept(name: str, work: Callable[[], T], sources: Iterable[Path]) -> T:
     """What some work came to before, where none of its sources has changed, or comes to now."""
     file = TREE / ".mutants" / f"{name}.pickle"
-    newest = max(path.stat().st_mtime for source in sources for path in source.glob("*.py"))
+    newest = max(path.stat().st_mtime for source in sources for path in source.rglob("*.py"))
     if file.exists() and file.stat().st_mtime > newest:
         found: T = pickle.loads(file.read_bytes())
         return found
@@ -348,7 +371,7 @@ class Known:
         for path in data.measured_files():
             for line, names in data.contexts_by_lineno(path).items():
                 everyone = "" in names
-                self.executed[Path(path).stem, line] |= set(
+                self.executed[called(Path(path)), line] |= set(
                     self.seconds if everyone else names
                 ).intersection(self.seconds)
 
@@ -357,7 +380,7 @@ def tracing() -> Any:
     """What notes which lines of the engine are executed, for each of some contexts."""
     from coverage import Coverage
 
-    coverage = Coverage(data_file=None, source=[str(ROOM)], config_file=False)
+    coverage = Coverage(data_file=None, source=[str(ROOM), str(FEATURES)], config_file=False)
     coverage._warn_no_data = False
     coverage.start()
     return coverage
@@ -393,8 +416,8 @@ def tests() -> Known:
                 known.seconds[item.nodeid] = time.process_time() - began
 
     settle()
-    left_out = [f"--ignore={TESTS / name}" for name in LEFT_OUT]
-    status = pytest.main([*PYTEST, *left_out, str(TESTS)], plugins=[Notes()])
+    left_out = [f"--ignore={room / name}" for room in ASKED for name in LEFT_OUT]
+    status = pytest.main([*PYTEST, *left_out, *map(str, ASKED)], plugins=[Notes()])
     coverage.stop()
     if status:
         raise SystemExit("mutants.py: the tests fail on the engine as it is")
@@ -476,13 +499,13 @@ class Judge:
 
     @cached_property
     def _tests(self) -> Known:
-        return kept("tests", tests, [ROOM, TESTS])
+        return kept("tests", tests, [ROOM, FEATURES, *ASKED])
 
     @cached_property
     def _histories(self) -> Histories:
         name = f"histories-{self._number}-{self._seed}"
         made = lambda: histories(self._number, self._seed)  # noqa: E731
-        return kept(name, made, [ROOM, HERE / "engines"])
+        return kept(name, made, [ROOM, FEATURES, HERE / "engines"])
 
     def verdict(self, mutant: Mutant) -> str:
         """Return which oracle notices a mutant: `histories`, `tests`, or `survived`."""
@@ -535,11 +558,14 @@ def main() -> None:
     parser.add_argument("--histories", metavar="N", type=int, default=1500)
     parser.add_argument("--seed", metavar="S", type=int, default=0)
     parser.add_argument("--results", metavar="FILE", type=Path)
+    parser.add_argument("--module", metavar="NAME", action="append", default=[])
     parser.add_argument("--only", metavar="TEXT", default="")
     parser.add_argument("--oracle", choices=ORACLES, action="append", help="ask this one only")
     parser.add_argument("--list", action="store_true", help="name them, and judge none")
     given = parser.parse_args()
-    mutants = [one for one in drawn(given.mutants, given.seed) if given.only in one.called]
+    mutants = [
+        one for one in drawn(given.mutants, given.seed, given.module) if given.only in one.called
+    ]
     if given.list:
         print(*(one.called for one in mutants), sep="\n")
         return

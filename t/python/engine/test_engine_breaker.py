@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from few_members import FewMembers
 
+from flux_ensemble.engine.breaker import BREAKER_TIMER
+from flux_ensemble.engine.commands import Command, StartTimer
 from flux_ensemble.engine.events import Tag
 
 #: What becomes of a job: the seconds that it runs, and its wait status.
@@ -101,6 +103,28 @@ def test_that_a_job_runs_well_elsewhere_is_known_before_it_ends() -> None:
     trials = [t for t in play.ended["pool.0"] if t > 10]
     assert len(trials) == 3
     assert 305 < trials[0] < 306
+
+
+def test_jobs_are_looked_at_later_only_while_no_trial_is_open() -> None:
+    looks: list[float] = []
+
+    class Members(FewMembers):
+        def _perform(self, command: Command) -> None:
+            if isinstance(command, StartTimer) and command.key == BREAKER_TIMER:
+                looks.append(self.now)
+            super()._perform(command)
+
+    def behave(member: str, tag: Tag) -> tuple[float, int]:
+        # They begin one after the other, a second apart: each time some have not run long enough.
+        return BAD if member == "pool.0" else (300.0 + tag.index % 7, 0)
+
+    given = document(3, 300)
+    given["rules"] = given["rules"][1:]
+    play = Members(given, behave)
+    play.run()
+    assert len(play.recorded("member-draining")) == 1
+    # One for each of the three trials.
+    assert len(looks) == 3
 
 
 def test_one_job_that_fails_again_and_again_is_no_reason_for_doubt() -> None:

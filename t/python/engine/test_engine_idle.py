@@ -19,6 +19,7 @@ from play import (
     submit,
 )
 
+from flux_ensemble.engine import combinations
 from flux_ensemble.engine.codec import encode
 from flux_ensemble.engine.combinations import MAX_COMBINATIONS
 from flux_ensemble.engine.rule_state import Turns
@@ -400,6 +401,15 @@ def test_too_many_combinations_at_once_fail_the_ensemble_with_a_sentence():
         "rule 'rule-0' would submit group 'a': more than 250000 combinations of values would have "
         "jobs for a rule with 'by'; give it fewer parameters"
     )
+
+
+@pytest.mark.parametrize(("values", "state"), [(4, "running"), (5, "failed")])
+def test_as_many_combinations_may_have_jobs_as_the_bound_says_and_no_more(
+    values: int, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(combinations, "MAX_COMBINATIONS", 4)
+    p = swept(params={"t": {"range": [0, values]}, "seed": [1, 2]})
+    assert p.engine.state == state
 
 
 def test_a_rule_that_has_fired_for_too_many_combinations_fails_the_ensemble_with_a_sentence():

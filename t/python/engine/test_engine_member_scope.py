@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.codec import encode
-from flux_ensemble.engine.commands import CancelJobs, Command, Effect, Record, SubmitJobs
+from flux_ensemble.engine.commands import (
+    CancelJobs,
+    Command,
+    Effect,
+    Record,
+    SubmitJobs,
+    UpdateJobs,
+)
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import (
     CommandDone,
@@ -265,7 +272,7 @@ def test_jobs_that_wait_for_a_member_are_dropped_when_it_drains_and_none_is_aske
     assert world.engine.workload.busy_of("check") == 30
     sent = len(world.jobs[1])
     world.again()
-    world.handle(MemberDraining(world.t, "pool.0", 1, "its time is nearly up"))
+    world.handle(MemberDraining(world.t, "pool.0", 1, "it drains", ends=False))
     (dropped,) = [one.context for one in world.records if one.name == "jobs-dropped"]
     assert dropped["group"] == "check"
     assert dropped["reason"].endswith("were to run on pool.0 alone, which takes no more jobs")
@@ -299,6 +306,11 @@ def test_a_submission_that_the_member_cannot_take_is_not_made_and_the_log_says_w
     for more, sentence in (
         ({"cores": 4}, "member pool.0 is too small for the job, or does not last long enough"),
         ({"member": "big"}, "jobs of group 'check' do not run on member pool.0"),
+        # One of them is small enough, and the other one is not.
+        (
+            {"params": {"n": [1, 4]}, "cores": "{n}"},
+            "member pool.0 is too small for the job, or does not last long enough",
+        ),
     ):
         jobs = [
             {"name": "a", "command": "a", "count": 4},
@@ -320,6 +332,15 @@ def test_an_ensemble_ends_when_the_rules_of_all_members_have_run() -> None:
     world.run(1, group="check")
     world.run(2, group="check")
     assert (world.fired("r"), world.engine.state) == (["pool.0", "pool.1"], "completed")
+
+
+def test_an_update_of_a_group_is_of_its_jobs_on_all_members_where_its_rule_is_of_none() -> None:
+    urgent = {"name": "update", "label": "a", "urgency": 20}
+    for scope, members in (({"scope": "member"}, {2}), ({}, {1, 2})):
+        world = World({"trigger": "job-fail", "group": "a", "action": urgent, **scope})
+        commands = world.run(2, status=1)
+        (update,) = [one for one in commands if isinstance(one, UpdateJobs)]
+        assert {ordinal_of(key) for key in update.jobs} == members
 
 
 def test_documents_without_such_rules_are_dumped_as_before() -> None:
@@ -371,7 +392,7 @@ def test_whatever_happens_rules_and_jobs_stay_with_their_member(
         elif kind == "beat":
             world.handle(TimerFired(world.t, "heartbeat"))
         elif kind == "drain":
-            world.handle(MemberDraining(world.t, name, ordinal, "it ends"))
+            world.handle(MemberDraining(world.t, name, ordinal, "it ends", ends=False))
             world.handle(MemberEnded(world.t, name, ordinal, "it has ended"))
         elif kind == "lose":
             world.handle(MemberLost(world.t, name, ordinal, "it was lost"))

@@ -106,6 +106,17 @@ def test_members_are_started_first_and_jobs_placed_when_they_are_up() -> None:
     ]
 
 
+def test_jobs_of_one_group_that_differ_are_placed_one_by_one() -> None:
+    # Four jobs of one core, and four of eight.
+    one = engine(params={"n": [1, 8]}, cores="{n}")
+    one.handle(Started(0.0))
+    sent = one.handle(up(1, cores=4)) + one.handle(up(2, cores=64))
+    jobs = [command for command in sent if isinstance(command, SubmitJobs)]
+    assert {job.count for job in jobs} == {1}
+    assert {job.ordinal for job in jobs if job.first >= 4} == {2}
+    assert len(jobs) == 8
+
+
 def test_what_has_not_started_on_a_draining_member_moves_and_it_ends_with_its_last_job() -> None:
     one = engine()
     one.handle(Started(0.0))
@@ -227,7 +238,7 @@ def test_nothing_is_decided_about_a_lost_member_before_it_has_ended() -> None:
     # What its outcome would have been is of no interest any more, nor is what else it says.
     assert one.handle(CommandDone(6.0, jobs[1].id, {"ids": []})) == []
     assert told(one.handle(up(1, 6.0))) == []
-    assert told(one.handle(MemberDraining(6.0, "pool.0", 1, "late"))) == []
+    assert told(one.handle(MemberDraining(6.0, "pool.0", 1, "late", ends=False))) == []
 
 
 def running(rules: Any = (), pool: Any = (), finish: str = "never", **job: Any) -> Engine:

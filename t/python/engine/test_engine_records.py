@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from play import Play, Started, document, on_start, submit
 
 from flux_ensemble.cli.display.export import write
@@ -100,6 +101,32 @@ def test_what_is_stored_of_a_job_says_all_there_is_to_say_of_it() -> None:
     assert began is not None
     assert ended is not None
     assert submitted < began < ended
+
+
+def test_a_job_that_was_canceled_is_stored_as_that_though_its_program_ended_well() -> None:
+    play = played(rules=[on_start(), {"trigger": "job-start", "action": {"name": "copy"}}])
+    play.begin(1)
+    copy = max(play.queued)
+    play.begin(copy)
+    play.end(1)
+    play.end(copy)
+    jobs = play.engine.records.take()
+    assert [(job.outcome, job.status) for job in jobs] == [("success", 0), ("canceled", 0)]
+    assert [(job.outcome, job.status) for job in through_json(jobs)] == [
+        ("success", 0),
+        ("canceled", 0),
+    ]
+
+
+@pytest.mark.parametrize("column", ["id", "indices", "firing", "ranks"])
+def test_a_record_of_jobs_that_lacks_a_value_is_refused(column: str) -> None:
+    play = played()
+    play.run(1)
+    play.run(2)
+    value = json.loads(json.dumps(encode(play.engine.records.take())))
+    value[column] = {"firing": [0], "ranks": ["0"]}.get(column) or value[column][:-1]
+    with pytest.raises(ValueError, match=r"shorter|longer"):
+        decode(value)
 
 
 def test_what_several_rules_asked_for_and_jobs_without_places_are_told_apart() -> None:

@@ -173,7 +173,8 @@ class Queue:
             if choice < 0.005 and self.engine.members is not None:
                 member = self.random.choice([*self.engine.members.known.values()] or [None])
                 if member is not None and member.state == "up":
-                    yield [MemberDraining(self.t, member.name, member.ordinal, "it ends")]
+                    name, ordinal = member.name, member.ordinal
+                    yield [MemberDraining(self.t, name, ordinal, "it ends", ends=False)]
 
     def _job(self, key: int) -> JobEvents:
         tag, left = self.jobs[key]
@@ -372,6 +373,40 @@ def test_a_job_that_nobody_sent_or_that_comes_twice_is_not_known() -> None:
     engine.handle(Request(103.0, 1, "cancel", {"group": "sim"}))
     assert engine.knows(of([third, fourth]))
     assert looked_at(engine, of([third, fourth])) == 2
+
+
+def test_what_an_engine_was_asked_about_is_not_taken_for_what_it_is_given() -> None:
+    (together, lives), (singly, _) = running([], {}), running([], {})
+    first, second = of(lives[:2]), of(lives[2:])
+    assert together.knows(first)
+    commands = together.handle(second)
+    assert commands == [one for event in each(second) for one in singly.handle(event)]
+    assert encode_all(together) == encode_all(singly)
+
+
+@pytest.mark.parametrize("status", [None, 0, 256], ids=["ends alike", "well", "failed"])
+@pytest.mark.parametrize("exception", [None, "cancel", "lost"])
+def test_jobs_that_had_trouble_and_go_alike_are_as_one_after_the_other(
+    exception: str | None, status: int | None
+) -> None:
+    (together, lives), (singly, _) = running([], {"retries": 1}), running([], {"retries": 1})
+    for engine in (together, singly):
+        engine.records.keep()
+        # Others that run well leave no doubt about their member.
+        for number, life in enumerate(lives):
+            *begun, finish, _ = life.each()
+            for event in begun:
+                engine.handle(event)
+            trouble = {"type": exception, "severity": 0, "note": "n"}
+            if exception is not None and number < 2:
+                engine.handle(JobEvent(life.t, life.job, "exception", trouble))
+            if status is not None:
+                context = {"status": status if number < 2 else 0}
+                engine.handle(replace(finish, context=context))
+    gone = parts(lives, 2, 3, *(() if status is None else (4,)))[-1]
+    commands = together.handle(gone)
+    assert commands == [one for event in each(gone) for one in singly.handle(event)]
+    assert encode_all(together) == encode_all(singly)
 
 
 def test_jobs_of_two_groups_that_go_on_alike_count_in_their_own() -> None:

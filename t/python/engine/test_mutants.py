@@ -33,6 +33,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A room with a single module."""
     (tmp_path / "small.py").write_text(SOURCE)
     monkeypatch.setattr(mutants, "ROOM", tmp_path)
+    monkeypatch.setattr(mutants, "FEATURES", tmp_path / "features")
 
 
 def test_what_is_executed_is_changed_one_place_at_a_time() -> None:
