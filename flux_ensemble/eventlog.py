@@ -762,6 +762,10 @@ class RecordsFull(Entry, tag="records-full"):
     limit: int
 
 
+#: The kind of waits for a store that cannot be written.
+UNWRITTEN = "unwritten"
+
+
 class JobsHeld(Entry, tag="held"):
     """The queue takes no jobs for now; the fields are those of an item of `waits` in `status`."""
 
@@ -801,6 +805,8 @@ class GoOn(Entry, tag="go-on"):
         whose = f"jobs of group {self.group!r}"
         if self.group is None:
             whose = f"the job of member {self.member!r}"
+        if self.kind == UNWRITTEN:
+            return f"{whose} are safe on disk again, after {in_words(self.seconds)}"
         return f"the queue accepts {whose} again, after {in_words(self.seconds)}"
 
 

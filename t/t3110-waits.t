@@ -21,6 +21,14 @@ says() {
 	flux ensemble status "$1" | grep "$2"
 }
 
+# Whether so many jobs of an ensemble have succeeded.
+#
+# $1 - The ensemble.
+# $2 - How many.
+succeeded() {
+	is $2 "$(flux ensemble jobs $1 --outcome success -no "{id}" | wc -l)"
+}
+
 # Whether all jobs of a group of `both` have ended.
 #
 # $1 - The group.
@@ -104,6 +112,26 @@ test_expect_success 'a job that needs more nodes than are up says which are miss
 	flux ensemble wait behind &&
 	flux job urgency $first 16 &&
 	flux resource undrain 1 && flux ensemble wait two
+'
+
+test_expect_success 'a log that cannot be written is said, and the ensemble goes on when it can' '
+	sed "1idurability: strict" one.yaml >strict.yaml &&
+	flux ensemble load strict.yaml --name kept &&
+	flux ensemble wait kept &&
+	sed "1ifinish: never" strict.yaml >fed-later.yaml &&
+	flux ensemble load fed-later.yaml --name unwritten &&
+	wait_until succeeded unwritten 1 &&
+	flux module remove content-sqlite &&
+	{ flux ensemble submit unwritten a >submitted.out 2>&1 & submitted=$!; } &&
+	wait_until says unwritten "1 job of group .a. waits: cannot put the KVS on disk" &&
+	! says unwritten "job-ingest" && ! says unwritten "held by urgency" &&
+	flux ensemble why unwritten | grep "cannot put the KVS on disk" &&
+	flux ensemble top --once unwritten | grep "cannot put the KVS on disk" &&
+	flux ensemble doctor >doctor.out; tr -s " \n" " " <doctor.out | grep "unwritten: cannot put the KVS on disk" &&
+	flux module load content-sqlite &&
+	wait $submitted && wait_until succeeded unwritten 2 &&
+	! says unwritten "on disk" &&
+	flux ensemble cancel unwritten
 '
 
 test_expect_success 'job-ingest that is away holds the jobs for as long as that takes' '

@@ -40,6 +40,7 @@ from flux_ensemble.runtime.ports import (
     Loop,
     Marker,
     Queue,
+    Unwritten,
     WriteAhead,
 )
 from flux_ensemble.runtime.recording import Recorder
@@ -51,9 +52,11 @@ class LogPort(WriteAhead, Protocol):
 
     Attributes:
         timers: the state of timers after the events that were written.
+        unwritten: why the log cannot be written for now; None if it can.
     """
 
     timers: Timers
+    unwritten: Unwritten | None
 
     def note(
         self,
@@ -208,6 +211,11 @@ class Ensemble:
     def t_seen(self) -> float:
         """The time of the latest job event that it took in."""
         return self._ahead.timers.t_seen
+
+    @property
+    def unwritten(self) -> Unwritten | None:
+        """The reason why its log cannot be written for now; None if it can."""
+        return self._ahead.unwritten
 
     @property
     def commands(self) -> int:

@@ -9,6 +9,7 @@ the engine takes in further events.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from flux_ensemble.engine.commands import (
@@ -47,6 +48,19 @@ Resized = Callable[[int | Exception], None]
 
 #: Receives the size of a member, and the numbers of its nodes that are up and free.
 SizeSeen = Callable[[int, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """A log that cannot be written: until it can, nothing new begins.
+
+    Args:
+        t: since when, in epoch seconds.
+        reason: why not, in words.
+    """
+
+    t: float
+    reason: str
 
 
 class WriteAhead(Protocol):

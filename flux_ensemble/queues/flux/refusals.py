@@ -17,6 +17,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from flux_ensemble.eventlog import UNWRITTEN
+
 
 class Fate(Enum):
     """The state of a job that was sent; see the module."""
@@ -107,6 +109,15 @@ KINDS = (
     ),
 )  # fmt: skip
 
+
+class NotOnDiskError(OSError):
+    """The KVS cannot be put on disk, which jobs wait for with `durability: strict`."""
+
+
+#: The remedy if the KVS cannot be written, and the kind of such errors.
+UNWRITTEN_ADVICE = "'flux ensemble doctor' examines the KVS and its disk"
+NOT_ON_DISK = Refusal(UNWRITTEN, Fate.LOST, frozenset(), advice=UNWRITTEN_ADVICE)
+
 #: Everything else.
 REFUSED = Refusal("refused", Fate.REFUSED, frozenset())
 
@@ -120,9 +131,13 @@ def refusal(error: Exception) -> Refusal:
     <Fate.REFUSED: 'refused'>
     >>> refusal(OSError(errno.ENOSYS, "no such service")).name
     'away'
+    >>> refusal(NotOnDiskError(errno.EIO, "no disk")).name
+    'unwritten'
     """
     if not isinstance(error, OSError):
         return REFUSED
+    if isinstance(error, NotOnDiskError):
+        return NOT_ON_DISK
     text = error.strerror or ""
     for kind in KINDS:
         if error.errno in kind.errnos and (kind.text is None or kind.text.match(text)):

@@ -19,9 +19,10 @@ from flux.constants import FLUX_KVS_SYNC
 from flux.kvs import KVSTxn, commit_async
 
 from flux_ensemble.queues.flux.broker import Broker
+from flux_ensemble.queues.flux.errors import sentence
 from flux_ensemble.queues.flux.fence import flush
 from flux_ensemble.queues.flux.pipeline import Report
-from flux_ensemble.queues.flux.refusals import is_lost
+from flux_ensemble.queues.flux.refusals import NotOnDiskError, is_lost
 from flux_ensemble.queues.flux.steps import Step, Steps, attempts, run
 
 
@@ -71,7 +72,11 @@ class Release:
         # A transaction that changes nothing is good enough. It has to outlive the call.
         transaction = KVSTxn()
         future = commit_async(self._broker.handle, FLUX_KVS_SYNC, "primary", transaction)
-        yield self._broker.response(future)
+        try:
+            yield self._broker.response(future)
+        except OSError as error:
+            text = f"cannot put the KVS on disk: {sentence(error)}"
+            raise NotOnDiskError(error.errno, text) from error
 
     def _release(self) -> Steps:
         """Release the held jobs; raise an error of unknown outcome before any other."""

@@ -291,6 +291,10 @@ class Submitter:
         waits = {(wait.group, wait.kind): wait for wait in reversed(self._waits.values())}
         return sorted(waits.values(), key=lambda wait: wait.t)
 
+    def holds(self, job: int) -> bool:
+        """Return whether a job is held until its record is on disk."""
+        return job in self._held
+
     def seen(self, tag: Tag, job: int) -> None:
         """Note that the journal has shown the submit event of a job."""
         sent = self._sent.get(tag)

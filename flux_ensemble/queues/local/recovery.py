@@ -27,6 +27,7 @@ from flux_ensemble.eventlog import Epoch, Shutdown, Stored, read
 from flux_ensemble.queues.local.directory import Directory
 from flux_ensemble.runtime.durability.lines import Lines, whole_lines
 from flux_ensemble.runtime.durability.timers import Timers
+from flux_ensemble.runtime.ports import Unwritten
 
 #: Most events that wait to be written.
 MAX_WAITING = 64
@@ -53,6 +54,7 @@ class EventFile:
     Attributes:
         timers: the state of the timers after the events written so far.
         count: number of events in the file.
+        unwritten: always None, since a run whose events cannot be written ends.
 
     Raises:
         StateError: the file's name is taken by something else.
@@ -61,6 +63,7 @@ class EventFile:
 
     def __init__(self, directory: Directory, timers: Timers, failed: Callable[[str], None]) -> None:
         self.timers = timers
+        self.unwritten: Unwritten | None = None
         self.count = 0
         self._crc = 0
         self._path = directory.path / "events"

@@ -6,11 +6,13 @@ import contextlib
 import os
 import re
 import shlex
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from flux_ensemble.engine.lifecycle import FINAL_STATES
+from flux_ensemble.eventlog import UNWRITTEN
 from flux_ensemble.queues.local import state_forms
 from flux_ensemble.queues.local.directory import (
     Directory,
@@ -29,6 +31,7 @@ from flux_ensemble.queues.local.state_dir import (
 )
 from flux_ensemble.runtime.durability.lines import whole_lines
 from flux_ensemble.texts import listed
+from flux_ensemble.words import in_words
 
 
 def _lines(
@@ -54,10 +57,23 @@ def _lines(
             raise StateError(f"{path}:{number}: expected {expected} in JSON") from None
 
 
+#: Seconds without a new status, of which a run writes one each second, after which that is told.
+STALE_SECONDS = 30.0
+
 #: How far a file was read: its inode, and the number of bytes.
 Mark = tuple[int, int]
 
 _FORMS = {"eventlog": state_forms.ENTRY, "jobs": state_forms.JOB}
+
+
+def _stale(t: float) -> dict[str, Any]:
+    """Return the item of `waits` for a run that has not written its status since a time."""
+    reason = (
+        f"its run has written nothing for {in_words(time.time() - t)}: it is stopped, its disk is "
+        "full or does not respond; what is shown is from then"
+    )
+    nobody = {"group": None, "member": None, "jobs": 0, "advice": ""}
+    return {**nobody, "kind": UNWRITTEN, "reason": reason, "t": t, "text": reason}
 
 
 def _is_name(name: str) -> bool:
@@ -232,6 +248,11 @@ class States:
                     if command is not None:
                         status["resumes"] = command
                 _wait_again(status)
+            elif status["state"] not in FINAL_STATES:
+                t = os.stat("status.json", dir_fd=directory.fd).st_mtime
+                if time.time() - t > STALE_SECONDS:
+                    status["waits"] = [_stale(t)]
+                    status.pop("t_predicted", None)
         return status
 
     def is_interrupted(self, status: Mapping[str, Any]) -> bool:
@@ -271,7 +292,8 @@ class States:
         rules = [one for one in found["rules"] if rule in (None, one["id"])]
         if rule is not None and not rules:
             raise StateError(f"the run of {name!r} has said nothing about a rule {rule!r}")
-        return {key: status[key] for key in ("state", "reason")} | {"t": found["t"], "rules": rules}
+        answer = {key: status[key] for key in ("state", "reason")}
+        return answer | {"t": found["t"], "rules": rules, "waits": status.get("waits", [])}
 
     def _read(self, directory: Directory) -> dict[str, Any]:
         try:

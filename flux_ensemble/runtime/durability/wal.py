@@ -39,7 +39,7 @@ from flux_ensemble.runtime.durability.batches import (
 )
 from flux_ensemble.runtime.durability.replay import Digests, Replayed, snapshot_text
 from flux_ensemble.runtime.durability.timers import Timers
-from flux_ensemble.runtime.ports import Handle, Loop
+from flux_ensemble.runtime.ports import Handle, Loop, Unwritten
 
 
 class Store(Protocol):
@@ -129,6 +129,7 @@ class WriteAheadLog:
     Attributes:
         timers: timers and marks of the written events.
         lazy_seconds: that events without commands wait (`pace`).
+        unwritten: why commits fail for now; None if they succeed.
     """
 
     def __init__(
@@ -174,6 +175,7 @@ class WriteAheadLog:
         #: Commits succeed, so it is enough to have sent them.
         self._steady = False
         self._failures = 0
+        self.unwritten: Unwritten | None = None
         self._calls: deque[Callable[[], None]] = deque()
         self._calling = False
         self._closed = False
@@ -379,6 +381,8 @@ class WriteAheadLog:
         self._under_way -= 1
         if error is not None:
             self._steady = False
+            if self.unwritten is None:
+                self.unwritten = Unwritten(self._loop.now(), str(error))
             if not self._failures:
                 self._gate.hold()
                 self._log_error(f"cannot write its log: {error}; it waits, and tries again")
@@ -399,6 +403,7 @@ class WriteAheadLog:
     def _works(self) -> bool:
         """Note that commits succeed; return whether they failed before."""
         failures, self._failures = self._failures, 0
+        self.unwritten = None
         if failures:
             self._gate.go_on()
         return bool(failures)

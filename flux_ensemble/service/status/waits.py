@@ -1,6 +1,7 @@
 """Causes for which jobs wait besides other jobs, all of which are found in this module.
 
-    refusals of the queue (`queues.flux.submission`) ──┐
+    commits that fail (`runtime.durability.wal`) ───────┐
+    refusals of the queue (`queues.flux.submission`) ───┤
     queues that are stopped, nodes that are not up ─────┼──► Waits ──► status, why, jobs ──► CLI
     jobs that are held (`service.tracker`) ─────────────┘
 
@@ -21,9 +22,11 @@ from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import ENCLOSING, ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob, Phase
+from flux_ensemble.queues.flux.refusals import UNWRITTEN_ADVICE
 from flux_ensemble.queues.flux.submission import TELL_SECONDS, Submitter
 from flux_ensemble.queues.flux.submission import SubmissionWait as Refused
 from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.runtime.ports import Unwritten
 from flux_ensemble.service.fleet import MemberFleet
 from flux_ensemble.service.status.conditions import BEHIND, NODES, Conditions
 from flux_ensemble.service.tracker import Tracker
@@ -114,6 +117,8 @@ class Waits:
     def _of(self, ensemble: Ensemble, conditions: Conditions | None) -> Iterator[Wait]:
         if not ensemble.live:
             return
+        if ensemble.unwritten is not None:
+            yield _unwritten(ensemble, ensemble.unwritten)
         for member, refused in _refused(ensemble):
             yield _submission(ensemble, member, refused)
         if not self._tracker.any_held and not (conditions is not None and conditions.troubled):
@@ -132,7 +137,6 @@ class Waits:
         """Count the jobs that wait, by their group, whether they are held, and their needs."""
         before, waiting = self._waiting.get(ensemble.name, {}), dict[int, _Waiting]()
         count = Counter[tuple[str, bool, _Needs]]()
-        is_held = self._tracker.is_held
         for id, job in ensemble.engine.workload.jobs.items():
             if job.phase in _STARTED or ordinal_of(id) != ENCLOSING or job.firing is None:
                 continue
@@ -140,9 +144,15 @@ class Waits:
             if known is None or known[0] is not job:
                 known = job, _needs(ensemble, job.firing, job.index)
             waiting[id] = known
-            count[job.firing.group, is_held(id), known[1]] += 1
+            count[job.firing.group, self._is_held(ensemble, id), known[1]] += 1
         self._waiting[ensemble.name] = waiting
         return count
+
+    def _is_held(self, ensemble: Ensemble, id: int) -> bool:
+        """Return whether a user holds a job, and not the ensemble itself until it is on disk."""
+        member = ensemble.member
+        ours = isinstance(member, Submitter) and member.holds(id)
+        return self._tracker.is_held(id) and not ours
 
     def of_job(
         self, ensemble: Ensemble, job: ActiveJob, conditions: Conditions | None
@@ -153,7 +163,7 @@ class Waits:
         """
         if job.phase in _STARTED or ordinal_of(job.id) != ENCLOSING or job.firing is None:
             return None
-        if self._tracker.is_held(job.id):
+        if self._is_held(ensemble, job.id):
             return _HELD
         if conditions is None or not conditions.troubled:
             return None
@@ -231,15 +241,36 @@ def _refused(ensemble: Ensemble) -> Iterator[tuple[str | None, Refused]]:
         yield from ensemble.fleet.waits()
 
 
+def _unwritten(ensemble: Ensemble, unwritten: Unwritten) -> Wait:
+    cause = Cause(eventlog.UNWRITTEN, unwritten.reason, UNWRITTEN_ADVICE)
+    workload = ensemble.engine.workload
+    jobs = sum(workload.waiting(group) for group in ensemble.engine.spec.groups)
+    return _wait("nothing new begins", None, None, jobs, cause, unwritten.t)
+
+
 def _submission(ensemble: Ensemble, member: str | None, refused: Refused) -> Wait:
     cause = Cause(refused.kind, refused.reason, refused.advice)
     if refused.group == member:
         return _wait(f"the job of member {member!r} waits", None, member, 1, cause, refused.t)
+    if refused.kind == eventlog.UNWRITTEN:
+        jobs = _held_by_us(ensemble, refused.group)
+        who = f"{counted(jobs, 'job')} of group {bounded(refused.group)!r} wait{'s'[: jobs == 1]}"
+        return _wait(who, refused.group, member, jobs, cause, refused.t)
     jobs = ensemble.engine.workload.waiting(refused.group)
     where = "" if member is None else f" to member {member!r}"
     group = bounded(refused.group)
     who = f"{counted(jobs, 'job')} of group {group!r} wait{'s'[: jobs == 1]} to be submitted{where}"
     return _wait(who, refused.group, member, jobs, cause, refused.t)
+
+
+def _held_by_us(ensemble: Ensemble, group: str) -> int:
+    """Return how many jobs of a group are held until their record is on disk."""
+    member = ensemble.member
+    return sum(
+        job.firing is not None and job.firing.group == group and member.holds(id)
+        for id, job in ensemble.engine.workload.jobs.items()
+        if isinstance(member, Submitter)
+    )
 
 
 def _wait(

@@ -129,6 +129,27 @@ def test_an_active_job_has_the_file_that_its_output_is_kept_in_as_one_that_ended
     assert Path(row["output"]).exists()
 
 
+def test_a_run_that_writes_no_status_any_more_says_so_and_since_when(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with steered_in(tmp_path, cold=True) as steered:
+        process, states = steered.run.process, steered.states
+        assert "waits" not in states.status("test")
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        long_ago = time.time() - 3 * 86400 - 1800
+        os.utime(steered.run.state / "test/status.json", (long_ago, long_ago))
+        for op in ("status", "why"):
+            assert steered(op, "test") == 0
+            said = " ".join(capsys.readouterr().out.split())
+            assert "its run has written nothing for 3d: it is stopped, its disk is full" in said
+        assert states.status("test")["waits"][0]["t"] == pytest.approx(long_ago, abs=1)
+        process.send_signal(signal.SIGCONT)
+        deadline = time.monotonic() + PATIENCE
+        while "waits" in states.status("test"):
+            assert time.monotonic() < deadline
+
+
 def test_unknown_names_are_answered_with_near_ones(
     one_for_all: Steered, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,7 @@ from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent, Started, Tag
+from flux_ensemble.runtime.ports import Unwritten
 from flux_ensemble.service.status.conditions import Conditions, First
 from flux_ensemble.service.tracker import Tracker
 
@@ -31,7 +32,7 @@ class Running:
     """
 
     live = True
-    member = fleet = None
+    member = fleet = unwritten = None
     name = "test"
 
     def __init__(self, **job: Any) -> None:
@@ -50,7 +51,7 @@ class Running:
             self.looks += 1
             return engine.job_at(*of)
 
-        self.engine = SimpleNamespace(workload=engine.workload, job_at=look)
+        self.engine = SimpleNamespace(workload=engine.workload, job_at=look, spec=engine.spec)
 
 
 class Bench:
@@ -209,3 +210,27 @@ def test_a_queue_in_which_all_jobs_are_held_has_no_first_job() -> None:
     assert first_of(scheduler("sched-simple"), pending()) is None
     assert first_of(scheduler("sched-simple"), pending({"id": 1, "priority": 0})) is None
     assert first_of(scheduler("sched-simple"), pending({"id": 1})) is None
+
+
+def test_a_log_that_cannot_be_written_is_a_wait_whatever_else_is_known() -> None:
+    bench = Bench(count=3)
+    running: Any = bench.running
+    running.unwritten = Unwritten(5.0, "cannot write ensemble.a in the KVS: no room (ENOSPC)")
+    for conditions in (None, _FINE):
+        (wait,) = bench.waits.of(running, conditions)
+        assert wait["kind"] == "unwritten"
+        assert wait["t"] == 5.0
+        assert wait["text"] == (
+            "nothing new begins: cannot write ensemble.a in the KVS: no room (ENOSPC); "
+            "'flux ensemble doctor' examines the KVS and its disk"
+        )
+    assert [reason for _, reason in bench.told(_STOPPED)][1:] == ["the queue is stopped: later"]
+    running.unwritten = None
+    assert bench.told(_FINE) == []
+
+
+def test_an_ensemble_that_has_ended_waits_for_no_log() -> None:
+    bench = Bench(count=3)
+    running: Any = bench.running
+    running.unwritten, running.live = Unwritten(5.0, "cannot write"), False
+    assert bench.told(_FINE) == []
