@@ -74,7 +74,7 @@ test_expect_success 'a wrong name of a job is refused with the remedy' '
 test_expect_success 'an id that two jobs have is refused' '
 	cat >ids.py <<-EOD &&
 	from flux_ensemble.cli.common import Failure
-	from flux_ensemble.cli.session.job_choice import named_jobs
+	from flux_ensemble.cli.commands.jobs import named_jobs
 	from flux_ensemble.client import Client
 
 	class Two(Client):

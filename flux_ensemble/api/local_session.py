@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 from flux_ensemble.api.threads import Stopped
 from flux_ensemble.client import EnsembleError, user_context
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.queues.local.listener import RunError
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError
-from flux_ensemble.queues.local.run import LocalRun
+from flux_ensemble.queues.local.run import LocalRun, RunError
 from flux_ensemble.queues.local.state_dir import StateLog
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
 from flux_ensemble.service.requests.protocol import parse
@@ -128,7 +127,7 @@ class LocalSession:
                 if not self._thread.is_alive() and not answered.done():
                     raise EnsembleError(errno.EINVAL, "the run has ended") from None
 
-    # -- a `queues.local.listener.Listener` -------------------------------------------
+    # -- a `queues.local.run.Listener` ------------------------------------------------
 
     def entry(self, entry: Stored) -> None:
         """Ignore the entry, which is in the files."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,6 +15,7 @@ from flux_ensemble.document.keys.forms import Key, table
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.keys.rules import (
     MEMBER_TRIGGERS,
+    OUTCOME_TRIGGERS,
     RULE,
     RULE_KEYS,
     RUNNING_EVERY,
@@ -23,7 +25,6 @@ from flux_ensemble.document.keys.rules import (
     TRIGGER_ALIASES,
 )
 from flux_ensemble.document.model import RESERVED_RULES, Action, Rule, Spec
-from flux_ensemble.document.outcomes import ruled_out
 from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Path, Problems, TooMany
 from flux_ensemble.document.schema import check_form
@@ -31,10 +32,14 @@ from flux_ensemble.document.scopes import detector_scope, job_scope
 from flux_ensemble.metrics.by_value import ByValue, parse_variable
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Names, Subject, compile_condition
 from flux_ensemble.metrics.detector import DETECTORS, MAX_WINDOW, Detector
-from flux_ensemble.metrics.job_fields import JobScope
+from flux_ensemble.metrics.expressions import keys_of, parse_expression
+from flux_ensemble.metrics.job_fields import JOB, JobScope
 from flux_ensemble.metrics.names import GAUGES
 from flux_ensemble.metrics.paths import MetricPath, parse_path, split_stream
 from flux_ensemble.texts import listed, shown
+
+#: What fields of a job that succeeded are; None for one that has no value.
+_SUCCESS = {"returncode": 0, "signal": None}
 
 #: Most detectors of a document, and most values in the windows of all of them.
 MAX_DETECTORS = 1000
@@ -584,3 +589,50 @@ class DetectorReader:
             self._problems.give_up(
                 at, f"expected at most {MAX_WINDOWS} values in the windows of all detectors"
             )
+
+
+def ruled_out(when: str, triggers: Collection[str]) -> Iterator[str]:
+    """Find comparisons that hold for no job that fires the rule.
+
+    Args:
+        when: an expression that can be compiled.
+        triggers: of the rule.
+
+    Yields:
+        What to say of each.
+
+    >>> list(ruled_out("job.returncode == 3", ["job-success"]))
+    ["'job.returncode' is never 3 at the trigger 'job-success'"]
+    >>> list(ruled_out('job.outcome == "failed"', ["job-success", "job-fail"]))
+    []
+    """
+    outcomes = {OUTCOME_TRIGGERS.get(trigger) for trigger in triggers}
+    if None in outcomes or not outcomes:
+        return
+    for node in ast.walk(parse_expression(when)):
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            left, right = node.left, node.comparators[0]
+            if isinstance(node.ops[0], ast.Eq):
+                pairs = [(left, [right]), (right, [left])]
+            elif isinstance(node.ops[0], ast.In) and isinstance(right, (ast.Tuple, ast.List)):
+                pairs = [(left, right.elts)]
+            else:
+                continue
+            for field, literals in pairs:
+                keys = keys_of(field)
+                if not keys or len(keys) != 2 or keys[0] != JOB:
+                    continue
+                try:
+                    values = [ast.literal_eval(literal) for literal in literals]
+                except ValueError:
+                    continue
+                if keys[1] == "outcome":
+                    possible = any(value in outcomes for value in values)
+                elif keys[1] in _SUCCESS and outcomes == {"success"}:
+                    possible = _SUCCESS[keys[1]] in values
+                else:
+                    continue
+                if not possible:
+                    what = " or ".join(map(shown, values))
+                    at = listed(map(repr, triggers))
+                    yield f"'{JOB}.{keys[1]}' is never {what} at the trigger {at}"

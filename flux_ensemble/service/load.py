@@ -35,6 +35,8 @@ from flux_ensemble.service.recovery.recovery import Reading, Recovery
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.requests.documents import (
     check_context,
+    check_load,
+    check_name,
     document_directory,
     open_recorder,
     read_document,
@@ -42,7 +44,6 @@ from flux_ensemble.service.requests.documents import (
 from flux_ensemble.service.requests.limits import check_ensembles
 from flux_ensemble.service.requests.messages import Responder
 from flux_ensemble.service.requests.registration import request_handler
-from flux_ensemble.service.requests.stored_load import check_load, check_name
 from flux_ensemble.service.store.errors import StoreError
 from flux_ensemble.service.store.kvs import KvsStore, KvsStores
 

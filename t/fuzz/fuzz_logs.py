@@ -29,8 +29,7 @@ from flux_ensemble.report.recording_source import recorded
 from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import replay as replay_log
 from flux_ensemble.runtime.recording import RecordingError, replay
-from flux_ensemble.service.requests.documents import read_document
-from flux_ensemble.service.requests.stored_load import check_load
+from flux_ensemble.service.requests.documents import check_load, read_document
 from flux_ensemble.service.store.errors import LONGEST_REASON, why_unreadable
 
 _TRACES = Path(__file__).resolve().parents[1] / "traces"

@@ -13,8 +13,7 @@ from flux_ensemble.cli.common import FAILED, OK
 from flux_ensemble.cli.display.colours import ANSI, ANSI_OFF, use_colour
 from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.deploy.checks.doctor import examine
-from flux_ensemble.deploy.checks.instance import Finding
+from flux_ensemble.deploy.doctor import Finding, examine
 
 #: The style of a state.
 STYLES = {"ok": "good", "warning": "warn", "problem": "bad"}

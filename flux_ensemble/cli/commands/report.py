@@ -80,7 +80,7 @@ def report(
         contents = [describe(one, other, environment=environment) for one in sources]
     written(output, page(contents, time.time()), contents, force=force)
     if shown and str(output) != "-":
-        from flux_ensemble.cli.session.browser import open_page
+        from flux_ensemble.cli.session.results import open_page
 
         open_page(output)
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.cli.commands.minicluster_options import read_minicluster, run_queue_options
 from flux_ensemble.cli.common import (
     EXIT_CODES,
     FAILED,
@@ -32,8 +31,7 @@ from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION
 from flux_ensemble.cli.help_parts import InParts
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.own_service import is_needed, serving
-from flux_ensemble.cli.session.results import ExportFile, Results
-from flux_ensemble.cli.session.summary_file import Summary
+from flux_ensemble.cli.session.results import ExportFile, Results, Summary
 from flux_ensemble.cli.session.target import Target, connect_unless, queue_options, targeted
 from flux_ensemble.client import Client, EnsembleError, user_context
 from flux_ensemble.deploy.service_start import ensure_service
@@ -45,6 +43,14 @@ if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
     from flux_ensemble.document.model import Spec
     from flux_ensemble.queues.virtual.cluster import VirtualCluster
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+#: Default address of the gRPC service that changes the size of a MiniCluster.
+HOST = "localhost"
+PORT = 50051
+
+_FILE = click.Path(path_type=Path, dir_okay=False, resolve_path=True)
 
 NAME_OPTION = click.option(
     "--name", metavar="NAME", help="The ensemble's name, instead of the document's."
@@ -58,6 +64,55 @@ ISOLATE_OPTION = click.option(
 NO_SERVICE = "without a Flux instance there is no service to leave an ensemble to"
 
 DEBUG_OPTION = click.option("--debug", is_flag=True, help="Print every event of its jobs.")
+
+
+def run_queue_options(command: _Command) -> _Command:
+    """Add the options that choose the queue of an ensemble."""
+    for option in (
+        click.option("--tls-ca", type=_FILE, help="The authority of the service, in PEM."),
+        click.option("--tls-key", type=_FILE, help="The key of the certificate, in PEM."),
+        click.option("--tls-cert", type=_FILE, help="The certificate to show it, in PEM."),
+        click.option("--port", type=click.IntRange(1, 65535), help=f"Its port (default {PORT})."),
+        click.option(
+            "--host",
+            help="Where the gRPC service is that changes the size of the MiniCluster "
+            f"(default {HOST}).",
+        ),
+    ):
+        command = option(command)
+    return queue_options(command, ("flux", "local", "minicluster"))
+
+
+def read_minicluster(
+    queue: str | None, name: str | None, options: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Return the scaler of a MiniCluster; None for another queue.
+
+    The ensemble service receives it with the document, in the form of the table [ensemble]
+    (docs/elastic.md).
+
+    Args:
+        queue: as `--queue`.
+        name: as `--name`: the MiniCluster, as NAMESPACE/NAME.
+        options: `host`, `port`, `tls_cert`, `tls_key` and `tls_ca`.
+
+    Raises:
+        Failure: an option is for a MiniCluster, but the queue is another.
+    """
+    if queue != "minicluster":
+        for key, value in options.items():
+            if value is not None:
+                option = "--" + key.replace("_", "-")
+                raise Failure(f"{option} is for a MiniCluster: add --queue minicluster", USAGE)
+        return None
+    host, port = options.pop("host") or HOST, options.pop("port") or PORT
+    scaler = {"scaler": "minicluster", "grpc-target": f"{host}:{port}"}
+    if name is not None:
+        scaler["grpc-cluster"] = name
+    files = {key.replace("_", "-"): value for key, value in options.items()}
+    return {**scaler, **{key: str(value) for key, value in files.items() if value is not None}}
+
+
 QUIET_OPTION = click.option("-q", "--quiet", is_flag=True, help="Print only how it ended.")
 
 

@@ -33,10 +33,9 @@ from flux_ensemble.cli.display.messages import not_over, time_is_up
 from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import EnsembleView, summarize
 from flux_ensemble.client import user_context
-from flux_ensemble.queues.local.listener import FunctionsError, RunError
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError, advised, default_root
-from flux_ensemble.queues.local.run import LocalRun
+from flux_ensemble.queues.local.run import FunctionsError, LocalRun, RunError
 from flux_ensemble.queues.local.state_dir import StateLog, made_of
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
 from flux_ensemble.run_names import named_otherwise

@@ -1,4 +1,4 @@
-"""The files that `run` writes when its ensemble has ended: `--report` and `--export`.
+"""The files that `run` writes when its ensemble has ended: `--report`, `--export`, `--summary`.
 
 An instance can end with the command, as in `flux start flux ensemble run FILE`. Then its data about
 the ensemble is gone, unless it has a statedir, so nothing can be requested later.
@@ -6,9 +6,10 @@ the ensemble is gone, unless it has a statedir, so nothing can be requested late
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,11 +18,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flux_ensemble.cli.common import FAILED, OK, USAGE, Failure, print_error, say
+from flux_ensemble.cli.display.troubles import sentence
 from flux_ensemble.cli.session.target import Target, label_of
 from flux_ensemble.client import EnsembleError
+from flux_ensemble.files import writing
+from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
+from flux_ensemble.texts import printable
 
 if TYPE_CHECKING:
+    from flux_ensemble.client.responses import EnsembleStatus
     from flux_ensemble.document.model import Spec
+
+#: Variables of which a session with a screen, or with a helper for one that is elsewhere, has one.
+SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+
+#: Size in bytes of a message that Kubernetes keeps, and so of the summary of a run; and the longest
+#: text in it, in characters of at most four bytes each.
+LARGEST = 4096
+_LONGEST = 300
 
 #: What precedes the file of an export of the best jobs.
 BEST = "best:"
@@ -163,7 +177,6 @@ def _export(target: Target, name: str, export: Export) -> None:
 
 def _report(target: Target, name: str, path: Path, shown: bool) -> None:
     from flux_ensemble.cli.display.reports import describe, written
-    from flux_ensemble.cli.session.browser import open_page
     from flux_ensemble.cli.session.sources import source_of
     from flux_ensemble.report.page import page
 
@@ -180,3 +193,70 @@ def ends_with_us(attr_get: Callable[[str], Any]) -> bool:
         attr_get: reads an attribute of the broker.
     """
     return str(attr_get("broker.pid")) == str(os.getppid())
+
+
+class Summary:
+    """The result of a run as one JSON object in a file: collects the final status, and writes it.
+
+    In a pod the file is /dev/termination-log, whose contents Kubernetes keeps as the message of the
+    container; the operator reads them there.
+
+    Args:
+        path: of the file; None writes nothing.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._known: dict[str, Any] = {}
+
+    def take(self, status: EnsembleStatus) -> None:
+        """Note the final status of the ensemble."""
+        groups: Iterable[Mapping[str, Any]] = status.get("groups", {}).values()
+        self._known = {
+            "name": status["name"],
+            "state": status["state"],
+            "reason": _text(status.get("reason", "")),
+            "trouble": _text(sentence(status)),
+            "jobs": {
+                outcome: sum(group[outcome] for group in groups) for outcome in ATTEMPT_OUTCOMES
+            },
+            "t_start": status["t_start"],
+            "t_end": status["t_end"],
+        }
+
+    def write(self, code: int, error: str | None = None) -> None:
+        """Write {"exit_code", "error"?} and, if the ensemble ended, its final status.
+
+        Args:
+            code: the exit code of the command.
+            error: why it could not continue.
+        """
+        if self._path is None:
+            return
+        summary = {**self._known, "exit_code": code}
+        if error is not None:
+            summary["error"] = _text(error)
+        try:
+            # Written in place, because the file may be a mount of its own.
+            with writing(self._path) as file:
+                file.write(json.dumps(summary, ensure_ascii=False) + "\n")
+        except OSError as exc:
+            print_error(f"cannot write the summary {str(self._path)!r}: {exc.strerror}")
+
+
+def _text(text: str) -> str:
+    """A text for the people who read the file in Kubernetes."""
+    return printable(text[:_LONGEST])[:_LONGEST]
+
+
+def open_page(path: Path) -> None:
+    """Open a page, or print where it is.
+
+    Browsers in the terminal are not started: they do not run the scripts of a report.
+    """
+    import webbrowser
+
+    url = path.absolute().as_uri()
+    if any(map(os.environ.get, SCREENS)) and webbrowser.open(url):
+        return
+    say(f"no browser can be opened here: the report is {path.absolute()} (one file, to copy)")

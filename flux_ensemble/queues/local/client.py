@@ -150,7 +150,7 @@ class LocalClient:
         Raises:
             EnsembleError: another run has taken its place, or it was unloaded.
         """
-        from flux_ensemble.queues.local.log_follower import LogFollower
+        from flux_ensemble.queues.local.states import LogFollower
 
         following = LogFollower(self.states, name)
         with _sentences():

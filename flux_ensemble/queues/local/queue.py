@@ -7,12 +7,11 @@ first served with backfill, and posts the events of a real job (RFC 21). Job ids
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent
-from flux_ensemble.queues.local.directory import Directory
 from flux_ensemble.queues.local.processes import ProcessRunner
 from flux_ensemble.queues.local.recovery import Recovered
 from flux_ensemble.queues.virtual.cluster import VirtualCluster
@@ -29,18 +28,11 @@ class LocalQueue:
         spec: the ensemble's document.
         cluster: the virtual cluster.
         loop: of the run.
-        environment, cwd: of the jobs.
-        output: the directory for the output of jobs whose document names no file.
+        runner: of the processes; the queue closes it.
         post: receives each job event.
-        ready: called before the runner acts on events; if it returns False, the runner does not.
-        lost: receives a sentence if jobs cannot be run any more.
-        warn: receives a sentence about a mistake of a job.
-        full: receives a sentence if the output of a job cannot be kept.
-        hold: a descriptor that stays open until the last process of a job is gone, if given.
 
     Raises:
         UnsatisfiableError: a job group requests a form of resources that the cluster lacks.
-        OSError: no process can be started.
     """
 
     def __init__(
@@ -48,32 +40,13 @@ class LocalQueue:
         spec: Spec,
         cluster: VirtualCluster,
         loop: Loop,
-        *,
-        environment: Mapping[str, str],
-        cwd: str,
-        output: Directory,
+        runner: ProcessRunner,
         post: Callable[[JobEvent], None],
-        ready: Callable[[], bool],
-        lost: Callable[[str], None],
-        warn: Callable[[str], None],
-        full: Callable[[str], None],
-        hold: int | None = None,
     ) -> None:
         self._shape = Shapes(spec)
         self._loop = loop
         self._pass: Handle | None = None
-        self._runner = ProcessRunner(
-            loop,
-            environment=environment,
-            cwd=cwd,
-            output=output,
-            ready=ready,
-            lost=lost,
-            warn=warn,
-            full=full,
-            prefix=spec.job_prefix,
-            hold=hold,
-        )
+        self._runner = runner
         self._queue = VirtualQueue(
             Scheduler(cluster),
             now=loop.now,
@@ -99,11 +72,6 @@ class LocalQueue:
         self._queue.last_id = recovered.last_id
         for id, tag, job_set, params in recovered.waiting(engine):
             self._queue.adopt(id, tag, job_set, params, self._shape(job_set))
-
-    @property
-    def scratch(self) -> str:
-        """Path of the directory of sockets, which is removed when the run ends."""
-        return self._runner.scratch
 
     @property
     def running(self) -> int:

@@ -27,11 +27,12 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Protocol
 
 from flux_ensemble import __version__, eventlog
+from flux_ensemble.document.functions import unresolved
 from flux_ensemble.document.members import NOT_LOCAL
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.samplers import objection
@@ -39,12 +40,12 @@ from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.why import why
+from flux_ensemble.eventlog import Entry, Stored
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.queues.local.control import Control, Handler, Parse
-from flux_ensemble.queues.local.functions import FunctionWorker
 from flux_ensemble.queues.local.leftovers import end_leftovers, remember, told
-from flux_ensemble.queues.local.listener import FunctionsError, Listener, RunError
 from flux_ensemble.queues.local.loop import LocalLoop
+from flux_ensemble.queues.local.processes import ProcessRunner
 from flux_ensemble.queues.local.queue import LocalQueue
 from flux_ensemble.queues.local.recovery import EventFile, recover, t_stopped, whole_log
 from flux_ensemble.queues.local.root import StateError
@@ -52,6 +53,8 @@ from flux_ensemble.queues.local.state_dir import StateLog, kept_files
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
 from flux_ensemble.runtime.advisers import processes
 from flux_ensemble.runtime.answers import Answer
+from flux_ensemble.runtime.custom.output import PrintedOutput
+from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Adviser
@@ -62,6 +65,123 @@ _SNAPSHOT_SECONDS = 1.0
 
 #: Most rules for which a snapshot explains why they fire or do not.
 MAX_EXPLAINED = 200
+
+
+class RunError(Exception):
+    """The run cannot begin or go on; the text is one sentence."""
+
+
+class FunctionsError(RunError):
+    """The functions that the document names cannot be called."""
+
+
+class Listener(Protocol):
+    """A receiver of news of a run.
+
+    Attributes:
+        events: True if the events of jobs are wanted, too.
+    """
+
+    events: bool
+
+    def entry(self, entry: Stored) -> None:
+        """Receive an entry of the eventlog, or an event of a job."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Receive a message that is not in the eventlog."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """Receive a more important message that is not in the eventlog."""
+        ...
+
+    def progress(self, status: Mapping[str, Any]) -> None:
+        """Receive the status of the ensemble, at intervals."""
+        ...
+
+
+class FunctionWorker:
+    """The worker of a run's custom functions, which are checked before the run begins.
+
+    It is started when it is needed.
+
+    Args:
+        spec: the ensemble.
+        loop: of the run.
+        printed: writes the output of functions to the eventlog.
+        note: receives other messages about functions.
+        environment, cwd: of the worker.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        loop: LocalLoop,
+        printed: Callable[[Entry], None],
+        note: Callable[[str], None],
+        *,
+        environment: Mapping[str, str],
+        cwd: str,
+    ) -> None:
+        self._spec = spec
+        self._loop = loop
+        self._printed = printed
+        self._note = note
+        self._environment = environment
+        self._cwd = cwd
+        self._checked: Worker | None = None
+
+    def check(self, over: Callable[[], bool]) -> None:
+        """Check that the functions that the document names can be called.
+
+        Args:
+            over: returns True if the run has to end.
+
+        Raises:
+            FunctionsError: they cannot be called.
+            RunError: a signal came first.
+        """
+        functions = unresolved(self._spec)
+        if functions is None:
+            return
+        results: list[WorkerResult] = []
+        self._checked = self._start({})
+        self._checked.check(functions, results.append)
+        self._loop.run(lambda: over() or bool(results))
+        if not results:
+            raise RunError("interrupted while its custom functions were being loaded")
+        if not results[0].ok:
+            raise FunctionsError(f"{results[0].reason}\n{results[0].detail}".rstrip())
+
+    def worker(self, states: Mapping[str, Any]) -> Worker:
+        """Return the worker that was checked, or a new one with the functions' states."""
+        return self._checked or self._start(states)
+
+    def close(self) -> None:
+        """End the worker that was checked."""
+        if self._checked is not None:
+            self._checked.close()
+
+    def _start(self, states: Mapping[str, Any]) -> Worker:
+        spec = self._spec
+        return Worker(
+            self._loop,
+            source=spec.custom,
+            source_at=spec.custom_at,
+            plugins=spec.plugins,
+            environment=self._environment,
+            cwd=self._cwd,
+            info={"name": spec.name, "directory": spec.directory},
+            log=self._said,
+            states=states,
+            printed=PrintedOutput(self._printed).take,
+        )
+
+    def _said(self, level: str, text: str) -> None:
+        # Level "info" is their output, which is in the eventlog.
+        if level != "info":
+            self._note(text)
 
 
 class LocalRun:
@@ -123,26 +243,26 @@ class LocalRun:
             listener.note(told(killed))
         self._queue = self._make_queue(cluster)
         stack.callback(self._queue.close)
-        remember(log.directory, self._queue.scratch)
         self._ensemble = self._make_ensemble(cwd, recorder)
         note = self._ensemble.note
         self._functions = FunctionWorker(spec, loop, note, listener.note, **self._where)
         stack.callback(self._functions.close)
 
     def _make_queue(self, cluster: VirtualCluster) -> LocalQueue:
-        return LocalQueue(
-            self._spec,
-            cluster,
+        runner = ProcessRunner(
             self._loop,
             **self._where,
             output=self._log.output,
-            hold=self._log.jobs_lock,
-            post=self._take,
             ready=self._events.flush,
             lost=self._lost,
             warn=self._listener.note,
             full=self._stop,
+            prefix=self._spec.job_prefix,
+            hold=self._log.jobs_lock,
         )
+        self._stack.callback(runner.close)
+        remember(self._log.directory, runner.scratch)
+        return LocalQueue(self._spec, cluster, self._loop, runner, self._take)
 
     def _make_ensemble(self, cwd: str, recorder: Recorder | None) -> Ensemble:
         return Ensemble(

@@ -17,6 +17,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from flux_ensemble.queues.flux.delivery import PATIENCE
 from flux_ensemble.queues.flux.delivery import Attempts as Tries
 from flux_ensemble.queues.flux.errors import sentence
 from flux_ensemble.queues.flux.refusals import refusal
+from flux_ensemble.queues.flux.steps import Resume, Steps, run
 from flux_ensemble.queues.flux.submission import SubmissionWait
 from flux_ensemble.queues.nested.attempts import Attempts
 from flux_ensemble.queues.nested.callbacks import Gone, Told
@@ -37,8 +39,7 @@ from flux_ensemble.queues.nested.life import NEXT, SILENT, UNNEEDED, Phase
 from flux_ensemble.queues.nested.refusals import RefusedError
 from flux_ensemble.queues.nested.route import Route
 from flux_ensemble.queues.nested.service_handle import AttachedInstance, Channel, Followed
-from flux_ensemble.queues.nested.timers import Timers
-from flux_ensemble.queues.nested.walltime import Walltime
+from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.texts import bounded
 
 #: Seconds until a connection is tried again: the first pause, and the longest.
@@ -51,6 +52,86 @@ END_SPACING_SECONDS = 1.0
 
 #: Errors of a socket of this machine that has no listener.
 _NOBODY = frozenset((errno.ECONNREFUSED, errno.ENOENT))
+
+#: Least seconds before its walltime at which a member's queue is stopped.
+STOP_SECONDS = 5.0
+
+#: Seconds between two requests for the expiration of its allocation.
+LOOK_SECONDS = 30.0
+
+
+class Timers:
+    """A set of named timers.
+
+    Args:
+        loop: that runs them.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._set: dict[str, Handle] = {}
+
+    def later(self, name: str, seconds: float, callback: Callable[[], None]) -> None:
+        """Call back after some seconds; this replaces the timer of that name, if there is one."""
+        self.stop(name)
+        self._set[name] = self._loop.timer(seconds, callback)
+
+    def stop(self, name: str) -> None:
+        """Cancel the timer of that name, if there is one."""
+        timer = self._set.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def stop_all(self) -> None:
+        """Cancel all timers."""
+        for name in list(self._set):
+            self.stop(name)
+
+
+class Walltime:
+    """A timer that drains a member some time before its allocation ends.
+
+    Args:
+        timers: of the member.
+        drain: seconds before the end, STOP_SECONDS at least.
+        drained: called at that time, with the reason.
+        told: receives the expiration of the allocation, even if that has not changed.
+    """
+
+    def __init__(
+        self,
+        timers: Timers,
+        drain: float,
+        drained: Callable[[str], None],
+        told: Callable[[float | None], None],
+    ) -> None:
+        self._timers = timers
+        self._drain = max(drain, STOP_SECONDS)
+        self._drained = drained
+        self._told = told
+
+    def watch(self, instance: Followed) -> None:
+        """Watch a member from now on, until the connection is closed."""
+        run(self._watch(instance), over=lambda: instance.closed)
+
+    def _watch(self, instance: Followed) -> Steps:
+        while True:
+            t_expires = instance.ends.t_expires
+            self._told(t_expires)
+            left = LOOK_SECONDS if t_expires is None else t_expires - self._drain - time.time()
+            if left <= 0.0:
+                # The jobs there go on until the end, which can still be changed.
+                left = LOOK_SECONDS
+                self._drained("its walltime is about to end")
+            if instance.closed:
+                return
+            yield partial(self._pause, min(left, LOOK_SECONDS))
+            with suppress(Exception):
+                # A request that fails is repeated the next time.
+                yield from instance.look()
+
+    def _pause(self, seconds: float, resume: Resume) -> None:
+        self._timers.later("walltime", seconds, partial(resume, None))
 
 
 class MemberJob:

@@ -10,13 +10,11 @@ and so is the choice whether it fails each of its jobs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 
 from flux_ensemble.document.distributions import Constant, Drawable, Simulated
-from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.members import STARTUP_SECONDS, Pool
-from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import (
     CancelJobs,
     DrainMember,
@@ -29,17 +27,15 @@ from flux_ensemble.engine.commands import (
 from flux_ensemble.engine.events import (
     CommandDone,
     CommandFailed,
-    Event,
     MemberEnded,
     MemberLost,
     MemberUp,
     Tag,
 )
 from flux_ensemble.engine.job_keys import make, ordinal_of
-from flux_ensemble.queues.simulation.runner import Happening, VirtualLoop
-from flux_ensemble.queues.simulation.single import Single
-from flux_ensemble.queues.simulation.uniforms import Uniforms
-from flux_ensemble.queues.virtual.cluster import Capacity, Shape, VirtualCluster
+from flux_ensemble.queues.simulation.runner import Happening
+from flux_ensemble.queues.simulation.single import Single, World
+from flux_ensemble.queues.virtual.cluster import Capacity, VirtualCluster
 from flux_ensemble.runtime.ports import Done
 
 #: Seconds from the loss of a member until its nodes are clean, as measured with Flux 0.88.
@@ -75,14 +71,8 @@ class SimulatedFleet:
     """Members in virtual time: a `runtime.ports.Queue` and a `runtime.ports.Fleet`.
 
     Args:
-        spec: the ensemble's document.
+        world: of the simulation.
         node: a cluster whose nodes are like those of the members.
-        loop: the virtual time.
-        behaviour: the behaviour of each group's jobs.
-        seed: of all draws.
-        shape: returns the shape of a job set.
-        post: receives each event.
-        wants: names of the job events that are posted.
 
     Attributes:
         capacity: the nodes of all members together, of which `nodes` is the most up at once.
@@ -93,27 +83,14 @@ class SimulatedFleet:
 
     elastic = False
 
-    def __init__(
-        self,
-        spec: Spec,
-        node: VirtualCluster,
-        loop: VirtualLoop,
-        behaviour: Mapping[str, Simulated],
-        seed: int,
-        shape: Callable[[JobSet], Shape],
-        post: Callable[[Event], None],
-        wants: Container[str],
-    ) -> None:
-        self._spec = spec
+    def __init__(self, world: World, node: VirtualCluster) -> None:
+        spec = world.spec
+        self._world = world
         self._node = node
-        self._loop = loop
-        self._behaviour = behaviour
+        self._loop = world.loop
+        self._post = world.post
         #: The behaviour of jobs on a broken member.
         self._failing = {group: Simulated(Constant(BROKEN_SECONDS), 1.0) for group in spec.groups}
-        self._uniforms = Uniforms(seed)
-        self._shape = shape
-        self._post = post
-        self._wants = wants
         self._pools = {pool.name: pool for pool in spec.members}
         self._members: dict[int, _Member] = {}
         self._nodes_up = 0
@@ -129,7 +106,7 @@ class SimulatedFleet:
         """Start a member."""
         pool = self._pools[command.pool]
         member = self._members[command.ordinal] = _Member(command, pool)
-        draws = self._uniforms.of(Tag("", f"member:{pool.name}", command.ordinal, 0))
+        draws = self._world.uniforms.of(Tag("", f"member:{pool.name}", command.ordinal, 0))
         startup = self._draw(pool.startup, draws)
         loss = self._draw(pool.loss, draws)
         member.broken = bool(pool.broken) and next(draws) < pool.broken
@@ -147,17 +124,8 @@ class SimulatedFleet:
         member.nodes = pool.nodes if pool.uri is None else node.nodes
         member.t_up = now
         cluster = VirtualCluster(member.nodes, node.cores, node.gpus, self.capacity)
-        member.instance = Single(
-            self._spec,
-            cluster,
-            self._loop,
-            self._failing if member.broken else self._behaviour,
-            self._uniforms,
-            self._shape,
-            self._post,
-            self._wants,
-            make(member.ordinal, 0),
-        )
+        behaviour = self._failing if member.broken else None
+        member.instance = Single(self._world, cluster, behaviour, make(member.ordinal, 0))
         self._nodes_up += member.nodes
         self.capacity.nodes = max(self.capacity.nodes, self._nodes_up)
         t_expires = now + pool.duration if pool.duration else None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
 
 from flux_ensemble.document.distributions import Simulated
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.model import Spec
-from flux_ensemble.engine.events import JobEvent
+from flux_ensemble.engine.events import Event
 from flux_ensemble.queues.simulation.runner import SimulatedRunner, VirtualLoop
 from flux_ensemble.queues.simulation.uniforms import Uniforms
 from flux_ensemble.queues.virtual.cluster import Shape, VirtualCluster
@@ -15,18 +16,36 @@ from flux_ensemble.queues.virtual.queue import VirtualMember, VirtualQueue
 from flux_ensemble.queues.virtual.scheduler import Scheduler
 
 
-class Single:
-    """A virtual cluster in virtual time.
+@dataclass(frozen=True, slots=True)
+class World:
+    """What all clusters of a simulation have in common.
 
     Args:
         spec: the ensemble's document.
-        cluster: its nodes.
         loop: the virtual time.
         behaviour: the behaviour of each group's jobs.
         uniforms: the source of all draws.
         shape: returns the shape of a job set.
-        post: receives each job event.
-        wants: names of the events that are posted.
+        post: receives each event.
+        wants: names of the job events that are posted.
+    """
+
+    spec: Spec
+    loop: VirtualLoop
+    behaviour: Mapping[str, Simulated]
+    uniforms: Uniforms
+    shape: Callable[[JobSet], Shape]
+    post: Callable[[Event], None]
+    wants: Container[str]
+
+
+class Single:
+    """A virtual cluster in virtual time.
+
+    Args:
+        world: of the simulation.
+        cluster: its nodes.
+        behaviour: of its jobs, if that is not that of the world.
         after: the ids of its jobs begin after this one.
 
     Attributes:
@@ -37,29 +56,26 @@ class Single:
 
     def __init__(
         self,
-        spec: Spec,
+        world: World,
         cluster: VirtualCluster,
-        loop: VirtualLoop,
-        behaviour: Mapping[str, Simulated],
-        uniforms: Uniforms,
-        shape: Callable[[JobSet], Shape],
-        post: Callable[[JobEvent], None],
-        wants: Container[str],
+        behaviour: Mapping[str, Simulated] | None = None,
         after: int = 0,
     ) -> None:
-        self._loop = loop
+        self._loop = loop = world.loop
         self._cluster = cluster
-        self._runner = SimulatedRunner(loop, behaviour, uniforms)
+        self._runner = SimulatedRunner(
+            loop, world.behaviour if behaviour is None else behaviour, world.uniforms
+        )
         self.queue = self._runner.queue = VirtualQueue(
             Scheduler(cluster),
             now=loop.now,
-            post=post,
+            post=world.post,
             runner=self._runner,
             wake=self._wake,
-            wants=wants,
+            wants=world.wants,
             after=after,
         )
-        self.member = VirtualMember(spec, self.queue, shape=shape, now=loop.now)
+        self.member = VirtualMember(world.spec, self.queue, shape=world.shape, now=loop.now)
         self.draining = False
         self._waking = False
 

@@ -1,4 +1,4 @@
-"""The document in a request to load an ensemble."""
+"""The document in a request to load an ensemble, and the request as it was stored in the KVS."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from flux_ensemble.document.loading import DocumentError, load_mapping, load_tex
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.runtime.recording import Recorder
+from flux_ensemble.service.requests.protocol import TOPICS
+from flux_ensemble.service.store.errors import StoreError, damaged
 from flux_ensemble.texts import shown
 
 #: Limits of Linux (linux/limits.h, linux/binfmts.h) in bytes: of a path, and of a variable as
@@ -106,3 +108,47 @@ def open_recorder(
 
 def _invalid(reason: str) -> RequestError:
     return RequestError(errno.EINVAL, f"ensemble.load: {reason}")
+
+
+def check_load(name: str, load: Mapping[str, Any]) -> None:
+    """Check the form of a stored load request.
+
+    An error makes this ensemble unreadable, with a sentence about the error, and no other ensemble.
+
+    Args:
+        name: of the ensemble, by the key.
+        load: the payload, with the texts of its files and the number of the run added.
+
+    Raises:
+        StoreError: the form is wrong.
+    """
+    for key, field in TOPICS["load"].fields.items():
+        problem = field.problem(load[key]) if key in load else None
+        if problem is not None:
+            raise _wrong(name, key, problem)
+        if field.required and key not in load:
+            raise _wrong(name, key, f"expected {field.expected}, and it is missing")
+    run, files = load.get("run"), load.get("files")
+    if type(run) is not int or not 0 <= run < 1 << 63:
+        raise _wrong(name, "run", f"expected the number of a run, not {shown(run)}")
+    if type(files) is not dict or any(type(text) is not str for text in files.values()):
+        raise _wrong(name, "files", f"expected an object of strings, not {shown(files)}")
+
+
+def check_name(name: str, document_name: str) -> None:
+    """Check that an ensemble is stored under its own name: a copy would be driven a second time.
+
+    Args:
+        name: by the key.
+        document_name: by its document.
+
+    Raises:
+        StoreError: the names differ.
+    """
+    if document_name != name:
+        problem = f"it is that of ensemble {document_name!r}, copied or moved"
+        raise damaged(f"ensemble.{name}.load", problem)
+
+
+def _wrong(name: str, key: str, problem: str) -> StoreError:
+    return damaged(f"ensemble.{name}.load", f"{key}: {problem}")

@@ -14,7 +14,7 @@ import pytest
 from patience import PATIENCE
 
 from flux_ensemble.cli.main import run_command
-from flux_ensemble.cli.session.summary_file import LARGEST, Summary
+from flux_ensemble.cli.session.results import LARGEST, Summary
 
 DOCUMENT = """\
 jobs: [{name: work, command: "%s", count: 2}]

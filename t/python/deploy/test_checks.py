@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.deploy.checks.instance import InstanceInfo
-from flux_ensemble.deploy.checks.queue import waits
-from flux_ensemble.deploy.checks.service import members, scaler
+from flux_ensemble.deploy.doctor import InstanceInfo, members, scaler, waits
 
 
 class Handle:

@@ -86,7 +86,7 @@ QUESTIONS = (
 @pytest.mark.parametrize(
     ("module", "old", "new", "noticed"),
     [
-        ("document/keys/advice.py", "unknown key {", "no such key {", [1]),
+        ("document/schema.py", "unknown key {", "no such key {", [1]),
         ("document/model.py", "active_jobs: int = 10_000", "active_jobs: int = 10_001", [0, 2]),
         ("document/problems.py", "line or self._line(path)", "(line or self._line(path)) + 1", [1]),
         ("document/lint.py", "the rule waits for jobs", "the rule awaits jobs", [2]),

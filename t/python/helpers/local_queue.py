@@ -21,6 +21,7 @@ from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs
 from flux_ensemble.engine.events import Event, JobEvent
 from flux_ensemble.queues.local.directory import open_directory
 from flux_ensemble.queues.local.loop import LocalLoop
+from flux_ensemble.queues.local.processes import ProcessRunner
 from flux_ensemble.queues.local.queue import LocalQueue
 from flux_ensemble.queues.local.recovery import EventFile
 from flux_ensemble.queues.virtual.cluster import VirtualCluster
@@ -43,19 +44,17 @@ class Bench:
         spec = load_mapping(
             {"jobs": [{"name": "j", **job}], "rules": []}, name="test", directory=str(directory)
         )
-        self.queue = LocalQueue(
-            spec,
-            cluster,
+        self.runner = ProcessRunner(
             self.loop,
             environment=base,
             cwd=str(directory),
             output=self.kept,
-            post=self.events.append,
             ready=lambda: True,
             lost=self.lost.append,
             warn=self.warned.append,
             full=self.lost.append,
         )
+        self.queue = LocalQueue(spec, cluster, self.loop, self.runner, self.events.append)
 
     def submit(self, count: int = 1, first: int = 0) -> None:
         """Submit the first jobs of the group, or some after those."""

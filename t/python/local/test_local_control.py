@@ -28,11 +28,10 @@ from flux_ensemble.queues.local import contact
 from flux_ensemble.queues.local.contact import ask
 from flux_ensemble.queues.local.control import MAX_OPEN, Control
 from flux_ensemble.queues.local.directory import open_directory
-from flux_ensemble.queues.local.log_follower import LogFollower
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.state_dir import StateLog
-from flux_ensemble.queues.local.states import States
+from flux_ensemble.queues.local.states import LogFollower, States
 from flux_ensemble.runtime.answers import Answer
 
 #: Goes on until it is told to end; its job waits for a FIFO to be written.

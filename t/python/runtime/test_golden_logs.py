@@ -14,8 +14,7 @@ from flux_ensemble import __version__
 from flux_ensemble.engine.status import status
 from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import Replayed, replay
-from flux_ensemble.service.requests.documents import read_document
-from flux_ensemble.service.requests.stored_load import check_load
+from flux_ensemble.service.requests.documents import check_load, read_document
 
 LOGS = sorted((Path(__file__).parents[2] / "traces" / "logs").glob("*.json.gz"))
 

@@ -15,7 +15,7 @@ from second_user import SecondUser, second_user
 
 from flux_ensemble.cli.display.export import ExportError, write
 from flux_ensemble.cli.main import run_command
-from flux_ensemble.cli.session.summary_file import Summary
+from flux_ensemble.cli.session.results import Summary
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.exporter.server import ExporterError, listen, write_textfile
 from flux_ensemble.files import ForeignFile, create, open_directory, read, replacing, writing

@@ -13,7 +13,7 @@ from memory_api import Failure, MemoryApi
 from play import Play, Scale, Started, document, on_start
 
 from flux_ensemble.cli.display import troubles
-from flux_ensemble.cli.session.summary_file import Summary
+from flux_ensemble.cli.session.results import Summary
 from flux_ensemble.client.responses import EnsembleStatus
 from flux_ensemble.k8s.operator import names, tls
 from flux_ensemble.k8s.operator.check import check
