@@ -16,6 +16,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.queues.flux.loop import FluxLoop, guard
 from flux_ensemble.queues.flux.member import FluxMember
 from flux_ensemble.queues.flux.queue import FluxQueue
+from flux_ensemble.queues.flux.submission import EnsembleRun
 from flux_ensemble.runtime.advisers import processes
 from flux_ensemble.runtime.custom.output import PrintedOutput
 from flux_ensemble.runtime.custom.worker import Worker
@@ -110,9 +111,7 @@ class Assembly:
         else:
             member = FluxMember(
                 self._queue,
-                spec,
-                run=load["run"],
-                **where,
+                EnsembleRun.of(spec, load),
                 scaler=self._scaler,
                 warn=warn,
                 news=news,

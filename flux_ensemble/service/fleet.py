@@ -41,11 +41,11 @@ from flux_ensemble.engine.events import (
     Tag,
 )
 from flux_ensemble.engine.job_keys import ENCLOSING, make, split
-from flux_ensemble.queues.flux.submission import SubmissionWait
+from flux_ensemble.queues.flux.submission import EnsembleRun, SubmissionWait
 from flux_ensemble.queues.nested.callbacks import Gone
 from flux_ensemble.queues.nested.commits import Durable
 from flux_ensemble.queues.nested.instance import Facts
-from flux_ensemble.queues.nested.jobspec import MemberTag, Size
+from flux_ensemble.queues.nested.jobspec import MemberTag, Size, member_jobspec
 from flux_ensemble.queues.nested.member import NestedMember
 from flux_ensemble.queues.nested.service_handle import (
     AttachedInstance,
@@ -99,7 +99,6 @@ class MemberFleet:
         self._spec = spec
         self.load = load
         self._run: int = load["run"]
-        self._where = {"environment": load["environment"], "cwd": load["cwd"]}
         self._owner = owner
         self._epoch = epoch
         self._warn = warn
@@ -142,15 +141,17 @@ class MemberFleet:
             if pool.uri is not None:
                 self._site.connect(tag, pool.uri)
             else:
-                self._site.start(
+                jobspec = member_jobspec(
                     tag,
                     Size(pool.nodes, duration=pool.duration),
                     drain=pool.drain,
                     labels=pool.labels,
                     prefix=self._spec.job_prefix,
                     calls=pool.calls,
-                    **self._where,
+                    environment=self.load["environment"],
+                    cwd=self.load["cwd"],
                 )
+                self._site.start(jobspec)
         except ValueError as error:
             done(CommandFailed(time.time(), command.id, "EINVAL", str(error)))
         else:
@@ -317,13 +318,10 @@ class MemberFleet:
         else:
             member.nested = NestedMember(
                 instance,
-                self._site[tag].attempts,
-                self._spec,
-                run=self._run,
+                EnsembleRun.of(self._spec, self.load),
                 durable=self.durable,
                 warn=self._warn,
                 news=lambda: self.news(),
-                **self._where,
             )
         member.follow(*self.follows, ensemble.engine)
         if catch_up is not None and catch_up.settle(now, make(tag.ordinal, instance.newest)):

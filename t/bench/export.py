@@ -70,6 +70,7 @@ def store(stage: Stage, rows: int) -> None:
     from flux_ensemble.queues.flux.broker import Broker
     from flux_ensemble.queues.flux.member import FluxMember
     from flux_ensemble.queues.flux.queue import FluxQueue
+    from flux_ensemble.queues.flux.submission import EnsembleRun
     from flux_ensemble.runtime.durability.batches import identity
     from flux_ensemble.runtime.durability.wal import WriteAheadLog
     from flux_ensemble.runtime.ensemble import Ensemble
@@ -98,7 +99,7 @@ def store(stage: Stage, rows: int) -> None:
         spec,
         run=1,
         cwd=where["cwd"],
-        member=FluxMember(queue, spec, run=1, **where),
+        member=FluxMember(queue, EnsembleRun(spec, 1, **where)),
         loop=loop,
         custom=no_worker,
         log_error=faults.append,

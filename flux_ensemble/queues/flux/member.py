@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
 import flux.job
 
-from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.queues.flux.delivery import PATIENCE, Attempts
@@ -18,7 +17,7 @@ from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.flux.queue import FluxQueue
 from flux_ensemble.queues.flux.refusals import is_lost
 from flux_ensemble.queues.flux.steps import Step, run
-from flux_ensemble.queues.flux.submission import Submitter
+from flux_ensemble.queues.flux.submission import EnsembleRun, Submitter
 from flux_ensemble.runtime.ports import Done, Outcome, Scaler
 from flux_ensemble.texts import bounded
 
@@ -27,25 +26,20 @@ class FluxMember(Submitter):
     """The jobs of one ensemble in Flux's queue: a `runtime.ports.Queue`; see `Submitter`.
 
     Args:
-        queue, spec, run, environment, cwd, warn, news: as for `Submitter`.
+        queue, ensemble, warn, news: as for `Submitter`.
         scaler: returns the scaler of the instance; None if its size is fixed.
     """
 
     def __init__(
         self,
         queue: FluxQueue,
-        spec: Spec,
+        ensemble: EnsembleRun,
         *,
-        run: int,
-        environment: Mapping[str, str],
-        cwd: str,
         scaler: Callable[[], Scaler | None] = lambda: None,
         warn: Callable[[str], None] = lambda text: None,
         news: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(
-            queue, spec, run=run, environment=environment, cwd=cwd, warn=warn, news=news
-        )
+        super().__init__(queue, ensemble, warn=warn, news=news)
         self._broker = queue.broker
         self._scaler = scaler
 

@@ -237,15 +237,34 @@ class _Closed:
     pause: float = FIRST_PAUSE
 
 
+@dataclass(frozen=True, slots=True)
+class EnsembleRun:
+    """A loaded ensemble, as far as its jobs depend on it.
+
+    Args:
+        spec: its document.
+        number: distinguishes it from others of its name.
+        environment: of the jobs.
+        cwd: working directory of the jobs.
+    """
+
+    spec: Spec
+    number: int
+    environment: Mapping[str, str]
+    cwd: str
+
+    @classmethod
+    def of(cls, spec: Spec, load: Mapping[str, Any]) -> EnsembleRun:
+        """Return that of a document and of the request that loaded it."""
+        return cls(spec, load["run"], load["environment"], load["cwd"])
+
+
 class Submitter:
     """The submissions of a Flux member, and their state.
 
     Args:
         queue: the queue that it shares.
-        spec: the ensemble's document.
-        run: a number that distinguishes this ensemble from others of its name.
-        environment: of the jobs.
-        cwd: working directory of the jobs.
+        ensemble: whose jobs are submitted.
         warn: receives a sentence about a problem that keeps no job from being submitted.
         news: called when a change of `waits` may have to be reported.
 
@@ -258,23 +277,23 @@ class Submitter:
     def __init__(
         self,
         queue: FluxQueue,
-        spec: Spec,
+        ensemble: EnsembleRun,
         *,
-        run: int,
-        environment: Mapping[str, str],
-        cwd: str,
         warn: Callable[[str], None] = lambda text: None,
         news: Callable[[], None] = lambda: None,
     ) -> None:
         self._queue = queue
-        self._spec = spec
+        self._spec = spec = ensemble.spec
         self._news = news
         self._strict = spec.durability == "strict"
-        self._outputs = Outputs(queue.broker.loop, warn, cwd)
+        self._outputs = Outputs(queue.broker.loop, warn, ensemble.cwd)
         self._templates = TagTemplates(
-            environment=environment, cwd=cwd, prefix=spec.job_prefix, built=self._outputs.make
+            environment=ensemble.environment,
+            cwd=ensemble.cwd,
+            prefix=spec.job_prefix,
+            built=self._outputs.make,
         )
-        self._tag = {"name": spec.name, "run": run}
+        self._tag = {"name": spec.name, "run": ensemble.number}
         self._sent: dict[Tag, _SentJob] = {}
         self._submitting: dict[int, SubmitJobs] = {}
         self._held: dict[int, int] = {}

@@ -123,7 +123,7 @@ class Instance:
         log_error: Callable[[str], None],
     ) -> None:
         self._heard = heard
-        self._attempts = attempts
+        self.attempts = attempts
         self._log_error = log_error
         self.closed = False
         self.ends = Interruptions()
@@ -235,7 +235,7 @@ class Instance:
 
     def _past(self, job: int, jobspec: Mapping[str, Any], entries: list[Mapping[str, Any]]) -> None:
         for entry in entries:
-            self._attempts.event(job, entry, jobspec if entry["name"] == "submit" else None)
+            self.attempts.event(job, entry, jobspec if entry["name"] == "submit" else None)
         self._heard.past(job, jobspec, entries)
 
     def _event(self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None) -> None:
@@ -244,7 +244,7 @@ class Instance:
         interrupted = job in self._interrupted
         if not interrupted:
             # An interrupted job has no outcome, and its attempt is lost with the member.
-            self._attempts.event(job, entry, jobspec)
+            self.attempts.event(job, entry, jobspec)
         self._heard.event(job, entry, jobspec, interrupted)
 
     def _lost_journal(self, reason: str) -> None:

@@ -95,18 +95,18 @@ def member_jobspec(
     cwd: str,
     labels: tuple[str, ...] = (),
     drain: float = 0.0,
-    queue: str | None = None,
     prefix: str = "",
     calls: bool = False,
-) -> str:
-    """Make the encoded jobspec of a member.
+) -> dict[str, Any]:
+    """Make the jobspec of a member.
 
     Args:
         tag: of the member.
         size: of the member.
         environment, cwd: of its brokers, and of nothing else: jobs have their own.
-        labels, drain: of its entry; they are kept in the tag, for a service that finds it again.
-        queue: of the enclosing instance.
+        labels: of its entry; kept with the tag, like `drain` and `calls`, for a service that finds
+            it again.
+        drain: seconds before its walltime from which it is sent no more jobs.
         prefix: of the name of the job.
         calls: it has a service of its own, which calls this one.
 
@@ -128,11 +128,10 @@ def member_jobspec(
     jobspec.environment = {
         key: value for key, value in environment.items() if not key.startswith("FLUX_")
     } | {key: environment[key] for key in _PATHS if key in environment}
-    if queue is not None:
-        jobspec.queue = queue
     kept = {"labels": list(labels), "drain": drain, "calls": calls}
     jobspec.setattr(f"user.{MEMBER_KEY}", {**tag.dump(), **kept})
-    return json.dumps(jobspec.jobspec)
+    made: dict[str, Any] = jobspec.jobspec
+    return made
 
 
 def member_tag(jobspec: Any) -> MemberTag | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
-from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandFailed, Tag
 from flux_ensemble.queues.flux.member import FluxMember
 from flux_ensemble.queues.flux.steps import Step, run
-from flux_ensemble.queues.nested.attempts import ATTEMPT, Attempt, Attempts
+from flux_ensemble.queues.flux.submission import EnsembleRun
+from flux_ensemble.queues.nested.attempts import ATTEMPT, Attempt
 from flux_ensemble.queues.nested.commits import Commits, Durable
 from flux_ensemble.queues.nested.instance import Instance
 from flux_ensemble.runtime.ports import Done, Outcome
@@ -26,8 +26,7 @@ class NestedMember(FluxMember):
 
     Args:
         instance: the member.
-        attempts: those sent to it.
-        spec, run, environment, cwd, warn, news: as for `FluxMember`.
+        ensemble, warn, news: as for `FluxMember`.
         durable: waits for the commits, `WriteAheadLog.barrier`.
         number: returns the number of the next attempt at an intent, since several attempts share
             one tag.
@@ -36,22 +35,16 @@ class NestedMember(FluxMember):
     def __init__(
         self,
         instance: Instance,
-        attempts: Attempts,
-        spec: Spec,
+        ensemble: EnsembleRun,
         *,
-        run: int,
-        environment: Mapping[str, str],
-        cwd: str,
         durable: Durable,
         number: Callable[[Tag], int] = lambda tag: 0,
         warn: Callable[[str], None] = lambda text: None,
         news: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(
-            instance.queue, spec, run=run, environment=environment, cwd=cwd, warn=warn, news=news
-        )
+        super().__init__(instance.queue, ensemble, warn=warn, news=news)
         self._instance = instance
-        self._attempts = attempts
+        self._attempts = instance.attempts
         self._commits = Commits(durable)
         self._number = number
 

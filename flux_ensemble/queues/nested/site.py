@@ -9,6 +9,7 @@ in the queue, are known by their tags, and are attached again.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -26,10 +27,8 @@ from flux_ensemble.queues.nested.callbacks import Told
 from flux_ensemble.queues.nested.instance import IDENTITY
 from flux_ensemble.queues.nested.jobspec import (
     MemberTag,
-    Size,
     member_calls,
     member_drain,
-    member_jobspec,
     member_tag,
 )
 from flux_ensemble.queues.nested.life import UNNEEDED, Phase
@@ -101,44 +100,17 @@ class Site:
 
     # -- requests ---------------------------------------------------------------------
 
-    def start(
-        self,
-        tag: MemberTag,
-        size: Size,
-        *,
-        environment: Mapping[str, str],
-        cwd: str,
-        drain: float = 0.0,
-        labels: tuple[str, ...] = (),
-        queue: str | None = None,
-        prefix: str = "",
-        calls: bool = False,
-    ) -> None:
+    def start(self, jobspec: Mapping[str, Any]) -> None:
         """Start a member; a member that exists is left as it is.
 
         Args:
-            tag: of the member.
-            size, environment, cwd, labels, queue, prefix, calls: see `member_jobspec`.
-            drain: seconds before its walltime from which it is sent no more jobs.
-
-        Raises:
-            ValueError: there cannot be such a job.
+            jobspec: of the member, from `member_jobspec`.
         """
-        if tag in self:
-            return
-        text = member_jobspec(
-            tag,
-            size,
-            environment=environment,
-            cwd=cwd,
-            labels=labels,
-            drain=drain,
-            queue=queue,
-            prefix=prefix,
-            calls=calls,
-        )
-        member = self._new(tag, drain, calls)
-        run(self._submit(member, text))
+        tag = member_tag(jobspec)
+        assert tag is not None
+        if tag not in self:
+            member = self._new(tag, member_drain(jobspec), member_calls(jobspec))
+            run(self._submit(member, json.dumps(jobspec)))
 
     def _submit(self, member: MemberJob, text: str) -> Steps:
         pause = FIRST_PAUSE

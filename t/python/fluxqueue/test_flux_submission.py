@@ -22,7 +22,7 @@ from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
 from flux_ensemble.queues.flux import outputs
 from flux_ensemble.queues.flux.delivery import LONGEST_PAUSE, ROUNDS, Answer, Outcomes
 from flux_ensemble.queues.flux.pipeline import Pipeline, Report, Window
-from flux_ensemble.queues.flux.submission import LONGEST_WAIT, TELL_SECONDS, Submitter
+from flux_ensemble.queues.flux.submission import LONGEST_WAIT, TELL_SECONDS, EnsembleRun, Submitter
 from flux_ensemble.queues.simulation.runner import VirtualLoop
 
 
@@ -69,7 +69,7 @@ def test_the_journal_makes_room_for_the_next_jobs_and_the_responses_say_what_bec
 ):
     queue = Queue()
     spec = load_mapping({"name": "test", "jobs": [{"name": "a", "command": "true", "count": 5}]})
-    member = Submitter(queue, spec, run=1, environment={}, cwd="/")  # type: ignore[arg-type]
+    member = Submitter(queue, EnsembleRun(spec, 1, {}, "/"))  # type: ignore[arg-type]
     outcomes: list[Any] = []
     member.submit(SubmitJobs(1, "a", "rule", 1, 0, 5), outcomes.append)
     # The validators look at the first one.
@@ -91,7 +91,7 @@ def test_the_journal_makes_room_for_the_next_jobs_and_the_responses_say_what_bec
 
 def submit_one(queue: Queue) -> tuple[Submitter, list[Any]]:
     spec = load_mapping({"name": "test", "jobs": [{"name": "a", "command": "true"}]})
-    member = Submitter(queue, spec, run=1, environment={}, cwd="/")  # type: ignore[arg-type]
+    member = Submitter(queue, EnsembleRun(spec, 1, {}, "/"))  # type: ignore[arg-type]
     outcomes: list[Any] = []
     member.submit(SubmitJobs(1, "a", "rule", 1, 0, 1), outcomes.append)
     return member, outcomes
@@ -138,10 +138,7 @@ class Site:
         self.told: list[list[str]] = []
         self.member = Submitter(
             self.queue,  # type: ignore[arg-type]
-            load_mapping(document),
-            run=1,
-            environment={},
-            cwd="/",
+            EnsembleRun(load_mapping(document), 1, {}, "/"),
             news=lambda: self.told.append([wait.kind for wait in self.member.waits()]),
         )
         self.outcomes: list[Any] = []
@@ -331,10 +328,7 @@ def test_jobs_wait_for_their_directories_in_order_and_are_sent_after_a_fence_tha
         }
         site.member = Submitter(
             site.queue,  # type: ignore[arg-type]
-            load_mapping(document),
-            run=1,
-            environment={},
-            cwd=str(tmp_path),
+            EnsembleRun(load_mapping(document), 1, {}, str(tmp_path)),
         )
         site.submit(3)
         assert site.queue.sent == []
@@ -397,7 +391,7 @@ def kept_off(queue: Queue) -> tuple[Submitter, list[Any]]:
     """A job is being submitted again that is to be kept off ranks 1 and 3."""
     queue.others = _Others()  # type: ignore[attr-defined]
     spec = load_mapping({"name": "test", "jobs": [{"name": "a", "command": "true"}]})
-    member = Submitter(queue, spec, run=1, environment={}, cwd="/")  # type: ignore[arg-type]
+    member = Submitter(queue, EnsembleRun(spec, 1, {}, "/"))  # type: ignore[arg-type]
     outcomes: list[Any] = []
     member.submit(SubmitJobs(1, "a", "retry", 1, 0, 1, off=("3", "1")), outcomes.append)
     assert not queue.answers

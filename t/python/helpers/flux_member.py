@@ -34,6 +34,7 @@ from flux_ensemble.queues.flux.loop import FluxLoop, guard  # noqa: E402
 from flux_ensemble.queues.flux.member import FluxMember  # noqa: E402
 from flux_ensemble.queues.flux.queue import FluxQueue  # noqa: E402
 from flux_ensemble.queues.flux.stream import StreamingRequest  # noqa: E402
+from flux_ensemble.queues.flux.submission import EnsembleRun  # noqa: E402
 from flux_ensemble.queues.flux.submit_rpc import Submissions  # noqa: E402
 
 EVENTS = ("validate", "depend", "priority", "alloc", "start", "finish", "release", "free")
@@ -97,7 +98,7 @@ class Bench:
         entry = {"name": "a", "command": "true", "count": count, **job}
         spec = load_mapping({"name": "test", "jobs": [entry], "durability": durability})
         environment = dict(os.environ)
-        self.members.append(FluxMember(self.queue, spec, run=1, environment=environment, cwd="/"))
+        self.members.append(FluxMember(self.queue, EnsembleRun(spec, 1, environment, "/")))
         return self.members[-1]
 
     def watch_journal(self) -> None:

@@ -36,7 +36,8 @@ from flux_ensemble.queues.flux.journal import Journal  # noqa: E402
 from flux_ensemble.queues.flux.loop import FluxLoop, guard  # noqa: E402
 from flux_ensemble.queues.flux.queue import FluxQueue  # noqa: E402
 from flux_ensemble.queues.flux.stream import StreamingRequest  # noqa: E402
-from flux_ensemble.queues.nested import walltime as walltimes  # noqa: E402
+from flux_ensemble.queues.flux.submission import EnsembleRun  # noqa: E402
+from flux_ensemble.queues.nested import member_job  # noqa: E402
 from flux_ensemble.queues.nested.attempts import Attempt, Lost, attempt_of  # noqa: E402
 from flux_ensemble.queues.nested.callbacks import Gone, Told  # noqa: E402
 from flux_ensemble.queues.nested.instance import Facts  # noqa: E402
@@ -98,15 +99,22 @@ def tag(ordinal: int = 1) -> MemberTag:
     return MemberTag("test", 1, "pool", ordinal, 1)
 
 
+#: A member that leaves room for others on its node.
+SMALL = Size(1, 1)
+
+
+def small_member(tag: MemberTag, size: Size = SMALL, **keys: Any) -> dict[str, Any]:
+    """The jobspec of a member with the environment of this process."""
+    return member_jobspec(tag, size, environment=dict(os.environ), cwd="/", **keys)
+
+
 class Child:
     """A nested instance, started by hand, that a pump connects to."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        jobspec = member_jobspec(
-            tag(), Size(None, 1), environment=dict(os.environ), cwd="/", labels=("a",)
-        )
-        self.job = flux.job.submit(bench.handle, jobspec)
+        jobspec = small_member(tag(), Size(None, 1), labels=("a",))
+        self.job = flux.job.submit(bench.handle, json.dumps(jobspec))
         uri = flux.job.event_wait(bench.handle, self.job, "memo").context["uri"]
         self.lost = 0
         self.cleaned: list[int] = []
@@ -276,13 +284,8 @@ class Sites(Bench):
     def start(self, *ordinals: int, duration: float = 0.0, **keys: Any) -> None:
         """Start members, and wait until they are up."""
         for ordinal in ordinals:
-            self.site.start(
-                self.tag(ordinal),
-                Size(1, 1, duration=duration),
-                environment=dict(os.environ),
-                cwd="/",
-                **keys,
-            )
+            size = Size(1, 1, duration=duration)
+            self.site.start(small_member(self.tag(ordinal), size, **keys))
         self.until(lambda: self.up.keys() >= set(ordinals))
 
     def limit(self, ordinal: int, seconds: float) -> None:
@@ -302,11 +305,7 @@ class Sites(Bench):
         entry = {"name": "a", "command": "true", "count": 10_000, **job}
         self.members[ordinal] = NestedMember(
             self.up[ordinal][0],
-            self.job_of(ordinal).attempts,
-            load_mapping({"name": "test", "jobs": [entry]}),
-            run=1,
-            environment=dict(os.environ),
-            cwd="/",
+            EnsembleRun(load_mapping({"name": "test", "jobs": [entry]}), 1, dict(os.environ), "/"),
             durable=self._durable,
             number=lambda tag: self.numbers.get(tag, 0),
         )
@@ -569,7 +568,7 @@ def ways() -> dict[str, Any]:
     # Of another Flux, and one that ends before it has begun.
     bench.site._version = "0.1.0"
     bench.site.connect(bench.tag(4), uri)
-    bench.site.start(bench.tag(5), Size(1, 1), environment=dict(os.environ), cwd="/")
+    bench.site.start(small_member(bench.tag(5)))
     bench.site.end(bench.tag(5))
     bench.until(lambda: {4, 5} <= bench.gone.keys())
     # It was somebody else's, and goes on.
@@ -598,7 +597,7 @@ def ways() -> dict[str, Any]:
 
 def walltime() -> dict[str, Any]:
     """An allocation that is about to end, with jobs that run and jobs that wait."""
-    walltimes.LOOK_SECONDS = 0.2
+    member_job.LOOK_SECONDS = 0.2
     bench = Sites()
     bench.start(1, duration=3600.0, drain=15.0)
     cores = bench.up[1][1].cores
@@ -647,7 +646,7 @@ def dead() -> dict[str, Any]:
 
 def limits() -> dict[str, Any]:
     """An instance of somebody else that drains as its time is nearly up, and then gets more."""
-    walltimes.LOOK_SECONDS, walltimes.STOP_SECONDS = 0.2, 600.0
+    member_job.LOOK_SECONDS, member_job.STOP_SECONDS = 0.2, 600.0
     bench = Sites()
     bench.start(1, duration=3600.0)
     bench.runs[2] = 2

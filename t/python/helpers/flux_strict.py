@@ -13,6 +13,7 @@ from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.queues.flux.member import FluxMember
+from flux_ensemble.queues.flux.submission import EnsembleRun
 
 
 def checkpoint(bench: Bench) -> Any:
@@ -110,7 +111,7 @@ def refused() -> dict[str, Any]:
     dependency = {"system": {"dependencies": [{"scheme": "no", "value": "x"}]}}
     bad = {"name": "a", "command": "true", "attributes": dependency}
     spec = load_mapping({"name": "test", "jobs": [good, bad], "durability": "strict"})
-    member = FluxMember(bench.queue, spec, run=1, environment={}, cwd="/")
+    member = FluxMember(bench.queue, EnsembleRun(spec, 1, {}, "/"))
     bench.members.append(member)
     outcome = bench.perform(member.submit, SubmitJobs(1, "a", "r", 0, 0, 2))
     return result(bench, outcome, ids_of(outcome))
