@@ -67,9 +67,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
     },
     "Operate the service": {
         "doctor": Command("doctor", "Check the Flux instance, and say what to do about it."),
-        "supervise": Command(
-            "supervise", "Run the service beside the broker, and again if it dies."
-        ),
+        "supervise": Command("serve", "Run the service beside the broker, and again if it dies."),
         "serve": Command("serve", "Run the service in the foreground, outside the broker."),
         "metrics-exporter": Command("exporter", "Give the metrics of ensembles to Prometheus."),
         "grpc": Command("grpc", "The gRPC service: scaling, and remote access to ensembles."),

@@ -187,17 +187,7 @@ class _RuleReader(ActionReader):
         detector = self._detectors.read(trigger, entry, at) if trigger in DETECTORS else None
         scope = self._scope(entry, triggers, groups, detector)
         of_member = entry.get("scope") == "member"
-        self._names = Names(
-            context.names,
-            context.statistics,
-            SUBJECTS.get(trigger),
-            scope,
-            context.bests,
-            context.by,
-            context.searched,
-            of_member,
-            context.pools,
-        )
+        self._names = self._known(SUBJECTS.get(trigger), scope, of_member, context.pools)
         actions = self._actions(entry, at)
         if not triggers:
             return None
@@ -399,17 +389,20 @@ class _RuleReader(ActionReader):
     def _compiled(self, when: float | str, subject: Subject, scope: JobScope | None) -> Condition:
         key = when, subject, scope
         if key not in self._conditions:
-            self._conditions[key] = compile_condition(
-                when,
-                groups=self._context.names,
-                statistics=self._context.statistics,
-                subject=subject,
-                job=scope,
-                bests=self._context.bests,
-                by=self._context.by,
-                searches=self._context.searched,
-            )
+            self._conditions[key] = compile_condition(when, self._known(subject, scope))
         return self._conditions[key]
+
+    def _known(
+        self,
+        subject: Subject,
+        scope: JobScope | None,
+        of_member: bool = False,
+        pools: Collection[str] | None = None,
+    ) -> Names:
+        """Return the names that expressions of a rule can use; the arguments are as for `Names`."""
+        known = self._context
+        every = known.names, known.statistics, subject, scope
+        return Names(*every, known.bests, known.by, known.searched, of_member, pools)
 
     def _gauge(self, path: MetricPath, at: Path) -> None:
         reason = None if self._names is None else self._names.objection(path)

@@ -153,16 +153,8 @@ class RuleIndex:
         scope = scope_of_rule(rule, self._spec.groups)
         key = rule.when, subject, scope
         if key not in self._conditions:
-            self._conditions[key] = compile_condition(
-                rule.when,
-                groups=self._spec.groups,
-                statistics=self._statistics,
-                subject=subject,
-                job=scope,
-                bests=self._spec.bested,
-                by=self._spec.by,
-                searches=self._spec.searched,
-            )
+            names = names_of(rule, self._spec, self._statistics)
+            self._conditions[key] = compile_condition(rule.when, names)
         return self._conditions[key]
 
     def _fillings(self, rule: Rule) -> tuple[Filling | None, ...]:

@@ -14,10 +14,11 @@ from typing import Any
 
 from flux_ensemble.document.keys.rules import AGAIN, MEMBER_TRIGGERS, RUNNING_TRIGGER
 from flux_ensemble.document.model import Action, Rule
+from flux_ensemble.document.scopes import names_of
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.rule_state import RuleState
-from flux_ensemble.metrics.conditions import SUBJECTS, Lookup, compile_condition
+from flux_ensemble.metrics.conditions import Lookup, compile_condition
 from flux_ensemble.metrics.detector import Detector
 from flux_ensemble.metrics.paths import BEST, COUNT, SEARCH, MetricPath, parse_path
 from flux_ensemble.metrics.terms import Comparison, Term, terms_of
@@ -138,15 +139,8 @@ class _RuleReader:
         if terms > 1 or condition is None:
             condition = None
             with suppress(ValueError):
-                condition = compile_condition(
-                    term.text,
-                    groups=self._engine.spec.groups,
-                    statistics=self._statistics,
-                    subject=SUBJECTS.get(state.rule.trigger),
-                    bests=self._engine.spec.bested,
-                    by=self._engine.spec.by,
-                    searches=self._engine.spec.searched,
-                )
+                names = names_of(state.rule, self._engine.spec, self._statistics)
+                condition = compile_condition(term.text, names)
         if condition is None:
             return None
         value = lookup(state.path) if state.path is not None else None

@@ -125,7 +125,7 @@ class Condition:
             memo: the keys of a memo event, which an expression may name.
             job: returns the value of a field of the triggering job, which an expression may name.
 
-        >>> condition = compile_condition("> 60", groups=(), statistics=(), subject="metric")
+        >>> condition = compile_condition("> 60", Names((), (), "metric", None))
         >>> condition.holds(75.0, lookup=lambda path: None)
         True
         """
@@ -156,36 +156,18 @@ def variables(
     return value_of
 
 
-def compile_condition(
-    when: float | str,
-    *,
-    groups: Collection[str],
-    statistics: Collection[str],
-    subject: Subject,
-    job: JobScope | None = None,
-    bests: Bested = NO_BESTS,
-    by: Collection[ByValue] = (),
-    searches: Searches = NO_SEARCHES,
-) -> Condition:
+def compile_condition(when: float | str, names: Names) -> Condition:
     """Compile a `when`.
 
     Args:
         when: a number, a comparison with a number, or an expression.
-        groups: names of the job groups.
-        statistics: names of the statistics that are kept.
-        subject: the data that the rule provides: "metric" a value to compare, "memo" the keys of a
-            memo, None nothing.
-        job: the fields of the triggering job; None if no job triggers the rule.
-        bests: the best jobs that are kept, by name, with the parameters that they can have.
-        by: the metrics that are kept by value.
-        searches: the searches, by name.
+        names: those that it can use.
 
     Raises:
         ValueError: the text does not parse, or names something that does not exist.
 
-    >>> condition = compile_condition(
-    ...     "count.md.success >= 3", groups=["md"], statistics=["mean"], subject=None
-    ... )
+    >>> names = Names(["md"], ["mean"], None, None)
+    >>> condition = compile_condition("count.md.success >= 3", names)
     >>> condition.holds(None, lookup={MetricPath("count", "md", "success"): 3}.get)
     True
     """
@@ -198,7 +180,7 @@ def compile_condition(
         raise ValueError(f"an expression has at most {MAX_LENGTH} characters, not {len(text)}")
     match = _COMPARISON.fullmatch(text)
     if match is not None:
-        if subject != "metric":
+        if names.subject != "metric":
             raise ValueError(
                 f"{shown(when)} compares the metric of a metric rule; "
                 f"this trigger has none, so write an expression such as 'count.GROUP.success > 3'"
@@ -208,7 +190,6 @@ def compile_condition(
             raise ValueError(f"expected a finite number, not {shown(when)}")
         compare = _COMPARISONS[match["operator"] or "=="]
         return Condition(str(when), compare=compare, number=number)
-    names = Names(groups, statistics, subject, job, bests, by, searches)
     names.compared = any(sign in text for sign in "=<>")
     names.ordered = names.compared and "=" not in text
     try:
@@ -236,10 +217,19 @@ def split_comparison(when: float | str) -> tuple[str, float] | None:
 
 
 class Names:
-    """Resolves the names in an expression; the arguments are as for `compile_condition`.
+    """Resolves the names in an expression.
 
-    With `of_member` the metrics are those of one member. `pools` are the names of the pools of
-    members, None if names were checked before.
+    Args:
+        groups: names of the job groups.
+        statistics: names of the statistics that are kept.
+        subject: the data that the rule provides: "metric" a value to compare, "memo" the keys of a
+            memo, None nothing.
+        job: the fields of the triggering job; None if no job triggers the rule.
+        bests: the best jobs that are kept, by name, with the parameters that they can have.
+        by: the metrics that are kept by value.
+        searches: the searches, by name.
+        of_member: the metrics are those of one member.
+        pools: names of the pools of members; None if names were checked before.
     """
 
     def __init__(
@@ -262,7 +252,7 @@ class Names:
         self._pools = pools
         self._groups = groups
         self._statistics = statistics
-        self._subject = subject
+        self.subject = subject
         self.job = job
         self._bests = bests
         self._by = by
@@ -300,7 +290,7 @@ class Names:
                 raise ValueError(f"no search named {keys[1]!r} (searches: {ids})")
             return self._searches[keys[1]].path(keys)
         # A memo may have a key `nodes`, or `n`.
-        bare = len(keys) == 1 and self._subject == "memo"
+        bare = len(keys) == 1 and self.subject == "memo"
         of_member = (head in MEMBER_METRICS or head == RATE) and not bare
         of_stream = head in self._statistics and not (bare and head == NUMBER)
         if head == COUNT or of_stream or of_member:
@@ -309,7 +299,7 @@ class Names:
             if reason is not None:
                 raise ValueError(reason)
             return path
-        if self._subject == "memo" and (len(keys) == 1 or (head == "memo" and len(keys) == 2)):
+        if self.subject == "memo" and (len(keys) == 1 or (head == "memo" and len(keys) == 2)):
             return keys[-1]
         name = ".".join(keys)
         job = self.job

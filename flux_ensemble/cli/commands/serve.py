@@ -1,4 +1,4 @@
-"""`serve`: the service in the foreground, outside the broker."""
+"""The service outside the broker: `serve` in the foreground, `supervise` beside the broker."""
 
 from __future__ import annotations
 
@@ -76,4 +76,18 @@ def _attach(member: str) -> int:
     return attach(parent, own.attr_get("local-uri"), tag)
 
 
-COMMANDS = (serve,)
+@click.command
+def supervise() -> None:
+    """Run the service beside the broker, and start it again whenever it dies.
+
+    The broker module "ensemble-keeper" sees to that until the instance ends, or
+    "flux module remove ensemble-keeper". A service that is a broker module itself is
+    replaced; its ensembles go on.
+    """
+    # Imported here, because each member runs `serve`.
+    from flux_ensemble.deploy.service_start import replace_service
+
+    click.echo(replace_service(Client()))
+
+
+COMMANDS = (serve, supervise)

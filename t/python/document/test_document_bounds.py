@@ -423,9 +423,9 @@ def test_a_condition_that_many_rules_have_is_compiled_once(
     compiled: list[Any] = []
     compile_condition = rules.compile_condition
 
-    def counted(when: float | str, **given: Any) -> Any:
+    def counted(when: float | str, names: Any) -> Any:
         compiled.append(when)
-        return compile_condition(when, **given)
+        return compile_condition(when, names)
 
     monkeypatch.setattr(rules, "compile_condition", counted)
     rule = {"trigger": "job-success", "when": "count.g.success > 1", "action": TERMINATE}

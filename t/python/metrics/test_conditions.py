@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_ensemble.metrics.conditions import compile_condition
+from flux_ensemble.metrics.conditions import Names, compile_condition
 from flux_ensemble.metrics.expressions import (
     MAX_DEPTH,
     MAX_LENGTH,
@@ -27,7 +27,7 @@ VALUES = {"count.a.success": 3, "mean.a-duration": 50.0, "mean.a-b-duration": No
 
 
 def compiled(when, subject="metric", job=None):
-    return compile_condition(when, groups=GROUPS, statistics=STATISTICS, subject=subject, job=job)
+    return compile_condition(when, Names(GROUPS, STATISTICS, subject, job))
 
 
 def lookup(path):
