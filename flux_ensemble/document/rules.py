@@ -187,7 +187,7 @@ class _RuleReader(ActionReader):
         detector = self._detectors.read(trigger, entry, at) if trigger in DETECTORS else None
         scope = self._scope(entry, triggers, groups, detector)
         of_member = entry.get("scope") == "member"
-        self._names = self._known(SUBJECTS.get(trigger), scope, of_member, context.pools)
+        self._names = self._usable(SUBJECTS.get(trigger), scope, of_member, context.pools)
         actions = self._actions(entry, at)
         if not triggers:
             return None
@@ -389,10 +389,10 @@ class _RuleReader(ActionReader):
     def _compiled(self, when: float | str, subject: Subject, scope: JobScope | None) -> Condition:
         key = when, subject, scope
         if key not in self._conditions:
-            self._conditions[key] = compile_condition(when, self._known(subject, scope))
+            self._conditions[key] = compile_condition(when, self._usable(subject, scope))
         return self._conditions[key]
 
-    def _known(
+    def _usable(
         self,
         subject: Subject,
         scope: JobScope | None,

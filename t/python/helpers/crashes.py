@@ -33,7 +33,7 @@ from flux_ensemble.engine.trials import Trials
 from flux_ensemble.queues.flux.delivery import Answer, Fences, Outcomes, Report
 from flux_ensemble.queues.flux.journal import Journal
 from flux_ensemble.queues.flux.pipeline import Pipeline, Window
-from flux_ensemble.queues.flux.submission import Submitter
+from flux_ensemble.queues.flux.submission import EnsembleRun, Submitter
 from flux_ensemble.queues.simulation.advisers import Consultant
 from flux_ensemble.runtime.advisers import Advice
 from flux_ensemble.runtime.durability.batches import Batch, identity
@@ -719,7 +719,7 @@ class Service:
             spec,
             run=load["run"],
             cwd="/",
-            member=Member(self.queue, spec, run=load["run"], environment={}, cwd="/"),  # type: ignore[arg-type]
+            member=Member(self.queue, EnsembleRun(spec, load["run"], {}, "/")),  # type: ignore[arg-type]
             loop=self.loop,
             custom=lambda _: Caller(self),
             log_error=self.errors.append,

@@ -54,7 +54,11 @@ class Bench:
             warn=self.warned.append,
             full=self.lost.append,
         )
-        self.queue = LocalQueue(spec, cluster, self.loop, self.runner, self.events.append)
+        try:
+            self.queue = LocalQueue(spec, cluster, self.loop, self.runner, self.events.append)
+        except BaseException:
+            self.runner.close()
+            raise
 
     def submit(self, count: int = 1, first: int = 0) -> None:
         """Submit the first jobs of the group, or some after those."""
