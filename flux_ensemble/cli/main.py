@@ -9,8 +9,10 @@ from __future__ import annotations
 import errno
 import gc
 import io
+import re
 import sys
 from importlib import import_module
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -18,6 +20,7 @@ import click
 from flux_ensemble import __version__
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import (
+    DOCUMENTS,
     FAILED,
     INTERRUPTED,
     OK,
@@ -31,10 +34,14 @@ from flux_ensemble.cli.display.colours import WHEN, choose_colour, use_colour
 from flux_ensemble.cli.table import COMMANDS, SECTIONS
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.deploy.service_start import DeployError
+from flux_ensemble.own_command import own_command
 from flux_ensemble.renamed import OPTIONS, deprecated, renamed
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+#: The message of click about arguments that a command does not have.
+_EXTRA = re.compile(r"Got unexpected extra arguments? \((?P<words>.*)\)")
 
 #: Names of commands in other tools -> the advice for them.
 MEANT = {
@@ -259,7 +266,7 @@ def run_command(argv: list[str] | None = None) -> int:
         if isinstance(exc, click.NoSuchOption) and exc.option_name in MEANT_OPTIONS:
             print_error(f"no such option {exc.option_name!r} ({MEANT_OPTIONS[exc.option_name]})")
             return USAGE
-        print_error(_sentence(exc.format_message()))
+        print_error(_sentence(exc.format_message()) + _word_order(exc))
         return USAGE
     except click.Abort:
         return INTERRUPTED
@@ -275,6 +282,20 @@ def run_command(argv: list[str] | None = None) -> int:
     except OSError as exc:
         print_error(exc.strerror or str(exc))
         return FAILED
+
+
+def _word_order(error: click.UsageError) -> str:
+    """Return the right command if a name was given beside a document; "" if none was."""
+    ctx = error.ctx
+    name, extra = ctx.info_name if ctx else "", _EXTRA.fullmatch(error.message)
+    if ctx is None or extra is None or name not in ("run", "load"):
+        return ""
+    given = [str(ctx.params.get("file")), *extra["words"].split()]
+    files = [word for word in given if PurePath(word).suffix in DOCUMENTS]
+    if len(given) != 2 or len(files) != 1:
+        return ""
+    given.remove(files[0])
+    return f": a name is an option, '{own_command(name, '--name', given[0], files[0])}'"
 
 
 def _sentence(message: str) -> str:

@@ -369,6 +369,7 @@ def export(
                 wanted = found if order == Order() else order.take(found)[0]
                 written = write(file.path, wanted, force=force, raw=raw)
     except ExportError as error:
+        target.status(name)  # of an unknown ensemble, the words may be in another order
         raise Failure(str(error)) from None
     noun = "best job" if file.best else "job"
     click.echo(f"{written} {noun}{'s'[: written != 1]} written to {file.path}")
@@ -514,7 +515,7 @@ def named_jobs(target: Target, name: str, texts: Iterable[str]) -> Iterator[_Job
     """
     for text in texts:
         member, _, id = text.rpartition(":")
-        number = _number(target, id, text)
+        number = _number(target, name, id, text)
         found = [
             job
             for job in target.jobs(name, filter=f"id == {number}")
@@ -530,10 +531,11 @@ def named_jobs(target: Target, name: str, texts: Iterable[str]) -> Iterator[_Job
             raise Failure(_unknown(target, name, member, text), USAGE)
 
 
-def _number(target: Target, id: str, text: str) -> int:
+def _number(target: Target, name: str, id: str, text: str) -> int:
     try:
         return _parser(target)(id)
     except ValueError:
+        target.status(name)  # of an unknown ensemble, the words may be in another order
         raise Failure(
             f"expected a job such as {'17' if isinstance(target, LocalClient) else 'ƒ2Hu4Rn'}, or "
             f"pool.3:ƒ2Hu4Rn where there are members, not {text!r}",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flux_ensemble.cli.common import FILE, USAGE, Failure
-from flux_ensemble.cli.session.target import queue_options, reach
+from flux_ensemble.cli.session.target import advising, queue_options, reach
 from flux_ensemble.client import Client
 
 if TYPE_CHECKING:
@@ -92,7 +92,9 @@ def _named(names: tuple[str, ...], queue: str | None, state_dir: Path | None) ->
     client = reach(Client, queue, state_dir) if names else None
     for name in dict.fromkeys(names):
         assert client is not None
-        yield source_of(client, name)
+        with advising(client, names):
+            source = source_of(client, name)
+        yield source
 
 
 @contextmanager

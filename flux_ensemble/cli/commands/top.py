@@ -13,7 +13,7 @@ import click
 
 from flux_ensemble.cli.common import OK, naming
 from flux_ensemble.cli.display.colours import use_colour
-from flux_ensemble.cli.session.target import queue_options
+from flux_ensemble.cli.session.target import advising, queue_options
 
 
 @click.command
@@ -29,7 +29,7 @@ def top(name: str | None, once: bool, queue: str | None, state_dir: Path | None)
     """
     from flux_ensemble.cli.display.progress import is_ascii
     from flux_ensemble.cli.top.poller import Poller
-    from flux_ensemble.cli.top.source import FluxSource, Source, open_source
+    from flux_ensemble.cli.top.source import Source, open_source
 
     opened: list[Source] = []
 
@@ -54,8 +54,8 @@ def top(name: str | None, once: bool, queue: str | None, state_dir: Path | None)
     try:
         picture = poller.first()
     except OSError:
-        if name is not None and opened and isinstance(opened[0], FluxSource):
-            with naming(opened[0].client, name):
+        if name is not None and opened:
+            with advising(opened[0].client, [name]), naming(opened[0].client, name):
                 poller.first()
         raise
     source = opened[0]

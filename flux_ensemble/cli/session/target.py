@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 import click
 
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.cli.common import Failure, job_id
+from flux_ensemble.cli.common import DOCUMENTS, Failure, job_id
 from flux_ensemble.client import Client, EnsembleError, is_named
 from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient
@@ -24,6 +24,9 @@ from flux_ensemble.queues.local.root import StateError, default_root
 
 #: The host to which a command sends its requests.
 Target = Client | LocalClient
+
+#: The beginning of the error about an unknown ensemble.
+_UNKNOWN = "no ensemble named"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -54,19 +57,70 @@ def targeted(command: _Command) -> Callable[..., Any]:
     @wraps(command)
     def reached(*, queue: str | None, state_dir: Path | None, **options: Any) -> Any:
         target = reach(Client, queue, state_dir)
+        names = options.get("names") or (options.get("name"),)
         try:
-            return command(target=target, **options)
+            with advising(target, names):
+                return command(target=target, **options)
         except EnsembleError as error:
-            names = options.get("names") or (options.get("name"),)
             if error.errno != errno.ENOENT or isinstance(target, LocalClient):
                 raise
             here = local_names().intersection(names)
-            if not here or not str(error).startswith("no ensemble named"):
+            if not here or not str(error).startswith(_UNKNOWN):
                 raise
             advice = f"; a local run has the name {min(here)!r}: add --queue local"
             raise EnsembleError(errno.ENOENT, f"{error}{advice}") from error
 
     return queue_options(reached)
+
+
+@contextlib.contextmanager
+def advising(target: Target, names: Sequence[str | None]) -> Iterator[None]:
+    """Add the command that was probably meant to the error about an unknown ensemble.
+
+    Args:
+        target: the host of ensembles.
+        names: the given names of ensembles.
+    """
+    try:
+        yield
+    except EnsembleError as error:
+        if not str(error).startswith(_UNKNOWN) or not (advice := _meant(target, names)):
+            raise
+        raise EnsembleError(errno.ENOENT, f"{error}; {advice}") from error
+
+
+def _meant(target: Target, names: Sequence[str | None]) -> str:
+    """Return the command in which the name of an ensemble is its first argument; "" if unknown."""
+    ctx = click.get_current_context()
+    known: list[str] = []
+    with contextlib.suppress(EnsembleError):
+        known = [one["name"] for one in target.list()]
+    given = [
+        str(getattr(value, "path", value))
+        for param in ctx.command.params
+        if isinstance(param, click.Argument)
+        for value in _several(ctx.params.get(param.name or ""))
+    ]
+    command = ctx.command_path.split()[1:]
+    wrong = next((name for name in names if name is not None and name not in known), None)
+    if wrong is None:
+        return ""
+    if PurePath(wrong).suffix in DOCUMENTS:
+        name = PurePath(wrong).stem
+        if name in known:
+            words = [name if word == wrong else word for word in given]
+            meant = command_of(target, *command, *words)
+            return f"{wrong!r} is a document: name its ensemble, '{meant}'"
+        return f"{wrong!r} is a document: '{own_command('run', wrong)}' runs it"
+    name = next((word for word in given if word in known), "")
+    if not name or given[0] == name:
+        return ""
+    given.remove(name)
+    return f"NAME comes first: '{command_of(target, *command, name, *given)}'"
+
+
+def _several(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, tuple) else () if value is None else (value,)
 
 
 def local_names() -> set[str]:

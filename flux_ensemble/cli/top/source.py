@@ -68,8 +68,10 @@ class Source(ABC):
     Attributes:
         label: returns the text of a job id.
         command: the name of `flux ensemble` for this host.
+        client: the host.
     """
 
+    client: Client | LocalClient
     label: Callable[[int], str]
     command: str
 
@@ -273,7 +275,7 @@ class LocalSource(Source):
     command = "flux-ensemble"
 
     def __init__(self, states: LocalClient, name: str | None) -> None:
-        self._states = states
+        self.client = self._states = states
         self.label = str
         super().__init__(name)
 

@@ -101,3 +101,69 @@ def test_an_extra_that_is_missing_and_the_file_of_a_document_as_a_name(
     assert "[parquet]'" in capsys.readouterr().err
     assert run_command(["status", "study.yaml"]) != 0
     assert "did you mean 'study'?" in capsys.readouterr().err
+
+
+@pytest.fixture
+def study() -> None:
+    """An ended local run of study.yaml, whose ensemble has its name."""
+    text = DOCUMENT.replace("command: run", 'command: "true"')
+    Path("study.yaml").write_text(text)
+    assert run_command(["run", "-q", "--queue", "local", "study.yaml"]) == 0
+
+
+@pytest.mark.usefixtures("study")
+@pytest.mark.parametrize(
+    ("command", "right"),
+    [
+        ("status study.yaml", "status study"),
+        ("jobs ./study.yaml -f failed", "jobs study"),
+        ("top study.yaml --once", "top study"),
+        ("log study.yaml", "log study"),
+        ("report study.yaml", "report study"),
+        ("export study.yaml out.csv", "export study out.csv"),
+        ("export out.csv study", "export study out.csv"),
+        ("output 1 study", "output study 1"),
+        ("jobs 1 2 study", "jobs study 1 2"),
+        ("why rule-0 study", "why study rule-0"),
+        ("submit a study", "submit study a"),
+        ("status empty.yaml", "run empty.yaml"),
+    ],
+)
+def test_words_in_another_order_get_the_command_that_was_meant(
+    command: str, right: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert run_command(command.split()) != 0
+    said = capsys.readouterr().err
+    assert "no ensemble named" in said
+    assert f"'flux-ensemble {right}'" in said
+
+
+@pytest.mark.parametrize("command", ["load big study.yaml", "run study.yaml big"])
+def test_a_name_beside_a_document_is_an_option(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(command.split()) == 2
+    right = f"flux-ensemble {command.split()[0]} --name big study.yaml"
+    assert "unexpected extra argument" in (said := capsys.readouterr().err)
+    assert f": a name is an option, '{right}'" in said
+
+
+@pytest.mark.parametrize(
+    "command", ["run a b", "run a.yaml b.yaml", "validate --x a b", "run a b c.yaml"]
+)
+def test_other_words_too_many_get_no_advice_about_names(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(command.split()) == 2
+    assert "a name is an option" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("study")
+def test_an_unknown_name_alone_gets_no_advice_about_the_order(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for command in ("status other", "output other 1"):
+        capsys.readouterr()
+        assert run_command(command.split()) != 0
+        assert "NAME comes first" not in capsys.readouterr().err
