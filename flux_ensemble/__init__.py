@@ -7,7 +7,7 @@ from typing import Any
 
 from flux_ensemble.entries import Action, Job, Rule
 
-__all__ = ["Action", "AsyncClient", "Ensemble", "Job", "Rule", "memo"]
+__all__ = ["Action", "AsyncClient", "Ensemble", "Job", "Rule", "memo", "params"]
 
 __version__ = "0.1.0"
 
@@ -16,6 +16,7 @@ _LATER = {
     "AsyncClient": "flux_ensemble.api.asynchronous",
     "Ensemble": "flux_ensemble.api.ensemble",
     "memo": "flux_ensemble.api.memo",
+    "params": "flux_ensemble.api.memo",
 }
 
 

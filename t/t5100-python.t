@@ -57,4 +57,33 @@ test_expect_success 'what the service refuses is an error' '
 	grep "an ensemble named .idle. is running" errors
 '
 
+test_expect_success 'a program reads the parameters of its job, and an ensemble in a job has its own' '
+	cat >read.py <<-EOD &&
+	import sys
+	from flux_ensemble import Action, Ensemble, Job, Rule
+
+	reads = [sys.executable, "-c", "import flux_ensemble as fe; print(fe.params())"]
+	inner = f"{sys.executable} inner.py {{x}}"
+	both = Ensemble(
+	    name="both",
+	    jobs=[Job(name="outer", command=reads, params={"x": [7], "on": True}, output="outer.txt"),
+	          Job(name="holds", command=inner, params={"x": [8]}, output="holds.txt")],
+	    rules=[Rule(trigger="start", action=Action(name="submit", label=label))
+	           for label in ("outer", "holds")],
+	)
+	print(both.run()["state"])
+	EOD
+	cat >inner.py <<-EOD &&
+	import os, sys
+	from flux_ensemble import Action, Ensemble, Job, Rule
+
+	reads = [sys.executable, "-c", "import flux_ensemble as fe; print(fe.params())"]
+	Ensemble(name="inner", jobs=[Job(name="a", command=reads, output="inner.txt")],
+	         rules=[Rule(trigger="start", action=Action(name="submit", label="a"))]).run("flux")
+	EOD
+	is completed "$(python read.py)" &&
+	is "{'"'x': 7, 'on': True"'}" "$(cat outer.txt)" &&
+	is "{}" "$(cat inner.txt)"
+'
+
 test_done

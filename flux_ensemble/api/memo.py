@@ -1,4 +1,4 @@
-"""Publishes values from within a job, on Flux and on the local queue."""
+"""Functions for use inside a job, on Flux and on the local queue: its parameters, its results."""
 
 from __future__ import annotations
 
@@ -9,11 +9,31 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
+from flux_ensemble import job_params
 from flux_ensemble.queues.local import memos
 
 
 class NotInJobError(RuntimeError):
-    """A memo is for use inside a job, and this process is in none."""
+    """A function is for use inside a job, and this process is in none."""
+
+
+def params() -> dict[str, Any]:
+    """Return the parameters of the job that this program runs in, by name.
+
+    Numbers and booleans are those of the document: `1.10` is the number 1.1. Without parameters
+    the mapping is empty.
+
+    Raises:
+        NotInJobError: the program does not run in a job.
+        ValueError: the parameters are too large for the environment of a program.
+
+    >>> params()
+    Traceback (most recent call last):
+    flux_ensemble.api.memo.NotInJobError: params is for use inside a job: FLUX_JOB_ID is not set
+    """
+    if not os.environ.get("FLUX_JOB_ID"):
+        raise NotInJobError("params is for use inside a job: FLUX_JOB_ID is not set")
+    return job_params.read(os.environ)
 
 
 def memo(values: Mapping[str, Any] | None = None, /, **more: Any) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
+from flux_ensemble import job_params
 from flux_ensemble.document.bounds import MAX_BYTES
 from flux_ensemble.document.job_sets import TAG_KEY, JobSet
 from flux_ensemble.document.keys.forms import MAX_INT, no_scalar
@@ -106,6 +107,10 @@ def build(
         ]
         attributes = jobset.jobspec.get("attributes", {})
     system = {"cwd": cwd, "environment": environment, **attributes.get("system", {})}
+    # Of a job that loads an ensemble its own variable is in the environment of that ensemble.
+    if params or job_params.VARIABLE in system["environment"]:
+        text = job_params.text_of(params)
+        system["environment"] = {**system["environment"], job_params.VARIABLE: text}
     system["duration"] = jobset.duration
     system["job"] = {**system.get("job", {}), "name": f"{prefix}{jobset.name}"}
     if jobset.workdir is not None:

@@ -141,6 +141,22 @@ class Values:
     def __len__(self) -> int:
         return len(self._numbers) if self._codes is None else len(self._codes.rows)
 
+    def pick(self, rows: Iterable[int]) -> list[Any]:
+        """Return the values of some rows; None for those without one.
+
+        >>> values = Values()
+        >>> values.add("a"), values.add(2)
+        (None, None)
+        >>> values.pick([1, 0, 7])
+        [2, 'a', None]
+        """
+        size = len(self)
+        if self._codes is None:
+            found = ((self._numbers[row] if row < size else math.nan) for row in rows)
+            return [None if number != number else number for number in found]
+        known, codes = self._codes.values, self._codes.rows
+        return [known[codes[row]] if row < size else None for row in rows]
+
     @property
     def left_out(self) -> int:
         """Number of rows whose value is left out."""

@@ -9,6 +9,7 @@ Firings in the log become columns, and the first and the last entries lines of t
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,9 +19,18 @@ from typing import Any
 
 from flux_ensemble import eventlog
 from flux_ensemble.engine.trials import COMPLETE
-from flux_ensemble.report.columns import Codes, Counts, Encoded, Ids, Times, Values
+from flux_ensemble.report.columns import (
+    MANY_ROWS,
+    Codes,
+    Counts,
+    Encoded,
+    Ids,
+    Times,
+    Values,
+)
 from flux_ensemble.report.digest import Digest
 from flux_ensemble.report.document import without_environment
+from flux_ensemble.report.files import NOWHERE, Files
 from flux_ensemble.report.members import MOST_MEMBERS, MembersSeen
 from flux_ensemble.report.source import Job, Source, place_of
 
@@ -118,6 +128,7 @@ class Jobs:
         seconds: total time for which jobs ran.
         durations: the times of successful jobs, by group.
         trials: the ends of complete trials, with their values, by group.
+        used: total time of cores and GPUs of the jobs that ran, by "core" or "gpu" and outcome.
         left_out: kinds of data that were left out, with the numbers of jobs.
     """
 
@@ -137,7 +148,11 @@ class Jobs:
         self._objectives: dict[str, str] = {
             search["group"]: search["objective"] for search in source.status.get("searches", ())
         }
+        self.used: Counter[tuple[str, str | None]] = Counter()
         self.left_out: Counter[str] = Counter()
+        #: The rows of the jobs that succeeded, by group.
+        self._succeeded: dict[str, array[int]] = {}
+        self._files = Codes()
         self._ids = Ids()
         self._codes = {name: Codes() for name in (*_CODED, "ranks", "member", "exception", "note")}
         self._counts = {name: Counts() for name in ("firing", "index")}
@@ -167,6 +182,7 @@ class Jobs:
             counts.add(job[name])
         for name in _TIMES:
             self.times.add(name, job[name])
+        self._files.add(job["output"])
         self._take("parameters", self.params, MAX_PARAMS, job["params"], row)
         if job["memo"]:
             self._take("keys of memos", self.memo, MAX_MEMO, job["memo"], row)
@@ -178,7 +194,10 @@ class Jobs:
         if t_run is not None:
             seconds = max(0.0, (job["t_end"] or self._source.now) - t_run)
             self.seconds += seconds
+            for what in ("core", "gpu"):
+                self.used[what, job["outcome"]] += seconds * (job.get(f"n{what}s") or 0)
             if job["outcome"] == "success":
+                self._succeeded.setdefault(job["group"], array("I")).append(row)
                 self.durations.setdefault(job["group"], []).append(seconds)
 
     def _take(
@@ -199,12 +218,35 @@ class Jobs:
             column.fill(row)
             column.add(value)
 
+    def values_of(self, group: str, key: str) -> tuple[dict[str, list[Any]], list[float]]:
+        """Return the points of a group: its jobs that succeeded and published a number.
+
+        Args:
+            group: the group.
+            key: of the number in the memos.
+
+        Returns:
+            The values of the parameters that all of them have, and the numbers.
+        """
+        rows = self._succeeded.get(group, array("I"))
+        column = self.memo.get(key)
+        values = [] if column is None else column.pick(rows)
+        found = [
+            (row, value)
+            for row, value in zip(rows, values, strict=False)
+            if type(value) in (int, float) and math.isfinite(value)
+        ]
+        taken = [row for row, _ in found]
+        params = {name: of.pick(taken) for name, of in self.params.items()}
+        whole = {name: of for name, of in params.items() if None not in of}
+        return whole, [value for _, value in found]
+
     @property
     def ranks(self) -> Codes:
         """The places where jobs ran: see `place_of`."""
         return self._codes["ranks"]
 
-    def table(self, begin: float) -> Table:
+    def table(self, begin: float, files: Files) -> Table:
         """Return the encoded columns; times are relative to `begin`."""
         columns: dict[str, Encoded] = {"id": self._ids.encode()}
         columns.update(
@@ -220,6 +262,12 @@ class Jobs:
                 columns[f"{kind}.{name}"] = values.encode()
                 if values.left_out:
                     self.left_out[f"values of {kind}.{name}"] += values.left_out
+        if len(self._files.values) > 1 and not self._source.virtual:
+            if self.count <= MANY_ROWS:
+                columns["output"] = self._files.encode()
+                columns["output"].about["values"] = [*map(files.of, self._files.values)]
+            else:
+                self.left_out["files with the output of jobs"] += self.count
         return self.count, columns
 
     def course(self, begin: float) -> Table:
@@ -319,6 +367,7 @@ def gather(
     line: Callable[[eventlog.Stored, float], str],
     watch: Callable[[Job], None] = lambda job: None,
     *,
+    files: Files = NOWHERE,
     environment: bool = False,
 ) -> Run:
     """Read everything known about an ensemble.
@@ -328,6 +377,7 @@ def gather(
         line: converts an entry of the log, given the time of the log's beginning, to a line of
             text.
         watch: called with each job.
+        files: makes references to the output of jobs.
         environment: values of environment variables may be included.
 
     Raises:
@@ -347,7 +397,7 @@ def gather(
     ended = status["t_end"] is not None and not status["jobs"]["active"]
     ends = [t for t in (status["t_end"] if ended else source.now, jobs.times.last) if t is not None]
     run = Run(source, jobs, log, members, begin, max(ends, default=begin))
-    run.tables = {"jobs": jobs.table(begin), "firings": log.table(begin)}
+    run.tables = {"jobs": jobs.table(begin, files), "firings": log.table(begin)}
     run.notes = list(_notes(run))
     return run
 

@@ -109,3 +109,14 @@ def table(
         role="region",
         aria_label=caption,
     )
+
+
+def meter(share: float, kind: str) -> Markup:
+    """Return a bar that is filled by a share from 0 to 1; `kind` is the class of the filling."""
+    return h(
+        "svg.meter",
+        h("rect", width=f"{100 * share:.1f}", height="8", class_=kind),
+        viewBox="0 0 100 8",
+        preserveAspectRatio="none",
+        aria_hidden="true",
+    )

@@ -114,7 +114,6 @@ def _article(content: Content, key: str) -> Markup:
         "in virtual time" if run.source.virtual else f"began {began}",
         f"ran on: {run.source.kind}",
     ]
-    share = content.usage.share(run.span) if content.usage else None
     inside = list(sections(content, key))
     links = [h("li", h("a", title, href=f"#{key}-{name}")) for name, title in _titles(inside, key)]
     return h(
@@ -127,7 +126,7 @@ def _article(content: Content, key: str) -> Markup:
             h("p.headline", headline(run, content.failures)),
             h("p.quiet", "; ".join(facts)),
         ),
-        cards(run, content.failures, share),
+        cards(run, content.failures, content.usage),
         h("nav.parts", h("ul", links), aria_label=f"Sections of {status['name']}"),
         inside,
         id=key,

@@ -7,12 +7,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.report.gather import Run
-from flux_ensemble.report.markup import Markup, h, table
+from flux_ensemble.report.importance import importances
+from flux_ensemble.report.markup import Markup, h, meter, table
 from flux_ensemble.report.texts import NOTHING, number, plural, seconds
-from flux_ensemble.words import TRIAL_ENDS, ended_trials
+from flux_ensemble.words import ended_trials
 
 #: Limits of searches, variables of one, best trials, and trials of a Pareto front in a report.
 _SEARCHES, _VARIABLES, _BEST, _FRONT = 10, 8, 10, 20
+
+#: The states of trials that are counted for each search, with their headings.
+_STATES = {
+    "active": "Active",
+    "complete": "Complete",
+    "failed": "Failed",
+    "pruned": "Stopped early",
+    "canceled": "Canceled",
+}
+
+#: Most parameters in a table of importances.
+_IMPORTANCES = 20
 
 #: Most steps of the line of a course, and of a part of it: the length of an attribute is limited.
 _STEPS, _PART = 400, 50
@@ -33,38 +46,43 @@ def searches(run: Run, key: str) -> Iterator[Markup]:
         if "front" in search:
             yield _counts(search)
             yield _front(search)
+            for objective in search["objective"].split(", "):
+                yield from importance_of(run, search["group"], objective)
         else:
             values = [value for _, value in sorted(run.jobs.trials.get(search["group"], ()))]
             yield _counts(search)
             if values:
                 yield _course(search, values, f"{key}-search-{position}")
             yield _best(search)
+            yield from importance_of(run, search["group"], search["objective"])
     if len(found) > _SEARCHES:
         yield h("p.quiet", f"There are {len(found) - _SEARCHES} further searches.")
 
 
 def _counts(search: Mapping[str, Any]) -> Markup:
-    states = {state: search.get(state, 0) for state in TRIAL_ENDS}
+    # Others have no column where no trial is in them: the table has to fit on paper.
+    states = {
+        state: many
+        for state in _STATES
+        if (many := search.get(state, 0)) or state in ("complete", "failed")
+    }
     state = search["state"] + (f" ({search['reason']})" if search["reason"] else "")
     row = [
         search["id"],
         state,
         search["sampler"],
         f"{ended_trials(search):,} of {search['trials']:,}",
-        search["active"],
         *states.values(),
         seconds(search["ask_seconds"]),
         seconds(search["idle_seconds"]),
     ]
+    headings = ["Search", "State", "Sampler", "Ended", *(_STATES[state] for state in states)]
     return table(
         f"Trials of search {search['id']!r}",
-        [
-            "Search", "State", "Sampler", "Ended", "Active", "Complete", "Failed",
-            "Stopped early", "Canceled", "An ask took", "Slots were empty",
-        ],
+        [*headings, "Time per suggestion", "Idle slot time"],
         [row],
-        numeric=range(3, 11),
-    )  # fmt: skip
+        numeric=range(3, len(row)),
+    )
 
 
 def _best(search: Mapping[str, Any]) -> Markup:
@@ -107,6 +125,34 @@ def _names(trials: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _params(trial: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) -> list[str]:
     return [number(trial["params"].get(name, NOTHING)) for name in _names(trials)]
+
+
+# -- importances --------------------------------------------------------------------------
+
+
+def importance_of(run: Run, group: str, key: str) -> Iterator[Markup]:
+    """Yield a table of the importances of a group's parameters for what its jobs published.
+
+    Args:
+        run: the ensemble.
+        group: the group.
+        key: of the memos.
+    """
+    params, values = run.jobs.values_of(group, key)
+    found = importances(params, values)
+    if found is None or len(found) < 2:
+        return
+    yield table(
+        f"Importance of the parameters for {key}, from {plural(len(values), 'job')}",
+        ["Parameter", "Importance"],
+        [[name, [meter(share, "share"), f"{share:.0%}"]] for name, share in found[:_IMPORTANCES]],
+    )
+    yield h(
+        "p.quiet",
+        f"Importance: the share of the variance of the ranks of {key} between ranges of the "
+        "parameter, less what chance gives (epsilon squared). It is that of each parameter alone, "
+        "among the points that were tried.",
+    )
 
 
 # -- the course of the best value ---------------------------------------------------------

@@ -9,10 +9,11 @@ from typing import Any
 
 from flux_ensemble import job_ids
 from flux_ensemble.metrics.names import STREAMS
+from flux_ensemble.report.files import Files, reference
 from flux_ensemble.report.gather import Run
-from flux_ensemble.report.markup import Child, Markup, h, pre, table
+from flux_ensemble.report.markup import Child, Markup, h, meter, pre, table
 from flux_ensemble.report.members import members
-from flux_ensemble.report.searches import searches
+from flux_ensemble.report.searches import importance_of, searches
 from flux_ensemble.report.source import Failure
 from flux_ensemble.report.summary import Figure
 from flux_ensemble.report.texts import MAX_TEXT, NOTHING, number, plural, seconds, shown
@@ -30,6 +31,7 @@ class Content:
         run: its jobs and its log.
         failures: reasons of failures, the most frequent first.
         statistics: the headings and the rows of the table of metrics.
+        files: makes references to the output of jobs.
         document: its text; None if unknown.
         figure: by which points are compared.
         usage: of the nodes; None if unknown.
@@ -41,6 +43,7 @@ class Content:
     run: Run
     failures: list[Failure]
     statistics: tuple[list[str], list[list[str]]]
+    files: Files
     document: str | None
     figure: Figure | None
     usage: Usage | None
@@ -180,6 +183,9 @@ def _failures(content: Content) -> Iterator[Markup]:
             else h("p.quiet", f"Job {failure.example}: {failure.missing}.")
             if failure.missing
             else None,
+            h("p.quiet", "Its output: ", reference(content.files.of(failure.file)))
+            if failure.file
+            else None,
             h("p", h("code", failure.command)) if failure.command else None,
         )  # fmt: skip
     rest = failures[12:]
@@ -197,16 +203,9 @@ def _lifts(failure: Failure) -> Markup | None:
         return None
     items = []
     for name, value, failed, ended, lift in failure.lifts:
-        share = 100 * failed / ended if ended else 0
-        meter = h(
-            "svg.meter",
-            h("rect", width=f"{share:.1f}", height="8", class_="o-failed"),
-            viewBox="0 0 100 8",
-            preserveAspectRatio="none",
-            aria_hidden="true",
-        )
+        share = failed / ended if ended else 0.0
         words = f" {failed:,} of {plural(ended, failure.noun)} failed so, lift {lift:.2g}"
-        items.append(h("li", meter, h("code", f"{name} = {value}"), words))
+        items.append(h("li", meter(share, "o-failed"), h("code", f"{name} = {value}"), words))
     return h("ul.lifts", items)
 
 
@@ -230,25 +229,30 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
         )
     if figure is None:
         return
+    has_files = _has_files(run, best)
     rows = [
         [
             job_ids.shown(job["id"], job, run.source.label),
             job["group"],
             number(job["memo"][figure.key]),
+            *(number(job["params"].get(name, "")) for name in names),
+            *([reference(content.files.of(job["output"]))] if has_files else ()),
         ]
-        + [number(job["params"].get(name, "")) for name in names]
         for job in best
     ]
     yield h(
         "div",
         table(
             f"Jobs that succeeded with the {figure.words}",
-            ["Job", "Group", figure.key, *names],
+            ["Job", "Group", figure.key, *names, *["Output"] * has_files],
             rows,
             numeric=range(2, 3 + len(names)),
         ),
         data_first=True,
     )  # fmt: skip
+    searched = [(one["group"], one["objective"]) for one in run.source.status.get("searches", ())]
+    if (figure.group, figure.key) not in searched:
+        yield from importance_of(run, figure.group, figure.key)
 
 
 def _groups(content: Content) -> Iterator[Markup]:
@@ -339,11 +343,17 @@ def _rules(content: Content) -> Iterator[Markup]:
         yield pre(error.splitlines())
 
 
+def _has_files(run: Run, jobs: Iterable[Mapping[str, Any]]) -> bool:
+    """Return True if some of these jobs wrote to files."""
+    return not run.source.virtual and any(job["output"] for job in jobs)
+
+
 def _jobs(content: Content, key: str) -> Iterator[Markup]:
     run = content.run
     if not run.jobs.count:
         return
     label = run.source.label
+    has_files = _has_files(run, run.jobs.first)
     rows = [
         [
             job_ids.shown(job["id"], job, label),
@@ -353,6 +363,7 @@ def _jobs(content: Content, key: str) -> Iterator[Markup]:
             "" if job["returncode"] is None else str(job["returncode"]),
             " ".join(f"{name}={number(value)}" for name, value in job["params"].items()),
             " ".join(f"{name}={number(value)}" for name, value in job["memo"].items()),
+            *([reference(content.files.of(job["output"]))] if has_files else ()),
         ]
         for job in run.jobs.first
     ]
@@ -361,7 +372,8 @@ def _jobs(content: Content, key: str) -> Iterator[Markup]:
         table(
             f"{plural(run.jobs.count, 'job')}, in the order of their ends"
             + (f"; the first {len(rows)}" if len(rows) < run.jobs.count else ""),
-            ["Job", "Group", "Outcome", "Runtime", "Exit code", "Parameters", "Memo"],
+            ["Job", "Group", "Outcome", "Runtime", "Exit code", "Parameters", "Memo"]
+            + ["Output"] * has_files,
             rows[: max(5, content.rows)],
             numeric=(3, 4),
         ),

@@ -78,6 +78,7 @@ class Failure:
         example: the last one.
         tail: the last lines that it wrote.
         missing: why these cannot be read, or "".
+        file: with its output; None if it has none.
         command: lists all of the jobs.
     """
 
@@ -93,4 +94,5 @@ class Failure:
     example: str
     tail: list[str]
     missing: str
+    file: str | None
     command: str

@@ -10,7 +10,8 @@ from flux_ensemble import job_ids
 from flux_ensemble.report.gather import Run
 from flux_ensemble.report.markup import Child, Markup, h
 from flux_ensemble.report.source import Failure
-from flux_ensemble.report.texts import NOTHING, number, plural, seconds
+from flux_ensemble.report.texts import NOTHING, amount, number, plural, seconds
+from flux_ensemble.report.usage import Usage
 
 #: The outcomes of jobs, in the order of the report, with the words for them.
 OUTCOMES = {
@@ -143,11 +144,11 @@ def _class(outcome: str | None) -> str:
     return f"o-{outcome or 'active'}"
 
 
-def cards(run: Run, failures: Sequence[Failure], share: float | None) -> Markup:
+def cards(run: Run, failures: Sequence[Failure], usage: Usage | None) -> Markup:
     """Return the three most important facts."""
     return h(
         "div.cards",
-        _card("What happened", _happened(run, share)),
+        _card("What happened", _happened(run, usage)),
         _card("What failed, and why", _failed(run, failures)),
         _card("The best point", _best(run)),
     )
@@ -157,16 +158,38 @@ def _card(title: str, content: Child) -> Markup:
     return h("section.card", h("h3", title), content)
 
 
-def _happened(run: Run, share: float | None) -> Iterator[Markup]:
+def _happened(run: Run, usage: Usage | None) -> Iterator[Markup]:
     status = run.source.status
     yield h("p.big", h("b", seconds(run.span)), h("span", f" {status['state']}"))
     yield bar(counts(run))
     parts = [plural(run.log.fired, "firing") + " of rules"]
     if status.get("retries"):
         parts.append(f"{status['retries']:,} jobs ran again")
-    if share is not None:
-        parts.append(f"something ran on the nodes {share:.0%} of the time")
+    if usage is not None:
+        parts.append(f"something ran on the nodes {usage.share(run.span):.0%} of the time")
     yield h("p.quiet", "; ".join(parts) + ".")
+    used = _used(run, usage)
+    if used:
+        yield h("p.quiet", f"Used: {used}.")
+
+
+def _used(run: Run, usage: Usage | None) -> str:
+    """Return what the jobs used of nodes, cores and GPUs, in words; "" if that is unknown.
+
+    Of nodes it is the time in which something ran on them, and of cores and GPUs what the jobs
+    asked for, for as long as they ran.
+    """
+    parts = []
+    if usage is not None and usage.busy:
+        parts.append(amount(sum(usage.busy.values()), "node"))
+    for what, noun in (("core", "core"), ("gpu", "GPU")):
+        by_outcome = {out: many for (one, out), many in run.jobs.used.items() if one == what}
+        whole = sum(by_outcome.values())
+        if whole:
+            lost = sum(by_outcome.get(outcome, 0.0) for outcome in ("failed", "timeout"))
+            bad = f", {lost / whole:.0%} of them by jobs that failed" if lost else ""
+            parts.append(f"{amount(whole, noun)}{bad}")
+    return "; ".join(parts)
 
 
 def _failed(run: Run, failures: Sequence[Failure]) -> Iterator[Markup]:

@@ -54,6 +54,20 @@ def seconds(value: float | None) -> str:
     return " ".join(filter(None, parts[:2]))
 
 
+def amount(value: float, noun: str) -> str:
+    """Return what was used of something in a time, in hours unless that is little.
+
+    >>> amount(7200 * 12.345, "core"), amount(3600, "node"), amount(90, "core"), amount(0.5, "GPU")
+    ('24.7 core hours', '1 node hour', '1.5 core minutes', '0.5 GPU seconds')
+    """
+    size, unit = (
+        (3600, "hour") if value >= 3600 else (60, "minute") if value >= 60 else (1, "second")
+    )
+    many = value / size
+    text = f"{many:,.0f}" if many >= 100 else f"{many:.3g}"
+    return f"{text} {noun} {unit}{'s'[: text != '1']}"
+
+
 def number(value: object) -> str:
     """Return the value of a parameter or a memo as text.
 

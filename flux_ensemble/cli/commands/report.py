@@ -77,7 +77,7 @@ def report(
     with _refusals():
         other = None if simulation is None else recorded(simulation)
         sources = [*_named(names, queue, state_dir), *map(recorded, recordings)]
-        contents = [describe(one, other, environment=environment) for one in sources]
+        contents = [describe(one, other, path=output, environment=environment) for one in sources]
     written(output, page(contents, time.time()), contents, force=force)
     if shown and str(output) != "-":
         from flux_ensemble.cli.session.results import open_page

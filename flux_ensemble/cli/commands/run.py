@@ -225,13 +225,13 @@ def run(**options: Any) -> int:
     if strict:
         given["fail_on"] |= {"job"}
     minicluster = {key: value for key, value in options.items() if key not in kept}
+    summary.check()
     try:
         code = _Run(**given, minicluster=minicluster, summary=summary, results=results).execute()
     except Exception as exc:
         summary.write(getattr(exc, "code", FAILED), str(exc))
         raise
-    summary.write(code)
-    return code
+    return summary.write(code)
 
 
 @dataclass

@@ -15,7 +15,7 @@ import shutil
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +30,8 @@ from flux_ensemble.words import Line, Span, in_words
 WINDOW_SECONDS = 60.0
 SOON = 5.0
 
-#: Longest name in a line with a bar, and the limits of a bar's width.
+#: Longest name in a line with a bar, on a terminal that is not wide; and the limits of a bar's
+#: width.
 MOST_NAME = 24
 LEAST_BAR, MOST_BAR = 6, 40
 
@@ -263,32 +264,33 @@ def bar(share: float, width: int, *, ascii_only: bool = False) -> tuple[str, str
     return done * filled, rest * (width - filled)
 
 
-def bar_lines(
-    groups: Sequence[Progress], width: int, *, ascii_only: bool = False, name_width: int = 0
-) -> list[Line]:
+def bar_lines(groups: Sequence[Progress], width: int, *, ascii_only: bool = False) -> list[Line]:
     """Return a line for each progress: name, bar, counts, time left, rate, and states of the jobs.
 
     Args:
         groups: with their progress.
         width: columns of the terminal.
         ascii_only: draw bars in ASCII.
-        name_width: least width of the names.
     """
     if not groups:
         return []
-    names = min(max(name_width, *(len(one.name) for one in groups)), MOST_NAME, max(width // 4, 8))
+    names = min(max(len(one.name) for one in groups), name_room(width))
     counts = max(len(_fraction(one)) for one in groups)
     lefts = max(len(_left(one)) for one in groups)
     fixed = names + counts + lefts + 10
     room = max(0, min(MOST_BAR, width - fixed - LEAST_DETAIL))
     bars = room if room >= LEAST_BAR else LEAST_BAR if width - fixed > LEAST_BAR + 1 else 0
-    return [_bar_line(one, names, bars, counts, lefts, ascii_only) for one in groups]
+    labels = told_apart([one.name for one in groups], names, ascii_only)
+    return [
+        _bar_line(one, f"{label:<{names}} ", bars, counts, lefts, ascii_only)
+        for one, label in zip(groups, labels, strict=True)
+    ]
 
 
 def _bar_line(
-    group: Progress, names: int, bars: int, counts: int, lefts: int, ascii_only: bool
+    group: Progress, label: str, bars: int, counts: int, lefts: int, ascii_only: bool
 ) -> Line:
-    spans = [Span(f"{middle(group.name, names, ascii_only):<{names}} ", "name")]
+    spans = [Span(label, "name")]
     if bars:
         done, rest = bar(group.share, bars, ascii_only=ascii_only)
         style = "action" if group.active else "good"
@@ -364,3 +366,77 @@ def middle(text: str, width: int, ascii_only: bool = False) -> str:
     gap = ".." if ascii_only else "…"
     tail = (width - len(gap)) // 2
     return text[: width - len(gap) - tail] + gap + text[len(text) - tail :]
+
+
+def name_room(width: int) -> int:
+    """Return the columns for names in a terminal of `width` columns.
+
+    >>> name_room(40), name_room(80), name_room(120), name_room(200)
+    (10, 20, 40, 66)
+    """
+    return max(width // 4, 8) if width < 4 * MOST_NAME else max(MOST_NAME, width // 3)
+
+
+def told_apart(names: Sequence[str], width: int, ascii_only: bool = False) -> list[str]:
+    """Return names that fit into `width` columns, and differ where the names differ.
+
+    What is left out of long names is as much as possible of what several have in common.
+
+    >>> told_apart(["relax-with-water-300K-long", "relax-with-water-310K-long", "short"], 14)
+    ['rela…-300K…ong', 'rela…-310K…ong', 'short']
+    >>> told_apart(["equilibrate-a-protein-fast", "equilibrate-b-protein-slow"], 12)
+    ['equili…-fast', 'equili…-slow']
+    """
+    labels = [middle(name, width, ascii_only) for name in names]
+    if len(set(labels)) == len(set(names)):
+        return labels
+    long = sorted({name for name in names if len(name) > width})
+    gap = ".." if ascii_only else "…"
+    around = {name: _around(name, _branches(name, long), width, gap) for name in long}
+    return [around.get(name, name) for name in names]
+
+
+def _branches(name: str, others: Sequence[str]) -> list[int]:
+    """Return where a name differs from others, first from those that it has most in common with.
+
+    >>> _branches("ab1c", ["ab1c", "ab2c", "xb1c"])
+    [2, 0]
+    """
+    commons = {_common(name, other) for other in others if other != name}
+    return sorted((min(one, len(name) - 1) for one in commons), reverse=True)
+
+
+def _common(one: str, other: str) -> int:
+    """Return how many characters two names begin with in common."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _around(name: str, marks: Sequence[int], width: int, gap: str) -> str:
+    """Return a name of at most `width` columns: around its marks, its beginning and its end."""
+    kept = set[int]()
+    last = len(name) - 1
+    centres = [*marks, 0, last]
+    reach = [(centre, 0) for centre in centres]
+    reach += [
+        (centre, step * away)
+        for away in range(1, width)
+        for centre in (0, last, *marks)
+        for step in (1, -1)
+    ]
+    for centre, away in reach:
+        place = centre + away
+        if place in range(len(name)) and len(_with_gaps(name, {*kept, place}, gap)) <= width:
+            kept.add(place)
+    return _with_gaps(name, kept, gap)
+
+
+def _with_gaps(name: str, kept: Collection[int], gap: str) -> str:
+    """Return the characters of a name at some places, with a gap where others are left out."""
+    text, before = "", -1
+    for place in sorted(kept):
+        missing = name[before + 1 : place]
+        text += (missing if len(missing) <= len(gap) else gap) + name[place]
+        before = place
+    rest = name[before + 1 :]
+    return text + (rest if len(rest) <= len(gap) else gap)

@@ -17,6 +17,7 @@ from flux_ensemble.eventlog import Stored
 from flux_ensemble.files import replacing
 from flux_ensemble.job_ids import shown
 from flux_ensemble.report.document import text_of
+from flux_ensemble.report.files import Files
 from flux_ensemble.report.gather import gather
 from flux_ensemble.report.page import MARK
 from flux_ensemble.report.sections import Content
@@ -34,6 +35,7 @@ def describe(
     source: Source,
     simulated: Source | None = None,
     *,
+    path: Path | None = None,
     environment: bool,
 ) -> Content:
     """Return the content of a report on an ensemble.
@@ -41,13 +43,15 @@ def describe(
     Args:
         source: of the data.
         simulated: another run to compare it with.
+        path: of the report, from which files with output are linked; None or "-" links none.
         environment: values of environment variables may be included.
 
     Raises:
         OSError: jobs or log cannot be had.
     """
     counted = Failures()
-    run = gather(source, _line(source), counted.add, environment=environment)
+    files = Files(None if path is None or str(path) == "-" else path.absolute().parent)
+    run = gather(source, _line(source), counted.add, files=files, environment=environment)
     loaded = run.log.document
     document = _read(loaded)
     times, size = run.jobs.times, source.size
@@ -55,6 +59,7 @@ def describe(
         run=run,
         failures=list(_failures(counted, source)),
         statistics=_statistics(source.metrics),
+        files=files,
         document=None if loaded is None else text_of(loaded, environment=environment),
         figure=figure_of(run),
         seed=None if document is None else document.get("seed"),
@@ -140,6 +145,7 @@ def _failures(counted: Failures, source: Source) -> list[Failure]:
                 example=shown(job["id"], job, source.label),
                 tail=[] if unshown else source.tail(job),
                 missing=unshown or source.missing(job),
+                file=None if source.virtual else job["output"],
                 command="" if command is None else command(*kind.words(name)),
             )
         )

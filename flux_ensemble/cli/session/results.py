@@ -110,8 +110,7 @@ class Results:
 
             check_free(self.report)
         for path in filter(None, (self.report, *(export.path for export in self.exports))):
-            if not path.absolute().parent.is_dir():
-                raise Failure(f"cannot write {path}: its directory is not there", USAGE)
+            check_place(path, path.absolute().parent)
 
     def write(self, target: Target, name: str) -> int:
         """Write the files.
@@ -126,6 +125,22 @@ class Results:
             path = self.report or Path(f"{name}.html")
             code = max(code, _tried(path, partial(_report, target, name, path, self.shown)))
         return code
+
+
+def check_place(path: Path, written: Path) -> None:
+    """Check before anything runs that a file can be written.
+
+    Args:
+        path: the file.
+        written: what has to be writable: its directory, or the file itself.
+
+    Raises:
+        Failure: it cannot be written.
+    """
+    if not path.absolute().parent.is_dir():
+        raise Failure(f"cannot write {path}: its directory is not there", USAGE)
+    if not os.access(written, os.W_OK):
+        raise Failure(f"cannot write {path}: you have no permission to write {written}", USAGE)
 
 
 def no_best(name: str) -> str:
@@ -180,7 +195,7 @@ def _report(target: Target, name: str, path: Path, shown: bool) -> None:
     from flux_ensemble.cli.session.sources import source_of
     from flux_ensemble.report.page import page
 
-    contents = [describe(source_of(target, name), None, environment=False)]
+    contents = [describe(source_of(target, name), path=path, environment=False)]
     written(path, page(contents, time.time()), contents, force=False)
     if shown:
         open_page(path)
@@ -209,6 +224,16 @@ class Summary:
         self._path = path
         self._known: dict[str, Any] = {}
 
+    def check(self) -> None:
+        """Check before anything runs that the file can be written.
+
+        Raises:
+            Failure: it cannot be written.
+        """
+        if self._path is not None:
+            exists = self._path.exists()
+            check_place(self._path, self._path if exists else self._path.absolute().parent)
+
     def take(self, status: EnsembleStatus) -> None:
         """Note the final status of the ensemble."""
         groups: Iterable[Mapping[str, Any]] = status.get("groups", {}).values()
@@ -224,15 +249,18 @@ class Summary:
             "t_end": status["t_end"],
         }
 
-    def write(self, code: int, error: str | None = None) -> None:
+    def write(self, code: int, error: str | None = None) -> int:
         """Write {"exit_code", "error"?} and, if the ensemble ended, its final status.
 
         Args:
             code: the exit code of the command.
             error: why it could not continue.
+
+        Returns:
+            The exit code; an error of the file is printed, and fails a run that succeeded.
         """
         if self._path is None:
-            return
+            return code
         summary = {**self._known, "exit_code": code}
         if error is not None:
             summary["error"] = _text(error)
@@ -242,6 +270,8 @@ class Summary:
                 file.write(json.dumps(summary, ensure_ascii=False) + "\n")
         except OSError as exc:
             print_error(f"cannot write the summary {str(self._path)!r}: {exc.strerror}")
+            return code or FAILED
+        return code
 
 
 def _text(text: str) -> str:

@@ -182,19 +182,19 @@ class TopApp(App[Exception | None]):
 
     def _draw_ensembles(self, seen: Sequence[Any], width: int) -> list[lines.Line]:
         picture = self.picture
-        return lines.ensemble_lines(seen, picture.t, picture.name, self._ascii)
+        return lines.ensemble_lines(seen, picture.t, picture.name, width, self._ascii)
 
     def _draw_groups(self, seen: Sequence[Any], width: int) -> list[lines.Line]:
         return lines.group_lines(seen, width, self._ascii)
 
     def _draw_members(self, seen: Sequence[Any], width: int) -> list[lines.Line]:
-        return lines.member_lines(seen, self.picture.t)
+        return lines.member_lines(seen, self.picture.t, width, self._ascii)
 
     def _draw_rules(self, seen: Sequence[Any], width: int) -> list[lines.Line]:
-        return lines.rule_lines(seen, self.picture.t, self._ascii)
+        return lines.rule_lines(seen, self.picture.t, width, self._ascii)
 
     def _draw_failures(self, seen: Sequence[Any], width: int) -> list[lines.Line]:
-        return [lines.failure_line(kind) for kind in seen]
+        return lines.failure_lines(seen, width, self._ascii)
 
     def _draw_log(self, seen: Sequence[Any], width: int) -> list[lines.Line]:
         return [lines.log_line(entry, self.picture.t_log, self._label) for entry in seen]

@@ -14,8 +14,9 @@ from flux_ensemble.cli.display.progress import (
     Progress,
     bar_lines,
     details_of,
-    middle,
+    name_room,
     percent,
+    told_apart,
 )
 from flux_ensemble.cli.display.tables import MEMBER_STYLES
 from flux_ensemble.cli.top.picture import Picture
@@ -23,8 +24,11 @@ from flux_ensemble.client.responses import Entry, MemberStatus, RuleReason, Summ
 from flux_ensemble.report.texts import plural
 from flux_ensemble.words import STATE_STYLES, Line, Span, in_words
 
-#: Longest label of an action in the line of a rule, and longest id for alignment.
-MOST_LABEL = 20
+#: Longest label of an action in the line of a rule, on a terminal that is not wide.
+LEAST_LABEL = 15
+
+#: The width of lines that are not for a terminal.
+ENDLESS = 10_000
 
 
 def title(picture: Picture) -> Line:
@@ -50,17 +54,17 @@ def title(picture: Picture) -> Line:
 
 
 def ensemble_lines(
-    summaries: Sequence[Summary], now: float, chosen: str | None, ascii_only: bool
+    summaries: Sequence[Summary], now: float, chosen: str | None, width: int, ascii_only: bool
 ) -> list[Line]:
     """Return a line for each ensemble; the chosen one is marked."""
-    width = max((len(summary["name"]) for summary in summaries), default=0)
+    labels = _labels([summary["name"] for summary in summaries], width, ascii_only)
     mark = ">" if ascii_only else "▸"
     lines = []
-    for summary in summaries:
+    for summary, label in zip(summaries, labels, strict=True):
         name, t_start, t_end = summary["name"], summary["t_start"], summary["t_end"]
         took = "" if t_start is None else in_words((now if t_end is None else t_end) - t_start)
         spans = [
-            Span(f"{mark if name == chosen else ' '} {name:<{width}} ", "name"),
+            Span(f"{mark if name == chosen else ' '} {label} ", "name"),
             Span(f"{summary['state']:<9}", STATE_STYLES.get(summary["state"], "")),
             Span(f" {took:>8}  {summary['finished']:,} finished"),
         ]
@@ -78,18 +82,41 @@ def group_lines(groups: Sequence[Progress], width: int, ascii_only: bool) -> lis
     return bar_lines(groups, width, ascii_only=ascii_only)
 
 
-def rule_lines(rules: Sequence[RuleReason], now: float, ascii_only: bool) -> list[Line]:
+def _labels(names: Sequence[str], width: int, ascii_only: bool) -> list[str]:
+    """Return names as a column of a terminal of `width` columns."""
+    labels = told_apart(names, name_room(width), ascii_only)
+    longest = max(map(len, labels), default=0)
+    return [f"{label:<{longest}}" for label in labels]
+
+
+def rule_lines(rules: Sequence[RuleReason], now: float, width: int, ascii_only: bool) -> list[Line]:
     """Return a line for each rule: its actions, its firings, and when it can fire next."""
-    width = min(max((len(rule["id"]) for rule in rules), default=0), MOST_LABEL)
-    return [_rule_line(rule, now, width, ascii_only) for rule in rules]
+    names = [action for rule in rules for action in rule["actions"]]
+    actions = dict(zip(names, _actions(names, width, ascii_only), strict=True))
+    labels = _labels([rule["id"] for rule in rules], width, ascii_only)
+    return [
+        _rule_line(rule, now, label, [actions[action] for action in rule["actions"]])
+        for rule, label in zip(rules, labels, strict=True)
+    ]
 
 
-def _rule_line(rule: RuleReason, now: float, width: int, ascii_only: bool) -> Line:
-    actions = [middle(action, MOST_LABEL, ascii_only) for action in rule["actions"]]
+def _actions(actions: Sequence[str], width: int, ascii_only: bool) -> list[str]:
+    """Return actions with labels of limited length.
+
+    >>> _actions(["submit equilibrate-at-280K", "submit equilibrate-at-290K", "quit"], 80, True)
+    ['submit equilib..t-280K', 'submit equilib..t-290K', 'quit']
+    """
+    words = [action.partition(" ") for action in actions]
+    room = max(LEAST_LABEL, name_room(width) // 2)
+    labels = told_apart([label for _, _, label in words], room, ascii_only)
+    return [f"{verb}{space}{label}" for (verb, space, _), label in zip(words, labels, strict=True)]
+
+
+def _rule_line(rule: RuleReason, now: float, label: str, actions: Sequence[str]) -> Line:
     left = "" if rule["left"] is None else f" of {rule['fired'] + rule['left']}"
     text, style = chance(rule, now)
     return (
-        Span(f"{rule['id']:<{width}}  ", "name"),
+        Span(f"{label}  ", "name"),
         Span(", ".join(actions), "trigger"),
         Span(f"  fired {rule['fired']:,}{left}  "),
         Span(text, style),
@@ -118,13 +145,15 @@ def chance(rule: RuleReason, now: float) -> tuple[str, str]:
     return rule["waits"] or f"at the next {rule['trigger']}", "action"
 
 
-def member_lines(members: Sequence[MemberStatus], now: float) -> list[Line]:
+def member_lines(
+    members: Sequence[MemberStatus], now: float, width: int, ascii_only: bool
+) -> list[Line]:
     """Return a line for each member: its state, size, number of jobs, and time left."""
-    width = max((len(member["name"]) for member in members), default=0)
-    return [_member_line(member, now, width) for member in members]
+    labels = _labels([member["name"] for member in members], width, ascii_only)
+    return [_member_line(member, now, label) for member, label in zip(members, labels, strict=True)]
 
 
-def _member_line(member: MemberStatus, now: float, width: int) -> Line:
+def _member_line(member: MemberStatus, now: float, label: str) -> Line:
     parts = [
         plural(number, noun)
         for number, noun in ((member["nodes"], "node"), (member["cores"], "core"))
@@ -135,7 +164,7 @@ def _member_line(member: MemberStatus, now: float, width: int) -> Line:
         parts.append(f"{in_words(member['t_expires'] - now)} left")
     state = member["state"]
     spans = [
-        Span(f"{member['name']:<{width}}  ", "name"),
+        Span(f"{label}  ", "name"),
         Span(f"{state:<8}", MEMBER_STYLES.get(state, "")),
         Span(f"  {', '.join(parts)}"),
     ]
@@ -144,11 +173,17 @@ def _member_line(member: MemberStatus, now: float, width: int) -> Line:
     return tuple(spans)
 
 
-def failure_line(kind: FailureKind) -> Line:
-    """Return a line about a kind of failures: number of jobs, group, reason, and place."""
+def failure_lines(kinds: Sequence[FailureKind], width: int, ascii_only: bool) -> list[Line]:
+    """Return a line about each kind of failures: number of jobs, group, reason, and place."""
+    names = [kind.group for kind in kinds]
+    labels = told_apart(names, name_room(width), ascii_only)
+    return [_failure_line(kind, label) for kind, label in zip(kinds, labels, strict=True)]
+
+
+def _failure_line(kind: FailureKind, label: str) -> Line:
     spans = [
         Span(f"{kind.jobs:,} ", "bad"),
-        Span(f"{kind.group} ", "name"),
+        Span(f"{label} ", "name"),
         Span(kind.reason, "bad"),
     ]
     if kind.ranks:
@@ -173,7 +208,7 @@ def plain_view(picture: Picture, label: Callable[[int], str]) -> list[Line]:
         lines.append((Span(picture.trouble, "warn"),))
     if len(picture.ensembles) > 1:
         lines += [(), _heading("Ensembles")]
-        lines += ensemble_lines(picture.ensembles, picture.t, picture.name, True)
+        lines += ensemble_lines(picture.ensembles, picture.t, picture.name, ENDLESS, True)
     if status is None:
         return lines
     if picture.groups:
@@ -187,9 +222,9 @@ def plain_view(picture: Picture, label: Callable[[int], str]) -> list[Line]:
             more = (Span(", "), *details) if details else ()
             lines.append((Span(f"  {', '.join(words)}"), *more))
     for name, found in (
-        ("Members", member_lines(picture.members, picture.t)),
-        ("Rules", rule_lines(picture.rules, picture.t, True)),
-        ("Failures", [failure_line(kind) for kind in picture.failures]),
+        ("Members", member_lines(picture.members, picture.t, ENDLESS, True)),
+        ("Rules", rule_lines(picture.rules, picture.t, ENDLESS, True)),
+        ("Failures", failure_lines(picture.failures, ENDLESS, True)),
         ("Log", [log_line(entry, picture.t_log, label) for entry in list(picture.log)[-10:]]),
     ):
         if found:

@@ -76,13 +76,15 @@ def fit(
         return head[:height]
     parts: list[list[Line]] = []
     if len(picture.ensembles) > 1:
-        parts.append(lines.ensemble_lines(picture.ensembles, picture.t, picture.name, ascii_only))
+        parts.append(
+            lines.ensemble_lines(picture.ensembles, picture.t, picture.name, width, ascii_only)
+        )
     groups = active_first(picture.groups, max(height // 4, 3))
     parts += [
         lines.group_lines(groups, width, ascii_only),
-        lines.member_lines(picture.members, picture.t),
-        lines.rule_lines(picture.rules, picture.t, ascii_only),
-        [lines.failure_line(kind) for kind in picture.failures],
+        lines.member_lines(picture.members, picture.t, width, ascii_only),
+        lines.rule_lines(picture.rules, picture.t, width, ascii_only),
+        lines.failure_lines(picture.failures, width, ascii_only),
     ]
     log = [lines.log_line(entry, picture.t_log, label) for entry in picture.log]
     return head + _share(parts, log, height - len(head))

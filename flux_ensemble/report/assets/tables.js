@@ -55,6 +55,8 @@ class JobsTable {
         found.push({ name, number: true, text: (row) => shownValue(column.get(row)), key: (row) => column.get(row) });
       }
     }
+    const { output } = jobs.columns;
+    if (output) found.push({ name: "Output", text: (row) => fileOf(output.get(row)), key: (row) => output.get(row) || "" });
     return found;
   }
 
@@ -168,12 +170,15 @@ function drawFirst(box, run, parallel) {
     const what = parallel.what.replace(/^memo\./, "");
     const value = parallel.what === "runtime" ? seconds : shownValue;
     table.querySelector("caption > span").textContent = `Jobs that succeeded with the ${parallel.mode === "max" ? "highest" : "lowest"} ${what}`;
+    const { output } = run.jobs.columns;
+    const files = output && rows.some((row) => output.get(row)) ? ["Output"] : [];
     const head = ["Job", "Group", what, ...names];
-    table.tHead.replaceChildren(element("tr", {}, ...head.map((name, at) => element("th", { scope: "col", class: at > 1 ? "number" : null }, name))));
+    table.tHead.replaceChildren(element("tr", {}, ...head.map((name, at) => element("th", { scope: "col", class: at > 1 ? "number" : null }, name)), ...files.map((name) => element("th", { scope: "col" }, name))));
     table.tBodies[0].replaceChildren(...rows.map((row) => element(
       "tr", {}, element("th", { scope: "row" }, jobName(run, row)), element("td", {}, group.get(row)),
       element("td", { class: "number" }, value(parallel.values[row])),
       ...names.map((name) => element("td", { class: "number" }, shownValue(columns(name).get(row)))),
+      ...files.map(() => element("td", {}, fileOf(output.get(row)))),
     )));
   };
   parallel.listeners.push(draw);

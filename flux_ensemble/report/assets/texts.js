@@ -61,6 +61,24 @@ function choice(label, options, changed) {
   return { box: element("label", { class: "choice" }, label, " ", select), select };
 }
 
+/** What `Files.of` has made of the path of a file: a link, or the path of one that is not there. */
+function fileOf(file) {
+  if (!file) return "";
+  const link = /^(\.\.?\/|file:)/.test(file);
+  let text = link ? decoded(file.replace(/^(\.\/|file:\/\/)/, "")) : file;
+  if (text.length > 40) text = `…${text.slice(-39)}`;
+  return link ? element("a", { href: file, rel: "noreferrer" }, text) : text;
+}
+
+/** A path from a link; one that is not Unicode stays as it is. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 function button(text, attributes) {
   return element("button", { type: "button", ...attributes }, text);
 }

@@ -16,11 +16,12 @@ from click.testing import CliRunner
 from patience import PATIENCE
 
 import flux_ensemble
-from flux_ensemble import Action, Ensemble, Job, Rule
+from flux_ensemble import Action, Ensemble, Job, Rule, job_params
 from flux_ensemble.api.ensemble import NotStartedError
 from flux_ensemble.api.notebook import MOST_ROWS, document_html, status_html
 from flux_ensemble.cli.main import ensemble as ensemble_command
 from flux_ensemble.client import EnsembleError
+from flux_ensemble.scalars import spelled
 
 START = Rule(trigger="start", action=Action(name="submit", label="a"))
 EVIL = "</td><script>alert(1)</script><img src=x onerror=alert(1)>\x1b[31m"
@@ -288,6 +289,63 @@ def test_a_program_publishes_values_and_its_jobs_are_a_table(tmp_path: Path) -> 
     polars = jobs.to_polars()
     assert sorted(polars["memo.loss"].to_list()) == [0.5, 1.0]
     assert set(polars.columns) <= set(table.columns)
+
+
+#: A job that publishes its parameters.
+READS = "import flux_ensemble as fe; fe.memo(read=fe.params())"
+
+
+def read_by_jobs(ensemble: Ensemble, state_dir: Path) -> list[Any]:
+    """What the jobs found that publish their parameters."""
+    assert ensemble.run("local", state_dir=state_dir)["state"] == "completed"
+    return [job["memo"]["read"] for job in sorted(ensemble.jobs(), key=lambda job: job["index"])]
+
+
+def test_a_program_reads_the_parameters_of_its_job_with_their_types(tmp_path: Path) -> None:
+    params = {"x": [1, 2.5], "name": "a 'b' \u00fc {x}", "fast": True, "none": "null"}
+    job = Job(name="a", command=[sys.executable, "-c", READS], params=params)
+    found = read_by_jobs(Ensemble(name="reads", jobs=[job], rules=[START]), tmp_path)
+    assert found == [{**params, "x": 1}, {**params, "x": 2.5}]
+    assert [type(one["x"]) for one in found] == [int, float]
+
+
+def test_a_value_in_a_spelling_of_its_own_is_read_as_its_number(tmp_path: Path) -> None:
+    (tmp_path / "points.csv").write_text("v\n1.10\n")
+    params = {"v": {"file": str(tmp_path / "points.csv")}}
+    job = Job(name="a", command=[sys.executable, "-c", READS], params=params)
+    ensemble = Ensemble(name="spelled", jobs=[job], rules=[START])
+    assert read_by_jobs(ensemble, tmp_path / "state") == [{"v": 1.1}]
+    given = {name: spelled(name) for name in ("0x1F", "NO", "1e-5")}
+    assert job_params.read({job_params.VARIABLE: job_params.text_of(given)}) == {
+        "0x1F": 31, "NO": False, "1e-5": 1e-5,
+    }  # fmt: skip
+
+
+def test_a_job_without_parameters_reads_none_and_not_those_of_the_program_that_runs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As where a job runs an ensemble.
+    monkeypatch.setenv("FLUX_ENSEMBLE_PARAMS", '{"outer": 1}')
+    job = Job(name="a", command=[sys.executable, "-c", READS])
+    assert read_by_jobs(Ensemble(name="inner", jobs=[job], rules=[START]), tmp_path) == [{}]
+
+
+def test_parameters_that_are_too_large_for_an_environment_run_and_are_an_error_to_read(
+    tmp_path: Path,
+) -> None:
+    program = (
+        "import flux_ensemble as fe\ntry: fe.params()\nexcept ValueError as e: fe.memo(read=str(e))"
+    )
+    params = {"one": "x" * 60_000, "two": "y" * 60_000}
+    job = Job(name="a", command=[sys.executable, "-c", program], params=params)
+    (found,) = read_by_jobs(Ensemble(name="large", jobs=[job], rules=[START]), tmp_path)
+    assert found.startswith("the parameters of this job have more than 65,536 characters")
+
+
+def test_params_outside_of_a_job_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FLUX_JOB_ID", raising=False)
+    with pytest.raises(RuntimeError, match="params is for use inside a job"):
+        flux_ensemble.params()
 
 
 def test_values_of_several_types_are_one_column(tmp_path: Path) -> None:

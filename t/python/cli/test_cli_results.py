@@ -69,6 +69,9 @@ def test_it_is_of_the_run_that_it_is_asked_of_also_where_that_has_another_name(
         (("--export", "there.csv"), "--export: there.csv exists: remove it, or name another file"),
         (("--report", "there.csv"), "there.csv exists and is no report"),
         (("--export", "nowhere/a.csv"), "cannot write nowhere/a.csv: its directory is not there"),
+        # Not even root can make files there.
+        (("--report", "/proc/sys/a.html"), "you have no permission to write /proc/sys"),
+        (("--export", "/proc/sys/a.csv"), "you have no permission to write /proc/sys"),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_anything_runs(

@@ -57,11 +57,44 @@ def test_a_summary_fits_into_what_kubernetes_keeps(tmp_path: Path) -> None:
     assert json.loads(file.read_text())["exit_code"] == 1
 
 
-def test_a_summary_that_cannot_be_written_is_told_of(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("file", "error"),
+    [
+        ("nowhere/a.json", "cannot write nowhere/a.json: its directory is not there"),
+        ("a.yaml/a.json", "cannot write a.yaml/a.json: its directory is not there"),
+        (".", "File '.' is a directory"),
+        # Not even root can make files there.
+        ("/proc/sys/a.json", "cannot write /proc/sys/a.json: you have no permission to write"),
+        ("/proc/sys/kernel/ostype", "you have no permission to write /proc/sys/kernel/ostype"),
+    ],
+)
+def test_a_summary_that_cannot_be_written_is_refused_before_anything_runs(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    file: str,
+    error: str,
 ) -> None:
-    Summary(tmp_path / "no" / "file").write(0)
-    assert "cannot write the summary" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.yaml").write_text(DOCUMENT % "touch ran")
+    options = ["--queue=local", "--state-dir=state", "--summary", file]
+    assert run_command(["run", *options, "a.yaml"]) == 2
+    assert error in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.yaml"]
+
+
+def test_a_summary_that_cannot_be_written_at_the_end_fails_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.yaml").write_text(DOCUMENT % "mkdir -p summary")
+    options = ["--queue=local", "--state-dir=state", "--summary=summary"]
+    assert run_command(["run", *options, "a.yaml"]) == 1
+    assert "cannot write the summary 'summary'" in capsys.readouterr().err
+
+
+def test_the_exit_code_of_a_run_stays_if_its_summary_cannot_be_written(tmp_path: Path) -> None:
+    assert Summary(tmp_path / "no" / "file").write(3) == 3
 
 
 SCRIPT = """\

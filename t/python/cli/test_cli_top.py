@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pexpect
@@ -460,6 +462,61 @@ def test_lines_fit_whatever_the_width() -> None:
             # Numbers are there in any width from 40 on; what follows may be cut.
             if width >= 40:
                 assert all("5/" in plain(line)[:width] for line in found)
+
+
+#: Names as people give them: what differs is at the end, in the middle, or in two places.
+LONG = {
+    "end": [f"equilibration-of-the-solvated-membrane-protein-at-{t}K" for t in (280, 290, 300)],
+    "middle": [f"relax-lysozyme-{t}K-in-water-with-ions-and-membrane-final" for t in (280, 310)],
+    "beginning": [f"{a}-production-run-of-the-solvated-protein-with-ions" for a in ("wt", "mut")],
+    "two places": [
+        f"free-energy-of-ligand-{ligand}-in-the-binding-pocket-{site}-with-restraints-on"
+        for ligand in ("aspirin", "atenolol")
+        for site in ("a", "b", "c")
+    ],
+    "one more": [f"umbrella-sampling-of-the-whole-ion-channel{end}" for end in ("", "-2", "-22")],
+}
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+@pytest.mark.parametrize("names", LONG.values(), ids=LONG)
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_long_names_can_be_told_apart_in_every_list_that_has_them(
+    names: list[str], width: int, ascii_only: bool
+) -> None:
+    def seen(found: Sequence[lines.Line], place: int = 0) -> None:
+        texts = [line[place].text for line in found]
+        assert len(set(texts)) == len(names), texts
+        assert max(map(len, texts)) <= width // 3 + len("▸  ")
+        assert all(text.isascii() for text in texts) or not ascii_only
+
+    counts = {**COUNTS, "running": 1}
+    seen(bar_lines([Progress(one, counts, 5, 100, 2.0) for one in names], width,
+                   ascii_only=ascii_only))  # fmt: skip
+    summary: Any = {"state": "running", "t_start": 1.0, "t_end": None, "finished": 1,
+                    "active": 0, "waiting": 0}  # fmt: skip
+    ensembles: Any = [{**summary, "name": one} for one in names]
+    seen(lines.ensemble_lines(ensembles, 2.0, None, width, ascii_only))
+    rule: Any = {**RULE, "actions": ["submit md"]}
+    rules: Any = [{**rule, "id": one} for one in names]
+    seen(lines.rule_lines(rules, 2.0, width, ascii_only))
+    actions: Any = [{**rule, "actions": [f"submit {one}"]} for one in names]
+    seen(lines.rule_lines(actions, 2.0, width, ascii_only), 1)
+    kinds: Any = [
+        SimpleNamespace(
+            jobs=1, group=one, reason="exit 1", ranks=Counter(), example={"exception": {"note": ""}}
+        )
+        for one in names
+    ]
+    seen(lines.failure_lines(kinds, width, ascii_only), 1)
+
+
+def test_a_name_that_has_room_is_whole_and_the_bar_keeps_its_place() -> None:
+    (short,) = LONG["end"][:1]
+    one = Progress(short[:38], {**COUNTS, "running": 1}, 5, 100, 2.0)
+    (line,) = bar_lines([one], 120)
+    assert line[0].text.rstrip() == one.name
+    assert "5/100" in plain(line)[:120]
 
 
 def test_a_bar_has_as_much_of_a_failure_as_failed_and_some_of_each() -> None:

@@ -12,6 +12,9 @@ from browser import Browser, browsing
 from reports import EVIL, SWEEP, job, many, simulated, source, write
 from selenium.webdriver.common.keys import Keys
 
+from flux_ensemble.cli.display.reports import describe
+from flux_ensemble.report.page import page as render
+
 #: Most elements of a page.
 MOST_ELEMENTS = 2000
 
@@ -301,6 +304,35 @@ def test_tables_are_there_without_scripts(browser: Browser, study: Path) -> None
     assert "Lift" not in text
 
 
+def test_output_of_jobs_opens_from_the_tables_of_the_script(
+    browser: Browser, tmp_path: Path
+) -> None:
+    (tmp_path / "out 1.txt").write_text("what job 1 wrote")
+    jobs = [
+        job(1, params={"t": 1}, memo={"fom": 2}, output=str(tmp_path / "out 1.txt")),
+        job(2, params={"t": 2}, memo={"fom": 1}, output=str(tmp_path / "gone.txt")),
+    ]
+    best = {
+        "name": "top", "of": "fom", "group": "sim", "mode": "max", "value": 2, "job": "1",
+        "params": {}, "running": False,
+    }  # fmt: skip
+    file = tmp_path / "linked.html"
+    made = source(jobs, status={"best": [best]})
+    content = describe(made, path=file, environment=False)
+    file.write_text(render([content], 0.0), encoding="utf-8")
+    page = browser.open(file)
+    for table in ("[data-jobs]", "[data-first]"):
+        links = page.run(
+            "return [...document.querySelectorAll(arguments[0] + ' td a')]"
+            ".map((link) => [link.href, link.text])",
+            table,
+        )
+        assert links == [[(tmp_path / "out 1.txt").as_uri(), "out 1.txt"]]
+        assert "gone.txt" in page.text(table)
+    page.click("[data-jobs] td a")
+    assert page.wait("document.body.innerText") == "what job 1 wrote"
+
+
 @pytest.mark.skipif(find_spec("axe_selenium_python") is None, reason="no axe-selenium-python")
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_axe_has_nothing_serious_to_say(browser: Browser, study: Path, dark: bool) -> None:
@@ -357,12 +389,10 @@ def test_several_ensembles_are_shown_one_at_a_time(browser: Browser, tmp_path: P
 
 
 def test_a_simulation_is_laid_over_what_happened(browser: Browser, tmp_path: Path) -> None:
-    from flux_ensemble.cli.display.reports import describe
-    from flux_ensemble.report.page import page as whole
 
     content = describe(simulated(SWEEP), simulated(SWEEP, nodes=2), environment=False)
     file = tmp_path / "over.html"
-    file.write_text(whole([content], 0.0))
+    file.write_text(render([content], 0.0))
     page = browser.open(file)
     assert "What was, and what the simulation said" in page.text()
     legend = page.text("[data-chart=running] .u-legend")

@@ -8,6 +8,7 @@ import subprocess
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from reports import SWEEP, columns, html, job, simulated, source
@@ -15,8 +16,10 @@ from simulations import predict
 from warm import WarmProcess
 
 from flux_ensemble.cli.common import Failure
+from flux_ensemble.cli.display.reports import describe
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.report.document import text_of
+from flux_ensemble.report.page import page
 from flux_ensemble.report.recording_source import recorded
 from flux_ensemble.report.source import Source
 from flux_ensemble.runtime.recording import Recorder, RecordingError
@@ -347,3 +350,95 @@ def test_jobs_that_were_interrupted_were_not_tried_again(again: int, said: str) 
     )
     made.status["groups"]["sim"]["finished"] -= again
     assert f"{said} failed in" in re.sub(r"<[^>]+>", "", html(made))
+
+
+def near(tmp_path: Path, jobs: list[dict[str, Any]], **more: Any) -> str:
+    """A report in a directory beside the files of jobs."""
+    content = describe(
+        source(jobs, **more), path=tmp_path / "reports" / "a.html", environment=False
+    )
+    return page([content], 1_790_000_000.0)
+
+
+def test_output_that_is_there_is_linked_and_what_is_not_there_is_a_path(tmp_path: Path) -> None:
+    (tmp_path / "reports" / "with ü").mkdir(parents=True)
+    near_by, above = tmp_path / "reports" / "with ü" / "a.txt", tmp_path / "b.txt"
+    far = Path(__file__).resolve()
+    for file in (near_by, above):
+        file.touch()
+    gone = tmp_path / "gone.txt"
+    outputs = [near_by, above, far, gone, None]
+    jobs = [
+        job(number, output=None if file is None else str(file))
+        for number, file in enumerate(outputs)
+    ]
+    text = near(tmp_path, jobs)
+    expected = ["./with%20%C3%BC/a.txt", "../b.txt", f"file://{quote(str(far))}", str(gone), None]
+    assert data(text)["e0.jobs"]["output"] == expected
+    for link in expected[:3]:
+        assert f'<a href="{link}" rel="noreferrer">' in text
+    assert f'href="{gone}' not in text
+    assert "gone.txt</td>" in text
+    # The page of standard output is in no directory.
+    (where,) = {*data(html(source(jobs[:1])))["e0.jobs"]["output"]}
+    assert where == str(near_by)
+
+
+def test_of_jobs_without_files_there_is_no_column_and_a_simulation_has_none() -> None:
+    assert "output" not in data(html(source([job(1)])))["e0.jobs"]
+    made = source([job(1, output="/etc/passwd")], kind="simulation")
+    assert "output" not in data(html(made))["e0.jobs"]
+
+
+def test_a_failure_links_the_output_of_its_example(tmp_path: Path) -> None:
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports" / "1.out").touch()
+    failed = job(1, outcome="failed", returncode=3, output=str(tmp_path / "reports" / "1.out"))
+    text = near(tmp_path, [failed])
+    section = text.split('class="failure"', 1)[1].split("</article>", 1)[0]
+    assert 'Its output: <a href="./1.out"' in section
+
+
+def test_names_of_files_that_look_like_scripts_are_names_of_files(tmp_path: Path) -> None:
+    directory = tmp_path / "reports"
+    directory.mkdir()
+    for name in ("javascript:alert(1)", 'a" onclick="b', "<b>"):
+        (directory / name).touch()
+        text = near(tmp_path, [job(1, output=str(directory / name))])
+        assert f'href="./{quote(name)}"' in text
+
+
+def test_what_the_jobs_used_is_on_the_first_card() -> None:
+    jobs = [
+        job(number, ncores=8, ngpus=1, runtime=900.0, t_run=1000.0 * number,
+            t_end=1000.0 * number + 900, outcome="failed" if number == 3 else "success")
+        for number in range(4)
+    ]  # fmt: skip
+    text = re.sub("<[^>]*>", "", html(source(jobs)))
+    used = "Used: 1 node hour; 8 core hours, 25% of them by jobs that failed; 1 GPU hour, 25% of"
+    assert used in text
+    # A record of an earlier version does not know the cores.
+    for one in jobs:
+        del one["ncores"], one["ngpus"]
+    assert "Used: 1 node hour." in re.sub("<[^>]*>", "", html(source(jobs)))
+
+
+def test_two_jobs_on_a_node_use_the_node_once() -> None:
+    jobs = [job(number, ncores=2, t_run=0.0, t_end=3600.0) for number in range(2)]
+    assert "Used: 1 node hour; 4 core hours." in re.sub("<[^>]*>", "", html(source(jobs)))
+
+
+def test_a_sweep_with_a_best_point_has_importances_of_its_parameters() -> None:
+    jobs = [
+        job(number, params={"t": number % 6, "p": number // 6}, memo={"fom": (number % 6) / 7})
+        for number in range(36)
+    ]
+    best = {
+        "name": "top", "of": "fom", "group": "sim", "mode": "max", "value": 5 / 7, "job": "5",
+        "params": {"t": 5, "p": 0}, "running": False,
+    }  # fmt: skip
+    text = html(source(jobs, status={"best": [best]}))
+    table = text.split("Importance of the parameters for fom, from 36 jobs</span>", 1)[1]
+    assert re.findall(r"</svg>(\d+%)<", table.split("</table>", 1)[0]) == ["100%", "0%"]
+    # What nobody has said to be good is not explained.
+    assert "Importance" not in html(source(jobs))

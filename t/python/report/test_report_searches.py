@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from typing import Any
 
@@ -10,6 +11,7 @@ from browser import browsing
 from reports import simulated, write
 
 from flux_ensemble.report.gather import gather
+from flux_ensemble.report.importance import MOST, importances
 from flux_ensemble.report.searches import course, searches
 
 SEARCHES: dict[str, Any] = {
@@ -104,6 +106,119 @@ def test_the_course_of_what_is_better_and_better_is_thinned_and_keeps_its_ends()
     assert len(course([value for _, value in run.jobs.trials["trial"]], "minimize")) == 5000
 
 
+#: Searches whose trials know what matters: x twice as much as y, and z and the words not at all.
+MATTERS: dict[str, Any] = {
+    "name": "matters",
+    "seed": 3,
+    "search": [
+        {
+            "id": "one",
+            "group": "trial",
+            "variables": {
+                "x": {"low": 0, "high": 1},
+                "y": {"low": 0, "high": 1},
+                "z": {"low": 0, "high": 1},
+                "words": ["some", "others", "none"],
+            },
+            "minimize": "loss",
+            "maximize": "gain",
+            "sampler": "random",
+            "trials": 60,
+            "parallel": 8,
+        }
+    ],
+    "jobs": [{"name": "trial", "command": "t {x} {y} {z} {words}"}],
+    "rules": [{"trigger": "start", "action": {"name": "search", "label": "one"}}],
+    "simulate": {
+        "trial": {
+            "duration": 60,
+            "memo": {"loss": {"expression": "2 * x + y"}, "gain": {"expression": "y"}},
+        }
+    },
+}
+
+
+def importance_tables(document: dict[str, Any]) -> dict[str, list[tuple[str, int]]]:
+    """The tables of importances: caption -> the parameters with their percentages."""
+    html = "".join(searches(gather(simulated(document), lambda entry, t: ""), "e0"))
+    return {
+        caption: [
+            (name, int(share))
+            for name, share in re.findall(r'row">(\w+)</th><td>.*?</svg>(\d+)%</td>', rows)
+        ]
+        for caption, rows in re.findall(r"<span>(Importance [^<]*)</span>(.*?)</table>", html)
+    }
+
+
+def test_each_objective_has_the_importances_of_the_parameters() -> None:
+    pytest.importorskip("optuna")
+    tables = importance_tables(MATTERS)
+    assert [*tables] == [
+        f"Importance of the parameters for {key}, from 60 jobs" for key in ("loss", "gain")
+    ]
+    loss, gain = (dict(one) for one in tables.values())
+    assert list(loss)[:2] == ["x", "y"]
+    assert loss["x"] > 60 > 30 > loss["y"] > 5 > max(loss["z"], loss["words"])
+    assert gain["y"] > 90
+    assert max(gain[name] for name in ("x", "z", "words")) < 20
+
+
+@pytest.mark.parametrize(
+    "change", [{"trials": 9}, {"variables": {"x": {"low": 0, "high": 1}}}], ids=["few", "one"]
+)
+def test_of_few_trials_or_a_single_parameter_there_are_no_importances(
+    change: dict[str, Any],
+) -> None:
+    pytest.importorskip("optuna")
+    (search,) = MATTERS["search"]
+    few = {**MATTERS, "search": [{**search, **change}]}
+    if "variables" in change:
+        few["jobs"] = [{"name": "trial", "command": "t {x}"}]
+        few["simulate"] = {
+            "trial": {
+                "duration": 60,
+                "memo": {key: {"expression": "x"} for key in ("loss", "gain")},
+            }
+        }
+    assert importance_tables(few) == {}
+
+
+def test_importances_know_effects_that_are_no_trend_and_take_chance_for_nothing() -> None:
+    x = [number / 60 for number in range(60)]
+    chance = random.Random(1)
+    noise = [chance.random() for _ in x]
+    many = [f"{number // 2}" for number in range(60)]
+    chance.shuffle(many)
+    found = importances(
+        {"x": x, "noise": noise, "many": many, "same": [1] * 60, "name": [*map(str, range(60))]},
+        [(one - 0.5) ** 2 for one in x],
+    )
+    assert found is not None
+    assert found[0].name == "x"
+    shares = dict(found)
+    assert shares.keys() == {"x", "noise", "many"}
+    assert shares["x"] > 0.9
+    assert max(shares["noise"], shares["many"]) < 0.2
+
+
+def test_a_value_that_diverged_does_not_hide_what_matters() -> None:
+    x = [number % 10 for number in range(50)]
+    y = [number // 10 for number in range(50)]
+    found = importances({"x": x, "y": y}, [*map(float, x[:-1]), 1e30])
+    assert found is not None
+    assert found[0].name == "x"
+    assert found[0].share > 0.8
+    assert importances({"x": x}, [1.0] * 50) is None
+    assert importances({"x": x[:9]}, [*map(float, x[:9])]) is None
+
+
+def test_of_very_many_points_evenly_spaced_ones_are_used() -> None:
+    x = [number % 7 for number in range(MOST * 3)]
+    found = importances({"x": x, "y": x[::-1]}, x)
+    assert found is not None
+    assert dict(found)["x"] > 0.99
+
+
 def test_no_search_no_section() -> None:
     value = {
         "name": "plain",
@@ -111,6 +226,26 @@ def test_no_search_no_section() -> None:
         "rules": [{"trigger": "start", "action": {"name": "submit", "label": "a"}}],
     }
     assert not list(searches(gather(simulated(value), lambda entry, t: ""), "e0"))
+
+
+def test_a_state_that_no_trial_is_in_is_no_column_and_the_table_fits_on_paper(
+    tmp_path: Any,
+) -> None:
+    pytest.importorskip("optuna")
+    file = write(tmp_path / "matters.html", simulated(MATTERS))
+    with browsing() as browser:
+        page = browser.open(file, width=718)
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        headings = page.run(
+            "return [...document.querySelectorAll('#e0-searches table')[0].tHead.rows[0].cells]"
+            ".map(cell => [cell.innerText, cell.clientHeight])"
+        )
+    assert [text for text, _ in headings] == [
+        "Search", "State", "Sampler", "Ended", "Complete", "Failed", "Time per suggestion",
+        "Idle slot time",
+    ]  # fmt: skip
+    # No heading has more lines than words, as "Sampl" and "er" would.
+    assert len({height for _, height in headings}) == 1
 
 
 def test_a_browser_draws_the_course_and_says_nothing(tmp_path: Any) -> None:
