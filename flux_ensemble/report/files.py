@@ -31,8 +31,12 @@ class Files:
         self._directory = directory
 
     def of(self, path: str | None) -> str | None:
-        """Return a link to a file, relative if it is near the page; its path if it is not there.
+        """Return a link to a file, relative if it is near the page; its path if it is elsewhere.
 
+        A file that is not there, though its directory is, has nothing to show: its job has written
+        nothing, or it was removed.
+
+        >>> Files(Path("/")).of("/etc/no such file")
         >>> Files(Path("/")).of("/no/such file"), Files(None).of("/etc/passwd")
         ('/no/such file', '/etc/passwd')
         >>> Files(Path("/usr/bin")).of("/etc/passwd"), Files(Path("/usr/lib/a")).of("/etc/passwd")
@@ -40,8 +44,10 @@ class Files:
         """
         if path is None:
             return None
-        if self._directory is None or not os.path.isabs(path) or not os.path.isfile(path):
+        if self._directory is None or not os.path.isabs(path):
             return shown(path, MAX_VALUE)
+        if not os.path.isfile(path):
+            return None if os.path.isdir(os.path.dirname(path)) else shown(path, MAX_VALUE)
         near = os.path.relpath(path, self._directory)
         above = near.split(os.sep).count(os.pardir)
         if above > _ABOVE:

@@ -264,8 +264,10 @@ class Jobs:
                     self.left_out[f"values of {kind}.{name}"] += values.left_out
         if len(self._files.values) > 1 and not self._source.virtual:
             if self.count <= MANY_ROWS:
-                columns["output"] = self._files.encode()
-                columns["output"].about["values"] = [*map(files.of, self._files.values)]
+                shown = [*map(files.of, self._files.values)]
+                if any(shown):
+                    columns["output"] = self._files.encode()
+                    columns["output"].about["values"] = shown
             else:
                 self.left_out["files with the output of jobs"] += self.count
         return self.count, columns

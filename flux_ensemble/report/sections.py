@@ -183,8 +183,8 @@ def _failures(content: Content) -> Iterator[Markup]:
             else h("p.quiet", f"Job {failure.example}: {failure.missing}.")
             if failure.missing
             else None,
-            h("p.quiet", "Its output: ", reference(content.files.of(failure.file)))
-            if failure.file
+            h("p.quiet", "Its output: ", reference(file))
+            if (file := content.files.of(failure.file))
             else None,
             h("p", h("code", failure.command)) if failure.command else None,
         )  # fmt: skip
@@ -229,22 +229,22 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
         )
     if figure is None:
         return
-    has_files = _has_files(run, best)
+    files = _files(content, best)
     rows = [
         [
             job_ids.shown(job["id"], job, run.source.label),
             job["group"],
             number(job["memo"][figure.key]),
             *(number(job["params"].get(name, "")) for name in names),
-            *([reference(content.files.of(job["output"]))] if has_files else ()),
+            *file,
         ]
-        for job in best
+        for job, file in zip(best, files, strict=True)
     ]
     yield h(
         "div",
         table(
             f"Jobs that succeeded with the {figure.words}",
-            ["Job", "Group", figure.key, *names, *["Output"] * has_files],
+            ["Job", "Group", figure.key, *names, *["Output"] * any(files)],
             rows,
             numeric=range(2, 3 + len(names)),
         ),
@@ -343,9 +343,11 @@ def _rules(content: Content) -> Iterator[Markup]:
         yield pre(error.splitlines())
 
 
-def _has_files(run: Run, jobs: Iterable[Mapping[str, Any]]) -> bool:
-    """Return True if some of these jobs wrote to files."""
-    return not run.source.virtual and any(job["output"] for job in jobs)
+def _files(content: Content, jobs: Sequence[Mapping[str, Any]]) -> list[list[Child]]:
+    """Return the cell with the output of each job; no cells if there are no files."""
+    virtual = content.run.source.virtual
+    found = [None if virtual else content.files.of(job["output"]) for job in jobs]
+    return [[reference(one)] if any(found) else [] for one in found]
 
 
 def _jobs(content: Content, key: str) -> Iterator[Markup]:
@@ -353,7 +355,7 @@ def _jobs(content: Content, key: str) -> Iterator[Markup]:
     if not run.jobs.count:
         return
     label = run.source.label
-    has_files = _has_files(run, run.jobs.first)
+    files = _files(content, run.jobs.first)
     rows = [
         [
             job_ids.shown(job["id"], job, label),
@@ -363,9 +365,9 @@ def _jobs(content: Content, key: str) -> Iterator[Markup]:
             "" if job["returncode"] is None else str(job["returncode"]),
             " ".join(f"{name}={number(value)}" for name, value in job["params"].items()),
             " ".join(f"{name}={number(value)}" for name, value in job["memo"].items()),
-            *([reference(content.files.of(job["output"]))] if has_files else ()),
+            *file,
         ]
-        for job in run.jobs.first
+        for job, file in zip(run.jobs.first, files, strict=True)
     ]
     yield h(
         "div",
@@ -373,7 +375,7 @@ def _jobs(content: Content, key: str) -> Iterator[Markup]:
             f"{plural(run.jobs.count, 'job')}, in the order of their ends"
             + (f"; the first {len(rows)}" if len(rows) < run.jobs.count else ""),
             ["Job", "Group", "Outcome", "Runtime", "Exit code", "Parameters", "Memo"]
-            + ["Output"] * has_files,
+            + ["Output"] * any(files),
             rows[: max(5, content.rows)],
             numeric=(3, 4),
         ),

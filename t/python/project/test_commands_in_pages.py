@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator
@@ -62,3 +63,57 @@ def test_the_page_of_the_client_has_the_arguments_of_each_method() -> None:
         of_page = re.findall(r"\w+(?==)|\w+", re.sub(r"=\w+", "", arguments))
         assert of_page == list(inspect.signature(getattr(Client, name)).parameters)[1:], name
     assert {"load", "jobs", "submit", "log", "why", "scale"} <= written.keys()
+
+
+#: Functions whose arguments are the words of a command of this program.
+_RECOMMEND = {"own_command", "advice", "_advice", "command_of", "_command"}
+
+
+def recommended(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:
+    """Yield the commands that code recommends: the line, and the words that are literals."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            words = [
+                one.value
+                for one in node.args
+                if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            ]
+            if called in _RECOMMEND and words and node.args[0] is not None:
+                yield node.lineno, words
+
+
+def problem(words: list[str]) -> str | None:
+    """Return what is wrong with a command that is recommended; None if it exists."""
+    if words[0] == "--help":
+        return None
+    command = ensemble.get_command(click.Context(ensemble), words[0])
+    if command is None:
+        return f"there is no command {words[0]!r}"
+    known = {word for one in command.params for word in getattr(one, "opts", ())}
+    wrong = [word for word in words if word.startswith("--") and word not in known]
+    return f"{words[0]} has no option {wrong[0]!r}" if wrong else None
+
+
+def test_commands_that_the_program_recommends_exist() -> None:
+    found = 0
+    for path in sorted((ROOT / "flux_ensemble").rglob("*.py")):
+        for line, words in recommended(ast.parse(path.read_text(encoding="utf-8"))):
+            found += 1
+            assert problem(words) is None, f"{path}:{line}: {problem(words)}"
+    assert found > 10
+
+
+@pytest.mark.parametrize(
+    ("code", "wrong"),
+    [
+        ("own_command('rerun', name)", "there is no command 'rerun'"),
+        ("self._advice('run', '--bogus', file)", "run has no option '--bogus'"),
+        ("own_command('run', '--queue', 'local', file)", None),
+    ],
+)
+def test_commands_that_are_recommended_and_do_not_exist_are_found(
+    code: str, wrong: str | None
+) -> None:
+    ((_, words),) = recommended(ast.parse(code))
+    assert problem(words) == wrong

@@ -310,7 +310,7 @@ def test_output_of_jobs_opens_from_the_tables_of_the_script(
     (tmp_path / "out 1.txt").write_text("what job 1 wrote")
     jobs = [
         job(1, params={"t": 1}, memo={"fom": 2}, output=str(tmp_path / "out 1.txt")),
-        job(2, params={"t": 2}, memo={"fom": 1}, output=str(tmp_path / "gone.txt")),
+        job(2, params={"t": 2}, memo={"fom": 1}, output="/elsewhere/gone.txt"),
     ]
     best = {
         "name": "top", "of": "fom", "group": "sim", "mode": "max", "value": 2, "job": "1",

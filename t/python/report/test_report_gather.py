@@ -366,19 +366,23 @@ def test_output_that_is_there_is_linked_and_what_is_not_there_is_a_path(tmp_path
     far = Path(__file__).resolve()
     for file in (near_by, above):
         file.touch()
-    gone = tmp_path / "gone.txt"
-    outputs = [near_by, above, far, gone, None]
+    gone = tmp_path / "elsewhere" / "gone.txt"
+    # A job that has written nothing has no file on the local queue.
+    outputs = [near_by, above, far, gone, None, tmp_path / "nothing.txt"]
     jobs = [
         job(number, output=None if file is None else str(file))
         for number, file in enumerate(outputs)
     ]
     text = near(tmp_path, jobs)
-    expected = ["./with%20%C3%BC/a.txt", "../b.txt", f"file://{quote(str(far))}", str(gone), None]
+    expected = ["./with%20%C3%BC/a.txt", "../b.txt", f"file://{quote(str(far))}", str(gone)]
+    expected += [None, None]
     assert data(text)["e0.jobs"]["output"] == expected
     for link in expected[:3]:
         assert f'<a href="{link}" rel="noreferrer">' in text
     assert f'href="{gone}' not in text
     assert "gone.txt</td>" in text
+    assert "nothing.txt" not in text
+    assert "output" not in data(near(tmp_path, jobs[-2:]))["e0.jobs"]
     # The page of standard output is in no directory.
     (where,) = {*data(html(source(jobs[:1])))["e0.jobs"]["output"]}
     assert where == str(near_by)
