@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from flux_ensemble.feature_list import FEATURES
+from flux_ensemble.metrics.columns import Known
 from flux_ensemble.metrics.job_fields import scope_of
 from flux_ensemble.metrics.job_row import MEMO, PARAMS
 from flux_ensemble.metrics.names import (
@@ -56,8 +57,7 @@ def expression_names() -> Iterator[tuple[str, Sequence[str]]]:
     yield "compare", ("== != < <= > >=", "in", "not in: job.outcome in ['failed']")
     yield "join", ("and", "or", "not")
     yield "compute", ("+ - * / // %", *(f"{name}()" for name in FUNCTIONS))
-    scope = scope_of("job-fail", [], FEATURES)
-    assert scope is not None
+    scope = scope_of("job-fail", Known.END, [], FEATURES)
     names = (f"{name}.NAME" if name in (PARAMS, MEMO) else name for name in sorted(scope.names))
     yield "the job", [f"job.{name}" for name in names]
     yield "counts", [f"count.GROUP.{name}" for name in COUNTERS]

@@ -26,6 +26,7 @@ from flux_ensemble.document.values import ItemsError, parse_values
 from flux_ensemble.document.variable import VARIABLE, VariableCheck, variable_text
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.by_value import ByValue
+from flux_ensemble.metrics.columns import Known
 from flux_ensemble.metrics.conditions import Names
 from flux_ensemble.metrics.job_fields import scope_of
 from flux_ensemble.scalars import as_text
@@ -152,7 +153,7 @@ class GroupReader:
             self._names,
             self._statistics,
             None,
-            scope_of("job-fail", entry.get("params", {}), entry),
+            scope_of("job-fail", Known.END, entry.get("params", {}), entry),
             by=self._by,
         )
         self._expressions += len(retries.conditions) + most_expressions(retries.overrides)

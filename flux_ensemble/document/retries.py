@@ -66,8 +66,9 @@ class Policy:
     Raises:
         ValueError: an expression or a value is invalid; the message begins with its key.
 
+    >>> from flux_ensemble.metrics.columns import Known
     >>> from flux_ensemble.metrics.job_fields import scope_of
-    >>> names = Names([], [], None, scope_of("job-fail", []))
+    >>> names = Names([], [], None, scope_of("job-fail", Known.END, []))
     >>> policy = Policy(Retries(1, conditions=("job.returncode == 3",)), names)
     >>> policy.applies("canceled", lambda variable: 3)
     True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from flux_ensemble.document.job_sets import Group
+from flux_ensemble.document.keys.rules import KNOWN_AT
 from flux_ensemble.document.model import Rule, Spec
 from flux_ensemble.metrics.by_value import unsplit
 from flux_ensemble.metrics.conditions import SUBJECTS, Names
@@ -36,11 +37,10 @@ def job_scope(
     known = [groups[name] for name in selected if name in groups] or list(groups.values())
     params = frozenset(param for group in known for param in group.params)
     features = frozenset(feature for group in known for feature in group.features)
-    scopes = [scope_of(trigger, params, features) for trigger in triggers]
-    of_jobs = [scope for scope in scopes if scope is not None]
-    if not of_jobs or len(of_jobs) < len(scopes):
+    if not triggers or not KNOWN_AT.keys() >= set(triggers):
         return None
-    return of_jobs[0]._replace(names=frozenset().union(*(scope.names for scope in of_jobs)))
+    knows = max(KNOWN_AT[trigger] for trigger in triggers)
+    return scope_of(triggers[0], knows, params, features)
 
 
 def scope_of_rule(rule: Rule, groups: Mapping[str, Group]) -> JobScope | None:

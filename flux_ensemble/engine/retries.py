@@ -29,6 +29,7 @@ from flux_ensemble.engine.job_view import JobView
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.submitter import Submitter
+from flux_ensemble.metrics.columns import Known
 from flux_ensemble.metrics.conditions import Names, variables
 from flux_ensemble.metrics.job_fields import scope_of
 from flux_ensemble.metrics.names import INTERRUPTED
@@ -182,7 +183,7 @@ class Retries:
             core = self._core
             group = core.spec.groups[job_set.name]
             statistics = [statistic.name for statistic in core.spec.statistics]
-            scope = scope_of("job-fail", group.params, group.features)
+            scope = scope_of("job-fail", Known.END, group.params, group.features)
             names = Names(core.spec.groups, statistics, None, scope, by=core.spec.by)
             policy = self._policies[key] = Policy(job_set.retries, names)
         return policy

@@ -19,10 +19,6 @@ JOB = "job"
 #: Fields with keys that users choose.
 _MAPPINGS = {PARAMS, MEMO}
 
-#: Triggers on jobs that have not started, and on jobs that have not ended.
-_BEFORE_RUN = frozenset({"submit", "validate", "depend", "priority", "alloc", "prolog-start"})
-_BEFORE_END = frozenset({"start", "running"})
-
 
 class JobField(NamedTuple):
     """A field: `name`, and for `params` and `memo` the key.
@@ -59,7 +55,7 @@ class JobScope(NamedTuple):
         Raises:
             ValueError: there is no such field, or it has no value yet at the trigger.
 
-        >>> scope = scope_of("job-start", ["t"])
+        >>> scope = scope_of("job-start", Known.START, ["t"])
         >>> scope.resolve(["job", "params", "t"])
         JobField(name='params', key='t')
         >>> scope.resolve(["job", "returncode"])
@@ -103,28 +99,20 @@ class JobScope(NamedTuple):
 
 
 def scope_of(
-    trigger: str, params: Collection[str], features: Collection[str] = ()
-) -> JobScope | None:
-    """Return the scope for the expressions of a rule; None if no job triggers it.
+    trigger: str, knows: Known, params: Collection[str], features: Collection[str] = ()
+) -> JobScope:
+    """Return the scope for the expressions of a rule that jobs trigger.
 
     Args:
         trigger: the rule's trigger.
+        knows: what is known of a job at that.
         params: the parameters of the jobs that the rule selects.
         features: the features that these jobs can have; keys of their group, if more are there.
 
-    >>> scope_of("timer", []) is None
-    True
-    >>> "returncode" in scope_of("job-fail", []).names
+    >>> "returncode" in scope_of("job-fail", Known.END, []).names
     True
     """
-    if not trigger.startswith("job-"):
-        return None
-    event = trigger.removeprefix("job-")
-    if event in _BEFORE_RUN:
-        known = Known.SUBMISSION
-    else:
-        known = Known.START if event in _BEFORE_END else Known.END
-    names = (name for name, column in IN_RULES.items() if column.known <= known)
+    names = (name for name, column in IN_RULES.items() if column.known <= knows)
     return JobScope(trigger, frozenset(names), frozenset(params), frozenset(features))
 
 

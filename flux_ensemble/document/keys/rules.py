@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import NamedTuple
 
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.keys.detectors import DETECTOR
@@ -24,35 +25,54 @@ from flux_ensemble.document.keys.forms import (
 )
 from flux_ensemble.document.keys.overrides import OVERRIDE_KEYS, SOME, computed, read_text
 from flux_ensemble.feature_list import parts
+from flux_ensemble.metrics.columns import Known
 from flux_ensemble.metrics.detector import DETECTORS
 
-#: Job events of RFC 21 that a rule can name as `job-EVENT` -> when a job has them.
+
+class Trigger(NamedTuple):
+    """A trigger of a rule.
+
+    Args:
+        about: when it fires, for the guide. Links lead from docs/.
+        knows: what expressions know of the job that triggers the rule; None if none does.
+    """
+
+    about: str
+    knows: Known | None = None
+
+
+#: Job events of RFC 21 that a rule can name as `job-EVENT`. At what can come at any time all may be
+#: known that is known at the end.
 _EVENTS = {
-    "submit": "A job was submitted.",
-    "validate": "Flux has accepted the job's jobspec.",
-    "invalidate": "Flux has withdrawn a job that it was about to accept.",
-    "depend": "The job has no dependency left.",
-    "priority": "The job has its priority, and waits for the scheduler.",
-    "alloc": "The job has its nodes.",
-    "start": "The job has started.",
-    "finish": "The last task of the job has ended.",
-    "release": "The job has given back some of its nodes.",
-    "free": "The job has given back all of its nodes.",
-    "clean": "Nothing of the job is left.",
-    "exception": "The job has an exception, fatal or not.",
-    "urgency": "The job's urgency was changed.",
-    "memo": "The job, or a user, has published a memo.",
-    "dependency-add": "The job has a dependency more.",
-    "dependency-remove": "A dependency of the job is met.",
-    "prolog-start": "The prolog of the job has started.",
-    "prolog-finish": "The prolog of the job has ended.",
-    "epilog-start": "The epilog of the job has started.",
-    "epilog-finish": "The epilog of the job has ended.",
-    "jobspec-update": "The job's jobspec was changed, such as its time limit.",
-    "resource-update": "The job's resources were changed, such as when they expire.",
-    "set-flags": "Flux has set flags of the job.",
-    "flux-restart": "Flux was restarted while the job was active.",
-    "debug": "Flux has a message about the job, for its developers.",
+    "submit": Trigger("A job was submitted.", Known.SUBMISSION),
+    "validate": Trigger("Flux has accepted the job's jobspec.", Known.SUBMISSION),
+    "invalidate": Trigger(
+        "Flux has withdrawn a job that it was about to accept.", Known.SUBMISSION
+    ),
+    "depend": Trigger("The job has no dependency left.", Known.SUBMISSION),
+    "priority": Trigger("The job has its priority, and waits for the scheduler.", Known.SUBMISSION),
+    "alloc": Trigger("The job has its nodes.", Known.SUBMISSION),
+    "start": Trigger("The job has started.", Known.START),
+    "finish": Trigger("The last task of the job has ended.", Known.END),
+    "release": Trigger("The job has given back some of its nodes.", Known.END),
+    "free": Trigger("The job has given back all of its nodes.", Known.END),
+    "clean": Trigger("Nothing of the job is left.", Known.END),
+    "exception": Trigger("The job has an exception, fatal or not.", Known.END),
+    "urgency": Trigger("The job's urgency was changed.", Known.START),
+    "memo": Trigger("The job, or a user, has published a memo.", Known.END),
+    "dependency-add": Trigger("The job has a dependency more.", Known.SUBMISSION),
+    "dependency-remove": Trigger("A dependency of the job is met.", Known.SUBMISSION),
+    "prolog-start": Trigger("The prolog of the job has started.", Known.SUBMISSION),
+    "prolog-finish": Trigger("The prolog of the job has ended.", Known.SUBMISSION),
+    "epilog-start": Trigger("The epilog of the job has started.", Known.END),
+    "epilog-finish": Trigger("The epilog of the job has ended.", Known.END),
+    "jobspec-update": Trigger("The job's jobspec was changed, such as its time limit.", Known.END),
+    "resource-update": Trigger(
+        "The job's resources were changed, such as when they expire.", Known.END
+    ),
+    "set-flags": Trigger("Flux has set flags of the job.", Known.END),
+    "flux-restart": Trigger("Flux was restarted while the job was active.", Known.END),
+    "debug": Trigger("Flux has a message about the job, for its developers.", Known.END),
 }
 JOB_EVENTS = tuple(_EVENTS)
 
@@ -88,36 +108,63 @@ RUNNING_EVERY = 30.0
 #: The trigger on a job that was to run again, and has been tried as often as it may be.
 GAVE_UP_TRIGGER = "job-gave-up"
 
-#: Trigger -> when it fires, for the guide. Links lead from docs/.
+_TRIGGERS: Mapping[str, Trigger] = {
+    "start": Trigger("The ensemble starts."),
+    "metric": Trigger(
+        "The metric in `name`, or a metric in `when`, changes; also at each heartbeat."
+    ),
+    "heartbeat": Trigger("At every heartbeat: every `logging.heartbeat`."),
+    "timer": Trigger("When `after` has passed since the start, and then every `every`."),
+    "idle": Trigger(
+        "The group, or the ensemble, has no active job left after it had one, and "
+        "[nothing that it caused](triggers.md#idle) is under way."
+    ),
+    "scale-done": Trigger("A [request](elastic.md#in-a-document) to grow or shrink was met."),
+    "scale-denied": Trigger("A [request](elastic.md#in-a-document) to grow or shrink was denied."),
+    "time-left": Trigger(
+        "Less time than `below` is [left](metrics.md#rates-and-time) until the allocation "
+        "expires; never if it has no limit."
+    ),
+    "member-up": Trigger(
+        "A [member](members.md) is up. While a member starts, a rule that can still fire "
+        "for it keeps the ensemble from ending."
+    ),
+    "member-draining": Trigger(
+        "A [member](members.md) gets no more jobs, because its time is nearly up or "
+        "somebody asked for that."
+    ),
+    "member-lost": Trigger(
+        "A [member](members.md) is lost: it [ended unasked](members.md#the-life-of-a-member)."
+    ),
+    SEARCH_TRIGGER: Trigger("A [search](searches.md) has no active trial and gets no more points."),
+    "drift": Trigger("The values in `name` have [changed](metrics.md#drift-and-anomalies)."),
+    "anomaly": Trigger(
+        "A job has published a value [unlike those before](metrics.md#drift-and-anomalies)."
+    ),
+    **{f"job-{name}": event for name, event in _EVENTS.items()},
+    "job-success": Trigger("A job has succeeded, see [outcomes](metrics.md#outcomes).", Known.END),
+    "job-fail": Trigger("A job has failed, see [outcomes](metrics.md#outcomes).", Known.END),
+    "job-cancel": Trigger("A job was cancelled.", Known.END),
+    "job-timeout": Trigger("A job has reached its time limit.", Known.END),
+    GAVE_UP_TRIGGER: Trigger(
+        "A job has been tried as often as its [retries](retries.md) allow.", Known.END
+    ),
+    RUNNING_TRIGGER: Trigger(
+        "A job runs and `when` holds. Running jobs are looked at one after the other, "
+        "every `every`. The rule fires once for each job, and keeps no ensemble from ending.",
+        Known.START,
+    ),
+}
+
+#: Trigger -> when it fires, for the guide.
 TRIGGERS: Mapping[str, str] = {
-    "start": "The ensemble starts.",
-    "metric": "The metric in `name`, or a metric in `when`, changes; also at each heartbeat.",
-    "heartbeat": "At every heartbeat: every `logging.heartbeat`.",
-    "timer": "When `after` has passed since the start, and then every `every`.",
-    "idle": "The group, or the ensemble, has no active job left after it had one, and "
-    "[nothing that it caused](triggers.md#idle) is under way.",
-    "scale-done": "A [request](elastic.md#in-a-document) to grow or shrink was met.",
-    "scale-denied": "A [request](elastic.md#in-a-document) to grow or shrink was denied.",
-    "time-left": "Less time than `below` is [left](metrics.md#rates-and-time) until the allocation "
-    "expires; never if it has no limit.",
-    "member-up": "A [member](members.md) is up. While a member starts, a rule that can still fire "
-    "for it keeps the ensemble from ending.",
-    "member-draining": "A [member](members.md) gets no more jobs, because its time is nearly up or "
-    "somebody asked for that.",
-    "member-lost": "A [member](members.md) is lost: it "
-    "[ended unasked](members.md#the-life-of-a-member).",
-    SEARCH_TRIGGER: "A [search](searches.md) has no active trial and gets no more points.",
-    "drift": "The values in `name` have [changed](metrics.md#drift-and-anomalies).",
-    "anomaly": "A job has published a value [unlike those before](metrics.md#drift-and-anomalies).",
-    **{f"job-{name}": text for name, text in _EVENTS.items()},
-    "job-success": "A job has succeeded, see [outcomes](metrics.md#outcomes).",
-    "job-fail": "A job has failed, see [outcomes](metrics.md#outcomes).",
-    "job-cancel": "A job was cancelled.",
-    "job-timeout": "A job has reached its time limit.",
-    GAVE_UP_TRIGGER: "A job has been tried as often as its [retries](retries.md) allow.",
-    RUNNING_TRIGGER: "A job runs and `when` holds. Running jobs are looked at one after the other, "
-    "every `every`. The rule fires once for each job, and keeps no ensemble from ending.",
+    **{name: trigger.about for name, trigger in _TRIGGERS.items()},
     **{old: f"An older name of `{new}`." for old, new in TRIGGER_ALIASES.items()},
+}
+
+#: Triggers on jobs -> what expressions know of the job then.
+KNOWN_AT: Mapping[str, Known] = {
+    name: trigger.knows for name, trigger in _TRIGGERS.items() if trigger.knows is not None
 }
 
 #: Action -> what it does, for the guide. Links lead from docs/.

@@ -9,7 +9,13 @@ import pytest
 
 from flux_ensemble.document import actions as reading
 from flux_ensemble.document import groups as groups_reading
-from flux_ensemble.document.keys.rules import JOB_EVENTS, OUTCOME_TRIGGERS
+from flux_ensemble.document.keys.rules import (
+    JOB_EVENTS,
+    KNOWN_AT,
+    OUTCOME_TRIGGERS,
+    TRIGGER_ALIASES,
+    TRIGGERS,
+)
 from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.document.model import Rule
 from flux_ensemble.document.retries import Retries
@@ -56,6 +62,10 @@ def read(rule: str) -> Rule:
          ".action.params: 'job.outcome' is not known yet at the trigger 'job-start'"),
         ("{trigger: job-alloc, " + SUBMIT + 'params: {x: "{job.memo.a}"}}}',
          ".action.params: 'job.memo.a' is not known yet at the trigger 'job-alloc'"),
+        ("{trigger: job-dependency-add, when: job.returncode == 1, " + SUBMIT + "count: 1}}",
+         ".when: 'job.returncode' is not known yet at the trigger 'job-dependency-add'"),
+        ("{trigger: job-urgency, when: job.outcome == 'failed', " + SUBMIT + "count: 1}}",
+         ".when: 'job.outcome' is not known yet at the trigger 'job-urgency'"),
         ("{trigger: job-fail, group: sim, " + SUBMIT + 'params: {x: "{job.params.y}"}}}',
          ".action.params: no job has the parameter 'y' (parameters: x)"),
         ("{trigger: job-fail, group: sim, when: job.params.y > 1, " + SUBMIT + "count: 1}}",
@@ -164,6 +174,11 @@ def test_every_end_of_a_job_knows_how_it_ended(trigger: str) -> None:
     outcomes = "['success', 'failed', 'canceled', 'timeout']"
     when = f"job.returncode > 1 or job.outcome in {outcomes} or job.memo.x > job.runtime"
     assert read(f'{{trigger: {trigger}, when: "{when}", action: {{name: terminate}}}}').when == when
+
+
+def test_it_is_said_of_each_trigger_on_jobs_and_of_no_other_what_is_known_of_them() -> None:
+    on_jobs = {name for name in TRIGGERS if name.startswith("job-")}
+    assert KNOWN_AT.keys() == on_jobs - TRIGGER_ALIASES.keys()
 
 
 def test_lists_are_read_once_each_and_in_order() -> None:

@@ -23,6 +23,7 @@ from flux_ensemble.document.editor_schema import editor_schema, explained
 from flux_ensemble.document.keys.document import DOCUMENT, KEYS
 from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.document.starters import MODELINE, Starters, schema_file
+from flux_ensemble.metrics.columns import Known
 from flux_ensemble.metrics.job_fields import scope_of
 
 ROOT = Path(__file__).parents[3]
@@ -296,7 +297,7 @@ def test_explain_expressions_has_each_name_that_an_expression_can_have(
 ) -> None:
     assert run_command(["explain", "expressions"]) == 0
     words = set(re.findall(r"[\w.]+", capsys.readouterr().out))
-    fields = scope_of("job-finish", []).names  # type: ignore[union-attr]
+    fields = scope_of("job-finish", Known.END, []).names
     assert {f"job.{name}" for name in fields - {"params", "memo"}} <= words
     assert {"job.params.NAME", "job.memo.NAME", "nodes.up", "rate.GROUP", "time.left"} <= words
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flux_ensemble.metrics.columns import Known
 from flux_ensemble.metrics.conditions import Names, compile_condition
 from flux_ensemble.metrics.expressions import (
     MAX_DEPTH,
@@ -502,7 +503,7 @@ def test_what_the_parser_of_python_warns_of_does_not_reach_users(text: str) -> N
 )
 def test_a_comparison_that_can_never_hold_is_refused(when: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
-        compiled(when, job=scope_of("job-fail", ["t"]))
+        compiled(when, job=scope_of("job-fail", Known.END, ["t"]))
 
 
 @pytest.mark.parametrize(
@@ -518,7 +519,7 @@ def test_a_comparison_that_can_never_hold_is_refused(when: str, said: str) -> No
     ],
 )
 def test_what_can_hold_is_accepted(when: str) -> None:
-    compiled(when, job=scope_of("job-fail", ["t"]))
+    compiled(when, job=scope_of("job-fail", Known.END, ["t"]))
 
 
 @pytest.mark.parametrize(
