@@ -6,6 +6,7 @@ or a killed terminal, what has become of the runs. Each line names a command tha
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.cli.session.target import Target, command_of, local_names, reach
+from flux_ensemble.cli.session.target import Target, command_of, local_names, names_of, reach
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient, summary_of
@@ -40,7 +41,7 @@ def overview() -> None:
         BindingsError, EnsembleError: the instance that the user named cannot be reached.
     """
     target = _target()
-    ensembles = [] if target is None else _latest(target)
+    ensembles = [] if target is None else latest(target)
     where = "in this Flux instance" if _is_flux(target) else "on this machine"
     if target is None or not ensembles:
         click.echo("flux-ensemble runs many jobs from one document, and says why some failed.")
@@ -81,17 +82,27 @@ def _target() -> Target | None:
         return None
 
 
-def _latest(target: Target) -> list[EnsembleStatus]:
-    """Return the status of the latest ensembles, the latest last."""
+def latest(target: Target) -> list[EnsembleStatus]:
+    """Return the status of the latest ensembles, the latest last.
+
+    Only their status is requested. Ensembles that cannot be read, or have been removed meanwhile,
+    are left out.
+    """
     try:
-        answer: Any = target.status()
+        names = names_of(target)
     except EnsembleError as error:
         # Nobody has started the service.
         if error.errno != errno.ENOSYS:
             raise
         return []
-    ensembles: list[EnsembleStatus] = answer["ensembles"]
-    return ensembles[-MOST:]
+    found: list[EnsembleStatus] = []
+    for name in reversed(names):
+        if len(found) == MOST:
+            break
+        with contextlib.suppress(EnsembleError):
+            answer: Any = target.status(name)
+            found += answer["ensembles"]
+    return found[::-1]
 
 
 def first_steps() -> Iterator[Advice]:

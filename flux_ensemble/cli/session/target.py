@@ -123,10 +123,22 @@ def _several(value: Any) -> Sequence[Any]:
     return value if isinstance(value, tuple) else () if value is None else (value,)
 
 
+def names_of(target: Target) -> list[str]:
+    """Return the names of the ensembles of a host, the latest last.
+
+    Raises:
+        EnsembleError: the host does not answer.
+    """
+    if isinstance(target, LocalClient):
+        # Without reading the files of each run.
+        return target.names()
+    return [one["name"] for one in target.list()]
+
+
 def local_names() -> set[str]:
     """Return the names of the existing local runs, as far as they can be read."""
-    with contextlib.suppress(StateError, OSError):
-        return set(LocalClient(default_root()).states.names())
+    with contextlib.suppress(StateError, EnsembleError, OSError):
+        return set(LocalClient(default_root()).names())
     return set()
 
 

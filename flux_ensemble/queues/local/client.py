@@ -63,7 +63,7 @@ class LocalClient:
     def list(self) -> builtins.list[Any]:
         """Do as `Client.list`: latest begun at the end, including unreadable ensembles."""
         listed: builtins.list[Any] = []
-        for name in self._names():
+        for name in self.names():
             try:
                 listed.append(summary_of(self._status(name)))
             except LocalStateError as error:
@@ -75,7 +75,7 @@ class LocalClient:
         if name is not None:
             return {"ensembles": [self._status(name)]}
         ensembles, unreadable = [], {}
-        for one in self._names():
+        for one in self.names():
             try:
                 ensembles.append(self._status(one))
             except LocalStateError as error:
@@ -262,7 +262,8 @@ class LocalClient:
         with _sentences():
             return self.states.read_on(name, file, mark, most)
 
-    def _names(self) -> builtins.list[str]:
+    def names(self) -> builtins.list[str]:
+        """Return the names of the runs, the latest last."""
         with _sentences():
             return self.states.names()
 

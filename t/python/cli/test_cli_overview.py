@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.cli.session.overview import MOST, next_steps
+from flux_ensemble.cli.session.overview import MOST, latest, next_steps
+from flux_ensemble.queues.local.client import LocalClient
 
 #: The program of this environment.
 PROGRAM = Path(sys.executable).parent / "flux-ensemble"
@@ -135,10 +136,30 @@ def test_the_latest_ensemble_comes_first() -> None:
     assert steps[:3] == [f"report run-{number} --open" for number in (2, 1, 0)]
 
 
-def test_only_the_latest_ensembles_are_shown(home: Home) -> None:
+def test_only_the_latest_ensembles_are_asked_for_and_shown(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (home.path / "study.yaml").write_text(FAILS)
     for number in range(MOST + 1):
         home.shell(f"flux-ensemble run --quiet --name run-{number} study.yaml")
     out = home.shell("flux-ensemble")
     assert "run-0" not in out
     assert f"run-{MOST}" in out
+
+    asked: list[str | None] = []
+    status = LocalClient.status
+
+    def asking(self: LocalClient, name: str | None = None) -> dict[str, Any]:
+        asked.append(name)
+        return status(self, name)
+
+    monkeypatch.setattr(LocalClient, "status", asking)
+    kept = home.path / ".local" / "state" / "flux-ensemble"
+    numbers = range(1, MOST + 1)
+    shown = [one["name"] for one in latest(LocalClient(kept))]
+    assert shown == [f"run-{number}" for number in numbers]
+    assert asked == shown[::-1]
+    # One that cannot be read is left out, and an earlier one has its place.
+    (kept / "run-3" / "status.json").write_text("{")
+    shown = [one["name"] for one in latest(LocalClient(kept))]
+    assert shown == [f"run-{number}" for number in range(MOST + 1) if number != 3]
