@@ -61,6 +61,24 @@ def wheel(dist: Path) -> set[str]:
         return set(archive.namelist())
 
 
+def test_in_an_editable_installation_what_is_edited_is_what_runs(tmp_path: Path) -> None:
+    """Its wheel has no module, compiled or not, but only what sites copy: a path leads to them."""
+    builds = "import hatchling.build as b, sys; print(b.build_editable(sys.argv[1]))"
+    # Compiling is not left out, so that a module that was compiled here would be in the wheel.
+    environment = {"FLUX_ENSEMBLE_COMPILE": "1", "PATH": "/usr/bin:/bin"}
+    words = [sys.executable, "-c", builds, str(tmp_path)]
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as archive:
+        names = archive.namelist()
+        modules = [name for name in names if name.endswith((".so", ".py"))]
+        copied = ("flux_ensemble/etc/", "flux_ensemble/examples/")
+        assert not [name for name in modules if not name.startswith(copied)]
+        (path,) = [name for name in names if name.endswith(".pth")]
+        assert archive.read(path).decode().strip() == str(ROOT)
+    assert not [*(ROOT / "flux_ensemble").rglob("*.so")]
+
+
 def test_no_two_compiled_modules_have_the_same_name() -> None:
     hook = WHOLE["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
     names = [Path(module).name for module in hook["compiled"]]
