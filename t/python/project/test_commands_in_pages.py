@@ -70,16 +70,16 @@ _RECOMMEND = {"own_command", "advice", "_advice", "command_of", "_command"}
 
 
 def recommended(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:
-    """Yield the commands that code recommends: the line, and the words that are literals."""
+    """Yield the commands that code recommends: the line, and the words that are literals.
+
+    Whoever passes on words of somebody else's recommends nothing by itself.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             called = getattr(node.func, "id", getattr(node.func, "attr", ""))
-            words = [
-                one.value
-                for one in node.args
-                if isinstance(one, ast.Constant) and isinstance(one.value, str)
-            ]
-            if called in _RECOMMEND and words and node.args[0] is not None:
+            literals = [one.value if isinstance(one, ast.Constant) else None for one in node.args]
+            words = [word for word in literals if isinstance(word, str)]
+            if called in _RECOMMEND and words and words[0] == literals[0]:
                 yield node.lineno, words
 
 
