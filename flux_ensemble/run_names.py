@@ -50,3 +50,15 @@ def named_otherwise(asked: str, name: str, remove: str) -> str:
     "'sweep' has ended and is kept ('flux ensemble rm sweep' removes it): this run is 'sweep-2'"
     """
     return f"{asked!r} has ended and is kept ('{remove}' removes it): this run is {name!r}"
+
+
+def goes_on_already(name: str, state: str = "running") -> str:
+    """Return the refusal of a run whose name belongs to one that has not ended.
+
+    >>> goes_on_already("sweep-2", "paused")
+    "an ensemble named 'sweep-2' is paused already: wait for its end, or give this one another ..."
+    """
+    return (
+        f"an ensemble named {name!r} is {state} already: wait for its end, or give this one "
+        "another name with --name"
+    )

@@ -22,7 +22,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.document.samplers import objection
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.faults import ENDINGS
-from flux_ensemble.run_names import free_name
+from flux_ensemble.run_names import free_name, goes_on_already
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Loop
 from flux_ensemble.service.assembly import Assembly
@@ -206,9 +206,7 @@ class Loading:
                     errno.EEXIST, f"an ensemble named {name!r} is being loaded already"
                 )
             if name in states and not self._ensembles.get(name).ended:
-                raise RequestError(
-                    errno.EEXIST, f"an ensemble named {name!r} is {states[name]} already"
-                )
+                raise RequestError(errno.EEXIST, goes_on_already(name, states[name]))
         live = sum(not ensemble.ended for ensemble in self._ensembles)
         check_ensembles(live + len(self._checks))
         return free_name(asked, {*states, *self._recovery.unreadable})

@@ -41,7 +41,7 @@ from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.queues.local import state_forms
 from flux_ensemble.queues.local.directory import Directory, open_directory
 from flux_ensemble.queues.local.root import StateError, UnreadableError, advised
-from flux_ensemble.run_names import can_be_named, free_name
+from flux_ensemble.run_names import can_be_named, free_name, goes_on_already
 from flux_ensemble.runtime.durability.format import FORMAT, KEY, LaterFormatError, check_format
 from flux_ensemble.runtime.durability.lines import MAX_LINE, Lines, whole_lines
 
@@ -95,10 +95,7 @@ class _TakenError(Exception):
 
 def running_already(name: str) -> StateError:
     """Make the error for a name whose run goes on."""
-    return StateError(
-        f"an ensemble named {name!r} is running already: wait for its end, or give this one "
-        "another name with --name"
-    )
+    return StateError(goes_on_already(name))
 
 
 def check_directory(directory: Directory) -> None:
