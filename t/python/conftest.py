@@ -44,3 +44,10 @@ def pytest_collection_finish() -> None:
     """Collect garbage from here on."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Say why a test failed that is tried again: of those that pass then nothing else does."""
+    outcome: str = report.outcome
+    if outcome == "rerun" and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\n{report.nodeid} is tried again:\n{report.longreprtext}", flush=True)

@@ -74,7 +74,7 @@ MORE: list[dict[str, Any]] = [
 
 
 def document(rules: list[dict[str, Any]], more: dict[str, Any]) -> dict[str, Any]:
-    own = {key: value for key, value in more.items() if key != "limits"}
+    own = {key: value for key, value in more.items() if key not in ("limits", "logging")}
     start = [{"name": "submit", "label": "sim"}]
     return {
         "name": "several",
@@ -85,6 +85,7 @@ def document(rules: list[dict[str, Any]], more: dict[str, Any]) -> dict[str, Any
         ],
         "rules": [{"trigger": "start", "actions": start}, *rules],
         "limits": {"jobs": 1000, **more.get("limits", {})},
+        "logging": more.get("logging", {}),
     }
 
 
@@ -370,9 +371,34 @@ def test_a_job_that_nobody_sent_or_that_comes_twice_is_not_known() -> None:
     assert engine.knows(of([first, second]))
     engine.handle(of([first, second]))
     assert not engine.knows(of([second, third]))
+    for event in list(third.each())[:2]:
+        engine.handle(event)
+    assert not engine.knows(of([replace(fourth, job=third.job)]))
     engine.handle(Request(103.0, 1, "cancel", {"group": "sim"}))
-    assert engine.knows(of([third, fourth]))
-    assert looked_at(engine, of([third, fourth])) == 2
+    assert engine.knows(of([fourth]))
+    assert looked_at(engine, of([fourth])) == 1
+
+
+def test_jobs_that_a_member_is_not_to_run_any_more_are_each_looked_at_when_they_appear() -> None:
+    cancel = {"name": "cancel", "label": "sim", "repetitions": "unlimited"}
+    rule = {"trigger": "heartbeat", "scope": "member", "action": cancel}
+    engine, lives = running([rule], {"logging": {"heartbeat": "5s"}})
+    engine.handle(TimerFired(100.6, "heartbeat"))
+    assert looked_at(engine, of(lives[:2])) == 2
+
+
+def test_jobs_are_looked_at_no_more_once_the_rule_that_did_will_not_run_again() -> None:
+    engine, lives = running([{**ABOUT[0], "action": {**SUBMIT, "repetitions": 1}}], {})
+    assert looked_at(engine, of(lives[:1])) == 1
+    assert looked_at(engine, of(lives[1:3])) == 0
+
+
+def test_a_job_that_is_withdrawn_at_once_makes_room_for_the_next_one() -> None:
+    (together, lives), (singly, _) = running([], {"max-active": 1}), running([], {"max-active": 1})
+    withdrawn = replace(lives[0], events=[[101.0, "submit"], [101.25, "invalidate"]])
+    commands = together.handle(withdrawn)
+    assert [one.first for one in commands if isinstance(one, SubmitJobs)] == [1]
+    assert commands == [one for event in each(withdrawn) for one in singly.handle(event)]
 
 
 def test_what_an_engine_was_asked_about_is_not_taken_for_what_it_is_given() -> None:

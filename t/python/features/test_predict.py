@@ -256,6 +256,34 @@ def test_jobs_of_several_entries_differ_by_a_factor() -> None:
     assert 50 < ratio < 200
 
 
+def test_of_two_entries_each_has_its_own_factor_and_others_have_no_prediction() -> None:
+    fast, slow = (ordered(command=f"{name} {{n}}", params={"n": [1, 2]}) for name in ("a", "b"))
+    plain = {"name": "md", "command": "plain"}
+    play = Play(document(jobs=[plain, fast, slow], rules=[on_start("md")]))
+    job = 1
+    while job in play.queued:
+        index = play.queued[job].index
+        take(play, job, 300.0 if index > 2 else 10.0)
+        job += 1
+    assert job == 6
+    predictions = predictions_of(play.engine)
+    firing = Firing("r", 0, "md", 0, 5)
+    found = [predictions.predicted(firing, index) for index in range(5)]
+    assert found[0] is None
+    assert found[1] is not None
+    assert found[3] is not None
+    assert found[3] > 10 * found[1]
+
+
+def test_equal_jobs_go_in_one_command_though_fewer_are_ranked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(longest_first, "WINDOW", 2)
+    group = ordered(**{"max-active": 4, "count": 4, "params": {"n": [1]}})
+    play = Play(document(jobs=[group], rules=[on_start("md")]))
+    assert [(one.first, one.count) for one in play.of(SubmitJobs)] == [(0, 4)]
+
+
 # -- time.remaining -----------------------------------------------------------------
 
 

@@ -134,3 +134,14 @@ def test_any_values_give_finite_predictions_and_a_state_that_comes_back(
             predicted = ask(values)
             assert predicted is None or 0 < predicted < math.inf
         assert other.predict(values) == model.predict(values)
+
+
+def test_a_long_text_that_is_no_unicode_is_a_value_like_others() -> None:
+    model = Durations()
+    for seconds, letter in ((1.0, "a"), (30.0, "\udcff")):
+        for _ in range(FEWEST):
+            model.learn({"x": letter * 1000}, seconds)
+    fast, slow = (model.predict({"x": letter * 1000}) for letter in ("a", "\udcff"))
+    assert fast is not None
+    assert slow is not None
+    assert slow > 5 * fast
