@@ -15,6 +15,8 @@ import pytest
 
 import flux_ensemble
 from flux_ensemble import features
+from flux_ensemble.engine.feature import Hooks, JobHooks
+from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.lifecycle import FINAL_STATES, TRANSITIONS
 from flux_ensemble.feature_list import FEATURES, parts
 
@@ -160,3 +162,16 @@ def test_a_part_that_imports_what_is_missing_is_no_missing_part(
     with pytest.raises(ModuleNotFoundError, match="a_module_that_nobody_has"):
         parts.__wrapped__("keys")
     assert parts.__wrapped__("fields") == ()
+
+
+@pytest.mark.parametrize("name", ["began", "ended", "gone"])
+def test_a_feature_that_waits_for_what_each_job_does_is_told_of_each(name: str) -> None:
+    def heard(job: ActiveJob) -> None:
+        """Nothing follows from it."""
+
+    hooks, own = Hooks(), JobHooks(**{name: heard})  # type: ignore[arg-type]
+    found = []
+    for change in (hooks.follow, hooks.leave):
+        change(own)
+        found.append((hooks.singly, getattr(hooks, name)))
+    assert found == [(True, (heard,)), (False, ())]
