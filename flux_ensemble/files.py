@@ -164,9 +164,9 @@ def create(path: str | Path, *, mode: int = 0o666, new: bool = False, regular: b
 
 
 @contextlib.contextmanager
-def writing(path: str | Path, *, mode: int = 0o666, new: bool = False) -> Iterator[IO[str]]:
+def writing(path: str | Path, *, new: bool = False) -> Iterator[IO[str]]:
     """Open a file to write UTF-8 text to; see `create`. A new file is removed after an error."""
-    made = create(path, mode=mode, new=new)
+    made = create(path, new=new)
     try:
         with open(made, "w", encoding="utf-8") as file:
             yield file

@@ -153,9 +153,7 @@ def serve_port(
     return _begin(server, seconds)
 
 
-def serve_socket(
-    path: Path, give: Give, check: Check | None = None, *, seconds: float = REQUEST_SECONDS
-) -> TCPServer:
+def serve_socket(path: Path, give: Give, *, seconds: float = REQUEST_SECONDS) -> TCPServer:
     """Return a server of pages on a UNIX socket for its user only; see `serve_port`.
 
     Raises:
@@ -163,7 +161,7 @@ def serve_socket(
         ForeignFile: others can make files in its directory, so that they could replace the socket.
     """
     with private_socket(path):
-        return _begin(_Unix(str(path), _handler(give, check), bind_and_activate=False), seconds)
+        return _begin(_Unix(str(path), _handler(give, None), bind_and_activate=False), seconds)
 
 
 def _begin(server: _Tcp | _Unix, seconds: float) -> TCPServer:

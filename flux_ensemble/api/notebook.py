@@ -128,7 +128,7 @@ def _actions(rule: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def showing(ensemble: Any, interval: float = INTERVAL) -> Iterator[None]:
+def showing(ensemble: Any) -> Iterator[None]:
     """Display an ensemble in the running cell until the block is left, and its final state then."""
     display = _display(ensemble)
     if display is None:
@@ -137,7 +137,7 @@ def showing(ensemble: Any, interval: float = INTERVAL) -> Iterator[None]:
     over = Event()
 
     def refresh() -> None:
-        while not over.wait(interval):
+        while not over.wait(INTERVAL):
             with suppress(EnsembleError):
                 display.update(ensemble)
 

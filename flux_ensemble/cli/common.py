@@ -23,7 +23,6 @@ from flux_ensemble.queues.local.client import LocalStateError
 from flux_ensemble.texts import hanging, printable
 
 if TYPE_CHECKING:
-    from flux_ensemble.document.lint import Warnings
     from flux_ensemble.document.model import Spec
     from flux_ensemble.runtime.recording import Recorder
 
@@ -255,16 +254,13 @@ def first_problems(text: str, file: str | None) -> str:
     return "\n".join(lines)
 
 
-def check_document(
-    text: str, file: str | None, name: str | None, warnings: Warnings | None = None
-) -> Spec:
+def check_document(text: str, file: str | None, name: str | None) -> Spec:
     """Read a document as the service will, and print the warnings about it.
 
     Args:
         text: the document.
         file: its name.
         name: the ensemble's name, if it is not the document's.
-        warnings: receives the warnings about the document.
 
     Raises:
         Failure: it has errors; all of them, one per line.
@@ -272,7 +268,7 @@ def check_document(
     from flux_ensemble.document.lint import Warnings
     from flux_ensemble.document.loading import DocumentError, load_text
 
-    warnings = Warnings() if warnings is None else warnings
+    warnings = Warnings()
     directory = str(Path(file or "-").parent)
     try:
         spec = load_text(text, name=name, file=file, directory=directory, warnings=warnings)

@@ -61,9 +61,9 @@ def join(children: Child) -> Markup:
     return Markup("".join(map(join, children)))
 
 
-def pre(lines: Iterable[str], longest: int = MAX_LINE, **attributes: str | int) -> Markup:
+def pre(lines: Iterable[str], **attributes: str | int) -> Markup:
     """Return a `pre` element with lines of text."""
-    text = "\n".join(html.escape(shown(line, longest)) for line in lines)
+    text = "\n".join(html.escape(shown(line, MAX_LINE)) for line in lines)
     # A browser drops the first newline.
     return Markup(f"{h('pre', **attributes)[: -len('</pre>')]}\n{text}</pre>")
 

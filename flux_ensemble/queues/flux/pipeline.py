@@ -217,18 +217,14 @@ class Pipeline:
         lane: Hashable,
         count: int,
         start: Callable[[int, Report], None],
-        *,
-        stop_at_error: bool = False,
     ) -> Callable[[Callable[[Calls], None]], None]:
         """Return a step (`queues.flux.steps`) that runs a batch; its result is the `Calls`.
 
         Args:
             lane: of the batch.
-            count, start, stop_at_error: as for `Calls`.
+            count, start: as for `Calls`.
         """
-        return lambda resume: self.add(
-            lane, Calls(count, start, resume, stop_at_error=stop_at_error)
-        )
+        return lambda resume: self.add(lane, Calls(count, start, resume, stop_at_error=False))
 
     @property
     def waiting(self) -> int:

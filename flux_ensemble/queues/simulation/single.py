@@ -18,7 +18,7 @@ from flux_ensemble.queues.virtual.scheduler import Scheduler
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What all clusters of a simulation have in common.
+    """The parts that all clusters of a simulation share.
 
     Args:
         spec: the ensemble's document.
