@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flux_ensemble.cli.display.outlook import Outlook
+from flux_ensemble.cli.session.follow import Outlook
 from flux_ensemble.words import in_words
 
 
