@@ -115,7 +115,7 @@ def test_wrong_usage_exits_with_2_and_a_sentence(
 def test_without_a_command_the_ensembles_of_the_instance_are_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    serve(monkeypatch, status=EnsembleError(errno.ENOSYS, "the service is not loaded"))
+    serve(monkeypatch, list=EnsembleError(errno.ENOSYS, "the service is not loaded"))
     monkeypatch.setattr(overview, "Client", target.Client)
     assert run_command([]) == 0
     assert "flux-ensemble init sweep" in capsys.readouterr().out
