@@ -375,8 +375,7 @@ def test_output_that_is_there_is_linked_and_what_is_not_there_is_a_path(tmp_path
     ]
     text = near(tmp_path, jobs)
     expected = ["./with%20%C3%BC/a.txt", "../b.txt", f"file://{quote(str(far))}", str(gone)]
-    expected += [None, None]
-    assert data(text)["e0.jobs"]["output"] == expected
+    assert data(text)["e0.jobs"]["output"] == [*expected, None, None]
     for link in expected[:3]:
         assert f'<a href="{link}" rel="noreferrer">' in text
     assert f'href="{gone}' not in text
