@@ -53,6 +53,9 @@ def _lines(
             raise StateError(f"{path}:{number}: expected {expected} in JSON") from None
 
 
+#: Bytes that are free on a disk that counts as full.
+LITTLE_ROOM = 1 << 12
+
 #: Seconds without a new status, of which a run writes one each second, after which that is told.
 STALE_SECONDS = 30.0
 
@@ -60,6 +63,14 @@ STALE_SECONDS = 30.0
 Mark = tuple[int, int]
 
 _FORMS = {"eventlog": state_forms.ENTRY, "jobs": state_forms.JOB}
+
+
+def _is_full(directory: Directory) -> bool:
+    """Return whether nobody can write a run's files for lack of room."""
+    disk = os.fstatvfs(directory.fd)
+    free = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail
+    # A file system without blocks does not say how many are free.
+    return disk.f_blocks > 0 and free * disk.f_frsize < LITTLE_ROOM
 
 
 def _stale(t: float) -> dict[str, Any]:
@@ -240,6 +251,8 @@ class States:
                 if GIVEN_UP not in directory.names():
                     command = _resuming(directory, status.get("directory"))
                     reason = self.INTERRUPTED.format(command or "run --resume")
+                    if _is_full(directory):
+                        reason += ", once there is room on its disk, which is full"
                     status.update(reason=reason, resumable=True)
                     if command is not None:
                         status["resumes"] = command

@@ -81,7 +81,10 @@ def test_a_full_disk_stops_a_run_which_goes_on_when_there_is_room(tmp_path: Path
                 now = (files / "eventlog").read_bytes(), (files / "events").read_bytes()
                 assert now[1].startswith(kept[1])
                 assert now[0] == kept[0]
+                full = "goes on with it, once there is room on its disk, which is full"
+                assert States(state).status("test")["reason"].endswith(full)
                 ballast.unlink()
+                assert States(state).status("test")["reason"].endswith("goes on with it")
             else:
                 subprocess.run(["mount", "-o", "remount,size=2m", str(state)], check=True)
         assert stops in (1, 2)
