@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from flux_ensemble.document.keys.document import DOCUMENT
@@ -16,7 +17,7 @@ from flux_ensemble.document.keys.forms import SCALAR, Schema, no_scalar, table
 from flux_ensemble.document.keys.jobs import JOB, JOBSPEC_V1, RESOURCE_V1
 from flux_ensemble.document.keys.rules import ACTION, ACTIONS, RULE
 from flux_ensemble.document.keys.simulation import SIMULATED
-from flux_ensemble.document.problems import Path, Problems
+from flux_ensemble.document.problems import MAX_PROBLEMS, Path, Problems
 from flux_ensemble.scalars import as_text, plain_scalar
 from flux_ensemble.suggestions import elsewhere, hint, nearest
 from flux_ensemble.texts import listed, shown
@@ -177,11 +178,16 @@ def explain(
 
 
 def _misspelt(key: str, error: Any) -> bool:
-    """Return True if a mapping has the missing key under another name, which has its problem."""
+    """Return True if a mapping has the missing key under another name, which has its problem.
+
+    With more unknown names than there can be problems it does not matter: the search for similar
+    names takes long.
+    """
     names = error.schema.get("properties", ())
     if error.schema.get("additionalProperties") is not False:
         return False
-    return any(nearest(one, names) == key for one in error.instance if one not in names)
+    unknown = islice((one for one in error.instance if one not in names), MAX_PROBLEMS)
+    return any(nearest(one, names) == key for one in unknown)
 
 
 def _sentence(error: Any) -> str:
