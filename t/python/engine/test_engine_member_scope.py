@@ -16,6 +16,7 @@ from flux_ensemble.engine.commands import (
     Command,
     Effect,
     Record,
+    StartMember,
     SubmitJobs,
     UpdateJobs,
 )
@@ -341,6 +342,14 @@ def test_an_update_of_a_group_is_of_its_jobs_on_all_members_where_its_rule_is_of
         commands = world.run(2, status=1)
         (update,) = [one for one in commands if isinstance(one, UpdateJobs)]
         assert {ordinal_of(key) for key in update.jobs} == members
+
+
+def test_growth_without_a_pool_is_of_the_instance_in_documents_with_members_too() -> None:
+    world = World({"trigger": "job-fail", "group": "a", "action": {"name": "grow", "value": 2}})
+    commands = world.run(1, status=1)
+    assert not [one for one in commands if isinstance(one, StartMember)]
+    outcome = [one.context for one in world.records if one.name == "outcome"][-1]
+    assert outcome["reason"].startswith("the size of the instance is fixed")
 
 
 def test_documents_without_such_rules_are_dumped_as_before() -> None:

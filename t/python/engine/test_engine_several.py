@@ -17,6 +17,7 @@ from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.encoding import dumps
 from flux_ensemble.engine.codec import encode, event_from_json, to_json
 from flux_ensemble.engine.commands import (
+    Ask,
     CancelJobs,
     Command,
     DrainMember,
@@ -433,6 +434,59 @@ def test_jobs_that_had_trouble_and_go_alike_are_as_one_after_the_other(
     commands = together.handle(gone)
     assert commands == [one for event in each(gone) for one in singly.handle(event)]
     assert encode_all(together) == encode_all(singly)
+
+
+def test_a_job_that_ends_makes_room_on_another_member_where_all_may_run_no_more_at_once() -> None:
+    pools = [{"name": name, "count": 1, "service": "child"} for name in ("one", "two")]
+    jobs = [
+        {"name": "a", "command": "a", "count": 40, "member": "one"},
+        {"name": "b", "command": "b", "count": 9, "member": "two"},
+    ]
+    start = [{"name": "submit", "label": label} for label in ("a", "b")]
+    rules = [{"trigger": "start", "actions": start}]
+    limits = {"limits": {"active-jobs": 16}}
+    engine = Engine(
+        load_mapping({"name": "test", "members": pools, "jobs": jobs, "rules": rules, **limits})
+    )
+    engine.handle(Started(100.0))
+    commands = engine.handle(MemberUp(100.0, "one.0", 1, 1, 8))
+    commands += engine.handle(MemberUp(100.0, "two.0", 2, 1, 8))
+    sent = [one for one in commands if isinstance(one, SubmitJobs)]
+    assert [(one.group, one.count) for one in sent] == [("a", 8), ("a", 8)]
+    for one in sent:
+        engine.handle(CommandDone(100.5, one.id, {"ids": []}))
+    events: list[list[Any]] = [[101.0 + number / 8, name] for number, name in enumerate(LIFE)]
+    events[3].append({"status": 0})
+    tag = Tag("a", sent[0].rule, sent[0].firing, 0)
+    # Its own member takes no more before a quarter of its window is free.
+    commands = engine.handle(JobEvents(101.5, make(1, 1), events, tag))
+    assert [one.group for one in commands if isinstance(one, SubmitJobs)] == ["b"]
+
+
+def test_a_trial_whose_life_comes_at_once_has_its_search_ask_at_once() -> None:
+    search = {
+        "id": "x",
+        "group": "sim",
+        "variables": {"x": {"low": 0, "high": 1}},
+        "minimize": "loss",
+        "trials": 9,
+        "parallel": 2,
+    }
+    action = {"name": "search", "label": "x"}
+    given = {**document([], {"command": "run {x}", "count": 1}), "search": [search]}
+    engine = Engine(load_mapping({**given, "rules": [{"trigger": "start", "action": action}]}))
+    commands = engine.handle(Started(100.0))
+    (ask,) = [one for one in commands if isinstance(one, Ask)]
+    points = [{"params": {"x": 0.25}}, {"params": {"x": 0.5}}]
+    engine.handle(CommandDone(100.5, ask.id, {"points": points, "seconds": 0.1}))
+    commands = engine.handle(MemberUp(100.5, "pool.0", 1, 1, 4))
+    first = next(one for one in commands if isinstance(one, SubmitJobs))
+    engine.handle(CommandDone(100.5, first.id, {"ids": []}))
+    events: list[list[Any]] = [[101.0 + number / 8, name] for number, name in enumerate(LIFE)]
+    events[3].append({"status": 0})
+    tag = Tag(first.group, first.rule, first.firing, first.first)
+    commands = engine.handle(JobEvents(101.5, make(1, 1), events, tag))
+    assert [one.first for one in commands if isinstance(one, Ask)] == [2]
 
 
 def test_jobs_of_two_groups_that_go_on_alike_count_in_their_own() -> None:
