@@ -12,6 +12,7 @@ from types import ModuleType
 
 #: The folders, in the order in which features are told of what happens.
 FEATURES = (
+    "search",
     "predict",
     "copies",
 )

@@ -62,8 +62,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s'[: number != 1]}"
 
 
+#: States of a trial: its job is in the queue, has given a value, or was stopped early.
+ACTIVE, COMPLETE, PRUNED = "active", "complete", "pruned"
+
 #: States of trials that have ended, as they are counted for each search.
-TRIAL_ENDS = ("complete", "failed", "pruned", "canceled")
+TRIAL_ENDS = (COMPLETE, "failed", PRUNED, "canceled")
 
 
 def ended_trials(search: Mapping[str, Any]) -> int:

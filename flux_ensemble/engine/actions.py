@@ -16,7 +16,6 @@ from flux_ensemble.document.model import Action
 from flux_ensemble.document.rules import parse_rule
 from flux_ensemble.engine.commands import (
     MEMBER_COMMANDS,
-    Ask,
     CallCustom,
     CancelJobs,
     Reply,
@@ -36,7 +35,6 @@ from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
 from flux_ensemble.engine.render import ShownActions, action_json, rule_json
 from flux_ensemble.engine.scaler import Scaler
-from flux_ensemble.engine.searches import Searches
 from flux_ensemble.engine.submission_results import SubmissionResults
 from flux_ensemble.engine.submitter import WITHDRAWN, Submitter, because
 from flux_ensemble.engine.trigger_queue import TriggerQueue
@@ -57,7 +55,6 @@ class Actions:
         core: Core,
         scaling: Scaler,
         sending: Submitter,
-        searching: Searches,
         submitted: SubmissionResults,
         members: Members | None = None,
         scope: MemberScope | None = None,
@@ -65,7 +62,6 @@ class Actions:
         self._core = core
         self._scope = scope
         self._members = members
-        self._searching = searching
         self._submitted = submitted
         self._sending = sending
         self._scaling = scaling
@@ -82,9 +78,6 @@ class Actions:
             "enable": self._enable,
             "disable": self._disable,
             "reset": self._reset,
-            "search": self._search,
-            "close": self._close,
-            "refresh": self._refresh,
             "grow": self._resize,
             "shrink": self._resize,
         }
@@ -245,21 +238,6 @@ class Actions:
         core.outcome(origin, streams=number)
         return ()
 
-    def _search(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
-        changed = self._searching.start(self._groups(call.action)[0], origin)
-        self._core.outcome(origin, changed=changed)
-        return ()
-
-    def _close(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
-        changed = self._searching.close(self._groups(call.action)[0], origin.chain)
-        self._core.outcome(origin, changed=changed)
-        return ()
-
-    def _refresh(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
-        dropped = self._searching.refresh(self._groups(call.action)[0], origin.chain)
-        self._core.outcome(origin, dropped=dropped)
-        return ()
-
     def _resize(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
         if call.action.label is not None and self._members is not None:
             self._members.resize(call.action, origin)
@@ -360,8 +338,9 @@ class Actions:
         origin, firing = pending.origin, pending.firing
         if firing is not None:
             core.workload.confirm(firing)
-            if firing.trial is not None and firing.over():
-                self._searching.not_accepted(firing)
+            if core.hooks.unaccepted and firing.over():
+                for unaccepted in core.hooks.unaccepted:
+                    unaccepted(firing)
             self._submitted.accepted(pending, event.result.get("ids", ()))
         elif pending.call is not None:
             if "state" in event.result:
@@ -372,8 +351,8 @@ class Actions:
                 return self._perform_or_hold(Held(origin, returned))
         elif isinstance(pending.command, Scale):
             return self._scaling.on_done(pending, event)
-        elif isinstance(pending.command, Ask):
-            self._searching.answered(pending.command, event)
+        elif (of_feature := core.hooks.commands.get(type(pending.command))) is not None:
+            of_feature.done(pending, event)
         elif not self._follows(pending.command):
             self._core.outcome(origin, jobs=len(getattr(pending.command, "jobs", ())))
         return ()
@@ -401,10 +380,10 @@ class Actions:
             core.emit(Reply(origin.request, errno=event.errno, reason=event.reason))
         elif isinstance(pending.command, Scale):
             self._scaling.on_failed(pending, event)
-        elif isinstance(pending.command, Ask):
-            starter = self._searching.not_answered(pending.command, event.reason)
-            if starter is not None:
-                self.failed(starter, event.reason, event.detail)
+        elif (of_feature := core.hooks.commands.get(type(pending.command))) is not None:
+            failing = of_feature.failed(pending, event.reason)
+            if failing is not None:
+                self.failed(failing, event.reason, event.detail)
         else:
             self.failed(origin, event.reason, event.detail, pending.call)
         return ()
@@ -425,8 +404,6 @@ class Actions:
             return
         jobs += core.workload.drop(firing)
         core.refuse(firing.group, jobs, reason)
-        if firing.trial is not None:
-            self._searching.refused(firing)
         for refused in core.hooks.refused:
             refused(firing)
         many = "1 job" if jobs == 1 else f"{jobs} jobs"

@@ -79,9 +79,7 @@ class Core:
         scale_outcomes: the outcomes of scaling for which rules have not been evaluated yet.
         function_states: the states of custom functions, by name.
         not_started: groups with too long a time limit (see `too_long`) that were logged as such.
-        search_due: the searches to settle after the event has been handled.
         member_names: the names of the members that have not ended, by their numbers.
-        withdrawn: True if jobs, perhaps of trials, were dropped before they were sent or accepted.
         refused: the number of jobs of each group that the queue refused for good.
         refusal: the first such refusal, in a sentence, or None.
         deferred: rules on `idle` that wait for commands, with the idle group or combination.
@@ -108,8 +106,6 @@ class Core:
         self.function_states: dict[str, Any] = {}
         self.not_started: list[str] = []
         self.deferred: dict[tuple[RuleState, str | None], None] = {}
-        self.search_due: dict[str, None] = {}
-        self.withdrawn = False
         self.refused: dict[str, int] = {}
         self.refusal: str | None = None
         self.member_names: dict[int, str] = {}
@@ -287,10 +283,8 @@ class Core:
         groups = frozenset(groups)
         self._give_up_waiting(groups)
         jobs, _ = self.workload.withdraw(groups)
-        for search in self.spec.searches:
-            if search.group in groups:
-                self.withdrawn = True
-                self.search_due[search.id] = None
+        for withdrawn in self.hooks.withdrawn:
+            withdrawn(groups)
         if jobs:
             number = self.pending_table.next_number
             origin = origin or Origin(REQUEST_RULE, number(REQUEST_RULE))

@@ -62,7 +62,6 @@ from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.requests import Requests
 from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.scaler import Scaler
-from flux_ensemble.engine.searches import Searches
 from flux_ensemble.engine.submission_results import SubmissionResults
 from flux_ensemble.engine.submitter import Submitter
 from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
@@ -82,7 +81,6 @@ class Engine(Core):
         scaling: the member's size as last reported, and the requests to change it.
         members: the members, if the document has `members`; else None.
         observer: handles job events.
-        searching: the searches.
     """
 
     def __init__(self, spec: Spec) -> None:
@@ -94,12 +92,11 @@ class Engine(Core):
         self._sending = Submitter(self, placing)
         for part in parts("engine"):
             self.hooks.add(part.feature(self, self._sending))
-        self.searches = Searches(self, self._sending)
         self._submitted = SubmissionResults(self, self.members)
         self._actions = Actions(
-            self, self.scaling, self._sending, self.searches, self._submitted, self.members, scope
+            self, self.scaling, self._sending, self._submitted, self.members, scope
         )
-        self.observer = Observer(self, self._sending, self.searches, self.members)
+        self.observer = Observer(self, self._sending, self.members)
         self._evaluation = Evaluation(
             self, RuleActions(self, self._actions), self.scaling, self.members, scope
         )
@@ -176,15 +173,17 @@ class Engine(Core):
     def _settle(self) -> None:
         """Do the work that an event leaves besides the rules that it triggers.
 
-        This is: send trials, evaluate rules on idle groups and on outcomes of scaling, send jobs.
+        This is: do the work of features, evaluate rules on idle groups and on outcomes of scaling,
+        send jobs.
         """
         workload = self.workload
-        if self.search_due:
-            self._search()
+        hooks = self.hooks
+        if hooks.unsettled:
+            self._settle_features()
         if workload.drained or self.scale_outcomes or self.deferred:
             self._evaluation.follow_up()
-            if self.search_due:
-                self._search()
+            if hooks.unsettled:
+                self._settle_features()
         if workload.room > 0 and workload.backlog.queues:
             self._sending.send_jobs()
 
@@ -218,11 +217,11 @@ class Engine(Core):
 
     @property
     def reacts(self) -> bool:
-        """True if a rule or a search may react to a job's events.
+        """True if a rule or a feature may react to a job's events.
 
         Rules that are added later may make it true.
         """
-        return bool(self.spec.searches) or self.rules.reacts
+        return self.hooks.reacts or self.rules.reacts
 
     @property
     def wants_nodes(self) -> frozenset[str]:
@@ -281,7 +280,6 @@ class Engine(Core):
         self.scaling.check(self.pending)
         if self.members is not None:
             self.members.check()
-        self.searches.check()
         for feature in self.hooks.features:
             if feature.check is not None:
                 feature.check()
@@ -294,7 +292,7 @@ class Engine(Core):
             # The other attempts run again, or the ensemble has failed meanwhile.
             assert counts["gave-up"] <= counts["finished"] <= counts["attempts"]
             retries = any(job_set.retries.times for job_set in self.spec.groups[group].sets) or any(
-                search.group == group for search in self.spec.searches
+                group in feature.again for feature in self.hooks.features
             )
             submits_again = any(
                 action.name in AGAIN
@@ -345,7 +343,10 @@ class Engine(Core):
                 return triggered
         if self._sending.delay_over(key) or self.scaling.on_timer(key):
             return ()
-        if self.searches.on_timer(key) or self.state != "running":
+        for takes in self.hooks.timers:
+            if takes(key):
+                return ()
+        if self.state != "running":
             return ()
         if key == HEARTBEAT:
             return self._evaluation.heartbeat(event.t)
@@ -395,11 +396,13 @@ class Engine(Core):
 
     # -- the end of an event ------------------------------------------------------
 
-    def _search(self) -> None:
-        """Send trials and request points; evaluate the rules on searches that are done."""
-        while self.search_due and self.state == "running" and self.t_start is not None:
-            self._evaluation.run(self.searches.settle())
-            # A rule on a search can make a group idle, and a rule on idle can start a search.
+    def _settle_features(self) -> None:
+        """Do the work that the event left to features; evaluate the rules that this triggers."""
+        unsettled = self.hooks.unsettled
+        while unsettled and self.state == "running" and self.t_start is not None:
+            for settle in list(unsettled.values()):
+                self._evaluation.run(settle())
+            # Such a rule can make a group idle, and a rule on idle can give a feature work.
             self._evaluation.follow_up()
 
     def _rest(self) -> None:

@@ -188,7 +188,7 @@ class Evaluation:
     def can_fire(self) -> bool:
         """Return whether some rule can still fire although nothing is active."""
         core = self._core
-        if core.search_due:
+        if core.hooks.unsettled:
             return True
         plain = core.rules.plain
         if core.wants_foreign and any(

@@ -2,9 +2,9 @@
 
     LifeBatches.take ──► a step for each job ──► one update of statistics, counters and placement
 
-If no rule, search or metric depends on single jobs, the states between their events are never seen,
-so the events need not be handled one by one. The state of the engine afterwards is the same to the
-last bit as if they had been.
+If no rule, feature or metric depends on single jobs, the states between their events are never
+seen, so the events need not be handled one by one. The state of the engine afterwards is the same
+to the last bit as if they had been.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ class LifeBatches:
         )
 
     def _is_plain(self, firing: Firing, member: Member) -> bool:
-        """Return whether no search or rule depends on jobs of a firing that succeed on a member."""
+        """Return whether no feature or rule depends on a firing's jobs that succeed on a member."""
         return firing.trial is None and self._is_ignored(firing.group, member.pool.name)
 
     def _is_untouched(self, job: ActiveJob) -> bool:
@@ -410,7 +410,7 @@ class QuickPath:
         """True if an event left work besides rules to evaluate and jobs to send."""
         core, workload = self._core, self._core.workload
         drained = workload.drained or not workload.busy
-        return bool(drained or core.scale_outcomes or core.deferred or core.search_due)
+        return bool(drained or core.scale_outcomes or core.deferred or core.hooks.unsettled)
 
     def makes_room(self, key: int) -> bool:
         """Return whether a job that is gone may have made room for others."""

@@ -14,13 +14,11 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.intervals import ids
 from flux_ensemble.engine.job_keys import MAX_ID, named, split
 from flux_ensemble.engine.jobs import FIELDS, ActiveJob, Phase, runtime
-from flux_ensemble.engine.search_state import judge, parse_trial, stopped_early
 from flux_ensemble.engine.submissions import Submissions
-from flux_ensemble.engine.trials import ACTIVE, CANCELED
 from flux_ensemble.engine.trigger_queue import Cause
+from flux_ensemble.feature_list import parts
 from flux_ensemble.metrics.job_fields import JobField
 from flux_ensemble.metrics.job_row import COLUMNS, MEMO, PARAMS, JobRow
-from flux_ensemble.metrics.search_paths import PRUNED
 from flux_ensemble.scalars import numbers
 
 
@@ -220,7 +218,7 @@ class Describer:
         self._label = label
         self._member = member
         self._kept = kept
-        self._searches = {search.id: search for search in spec.searches}
+        self._of_trials = [part.describer(spec) for part in parts("trial_row")]
         self._submissions = Submissions(spec.groups, _REMEMBERED)
         #: Name and index of a job set -> True if its jobs write to files.
         self._writes: dict[tuple[str, int], bool] = {}
@@ -249,7 +247,8 @@ class Describer:
         if firing.work is not None:
             values["copy_of"] = firing.work
         if firing.trial is not None:
-            values["trial"], values["trial_state"] = self._trial(firing.trial, job)
+            for describe in self._of_trials:
+                values.update(describe(firing.trial, job))
         values["params"] = params
         values["nnodes"] = None if job.ranks is None else _nodes(job.ranks)
         for name in ("ntasks", "ncores", "ngpus", "duration", "urgency"):
@@ -262,14 +261,6 @@ class Describer:
         values["runtime"] = None if seconds is None else round(seconds, 6)
         values["output"], values["error"] = self._paths(job, job_set, params)
         return cast(JobRow, {key: values[key] for key in _KEYS if key in values})
-
-    def _trial(self, name: str, job: ActiveJob) -> tuple[int, str]:
-        """Return the number of a trial and its state by the outcome of its job."""
-        id, number = parse_trial(name)
-        state = ACTIVE if job.outcome is None else judge(self._searches[id], job)[0]
-        if state == CANCELED and job.exception_note == stopped_early(id, number):
-            state = PRUNED
-        return number, state
 
     def _paths(
         self, job: ActiveJob, job_set: JobSet, params: Mapping[str, Any]

@@ -21,7 +21,6 @@ from flux_ensemble.engine.member import EXPIRY_SECONDS, Member
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.retries import Further, Retries
 from flux_ensemble.engine.rule_state import RuleState
-from flux_ensemble.engine.searches import Searches
 from flux_ensemble.engine.submitter import Submitter
 from flux_ensemble.engine.trigger_queue import TriggerQueue
 from flux_ensemble.engine.values import Values
@@ -33,7 +32,7 @@ from flux_ensemble.metrics.names import (
     OUTCOMES,
     RATE,
 )
-from flux_ensemble.metrics.paths import COUNT, PENDING_NODES, SEARCH
+from flux_ensemble.metrics.paths import COUNT, PENDING_NODES
 from flux_ensemble.metrics.streams import Metrics
 
 
@@ -120,14 +119,11 @@ class Observer:
         values: passes memo values and durations of jobs to the streams.
     """
 
-    def __init__(
-        self, core: Core, sending: Submitter, searching: Searches, members: Members | None = None
-    ) -> None:
+    def __init__(self, core: Core, sending: Submitter, members: Members | None = None) -> None:
         self._core = core
         self._members = members
         self._hooks = core.hooks
         self._pool_counts = PoolCounts(core.stats, members) if members is not None else None
-        self._searching = searching
         self._sending = sending
         self._retrying = Retries(core, sending, members)
         self.values = Values(core)
@@ -320,9 +316,8 @@ class Observer:
         return self._conclude(job, group, event, changed)
 
     def _on_memo(self, job: ActiveJob, group: str, event: JobEvent, known: str | None) -> News:
-        pruning = self._searching.pruning
-        if pruning is not None and job.firing is not None and job.firing.trial is not None:
-            pruning.published(job, event.context)
+        for published in self._hooks.published:
+            published(job, event.context)
         return None, self.values.published(job, group, event.context)
 
     def _on_gone(self, job: ActiveJob, group: str, event: JobEvent, known: str | None) -> News:
@@ -340,7 +335,9 @@ class Observer:
             self._members.left(job)
         # A job without an outcome was never accepted.
         if job.outcome is None:
-            self._searching.not_accepted(job.firing)
+            assert job.firing is not None
+            for unaccepted in self._hooks.unaccepted:
+                unaccepted(job.firing)
         else:
             self.record(job)
         return news
@@ -466,17 +463,18 @@ class Observer:
             job, event: as for `_count`.
             counts: the counters of the job's group.
             changed: the changes so far.
-            further: whether the job runs again; the search may run a trial again in any case.
+            further: whether the job runs again; a feature may run a trial again in any case.
 
         Returns:
             All changes.
         """
         assert job.firing is not None
-        trial = job.firing.trial
-        if trial is not None:
-            if self._searching.ended(job, event.t, again=further is Further.AGAIN):
-                return changed
-            changed += _of_trial(trial)
+        if job.firing.trial is not None:
+            for tried in self._hooks.tried:
+                of_trial = tried(job, event.t, further is Further.AGAIN)
+                if of_trial is None:
+                    return changed
+                changed += of_trial
         if further is not Further.AGAIN:
             counts["finished"] += 1
             changed += _FINISHED
@@ -524,8 +522,3 @@ def _with_pool(changed: tuple[Change, ...], pool: str) -> tuple[Change, ...]:
     """Return the changes, and those of the same counters of the pool on which the job is."""
     of_pool = [(kind, f"{name}@{pool}") for kind, name in changed if kind == COUNT]
     return (*changed, *of_pool)
-
-
-def _of_trial(trial: str) -> tuple[Change, ...]:
-    """Return the change when a trial has ended: the metrics of its search."""
-    return ((SEARCH, trial.partition(":")[0]),)

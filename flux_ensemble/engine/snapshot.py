@@ -75,10 +75,8 @@ def dump(engine: Engine) -> dict[str, Any]:
     since = {rule: watch.since for rule, watch in engine.stats.watches.items() if watch.since}
     if since:
         state["watched_since"] = since
-    if engine.searches.states:
-        state["searches"] = engine.searches.dump()
     for feature in engine.hooks.features:
-        if feature.dump is not None and (of_feature := feature.dump()):
+        if feature.dump is not None and (of_feature := feature.dump()) is not None:
             state[feature.name] = of_feature
     if engine.members is not None:
         state["members"] = engine.members.dump()
@@ -172,7 +170,6 @@ def _restored(spec: Spec, state: Any) -> Engine:
     for id, idle in state.get("deferred", ()):
         engine.deferred[engine.rules.states[id], idle] = None
     engine.stats.of_members.load(state.get("member_counts", ()))
-    engine.searches.load(state.get("searches", {}))
     for feature in engine.hooks.features:
         if feature.load is not None:
             feature.load(state.get(feature.name))

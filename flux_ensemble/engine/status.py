@@ -14,7 +14,6 @@ from flux_ensemble.engine.rule_state import RuleState
 def status(engine: Engine) -> dict[str, Any]:
     """Return the status of an ensemble as JSON (docs/rpc.md, `ensemble.status`)."""
     workload = engine.workload
-    searches = engine.searches.report()
     return {
         "name": engine.spec.name,
         "state": engine.state,
@@ -37,7 +36,6 @@ def status(engine: Engine) -> dict[str, Any]:
         "interrupted": engine.interrupted,
         "retries": engine.pending_table.jobs_again,
         **({"best": engine.stats.bests.report()} if engine.stats.bests.kept else {}),
-        **({"searches": searches} if searches else {}),
         **{
             key: value
             for feature in engine.hooks.features

@@ -18,9 +18,6 @@ from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.pending import Origin, Pending
 
-#: Prefix of the rule ids of searches; no id in a document has a colon.
-_SEARCH = "search:"
-
 #: The most places where a job failed that are remembered.
 _PLACES = 8
 
@@ -62,7 +59,7 @@ class Submitter:
             params: override the group's parameters.
             origin: the firing that submits.
             overrides: overrides of fields of the group.
-            trial: the name of the trial, if the one job is a trial of a search.
+            trial: the name of the trial, if a feature judges the outcome of the one job.
             near: the number of the member on which the jobs are to run, 0 for any.
             bound: the jobs run on that member or nowhere.
 
@@ -264,11 +261,8 @@ def because(origin: Origin) -> str:
     """Return the name of an origin for a sentence, such as "rule 'x'"."""
     if origin.rule == REQUEST_RULE:
         return "a request"
-    if origin.rule.startswith(_SEARCH):
-        return f"search {origin.rule.removeprefix(_SEARCH)!r}"
-    return "a retry" if origin.rule == RETRY_RULE else f"rule {origin.rule!r}"
-
-
-def search_rule(id: str) -> str:
-    """Return the rule id in the tags of a search's jobs."""
-    return f"{_SEARCH}{id}"
+    if origin.rule == RETRY_RULE:
+        return "a retry"
+    # No id in a document has a colon: features submit under a rule id such as "search:hpo".
+    kind, colon, id = origin.rule.partition(":")
+    return f"{kind} {id!r}" if colon else f"rule {origin.rule!r}"

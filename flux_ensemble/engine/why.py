@@ -256,13 +256,9 @@ class _RuleReader:
             )
         )
         asked = dict.fromkeys(spec.groups, math.inf if open_ended else 0.0)
-        for id, search in self._engine.searches.states.items():
-            if search.open or any(
-                action.name == "search" and action.label == id
-                for state in self._live()
-                for action in state.rule.actions
-            ):
-                asked[search.search.group] = math.inf
+        for feature in self._engine.hooks.features:
+            if feature.submits is not None:
+                asked.update(dict.fromkeys(feature.submits(self._can_run), math.inf))
         for state in self._live():
             for action in state.rule.actions:
                 if action.name == "submit" and action.label is not None:
@@ -273,6 +269,14 @@ class _RuleReader:
                     if asked[name] or self._engine.workload.busy_of(name):
                         asked[name] = math.inf
         return asked
+
+    def _can_run(self, name: str, label: str) -> bool:
+        """Return whether a rule can still run an action on a label."""
+        return any(
+            action.name == name and action.label == label
+            for state in self._live()
+            for action in state.rule.actions
+        )
 
     def _most(self, state: RuleState, action: Action) -> float:
         if state.left is None or action.expressions is not None:

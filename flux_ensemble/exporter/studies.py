@@ -23,10 +23,9 @@ from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.search import Search, Variable
 from flux_ensemble.document.spellings import with_spellings
 from flux_ensemble.document.yaml_reader import read_yaml
-from flux_ensemble.engine.trials import ACTIVE, COMPLETE
 from flux_ensemble.eventlog import Load, read
-from flux_ensemble.metrics.search_paths import PRUNED
 from flux_ensemble.scalars import as_text, identity
+from flux_ensemble.words import ACTIVE, COMPLETE, PRUNED
 
 #: Suffixes of the files that Optuna can keep studies in.
 JOURNALS, DATABASES = (".journal", ".log"), (".db", ".sqlite", ".sqlite3")

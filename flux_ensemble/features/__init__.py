@@ -13,4 +13,7 @@ there, removes the feature. A part is a module; a feature has those that it need
 | `words` | `DEEDS`: what its actions do, for the log | `eventlog` |
 | `algorithms` | `ALGORITHMS`: what `use` can name | `algorithms.builtin` |
 | `engine` | `feature`: makes state and hooks, an `engine.feature.Feature` | `engine.engine` |
+| `trial_row` | `describer`: makes the keys of a trial in the row of its job | `engine.job_view` |
+| `advisers` | `processes`: makes what performs its commands | `service`, `queues.local` |
+| `simulated` | `adviser`: makes that of a simulation | `queues.simulation` |
 """

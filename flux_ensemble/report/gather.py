@@ -18,7 +18,6 @@ from operator import itemgetter
 from typing import Any
 
 from flux_ensemble import eventlog
-from flux_ensemble.engine.trials import COMPLETE
 from flux_ensemble.report.columns import (
     MANY_ROWS,
     Codes,
@@ -33,6 +32,7 @@ from flux_ensemble.report.document import without_environment
 from flux_ensemble.report.files import NOWHERE, Files
 from flux_ensemble.report.members import MOST_MEMBERS, MembersSeen
 from flux_ensemble.report.source import Job, Source, place_of
+from flux_ensemble.words import COMPLETE
 
 #: Number of the best jobs that are kept by each key of memos, at each end, and of keys that are
 #: examined.

@@ -314,15 +314,15 @@ class Driver:
             self.post(CommandFailed(now, command, "EIO", result.reason, result.detail))
 
     def _ask(self, command: Ask) -> None:
-        state = self._engine.searches.states[command.search]
-        if state.ask is None or state.ask[0] != command.id:
+        trials = self._engine.hooks.commands[Ask].needs(command)
+        if trials is None:
             # Given up in the meantime.
             return
         if self._adviser is None:
             assert self._start_adviser is not None
             self._adviser = self._start_adviser()
         self._asks.add(command.id)
-        self._adviser.ask(command, state.trials, partial(self._asked, command.id))
+        self._adviser.ask(command, trials, partial(self._asked, command.id))
 
     def _asked(self, command: int, advice: Advice) -> None:
         if command not in self._asks:

@@ -27,7 +27,6 @@ from flux_ensemble.engine.commands import (
     UpdateJobs,
 )
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Event, Tag
-from flux_ensemble.engine.trials import Trials
 
 Outcome = CommandDone | CommandFailed
 
@@ -221,7 +220,7 @@ class Caller(Protocol):
 
 
 class Advice(Protocol):
-    """The result of a request for points: see `runtime.advisers.Advice`."""
+    """The result of a request for points: see `features.search.advisers.Advice`."""
 
     ok: bool
     points: list[dict[str, Any]]
@@ -231,14 +230,14 @@ class Advice(Protocol):
 
 
 class Adviser(Protocol):
-    """A source of points for searches: see `runtime.advisers.Advisers`."""
+    """A source of points for searches: see `features.search.advisers.Advisers`."""
 
-    def ask(self, command: Ask, trials: Trials, done: Callable[[Any], None]) -> None:
+    def ask(self, command: Ask, trials: Any, done: Callable[[Any], None]) -> None:
         """Request points.
 
         Args:
             command: the search, and which of its trials may be known.
-            trials: of the search; they are read before this returns.
+            trials: what the feature that asks has of them; they are read before this returns.
             done: called once with an `Advice`, but never after `close`. It is not called from
                 within this call if further requests could follow without end.
         """

@@ -13,11 +13,11 @@ from flux.core.handle import Flux
 
 from flux_ensemble import eventlog
 from flux_ensemble.document.model import Spec
+from flux_ensemble.feature_list import parts
 from flux_ensemble.queues.flux.loop import FluxLoop, guard
 from flux_ensemble.queues.flux.member import FluxMember
 from flux_ensemble.queues.flux.queue import FluxQueue
 from flux_ensemble.queues.flux.submission import EnsembleRun
-from flux_ensemble.runtime.advisers import processes
 from flux_ensemble.runtime.custom.output import PrintedOutput
 from flux_ensemble.runtime.custom.worker import Worker
 from flux_ensemble.runtime.durability.batches import identity
@@ -139,7 +139,9 @@ class Assembly:
             replayed=replayed,
             marker=self._marks.of(spec.name, load["run"]),
             worker=None if prepared is None else prepared.worker,
-            adviser=lambda: processes(spec, loop, log=self._log_of(spec), **where),
+            adviser=lambda: parts("advisers")[0].processes(
+                spec, loop, log=self._log_of(spec), **where
+            ),
             stirred=self._stirred,
             fleet=fleet,
         )

@@ -26,9 +26,9 @@ from flux_ensemble.document.search import Objective, Search, Variable
 from flux_ensemble.engine.codec import event_from_json
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.snapshot import dump, restore
-from flux_ensemble.runtime.advisers import described
-from flux_ensemble.runtime.samplers import SearchSampler, seed_of
-from flux_ensemble.runtime.unit_cube import sequence_seed
+from flux_ensemble.features.search.advisers import described
+from flux_ensemble.features.search.samplers import SearchSampler, seed_of
+from flux_ensemble.features.search.unit_cube import sequence_seed
 
 SLOTS = 16
 

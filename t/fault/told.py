@@ -17,11 +17,11 @@ from witness import Job
 from flux_ensemble.document.keys.search import MAX_BATCH
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.search import INDEPENDENT, Search
-from flux_ensemble.engine.early_stop import stopping
-from flux_ensemble.engine.trials import COMPLETE, FAILED, Trials
+from flux_ensemble.features.search.advisers import described
+from flux_ensemble.features.search.early_stop import stopping
+from flux_ensemble.features.search.suggester import suggesting
+from flux_ensemble.features.search.trials import COMPLETE, FAILED, Trials
 from flux_ensemble.metrics.search_paths import PRUNED
-from flux_ensemble.runtime.advisers import described
-from flux_ensemble.runtime.suggester import suggesting
 
 #: By number, the state of a trial whose job has ended, and its value.
 Ends = Mapping[int, tuple[str, float | None]]

@@ -32,7 +32,7 @@ _LOOKING = (
     "flux_ensemble.queues.local.client",
     "flux_ensemble.queues.simulation.simulation",
     "flux_ensemble.runtime.recording",
-    "flux_ensemble.runtime.samplers",
+    "flux_ensemble.features.search.samplers",
 )  # fmt: skip
 
 # Under nohup commands would take no notice of a terminal that is closed.

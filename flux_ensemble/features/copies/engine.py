@@ -216,12 +216,12 @@ class Copies:
 
     # -- snapshots ----------------------------------------------------------------------
 
-    def dump(self) -> list[list[Any]]:
-        """Return the table as JSON."""
+    def dump(self) -> list[list[Any]] | None:
+        """Return the table as JSON; None if it is empty."""
         return [
             [*key, work.left, work.won, work.jobs, *work.firing]
             for key, work in self._works.items()
-        ]
+        ] or None
 
     def load(self, value: Iterable[list[Any]] | None) -> None:
         """Set the table from the result of `dump`; None for an empty one."""

@@ -136,11 +136,11 @@ class Predictions:
 
     # -- snapshots --------------------------------------------------------------------
 
-    def dump(self) -> dict[str, Any]:
-        """Return the models as JSON; empty before the first job has run."""
+    def dump(self) -> dict[str, Any] | None:
+        """Return the models as JSON; None before the first job has run."""
         models = {name: model.dump() for name, model in self.models.items() if model.count}
         if not models and not self.most_cores:
-            return {}
+            return None
         return {"models": models, "most_cores": self.most_cores}
 
     def load(self, value: Mapping[str, Any] | None) -> None:

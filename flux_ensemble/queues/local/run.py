@@ -42,6 +42,7 @@ from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.why import why
 from flux_ensemble.eventlog import Entry, Stored
 from flux_ensemble.faults import ENDINGS
+from flux_ensemble.feature_list import parts
 from flux_ensemble.queues.local.control import Control, Handler, Parse
 from flux_ensemble.queues.local.leftovers import end_leftovers, remember, told
 from flux_ensemble.queues.local.loop import LocalLoop
@@ -51,7 +52,6 @@ from flux_ensemble.queues.local.recovery import EventFile, recover, t_stopped, w
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.state_dir import StateLog, kept_files
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
-from flux_ensemble.runtime.advisers import processes
 from flux_ensemble.runtime.answers import Answer
 from flux_ensemble.runtime.custom.output import PrintedOutput
 from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
@@ -280,9 +280,12 @@ class LocalRun:
         )
 
     def _start_adviser(self) -> Adviser:
-        return processes(
+        # The feature that asks for points brings them.
+        (advisers,) = parts("advisers")
+        adviser: Adviser = advisers.processes(
             self._spec, self._loop, **self._where, log=lambda _, text: self._listener.note(text)
         )
+        return adviser
 
     @property
     def state(self) -> str:

@@ -24,7 +24,7 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event, Started
 from flux_ensemble.engine.status import status
 from flux_ensemble.eventlog import of
-from flux_ensemble.queues.simulation.advisers import SimulatedAdvisers
+from flux_ensemble.feature_list import parts
 from flux_ensemble.queues.simulation.durations import durations
 from flux_ensemble.queues.simulation.fleet import SimulatedFleet
 from flux_ensemble.queues.simulation.functions import Caller
@@ -240,7 +240,7 @@ class Simulation:
             lambda: Caller(spec.packaged, self._calls),
             self,
             tap,
-            adviser=lambda: SimulatedAdvisers(spec, seed),
+            adviser=lambda: parts("simulated")[0].adviser(spec, seed),
             fleet=fleet,
         )
         self._ended = False

@@ -29,13 +29,13 @@ from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import Ask, CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, Tag
-from flux_ensemble.engine.trials import Trials
+from flux_ensemble.features.search.advisers import Advice
+from flux_ensemble.features.search.simulated import Consultant
+from flux_ensemble.features.search.trials import Trials
 from flux_ensemble.queues.flux.delivery import Answer, Fences, Outcomes, Report
 from flux_ensemble.queues.flux.journal import Journal
 from flux_ensemble.queues.flux.pipeline import Pipeline, Window
 from flux_ensemble.queues.flux.submission import EnsembleRun, Submitter
-from flux_ensemble.queues.simulation.advisers import Consultant
-from flux_ensemble.runtime.advisers import Advice
 from flux_ensemble.runtime.durability.batches import Batch, identity
 from flux_ensemble.runtime.durability.replay import Replayed
 from flux_ensemble.runtime.durability.wal import WriteAheadLog

@@ -11,6 +11,7 @@ from typing import Any
 
 from flux_ensemble.document.loading import load_mapping, load_text
 from flux_ensemble.engine.commands import (
+    Ask,
     CallCustom,
     CancelJobs,
     Command,
@@ -201,3 +202,9 @@ __all__ = [
     "on_start",
     "submit",
 ]
+
+
+def search_state(engine: Engine, id: str) -> Any:
+    """The state of a search in an engine: its `trials`, `state` and `reason`."""
+    searches: Any = engine.hooks.commands[Ask].done
+    return searches.__self__.states[id]

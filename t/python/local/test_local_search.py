@@ -15,10 +15,10 @@ import pytest
 from local_queue import Run, command, command_of, descendants
 
 from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.features.search.advisers import described
+from flux_ensemble.features.search.samplers import SearchSampler
+from flux_ensemble.features.search.suggester import suggesting
 from flux_ensemble.queues.local.states import States
-from flux_ensemble.runtime.advisers import described
-from flux_ensemble.runtime.samplers import SearchSampler
-from flux_ensemble.runtime.suggester import suggesting
 
 pytest.importorskip("optuna")
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.runtime.advisers import described
-from flux_ensemble.runtime.suggester import suggesting
+from flux_ensemble.features.search.advisers import described
+from flux_ensemble.features.search.suggester import suggesting
 
 FAULT = Path(__file__).parents[2] / "fault"
 sys.path.append(str(FAULT))

@@ -23,12 +23,12 @@ import flux_ensemble
 from flux_ensemble import scalars
 from flux_ensemble.document.search import Objective, Search, Stop, Variable
 from flux_ensemble.engine.commands import Ask
-from flux_ensemble.engine.trials import COMPLETE, FAILED, PRUNED, Trials
+from flux_ensemble.features.search.advisers import Advice, Asker, described
+from flux_ensemble.features.search.samplers import BEST, LATEST, MANY, SearchSampler, seed_of
+from flux_ensemble.features.search.suggester import suggesting
+from flux_ensemble.features.search.trials import COMPLETE, FAILED, PRUNED, Trials
+from flux_ensemble.features.search.unit_cube import sequence_seed
 from flux_ensemble.queues.local.loop import LocalLoop
-from flux_ensemble.runtime.advisers import Advice, Asker, described
-from flux_ensemble.runtime.samplers import BEST, LATEST, MANY, SearchSampler, seed_of
-from flux_ensemble.runtime.suggester import suggesting
-from flux_ensemble.runtime.unit_cube import sequence_seed
 from flux_ensemble.scalars import identity, spelled
 
 pytest.importorskip("optuna")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from crashes import IDENTITY, Job, Luck, Service, World
+from play import search_state
 from test_crashes import BAD_LUCK, crashing
 
 from flux_ensemble.document.loading import load_mapping
@@ -137,7 +138,7 @@ def points(world: World, sampler: str) -> dict[int, list[str]]:
     assert isinstance(world.service, Service)
     (ensemble,) = world.service.ensembles
     assert ensemble.state == "completed", ensemble.reason
-    state = ensemble.engine.searches.states["hpo"]
+    state = search_state(ensemble.engine, "hpo")
     # Every trial has ended once, as its job did.
     assert (state.state, state.reason) == ("done", "trials")
     assert sorted(state.trials.ended) == list(range(TRIALS))

@@ -14,11 +14,11 @@ from local_queue import children, command_of
 from test_asking import ONE, TWO, VARIABLES, Asked, Bench, bench
 
 from flux_ensemble.document.search import Generator, Search, Stop, Variable
-from flux_ensemble.engine.trials import STATE
-from flux_ensemble.runtime.advisers import described
-from flux_ensemble.runtime.generator import GeneratorError
-from flux_ensemble.runtime.suggester import suggesting
-from flux_ensemble.runtime.vocs import Choices, vocs_of
+from flux_ensemble.features.search.advisers import described
+from flux_ensemble.features.search.generator import GeneratorError
+from flux_ensemble.features.search.suggester import suggesting
+from flux_ensemble.features.search.trials import STATE
+from flux_ensemble.features.search.vocs import Choices, vocs_of
 
 pytest.importorskip("gest_api")
 pytest.importorskip("scipy")

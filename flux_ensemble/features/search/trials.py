@@ -17,11 +17,12 @@ from operator import le
 from typing import Any
 
 from flux_ensemble.document.search import Search, Value
-from flux_ensemble.metrics.search_paths import FRONT, PRUNED
+from flux_ensemble.metrics.search_paths import FRONT
 from flux_ensemble.scalars import Spelled
+from flux_ensemble.words import ACTIVE, COMPLETE, PRUNED
 
 #: States of a trial; a snapshot holds the first two letters of each.
-STOCK, ACTIVE, COMPLETE, FAILED, CANCELED = "stock", "active", "complete", "failed", "canceled"
+STOCK, FAILED, CANCELED = "stock", "failed", "canceled"
 _STATES = {state[:2]: state for state in (STOCK, ACTIVE, COMPLETE, FAILED, CANCELED, PRUNED)}
 
 #: Keys of the attributes of a generator's points: the state of the generator after the last point

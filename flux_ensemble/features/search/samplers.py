@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Protocol
 
-from flux_ensemble.runtime.gaussian import Gaussian
-from flux_ensemble.runtime.unit_cube import Qmc
+from flux_ensemble.features.search.gaussian import Gaussian
+from flux_ensemble.features.search.unit_cube import Qmc
 from flux_ensemble.scalars import identity, unpacked
 
 #: Most characters, about, of one answer as JSON.

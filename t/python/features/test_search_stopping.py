@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from play import CancelJobs, submit
-from test_engine_search import Search, searching
+from play import CancelJobs, search_state, submit
+from test_search import Search, searching
 
 from flux_ensemble.document.search import Stop
-from flux_ensemble.engine.early_stop import MEDIAN_OF, Median, stopping
 from flux_ensemble.engine.events import Interrupted
 from flux_ensemble.engine.snapshot import dump, restore
+from flux_ensemble.features.search.early_stop import MEDIAN_OF, Median, stopping
 
 ASHA = {"policy": "asha", "step": "epoch", "eta": 2}
 MEDIAN = {"policy": "median", "step": "epoch", "trials": 2}
@@ -128,7 +128,7 @@ def test_a_trial_that_is_no_good_is_stopped_and_its_last_value_told() -> None:
     play.event(2, "exception", type="cancel", severity=0)
     play.end(2, 15)
     assert (play.search["pruned"], play.search["canceled"], play.search["complete"]) == (1, 0, 1)
-    trials = play.engine.searches.states["hpo"].trials
+    trials = search_state(play.engine, "hpo").trials
     assert trials.seen(0, 0, 3, 2)["ends"] == [[0, 0.4], [1, 0.9, 1]]
     assert play.points == [0.01, 0.02, 0.03]
 

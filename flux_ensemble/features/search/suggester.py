@@ -17,9 +17,9 @@ class Suggester(Protocol):
 def suggesting(search: Mapping[str, Any]) -> Suggester:
     """Make the source of points of a search, as `advisers.described` gives it."""
     if "generator" in search:
-        from flux_ensemble.runtime.generator import SearchGenerator
+        from flux_ensemble.features.search.generator import SearchGenerator
 
         return SearchGenerator(search)
-    from flux_ensemble.runtime.samplers import SearchSampler
+    from flux_ensemble.features.search.samplers import SearchSampler
 
     return SearchSampler(search)

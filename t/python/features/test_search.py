@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from play import Finish, Play, Started, StartTimer, SubmitJobs, submit
+from play import Finish, Play, Started, StartTimer, SubmitJobs, search_state, submit
 
 from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.events import Interrupted, Tag
@@ -92,7 +92,7 @@ def test_what_an_ask_is_to_see_is_the_points_before_it_and_the_trials_that_have_
     play = Search(searching())
     play.try_out(1, 0.5)
     assert play.of(Ask)[1] == Ask(4, "hpo", 2, 1, 1)
-    trials = play.engine.searches.states["hpo"].trials
+    trials = search_state(play.engine, "hpo").trials
     assert trials.seen(0, 0, 2, 1) == {
         "points": [[0.01, "p"], [0.02, "p"]],
         "attributes": {},
@@ -240,7 +240,7 @@ def test_of_the_states_of_a_generator_the_last_is_in_a_snapshot() -> None:
         point = {"params": {"x": 0.5 + number / 10, "kind": "p"}, "attributes": kept}
         play.done(play.of(Ask)[-1], points=[point], seconds=0.01)
         play.try_out(number + 1, 0.5)
-    trials = play.engine.searches.states["hpo"].trials
+    trials = search_state(play.engine, "hpo").trials
     assert [trial.attributes for trial in trials.all] == [
         {"keys": {"_id": 0}},
         {"keys": {"_id": 1}},
@@ -272,7 +272,7 @@ def test_success_without_the_objective_is_a_failed_trial(loss: Any, reason: str)
     assert play.recorded("trial-failed") == [
         {"search": "hpo", "trial": 0, "id": 1, "reason": reason}
     ]
-    trials = play.engine.searches.states["hpo"].trials
+    trials = search_state(play.engine, "hpo").trials
     assert trials.seen(0, 0, 2, 1)["ends"] == [[0, None]]
 
 
@@ -280,7 +280,7 @@ def test_a_failed_trial_has_its_penalty_and_is_never_the_best() -> None:
     play = Search(searching(on_failure={"penalty": "-1e3"}))
     play.try_out(1, 0.1, status=256)
     play.try_out(2, 0.5)
-    trials = play.engine.searches.states["hpo"].trials
+    trials = search_state(play.engine, "hpo").trials
     assert trials.seen(0, 0, 2, 2)["ends"] == [[0, -1000.0], [1, 0.5]]
     assert play.search["best"][0]["trial"] == 1
 
@@ -311,7 +311,7 @@ def test_of_several_objectives_the_trials_that_are_best_in_one_are_the_front() -
         [],
         "closing",
     )
-    trials = play.engine.searches.states["hpo"].trials
+    trials = search_state(play.engine, "hpo").trials
     assert trials.seen(0, 0, 4, 4)["ends"][0] == [0, [0.5, 1.0]]
 
 
@@ -320,7 +320,7 @@ def test_a_trial_without_one_of_several_objectives_has_failed_with_its_penalty()
     play.try_out(1, 0.5)
     (failed,) = play.recorded("trial-failed")
     assert failed["reason"] == "it published no number 'seconds', but loss"
-    trials = play.engine.searches.states["hpo"].trials
+    trials = search_state(play.engine, "hpo").trials
     assert trials.seen(0, 0, 2, 1)["ends"] == [[0, [9.0, 1000.0]]]
 
 
@@ -537,7 +537,7 @@ def test_a_trial_that_a_shutdown_ends_with_a_failed_ensemble_is_canceled() -> No
     assert play.search["canceled"] == 1
     state = json.loads(json.dumps(dump(play.engine)))
     restored = restore(play.engine.spec, state, [play.engine.stats.take_values()])
-    assert restored.searches.states["hpo"].trials.counts["canceled"] == 1
+    assert search_state(restored, "hpo").trials.counts["canceled"] == 1
 
 
 def test_a_trial_of_a_paused_ensemble_that_is_lost_waits_to_run_again() -> None:

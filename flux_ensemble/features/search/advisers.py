@@ -26,7 +26,7 @@ from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Problems
 from flux_ensemble.document.search import Search
 from flux_ensemble.engine.commands import Ask
-from flux_ensemble.engine.trials import Trials
+from flux_ensemble.features.search.trials import Trials
 from flux_ensemble.runtime.custom.worker import FunctionCall, Worker
 from flux_ensemble.texts import bounded, shown
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flux_ensemble.runtime.ports import Loop
 
 #: The module that runs in the process and suggests points; no other package uses it.
-SUGGESTING = "flux_ensemble.runtime.suggester"
+SUGGESTING = "flux_ensemble.features.search.suggester"
 
 
 @dataclass(frozen=True, slots=True)

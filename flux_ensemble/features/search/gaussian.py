@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from flux_ensemble.runtime.unit_cube import Qmc, at, back
+from flux_ensemble.features.search.unit_cube import Qmc, at, back
 
 #: Number of trials that have to be complete; before that, points come from a Sobol sequence.
 BEGIN = 10

@@ -28,12 +28,12 @@ from typing import Any
 
 from flux_ensemble import scalars
 from flux_ensemble.document.search import Variable
-from flux_ensemble.engine.trials import ENDED, STATE
+from flux_ensemble.features.search.samplers import MAX_ANSWER, seed_of, with_choices
+from flux_ensemble.features.search.trials import ENDED, STATE
+from flux_ensemble.features.search.unit_cube import Qmc
+from flux_ensemble.features.search.vocs import adapted, identity, plain, vocs_of
 from flux_ensemble.runtime.custom.child import ReportedFailure
 from flux_ensemble.runtime.custom.state import MAX_STATE, state_text
-from flux_ensemble.runtime.samplers import MAX_ANSWER, seed_of, with_choices
-from flux_ensemble.runtime.unit_cube import Qmc
-from flux_ensemble.runtime.vocs import adapted, identity, plain, vocs_of
 from flux_ensemble.texts import shown
 
 #: The key, in a point's attributes, of what its generator gave besides the variables; and most

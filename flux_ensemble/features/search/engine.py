@@ -13,7 +13,7 @@ colon as no id in a document has, and the number of the trial.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from flux_ensemble import eventlog
@@ -23,10 +23,14 @@ from flux_ensemble.document.search import Search, Value
 from flux_ensemble.engine.commands import Ask, StartTimer, StopTimer
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone
+from flux_ensemble.engine.feature import CommandHooks, Feature, JobHooks
 from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.job_changes import Change
 from flux_ensemble.engine.jobs import ActiveJob
-from flux_ensemble.engine.pending import Origin, Pending
-from flux_ensemble.engine.search_state import (
+from flux_ensemble.engine.pending import Call, Origin, Pending
+from flux_ensemble.engine.submitter import Submitter
+from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
+from flux_ensemble.features.search.state import (
     AGAIN,
     CLOSING,
     DONE,
@@ -38,17 +42,62 @@ from flux_ensemble.engine.search_state import (
     stopped_early,
     trial_name,
 )
-from flux_ensemble.engine.submitter import Submitter, search_rule
-from flux_ensemble.engine.trials import CANCELED, COMPLETE, FAILED, moved
-from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
+from flux_ensemble.features.search.trials import CANCELED, COMPLETE, FAILED, Trials, moved
 from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.numbers import finite
+from flux_ensemble.metrics.paths import SEARCH
 from flux_ensemble.metrics.search_paths import PRUNED
 from flux_ensemble.scalars import packed
+
+#: What the state of searches is called in snapshots and in the status.
+NAME = "searches"
+
+#: The prefix of the rule ids under which searches submit jobs; no id in a document has a colon.
+_RULE = "search:"
 
 #: The most tries of one ask, and the first delay in seconds, which doubles each time.
 TRIES = 3
 TRY_DELAY = 1.0
+
+
+def feature(core: Core, sending: Submitter) -> Feature:
+    """Return the feature for an engine.
+
+    Args:
+        core: the engine's core.
+        sending: submits jobs.
+    """
+    searches = Searches(core, sending)
+    states = searches.states
+    if states:
+        core.hooks.follow(
+            JobHooks(
+                published=searches.published,
+                tried=searches.tried,
+                withdrawn=searches.withdrawn,
+                refused=searches.refused,
+                unaccepted=searches.unaccepted,
+                reacts=True,
+            )
+        )
+    return Feature(
+        NAME,
+        actions={
+            "search": searches.on_search,
+            "close": searches.on_close,
+            "refresh": searches.on_refresh,
+        },
+        commands={
+            Ask: CommandHooks(searches.asked, searches.answered, searches.not_answered),
+        },
+        timer=searches.on_timer if states else None,
+        submits=searches.submits,
+        again=frozenset(state.search.group for state in states.values()),
+        dump=searches.dump,
+        load=searches.load,
+        status=searches.status,
+        check=searches.check,
+    )
 
 
 class Asks:
@@ -57,12 +106,16 @@ class Asks:
     Args:
         core: the engine's core.
         states: the searches, by id.
+        due: marks a search to be settled when the event has been handled.
     """
 
-    def __init__(self, core: Core, states: Mapping[str, SearchState]) -> None:
+    def __init__(
+        self, core: Core, states: Mapping[str, SearchState], due: Callable[[str], None]
+    ) -> None:
         self._core = core
         self._table = core.pending_table
         self._states = states
+        self._due = due
 
     def ask(self, state: SearchState, count: int) -> None:
         """Request `count` points of a search."""
@@ -148,13 +201,13 @@ class Asks:
 
     def changed(self, state: SearchState) -> None:
         """Mark a search to be settled when the event has been handled, and update its metrics."""
-        self._core.search_due[state.search.id] = None
+        self._due(state.search.id)
         self._core.stats.searches[state.search.id] = state.trials.figures()
 
     def origin(self, state: SearchState) -> Origin:
         """Return the origin under which points of a search are requested."""
         search = state.search
-        return Origin(search_rule(search.id), state.asks, (), None, (search.group,))
+        return Origin(rule_of(search.id), state.asks, (), None, (search.group,))
 
 
 #: The most times that `on-failure: retry` runs a trial again.
@@ -172,13 +225,49 @@ class Searches:
         self._sending = sending
         self._table = core.pending_table
         self.states = {search.id: SearchState(search) for search in core.spec.searches}
-        self._asking = Asks(core, self.states)
+        self._asking = Asks(core, self.states, self._mark)
+        #: The searches to settle after the event has been handled.
+        self._due: dict[str, None] = {}
+        #: True if jobs, perhaps of trials, were dropped before they were sent or accepted.
+        self._withdrawn = False
         #: Stops trials early; None if no search does that.
-        self.pruning: Pruner | None = None
+        self.published: Callable[[ActiveJob, Mapping[str, Any]], None] | None = None
         if any(search.stop for search in core.spec.searches):
-            self.pruning = Pruner(core, self.states)
+            self.published = Pruner(core, self.states).published
+
+    def _mark(self, id: str) -> None:
+        """Have a search settled when the event has been handled."""
+        self._due[id] = None
+        self._core.hooks.unsettled[NAME] = self.settle
 
     # -- actions ----------------------------------------------------------------------
+
+    def on_search(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
+        """Perform the action `search`."""
+        self._core.outcome(origin, changed=self.start(call.action.label or "", origin))
+        return ()
+
+    def on_close(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
+        """Perform the action `close`."""
+        changed = self.close(call.action.label or "", origin.chain)
+        self._core.outcome(origin, changed=changed)
+        return ()
+
+    def on_refresh(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
+        """Perform the action `refresh`."""
+        dropped = self.refresh(call.action.label or "", origin.chain)
+        self._core.outcome(origin, dropped=dropped)
+        return ()
+
+    def submits(self, can_run: Callable[[str, str], bool]) -> Iterator[str]:
+        """Yield the groups of the searches that may still send trials.
+
+        Args:
+            can_run: returns whether a rule can still run an action on a label.
+        """
+        for id, state in self.states.items():
+            if state.open or can_run("search", id):
+                yield state.search.group
 
     def start(self, id: str, origin: Origin) -> bool:
         """Start a search, or continue a closed one; return whether that changes anything."""
@@ -234,17 +323,27 @@ class Searches:
 
     # -- asks -------------------------------------------------------------------------
 
-    def answered(self, command: Ask, event: CommandDone) -> None:
-        """Handle the answer to an ask."""
-        self._asking.answered(command, event)
+    def asked(self, command: Ask) -> Trials | None:
+        """Return the trials of which a point is requested; None if the ask was given up."""
+        state = self.states[command.search]
+        if state.ask is None or state.ask[0] != command.id:
+            return None
+        return state.trials
 
-    def not_answered(self, command: Ask, reason: str) -> Origin | None:
+    def answered(self, pending: Pending, event: CommandDone) -> None:
+        """Handle the answer to an ask."""
+        assert isinstance(pending.command, Ask)
+        self._asking.answered(pending.command, event)
+
+    def not_answered(self, pending: Pending, reason: str) -> Origin | None:
         """Handle a failed ask; close the search after the last try.
 
         Returns:
             The firing that started the search, if the search has failed now; None if points are
             requested once more, or are not needed any more.
         """
+        command = pending.command
+        assert isinstance(command, Ask)
         if not self._asking.failed(command, reason):
             return None
         self.states[command.search].wrong = reason
@@ -257,7 +356,7 @@ class Searches:
 
     # -- trials -----------------------------------------------------------------------
 
-    def ended(self, job: ActiveJob, t: float, *, again: bool = False) -> bool:
+    def tried(self, job: ActiveJob, t: float, again: bool) -> tuple[Change, ...] | None:
         """Handle the end of a trial's job.
 
         Args:
@@ -266,7 +365,7 @@ class Searches:
             again: the job runs again, by the `retries` of its group or after an interruption.
 
         Returns:
-            True if the trial runs again.
+            The change of the search's metrics; None if the search runs the trial again.
         """
         firing = job.firing
         assert firing is not None
@@ -275,7 +374,7 @@ class Searches:
         state = self.states[id]
         if again or number not in state.trials.active:
             state.runs_again(number)
-            return again
+            return None if again else _changed(id)
         how, value, reason = judge(state.search, job)
         if value is None and number in state.stopped:
             how = PRUNED
@@ -286,7 +385,7 @@ class Searches:
             state.runs_again(number)
             attempt = firing.overrides, 0.0, firing.attempt + 1, firing.avoid
             self._sending.retry(firing, job.index, *attempt, failed=job)
-            return True
+            return None
         state.look(t)
         state.chain = ()
         if value is not None:
@@ -295,7 +394,7 @@ class Searches:
             self._prune(state, number, t)
         else:
             self._fail(state, number, job, reason, t, how)
-        return False
+        return _changed(id)
 
     def _is_retried(self, search: Search, job: ActiveJob) -> bool:
         """Return whether a failed trial runs again by `on-failure: retry`.
@@ -351,16 +450,24 @@ class Searches:
                 self.close(search.id, reason="failures")
         self._asking.changed(state)
 
-    def not_accepted(self, firing: Firing | None) -> None:
+    def withdrawn(self, groups: Collection[str]) -> None:
+        """Note that the waiting jobs of groups were dropped; `settle` ends their trials."""
+        for id, state in self.states.items():
+            if state.search.group in groups:
+                self._withdrawn = True
+                self._mark(id)
+
+    def unaccepted(self, firing: Firing) -> None:
         """Note that a job was never accepted; if it was a trial's, `settle` ends the trial."""
-        if firing is not None and firing.trial is not None:
+        if firing.trial is not None:
             id, _ = parse_trial(firing.trial)
-            self._core.withdrawn = True
-            self._core.search_due[id] = None
+            self._withdrawn = True
+            self._mark(id)
 
     def refused(self, firing: Firing) -> None:
         """End a trial whose job the queue refused for good, and close its search."""
-        assert firing.trial is not None
+        if firing.trial is None:
+            return
         id, number = parse_trial(firing.trial)
         state = self.states[id]
         if number in state.trials.active:
@@ -387,11 +494,12 @@ class Searches:
         core = self._core
         if core.state != "running" or core.t_start is None:
             return
-        if core.withdrawn:
-            core.withdrawn = False
+        if self._withdrawn:
+            self._withdrawn = False
             self._recount()
-        due = list(core.search_due)
-        core.search_due.clear()
+        due = list(self._due)
+        self._due.clear()
+        core.hooks.unsettled.pop(NAME, None)
         for id in due:
             state = self.states[id]
             if state.open:
@@ -422,7 +530,7 @@ class Searches:
             search.group,
             None,
             {name: packed(value) for name, value in trials.params(trial).items()},
-            Origin(search_rule(search.id), trial.number),
+            Origin(rule_of(search.id), trial.number),
             trial=trial_name(search.id, trial.number),
         )
 
@@ -439,7 +547,7 @@ class Searches:
             **figures,
         }
         core.record(eventlog.SearchDone(search=id, reason=state.reason, **figures))
-        cause = Cause(event, search_rule(id), state.chain)
+        cause = Cause(event, rule_of(id), state.chain)
         return [
             TriggerQueue(rule, cause)
             for rule in core.rules.plain(SEARCH_TRIGGER)
@@ -455,35 +563,39 @@ class Searches:
         firings = {firing.trial for firing in self._core.workload.firings}
         for id, state in self.states.items():
             state.check()
-            if self._core.acting and not self._core.withdrawn:
+            if self._core.acting and not self._withdrawn:
                 assert all(trial_name(id, number) in firings for number in state.trials.active)
             if state.ask is not None and self._core.acting:
                 assert state.ask[0] in self._table.commands
 
-    def report(self) -> list[dict[str, Any]]:
-        """Return the searches for the status."""
-        return [state.report() for state in self.states.values()]
+    def status(self) -> dict[str, Any]:
+        """Return the searches for the status; empty if there are none."""
+        return {NAME: [state.report() for state in self.states.values()]} if self.states else {}
 
     # -- snapshots ----------------------------------------------------------------------
 
-    def dump(self) -> dict[str, Any]:
-        """Return the searches that have been started, as JSON."""
-        core = self._core
-        due = list(core.search_due)
+    def dump(self) -> dict[str, Any] | None:
+        """Return the searches that have been started, as JSON; None if there are no searches."""
+        if not self.states:
+            return None
+        due = list(self._due)
         begun = [(id, state) for id, state in self.states.items() if state.state != IDLE]
         if not begun and not due:
             return {}
         return {
             "due": due,
-            "withdrawn": core.withdrawn,
+            "withdrawn": self._withdrawn,
             "searches": {id: state.dump() for id, state in begun},
         }
 
-    def load(self, value: Mapping[str, Any]) -> None:
+    def load(self, value: Mapping[str, Any] | None) -> None:
         """Set the state from the result of `dump`."""
-        self._core.withdrawn = value.get("withdrawn", False)
-        self._core.search_due.update(dict.fromkeys(value.get("due", ())))
-        for id, dumped in value.get("searches", {}).items():
+        if not value:
+            return
+        self._withdrawn = value["withdrawn"]
+        for id in value["due"]:
+            self._mark(id)
+        for id, dumped in value["searches"].items():
             state = self.states[id]
             state.load(dumped)
             if state.again and self._core.acting:
@@ -506,8 +618,8 @@ class Pruner:
     def published(self, job: ActiveJob, memo: Mapping[str, Any]) -> None:
         """Stop a trial if the values in a memo of its job are too bad."""
         firing = job.firing
-        assert firing is not None
-        assert firing.trial is not None
+        if firing is None or firing.trial is None:
+            return
         id, number = parse_trial(firing.trial)
         state = self._states[id]
         stop, objective = state.search.stop, state.search.objectives[0]
@@ -529,8 +641,18 @@ class Pruner:
         core.cancel(
             (job.id,),
             stopped_early(id, number),
-            Origin(search_rule(id), number, (), None, (search.group,)),
+            Origin(rule_of(id), number, (), None, (search.group,)),
         )
+
+
+def rule_of(id: str) -> str:
+    """Return the rule id in the tags of a search's jobs."""
+    return f"{_RULE}{id}"
+
+
+def _changed(id: str) -> tuple[Change, ...]:
+    """Return the change when a trial has ended: the metrics of its search."""
+    return ((SEARCH, id),)
 
 
 def _number(value: Any) -> float | None:

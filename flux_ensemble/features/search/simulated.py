@@ -14,10 +14,15 @@ from dataclasses import replace
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.search import Search
 from flux_ensemble.engine.commands import Ask
-from flux_ensemble.engine.trials import Trials
+from flux_ensemble.features.search.advisers import Advice, Advisers, described, processes
+from flux_ensemble.features.search.suggester import Suggester, suggesting
+from flux_ensemble.features.search.trials import Trials
 from flux_ensemble.queues.local.loop import LocalLoop
-from flux_ensemble.runtime.advisers import Advice, Advisers, described, processes
-from flux_ensemble.runtime.suggester import Suggester, suggesting
+
+
+def adviser(spec: Spec, seed: int) -> SimulatedAdvisers:
+    """Return the source of points of a simulation; the arguments are those of the class."""
+    return SimulatedAdvisers(spec, seed)
 
 
 class SimulatedAdvisers:
