@@ -34,6 +34,7 @@ from flux_ensemble.document.rules import NOT_OF_MEMBER
 from flux_ensemble.document.starters import schema_file
 from flux_ensemble.metrics import about
 from flux_ensemble.metrics.columns import Known
+from flux_ensemble.metrics.families import FAMILIES
 from flux_ensemble.metrics.job_row import COLUMNS, IN_RULES, MEMO, PARAMS
 from flux_ensemble.metrics.operations import FUNCTIONS
 from flux_ensemble.metrics.statistics import STATISTICS
@@ -372,7 +373,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "instance": _instance,
     "functions": partial(_names, {name: about.FUNCTIONS[name] for name in FUNCTIONS}, "`{}()`"),
     "further-functions": partial(_names, _FURTHER, "`{}()`"),
-    "search": partial(_names, about.SEARCH, "`search.ID.{}`"),
+    "search": partial(_names, FAMILIES["search"].fields, "`search.ID.{}`"),
     "best": partial(_names, about.BEST, "`best.NAME.{}`"),
 }
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flux_ensemble.metrics.names import FAMILY_KEYS
+
 #: The keys of an expansion: entries for lists of the document; source to append to `custom`; and
 #: `groups`, which maps the name of a group of the document to keys that are added to its entries.
-EXPANSION = ("jobs", "rules", "search", "metrics", "custom", "groups")
+EXPANSION = ("jobs", "rules", *FAMILY_KEYS, "metrics", "custom", "groups")
 
 #: Plain data, as JSON has it.
 Plain = Mapping[str, Any]

@@ -14,8 +14,6 @@ from flux_ensemble.feature_list import parts
 #: Name of an algorithm of this room -> its module, and its name there.
 _OWN: dict[str, tuple[str, str]] = {
     "active-loop": ("active_loop", "ACTIVE_LOOP"),
-    "asha": ("searches", "ASHA"),
-    "median-stop": ("searches", "MEDIAN_STOP"),
     "replica-exchange": ("replica_exchange", "REPLICA_EXCHANGE"),
     "retry-with-more": ("retry_with_more", "RETRY_WITH_MORE"),
 }

@@ -15,9 +15,9 @@ from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.keys.rules import (
     ACTION_KEYS,
     OF_JOB,
+    ON_ENTRIES,
     ON_GROUPS,
     ON_POOLS,
-    ON_SEARCHES,
     SCALE_ACTIONS,
 )
 from flux_ensemble.document.model import Action, Spec
@@ -26,13 +26,14 @@ from flux_ensemble.document.problems import Path, Problems, TooMany
 from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.templates import has_braces, most_expressions
 from flux_ensemble.metrics.by_value import ByValue
-from flux_ensemble.metrics.conditions import Bested, Names, Searches
+from flux_ensemble.metrics.conditions import Bested, Names
+from flux_ensemble.metrics.families import FAMILIES, Families
 from flux_ensemble.metrics.paths import parse_label
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shortened
 
 #: Actions that need a label.
-_NEED_LABEL = ("submit", "update", "custom", "enable", "disable", "reset", *ON_SEARCHES)
+_NEED_LABEL = ("submit", "update", "custom", "enable", "disable", "reset", *ON_ENTRIES)
 
 #: Keys that can have expressions, in the order in which these are evaluated: of several without a
 #: value the first is reported.
@@ -64,7 +65,7 @@ class Context:
         elastic: whether the member can change its size.
         bests: the best jobs that are kept, by name, with the parameters that they can have.
         by: the metrics that are kept by value.
-        searched: the searches, by name.
+        named: the entries of lists that features read, by the key of the list and name.
         pools: the names of the pools of members.
     """
 
@@ -78,7 +79,7 @@ class Context:
     elastic: bool = True
     bests: Bested = field(default_factory=dict)
     by: Collection[ByValue] = ()
-    searched: Searches = field(default_factory=dict)
+    named: Families = field(default_factory=dict)
     pools: Collection[str] = ()
 
 
@@ -129,7 +130,7 @@ def context_of(spec: Spec, rule_ids: Collection[str]) -> Context:
         functions=FunctionLabels(spec.custom, spec.plugins),
         bests=spec.bested,
         by=spec.by,
-        searched=spec.searched,
+        named=spec.named,
         pools=[pool.name for pool in spec.members],
     )
 
@@ -241,7 +242,7 @@ class ActionReader:
                     "enable": "a rule",
                     "disable": "a rule",
                     "reset": "a job group or GROUP-VARIABLE",
-                    **dict.fromkeys(ON_SEARCHES, "a search"),
+                    **{action: f"a {FAMILIES[key].noun}" for action, key in ON_ENTRIES.items()},
                 }
                 self._problems.add(
                     at, f"the action {name!r} needs a 'label', {what.get(name, 'a job group')}"
@@ -253,8 +254,8 @@ class ActionReader:
                 self._context.functions.check(label)
             except ValueError as error:
                 self._problems.add((*at, "label"), str(error))
-        elif name in ON_SEARCHES:
-            self._search(label, (*at, "label"))
+        elif name in ON_ENTRIES:
+            self._entry(ON_ENTRIES[name], label, (*at, "label"))
         elif name in ON_POOLS:
             self._pool(label, (*at, "label"))
         elif name in ("enable", "disable"):
@@ -282,8 +283,9 @@ class ActionReader:
         else:
             self._triggering(at)
 
-    def _search(self, id: str, at: Path) -> None:
-        self._known(id, at, self._context.searched, "search", "search", "searches")
+    def _entry(self, key: str, id: str, at: Path) -> None:
+        noun, plural, _ = FAMILIES[key]
+        self._known(id, at, self._context.named.get(key, {}), noun, key, plural)
 
     def _pool(self, name: str, at: Path) -> None:
         self._known(name, at, self._context.pools, "member", "members", "members")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -12,7 +12,41 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.feature_list import parts
+from flux_ensemble.metrics.families import Named
 from flux_ensemble.metrics.paths import MetricPath
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A list at the top of a document, of entries with an `id`, that a feature reads.
+
+    Each entry has jobs of a group of its own, to which it gives parameters.
+
+    Args:
+        key: the key of the document; its metrics are the family of this name.
+        declared: returns what expressions can name of the entries, even of those with problems.
+        read: returns the entries without problems, and their places: of the valid part of the
+            list, the names of all groups, `limits.jobs`, and what gets the problems.
+        filled: returns the entries of `jobs` with the parameters that the section gives them: of
+            those entries, what was read and what is declared.
+        check: checks what was read with the groups.
+        varied: returns the parameters that are given to jobs of a group: of the document as it
+            was written, and the name of the group.
+        uninstalled: yields warnings, paths and sentences, about what is not installed here.
+        unstarted: yields warnings about entries that no rule starts.
+        objection: returns why an ensemble with this document cannot begin here, given the file's
+            name; else None.
+    """
+
+    key: str
+    declared: Callable[[Any], Mapping[str, Named]]
+    read: Callable[[Sequence[Any], Collection[str], int, Problems], Mapping[Any, Path]]
+    filled: Callable[[Sequence[Any], Collection[Any], Collection[Any]], list[Any]]
+    check: Callable[[Mapping[Any, Path], Mapping[str, Group], Problems], None]
+    varied: Callable[[Mapping[str, Any], Any], Mapping[str, Any]]
+    uninstalled: Callable[[Spec], Iterable[tuple[Path, str]]]
+    unstarted: Callable[[Spec], Iterable[tuple[Path, str]]]
+    objection: Callable[[Spec, str | None], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +61,16 @@ class DocumentFeature:
         objection: returns why a metric is empty in a document with these groups; else None.
         findings: yields warnings, paths and sentences, about a document without errors: its Spec,
             its entries of `jobs`, and whether all jobs can be in the queue at once.
+        section: the list at the top that it reads.
     """
 
     name: str
-    read: Callable[[Mapping[str, Any], Sweep, Problems, Path], Any]
-    objection: Callable[[MetricPath, Mapping[str, Group]], str | None]
-    findings: Callable[[Spec, Sequence[Mapping[str, Any]], bool], Iterable[tuple[Path, str]]]
+    read: Callable[[Mapping[str, Any], Sweep, Problems, Path], Any] | None = None
+    objection: Callable[[MetricPath, Mapping[str, Group]], str | None] | None = None
+    findings: (
+        Callable[[Spec, Sequence[Mapping[str, Any]], bool], Iterable[tuple[Path, str]]] | None
+    ) = None
+    section: Section | None = None
 
 
 @cache
@@ -40,6 +78,30 @@ def document_features() -> tuple[DocumentFeature, ...]:
     """Return what features have of documents.
 
     >>> [feature.name for feature in document_features()]
-    ['predict']
+    ['search', 'predict']
     """
     return tuple(part.FEATURE for part in parts("document"))
+
+
+@cache
+def sections() -> tuple[Section, ...]:
+    """Return the lists at the top of a document that features read.
+
+    >>> [section.key for section in sections()]
+    ['search']
+    """
+    return tuple(one.section for one in document_features() if one.section is not None)
+
+
+def objection(spec: Spec, file: str | None) -> str | None:
+    """Return the reason that an ensemble cannot begin here; None if it can.
+
+    An ensemble that goes on after a crash, or is replayed, is not asked about: what it needs to
+    begin stands in its log.
+
+    Args:
+        spec: the document.
+        file: its name, for the sentence.
+    """
+    reasons = (section.objection(spec, file) for section in sections())
+    return next((reason for reason in reasons if reason is not None), None)

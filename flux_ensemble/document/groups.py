@@ -128,7 +128,8 @@ class GroupReader:
         common["features"] = {
             feature.name: read
             for feature in document_features()
-            if (read := feature.read(entry, sweep, self._problems, at)) is not None
+            if feature.read is not None
+            and (read := feature.read(entry, sweep, self._problems, at)) is not None
         }
         common["environment"] = jobspec.read_environment(
             entry.get("environment", {}),

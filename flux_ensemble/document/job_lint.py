@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any, NamedTuple
 
+from flux_ensemble.document.feature import sections
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.jobspec import NO_FILE
 from flux_ensemble.document.model import Action, Spec
@@ -31,6 +32,7 @@ from flux_ensemble.document.texts import (
 )
 from flux_ensemble.document.values import FileColumn, Steps
 from flux_ensemble.metrics.by_value import ByValue
+from flux_ensemble.metrics.families import FAMILIES
 from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import MAX_NAMES, listed, shown
 
@@ -88,12 +90,9 @@ def lint_jobs(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _varied(value: Mapping[str, Any], group: Any) -> Mapping[str, Any]:
-    """The variables of the search whose trials are jobs of a group."""
-    for search in value.get("search", ()):
-        if search["group"] == group:
-            variables: Mapping[str, Any] = search["variables"]
-            return variables
-    return {}
+    """The parameters that features give to jobs of a group."""
+    given = [section.varied(value, group) for section in sections()]
+    return {name: varied for one in given for name, varied in one.items()}
 
 
 # -- sheets -------------------------------------------------------------------------
@@ -196,7 +195,7 @@ def _remedy(match: re.Match[str], declared: Mapping[str, Any], code: bool) -> st
         if rest[0] in ":!":
             return f"there are no formats here: write '{{{whole}}}', which is as it is in 'params'"
         return f"nothing is computed here: write '{{{whole}}}', and compute with it in the program"
-    if head.partition(".")[0] in ("job", "count", "best", "search") and not code:
+    if head.partition(".")[0] in ("job", "count", "best", *FAMILIES) and not code:
         return "expressions in braces are for actions of rules"
     return None
 
@@ -317,7 +316,8 @@ _LISTED = re.compile(r"-?[\d.]+(?:,\s+-?[\d.]+)+")
 
 
 #: An expression, as actions have it.
-_EXPRESSION = re.compile(r"(?<![{$])\{\s*(?:job|count|params|best|search)\.[^{}]*\}")
+_HEADS = "|".join(("job", "count", "params", "best", *FAMILIES))
+_EXPRESSION = re.compile(rf"(?<![{{$])\{{\s*(?:{_HEADS})\.[^{{}}]*\}}")
 
 
 #: What a shell expands and nothing else: variables of the environment, and home directories.

@@ -18,10 +18,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from flux_ensemble.document.feature import document_features
+from flux_ensemble.document.feature import document_features, sections
 from flux_ensemble.document.job_lint import Finding, given_values, lint_jobs
 from flux_ensemble.document.job_sets import Group
-from flux_ensemble.document.keys.rules import AGAIN, OF_JOB
+from flux_ensemble.document.keys.rules import AGAIN, OF_JOB, ON_ENTRIES, SUBMITS
 from flux_ensemble.document.members import Pool
 from flux_ensemble.document.members_reader import unresolved
 from flux_ensemble.document.model import Action, Rule, Spec
@@ -33,10 +33,10 @@ from flux_ensemble.document.problems import (
     dotted,
     placed,
 )
-from flux_ensemble.document.samplers import kind, missing, unfound
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.by_value import unsplit, values_of
 from flux_ensemble.metrics.expressions import keys_of, parse_expression
+from flux_ensemble.metrics.families import FAMILIES
 from flux_ensemble.metrics.job_fields import JOB
 from flux_ensemble.metrics.job_row import PARAMS
 from flux_ensemble.metrics.names import COUNTERS, GAUGES, STREAMS
@@ -88,7 +88,7 @@ def lint(
     findings = (
         *found,
         *lint_jobs(spec, document.value),
-        *_uninstalled(spec),
+        *(Finding(*found) for section in sections() for found in section.uninstalled(spec)),
         *(Finding(*found) for found in unresolved(spec.members)),
         *_rules(spec, document.value.get("rules") or (), document.value.get("jobs") or ()),
     )
@@ -98,14 +98,6 @@ def lint(
         kept = warnings.notes if finding.note else warnings.warnings
         if len(kept) < MAX_PROBLEMS:
             kept.append(str(DocumentError([problem], file)))
-
-
-# -- searches -----------------------------------------------------------------------
-
-
-def _uninstalled(spec: Spec) -> Iterator[Finding]:
-    for search, message in (*missing(spec.searches), *unfound(spec)):
-        yield Finding(("search", spec.searches.index(search), kind(search)), message)
 
 
 # -- rules --------------------------------------------------------------------------
@@ -131,11 +123,13 @@ def _rules(
             "no rule submits anything, so the ensemble ends as soon as it has started",
         )
         return
-    yield from _unstarted(spec)
+    for section in sections():
+        yield from (Finding(*found) for found in section.unstarted(spec))
     yield from (Finding(*found) for found in never_true(spec))
     at_once = sum(asked.values()) <= spec.limits.active_jobs and not spec.members
     for feature in document_features():
-        yield from (Finding(*found) for found in feature.findings(spec, jobs, at_once))
+        if feature.findings is not None:
+            yield from (Finding(*found) for found in feature.findings(spec, jobs, at_once))
     for index, rule in enumerate(spec.rules):
         at: Path = ("rules", index)
         groups = rule.groups if rule.detector is None else (rule.detector.group,)
@@ -171,8 +165,9 @@ def _first_job_alone(spec: Spec, entries: Sequence[Mapping[str, Any]]) -> Iterat
             )
 
 
-#: The beginning of an expression about a job, a group or a search.
-_HEAD = r"(?:job\.(?:params|memo|id|index|attempt)|count|best|search)\."
+#: The beginning of an expression about a job, a group, or what has a name.
+_NAMES = "|".join(("count", "best", *FAMILIES))
+_HEAD = rf"(?:job\.(?:params|memo|id|index|attempt)|{_NAMES})\."
 
 #: An expression without braces, one after a sign of the shell, and one in the braces of templates.
 _BARE = re.compile(rf"\(?\s*{_HEAD}\w[\w.\[\]'\"()*/+ -]*")
@@ -250,19 +245,6 @@ def _takes_job(action: Action) -> bool:
     )
 
 
-def _unstarted(spec: Spec) -> Iterator[Finding]:
-    """Searches that no rule starts."""
-    started = {
-        action.label for rule in spec.rules for action in rule.actions if action.name == "search"
-    }
-    for index, search in enumerate(spec.searches):
-        if search.id not in started:
-            yield Finding(
-                ("search", index),
-                f"no rule starts the search: 'action: {{name: search, label: {search.id}}}' does",
-            )
-
-
 def _unsubmitted(group: str) -> str:
     return f"the rule waits for jobs of group {group!r}, and no rule submits that"
 
@@ -306,8 +288,8 @@ def _asked(spec: Spec, *, tries: bool = True) -> dict[str, float]:
     asked: dict[str, float] = dict.fromkeys(spec.groups, 0.0)
     for rule in spec.rules:
         for action in rule.actions:
-            if action.name == "search":
-                asked[spec.searched[action.label or ""].group] = math.inf
+            if action.name in SUBMITS:
+                asked[spec.named[ON_ENTRIES[action.name]][action.label or ""].group] = math.inf
             elif action.name == "submit" and action.label is not None:
                 asked[action.label] += _most(spec, rule, action, tries)
     for rule in spec.rules:
@@ -422,7 +404,7 @@ def _too_many(action: Action, spec: Spec) -> str | None:
 def never_true(spec: Spec) -> Iterator[tuple[Path, str]]:
     """Find conditions about values of parameters that no job has.
 
-    Rules, users and searches can give parameters other values than the document lists: those
+    Rules, users and features can give parameters other values than the document lists: those
     parameters are left out.
 
     Args:
@@ -468,8 +450,8 @@ class _Values:
                 if len(values) + len(known) > _MOST:
                     return None
                 known += values
-        searched = {search.group for search in self._spec.searches}
-        return None if searched & set(groups) else known
+        given = {entry.group for entries in self._spec.features.values() for entry in entries}
+        return None if given & set(groups) else known
 
     def conflicts(self, rule: Rule) -> Iterator[str]:
         """Yield warnings about values in a rule's condition that no job has."""

@@ -8,20 +8,19 @@ Durations are seconds (float), and 0 means no limit, as in Flux jobspecs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from flux_ensemble.document.distributions import Simulated
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.keys.rules import AGAIN
 from flux_ensemble.document.members import Pool
-from flux_ensemble.document.search import Search
 from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.detector import Detector
+from flux_ensemble.metrics.families import Named
 from flux_ensemble.metrics.names import Statistic
-from flux_ensemble.metrics.search_paths import Searched
 
 #: Rule ids that are reserved for the engine.
 REQUEST_RULE = "request"
@@ -123,6 +122,25 @@ class Rule:
         return f"{title} by {', '.join(self.by)}" if self.by else title
 
 
+class Entry(Protocol):
+    """An entry of a list at the top of a document that a feature reads."""
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def group(self) -> str:
+        """The group of its jobs."""
+        ...
+
+    @property
+    def metrics(self) -> Named:
+        """What expressions can name of it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Caps of one ensemble.
@@ -168,7 +186,8 @@ class Spec:
     `directory` is the base of relative paths. `simulate` says for each group how its jobs behave
     in a simulation; only the simulator reads it. `by` are the metrics that are kept by value.
     `expansion` is the document with what its `use` makes in its place, as plain data; None where
-    it has no `use`. `custom_at` is the file, and the line in it, that `custom` begins in; None
+    it has no `use`. `features` has the entries of the lists at the top that features read, by key.
+    `custom_at` is the file, and the line in it, that `custom` begins in; None
     where that is not known. `packaged` is the part of `custom` that algorithms of flux-ensemble
     made.
     `members` are the pools of instances that the jobs run on; without any, they run on the
@@ -194,7 +213,7 @@ class Spec:
     directory: str = "."
     bests: tuple[Best, ...] = ()
     by: tuple[ByValue, ...] = ()
-    searches: tuple[Search, ...] = ()
+    features: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
     simulate: Mapping[str, Simulated] = field(default_factory=dict)
     expansion: Mapping[str, Any] | None = field(default=None, repr=False)
     custom_at: tuple[str, int] | None = field(default=None, compare=False, repr=False)
@@ -225,6 +244,9 @@ class Spec:
         return {best.name: (best, self.groups[best.group].params) for best in self.bests}
 
     @property
-    def searched(self) -> dict[str, Searched]:
-        """The parts of the searches that expressions can name, by the search's name."""
-        return {search.id: search.searched for search in self.searches}
+    def named(self) -> dict[str, dict[str, Named]]:
+        """The metrics that features have names for, by family and name."""
+        return {
+            key: {entry.id: entry.metrics for entry in entries}
+            for key, entries in self.features.items()
+        }

@@ -15,13 +15,13 @@ from flux_ensemble.document.keys.forms import Key, table
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.keys.rules import (
     MEMBER_TRIGGERS,
+    OF_ENTRIES,
     OUTCOME_TRIGGERS,
     RULE,
     RULE_KEYS,
     RUNNING_EVERY,
     RUNNING_TRIGGER,
     SCALE_TRIGGERS,
-    SEARCH_TRIGGER,
     TRIGGER_ALIASES,
 )
 from flux_ensemble.document.model import RESERVED_RULES, Action, Rule, Spec
@@ -33,6 +33,7 @@ from flux_ensemble.metrics.by_value import ByValue, parse_variable
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Names, Subject, compile_condition
 from flux_ensemble.metrics.detector import DETECTORS, MAX_WINDOW, Detector
 from flux_ensemble.metrics.expressions import keys_of, parse_expression
+from flux_ensemble.metrics.families import FAMILIES
 from flux_ensemble.metrics.job_fields import JOB, JobScope
 from flux_ensemble.metrics.names import GAUGES
 from flux_ensemble.metrics.paths import MetricPath, parse_path, split_stream
@@ -58,7 +59,10 @@ NOT_OF_MEMBER = {
     "idle": "nobody knows that no more jobs come to a member; write 'job-*'",
     "drift": "its detector takes in the values of all members; leave out the scope",
     "anomaly": "its detector takes in the values of all members; leave out the scope",
-    "search-done": "a search is of the ensemble; leave out the scope",
+    **{
+        trigger: f"a {FAMILIES[key].noun} is of the ensemble; leave out the scope"
+        for trigger, key in OF_ENTRIES.items()
+    },
     "scale-done": "requests are of the ensemble; leave out the scope",
     "scale-denied": "requests are of the ensemble; leave out the scope",
 }
@@ -239,9 +243,9 @@ class _RuleReader(ActionReader):
         name: str | None = entry.get("name")
         if trigger in SCALE_TRIGGERS:
             self._rule_id(name, (*at, "name"))
-        elif trigger == SEARCH_TRIGGER:
+        elif trigger in OF_ENTRIES:
             if name is not None:
-                self._search(name, (*at, "name"))
+                self._entry(OF_ENTRIES[trigger], name, (*at, "name"))
         elif trigger in MEMBER_TRIGGERS:
             if name is not None:
                 self._pool(name, (*at, "name"))
@@ -295,7 +299,7 @@ class _RuleReader(ActionReader):
 
     def _selected(self, entry: Mapping[str, Any], trigger: str, at: Path) -> list[str]:
         """The groups that `group` or its alias `name` selects; none for all jobs."""
-        if trigger in ("metric", *SCALE_TRIGGERS, SEARCH_TRIGGER, *MEMBER_TRIGGERS, *DETECTORS):
+        if trigger in ("metric", *SCALE_TRIGGERS, *OF_ENTRIES, *MEMBER_TRIGGERS, *DETECTORS):
             return []
         if "name" in entry and "group" in entry:
             self._problems.add((*at, "group"), "'group' is another word for 'name'; give one")
@@ -402,7 +406,7 @@ class _RuleReader(ActionReader):
         """Return the names that expressions of a rule can use; the arguments are as for `Names`."""
         known = self._context
         every = known.names, known.statistics, subject, scope
-        return Names(*every, known.bests, known.by, known.searched, of_member, pools)
+        return Names(*every, known.bests, known.by, known.named, of_member, pools)
 
     def _gauge(self, path: MetricPath, at: Path) -> None:
         reason = None if self._names is None else self._names.objection(path)
@@ -411,7 +415,7 @@ class _RuleReader(ActionReader):
         groups = self._context.groups
         whole = len(groups) == len(self._context.names)
         for feature in document_features() if whole else ():
-            empty = feature.objection(path, groups)
+            empty = None if feature.objection is None else feature.objection(path, groups)
             if empty is not None:
                 self._problems.add(at, empty)
         by_name = at[-1] == "name" and path.statistic == "time"

@@ -100,5 +100,5 @@ def names_of(rule: Rule, spec: Spec, statistics: Collection[str]) -> Names:
         scope_of_rule(rule, spec.groups),
         spec.bested,
         spec.by,
-        spec.searched,
+        spec.named,
     )

@@ -1,6 +1,6 @@
 """Makes a `Spec` of a document whose form is right, and checks what its parts say of each other.
 
-    metrics ──► job groups, searches, members ──► rules ──► Spec
+    metrics ──► lists of features, job groups, members ──► rules ──► Spec
 
 For `document.loading`.
 """
@@ -15,6 +15,7 @@ from flux_ensemble.document.actions import Context
 from flux_ensemble.document.behaviour import read_simulate
 from flux_ensemble.document.by_value import check_by_value, read_by_value
 from flux_ensemble.document.duration import parse_duration
+from flux_ensemble.document.feature import sections
 from flux_ensemble.document.functions import FunctionLabels, SourceError, defined_names
 from flux_ensemble.document.groups import GroupReader
 from flux_ensemble.document.job_sets import Group
@@ -28,18 +29,11 @@ from flux_ensemble.document.members_reader import check_placement, pool_names, r
 from flux_ensemble.document.model import Limits, Scaling, Spec
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.document.rules import read_rules, rule_id
-from flux_ensemble.document.search import Search
-from flux_ensemble.document.search_reader import (
-    check_groups,
-    declared,
-    read_searches,
-    with_variables,
-)
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.names import MEMBER_METRICS, RATE, Statistic
-from flux_ensemble.metrics.paths import BEST, SEARCH, split_stream
+from flux_ensemble.metrics.paths import BEST, split_stream
 from flux_ensemble.metrics.statistics import ALWAYS, NUMBER, SHARES, SIZES
 from flux_ensemble.texts import shown
 
@@ -80,7 +74,7 @@ class _Jobs(NamedTuple):
 
     groups: dict[str, Group]
     every: Mapping[str, Group]
-    searches: Mapping[Search, Path]
+    features: Mapping[str, tuple[Any, ...]]
     pools: tuple[Pool, ...]
 
 
@@ -115,7 +109,9 @@ class SpecReader:
         self._here = here
         # Of what has problems too: who refers to it has none of his own.
         self._names = _names(document.value, problems)
-        self._searched = declared(document.value.get("search"))
+        self._named = {
+            section.key: section.declared(document.value.get(section.key)) for section in sections()
+        }
         self._pooled = pool_names(document.value.get("members"))
 
     def read(self, value: dict[str, Any], name: str | None, file: str | None) -> Spec:
@@ -160,7 +156,7 @@ class SpecReader:
             directory=self._directory,
             bests=metrics.bests,
             by=tuple(metrics.by),
-            searches=tuple(jobs.searches),
+            features=jobs.features,
             members=jobs.pools,
             simulate=read_simulate(value.get("simulate", {}), jobs.groups, self._names, problems),
             **read_keys(DOCUMENT_KEYS, value, problems, ()),
@@ -184,17 +180,28 @@ class SpecReader:
             statistics=metrics.names,
             by=metrics.by,
         )
-        searches = read_searches(value.get("search", []), self._names, most, problems)
-        groups = reader.read(with_variables(entries, searches, self._searched.values()))
+        filled, found = entries, {}
+        for section in sections():
+            key = section.key
+            found[key] = section.read(value.get(key, []), self._names, most, problems)
+            filled = section.filled(filled, found[key], self._named[key].values())
+        groups = reader.read(filled)
         pools = read_pools(value.get("members", []), problems)
         check_placement(groups, pools, self._pooled, entries, value.get("rules", []), problems)
-        check_groups(searches, groups, problems)
-        if searches and SEARCH in metrics.names:
-            problems.add(("search",), f"a statistic is called {SEARCH!r}; give that another 'name'")
+        for section in sections():
+            key = section.key
+            section.check(found[key], groups, problems)
+            if found[key] and key in metrics.names:
+                problems.add((key,), f"a statistic is called {key!r}; give that another 'name'")
         check_by_value(metrics.by, groups, problems)
         at: Path = ("metrics",) if "metrics" in value else ("jobs",)
         _check_kept(metrics.statistics, len(groups), problems, at)
-        return _Jobs(groups, reader.every, searches, pools)
+        return _Jobs(
+            groups,
+            reader.every,
+            {key: tuple(read) for key, read in found.items() if read},
+            pools,
+        )
 
     def _context(
         self,
@@ -221,7 +228,7 @@ class SpecReader:
                 if best.group in groups
             },
             by=metrics.by,
-            searched=self._searched,
+            named=self._named,
             pools=self._pooled,
         )
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from flux_ensemble.document.problems import Path
 from flux_ensemble.document.yaml_reader import Document, read_yaml
+from flux_ensemble.feature_list import parts
 from flux_ensemble.scalars import Spelled, packed
 
 #: Any key of a mapping, any entry of a list.
@@ -22,7 +23,7 @@ _ANY = None
 #: Paths of values of parameters.
 _VALUES: tuple[tuple[str | None, ...], ...] = (
     ("jobs", _ANY, "params", _ANY),
-    ("search", _ANY, "variables", _ANY),
+    *(path for part in parts("keys") for path in getattr(part, "SPELLED", ())),
     ("rules", _ANY, "action", "params", _ANY),
     ("rules", _ANY, "actions", _ANY, "params", _ANY),
 )

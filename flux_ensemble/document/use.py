@@ -24,6 +24,7 @@ from flux_ensemble.document.rules import rule_id
 from flux_ensemble.document.schema import explain
 from flux_ensemble.document.spellings import with_spellings
 from flux_ensemble.document.yaml_reader import Document
+from flux_ensemble.metrics.families import FAMILIES
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 
@@ -31,10 +32,15 @@ from flux_ensemble.texts import listed, shown
 USE = "use"
 
 #: Entries of these lists have names, under these keys.
-_NAMED = {"jobs": "name", "rules": "id", "search": "id"}
+_NAMED = {"jobs": "name", "rules": "id", **dict.fromkeys(FAMILIES, "id")}
 
 #: What these entries are.
-_KINDS = {"jobs": "group", "rules": "rule", "search": "search", "metrics": "metric"}
+_KINDS = {
+    "jobs": "group",
+    "rules": "rule",
+    **{key: family.noun for key, family in FAMILIES.items()},
+    "metrics": "metric",
+}
 
 
 class Expanded(Document):

@@ -38,7 +38,7 @@ from flux_ensemble.engine.scaler import Scaler
 from flux_ensemble.engine.submission_results import SubmissionResults
 from flux_ensemble.engine.submitter import WITHDRAWN, Submitter, because
 from flux_ensemble.engine.trigger_queue import TriggerQueue
-from flux_ensemble.metrics.paths import BEST, SEARCH, parse_label
+from flux_ensemble.metrics.paths import OF_NAMES, parse_label
 from flux_ensemble.scalars import numbers
 
 #: The most further calls of a custom function by `on-error: retry`, and the first delay in
@@ -274,7 +274,7 @@ class Actions:
         state = core.rules.states.get(origin.rule)
         metrics = core.metrics(core.t)
         # Functions calculate with parameters: they receive numbers, not the text of the document.
-        metrics.update(numbers({key: metrics[key] for key in (BEST, SEARCH) if key in metrics}))
+        metrics.update(numbers({key: metrics[key] for key in OF_NAMES if key in metrics}))
         command = CallCustom(
             self._table.next_id(),
             call.action.label or "",

@@ -18,7 +18,7 @@ from flux_ensemble.engine.trigger_queue import TriggerQueue
 from flux_ensemble.metrics.conditions import Lookup
 from flux_ensemble.metrics.member_metrics import AT
 from flux_ensemble.metrics.names import GAUGES
-from flux_ensemble.metrics.paths import BEST, COUNT, ELAPSED, LEFT, SEARCH, MetricPath
+from flux_ensemble.metrics.paths import COUNT, ELAPSED, LEFT, OF_NAMES, MetricPath
 
 
 class MemberScope:
@@ -53,7 +53,7 @@ class MemberScope:
         ]
 
     def lookup(self, ordinal: int, t: float | None = None) -> Lookup:
-        """Return the lookup of a member's metrics; best jobs and searches are the ensemble's.
+        """Return the lookup of a member's metrics; what has a name is the ensemble's.
 
         Args:
             ordinal: the number of the member.
@@ -70,7 +70,7 @@ class MemberScope:
                 return None if t_expires is None else max(0.0, t_expires - core.t)
             if path == ELAPSED:
                 return None if up is None else max(0.0, core.t - up.t)
-            if statistic in (BEST, SEARCH) or (statistic == COUNT and AT in variable):
+            if statistic in OF_NAMES or (statistic == COUNT and AT in variable):
                 return core.stats.lookup(path)
             ages = None
             if t is not None and (variable in GAUGES or variable == "pending"):

@@ -24,10 +24,9 @@ from flux_ensemble.metrics.detector import Detector
 from flux_ensemble.metrics.job_fields import JobScope
 from flux_ensemble.metrics.names import MEMBER_METRICS, RATE
 from flux_ensemble.metrics.paths import (
-    BEST,
     COUNT,
     LEFT,
-    SEARCH,
+    OF_NAMES,
     MetricPath,
     parse_path,
 )
@@ -192,7 +191,7 @@ class RuleIndex:
     def _metric_key(self, path: MetricPath) -> MetricPath:
         """Return the key of a metric in the index: a counter, or a stream without the statistic."""
         statistic, group, variable = path
-        if statistic in (BEST, SEARCH):
+        if statistic in OF_NAMES:
             return MetricPath(statistic, group, variable.partition(".")[0])
         if statistic in (COUNT, RATE) or statistic in MEMBER_METRICS:
             return path

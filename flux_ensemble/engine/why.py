@@ -20,7 +20,7 @@ from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.metrics.conditions import Lookup, compile_condition
 from flux_ensemble.metrics.detector import Detector
-from flux_ensemble.metrics.paths import BEST, COUNT, SEARCH, MetricPath, parse_path
+from flux_ensemble.metrics.paths import BEST, COUNT, MetricPath, parse_path
 from flux_ensemble.metrics.terms import Comparison, Term, terms_of
 from flux_ensemble.texts import listed, shortened
 from flux_ensemble.words import counted
@@ -152,8 +152,9 @@ class _RuleReader:
             if keys[0] == BEST and len(keys) > 1 and keys[1] in spec.bested:
                 best, params = spec.bested[keys[1]]
                 return best.path(keys, params)
-            if keys[0] == SEARCH and len(keys) > 1 and keys[1] in spec.searched:
-                return spec.searched[keys[1]].path(keys)
+            named = spec.named.get(keys[0], {})
+            if len(keys) > 1 and keys[1] in named:
+                return named[keys[1]].path(keys)
             return parse_path(name, spec.groups, self._statistics, spec.by)
         return None
 

@@ -53,7 +53,7 @@ INSTANCE: Final[Mapping[str, dict[str, str]]] = {
 }
 
 for _part in parts("metrics"):
-    for _kind, _texts in _part.METRICS.items():
+    for _kind, _texts in getattr(_part, "METRICS", {}).items():
         INSTANCE[_kind].update(_texts)
 
 #: Functions of expressions (`operations.CALCULUS`).
@@ -72,19 +72,6 @@ FUNCTIONS: Final[Mapping[str, str]] = {
     "tan": "the tangent of an angle in radians",
     "tanh": "the hyperbolic tangent",
     "pow": "the first argument to the power of the second",
-}
-
-#: Fields of a search (`search_paths`), and of its best trial.
-SEARCH: Final[Mapping[str, str]] = {
-    "best.VARIABLE": "the value of a variable in the best trial so far",
-    "best.value": "the objective of the best trial",
-    "best.trial": "the number of the best trial",
-    "trials": "trials that have ended",
-    "complete": "trials that are complete",
-    "failed": "trials that failed",
-    "canceled": "trials that were cancelled",
-    "pruned": "trials that were stopped early, with `stop`",
-    "front": "trials in the Pareto front, with several objectives, in place of `best`",
 }
 
 #: Fields of an entry `best` under `metrics`.

@@ -17,6 +17,7 @@ from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.domains import number
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
+from flux_ensemble.metrics.families import FAMILIES, NO_FAMILIES, Families
 from flux_ensemble.metrics.hints import meant, remedy
 from flux_ensemble.metrics.job_fields import JOB, JobField, JobScope
 from flux_ensemble.metrics.job_row import fitted
@@ -25,13 +26,12 @@ from flux_ensemble.metrics.operations import Value
 from flux_ensemble.metrics.paths import (
     BEST,
     COUNT,
-    SEARCH,
+    OF_NAMES,
     MetricPath,
     not_of_member,
     not_of_pool,
     parse_path,
 )
-from flux_ensemble.metrics.search_paths import Searched
 from flux_ensemble.metrics.statistics import NUMBER
 from flux_ensemble.suggestions import elsewhere
 from flux_ensemble.texts import listed, shortened, shown
@@ -44,10 +44,6 @@ Subject = Literal["metric", "memo"] | None
 Bested = Mapping[str, tuple[Best, Collection[str]]]
 NO_BESTS: Bested = {}
 
-#: The searches, by name.
-Searches = Mapping[str, Searched]
-NO_SEARCHES: Searches = {}
-
 #: Returns the value of a field of the triggering job, of any type; None if it has none.
 JobLookup = Callable[[JobField], Any]
 
@@ -58,7 +54,8 @@ Variable = MetricPath | JobField | str
 SUBJECTS: Mapping[str, Subject] = {"metric": "metric", "job-memo": "memo"}
 
 #: An expression in braces.
-_FILLED = re.compile(r"\{\s*((?:job|count|best|search|params)[.\[][^{}]*?)\s*\}")
+_HEADS = "|".join((JOB, COUNT, BEST, *FAMILIES, "params"))
+_FILLED = re.compile(rf"\{{\s*((?:{_HEADS})[.\[][^{{}}]*?)\s*\}}")
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
@@ -240,7 +237,7 @@ class Names:
         job: JobScope | None,
         bests: Bested = NO_BESTS,
         by: Collection[ByValue] = (),
-        searches: Searches = NO_SEARCHES,
+        named: Families = NO_FAMILIES,
         of_member: bool = False,
         pools: Collection[str] | None = None,
     ) -> None:
@@ -256,7 +253,7 @@ class Names:
         self.job = job
         self._bests = bests
         self._by = by
-        self._searches = searches
+        self._named = named
 
     def resolve(self, keys: list[str]) -> Variable:
         """Return the metric, the field of the triggering job or the memo key with this name.
@@ -284,11 +281,12 @@ class Names:
         if head == BEST and len(keys) > 1 and keys[1] in self._bests:
             best, params = self._bests[keys[1]]
             return best.path(keys, params)
-        if head == SEARCH and len(keys) > 1 and self._searches:
-            if keys[1] not in self._searches:
-                ids = listed(sorted(self._searches))
-                raise ValueError(f"no search named {keys[1]!r} (searches: {ids})")
-            return self._searches[keys[1]].path(keys)
+        if head in FAMILIES and len(keys) > 1 and (named := self._named.get(head)):
+            if keys[1] not in named:
+                noun, plural, _ = FAMILIES[head]
+                known = listed(sorted(named))
+                raise ValueError(f"no {noun} named {keys[1]!r} ({plural}: {known})")
+            return named[keys[1]].path(keys)
         # A memo may have a key `nodes`, or `n`.
         bare = len(keys) == 1 and self.subject == "memo"
         of_member = (head in MEMBER_METRICS or head == RATE) and not bare
@@ -343,7 +341,7 @@ class Names:
             )
         if isinstance(variable, JobField):
             return fitted(variable.name, value, str(variable))
-        if isinstance(variable, MetricPath) and variable.statistic not in (BEST, SEARCH):
+        if isinstance(variable, MetricPath) and variable.statistic not in OF_NAMES:
             return number(str(variable), value)
         return value
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 
+from flux_ensemble.metrics.names import FAMILY_KEYS
 from flux_ensemble.texts import shortened
 
 #: Text with the form of a duration: 30min, 1.5 h, 1h30m; and as on clocks and in Slurm: 1:30:00.
@@ -17,7 +18,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 #: What metrics begin with, and is no text that somebody left without quotes.
-_FAMILIES = ("count", "rate", "best", "search", "job", "params", "memo")
+_FAMILIES = ("count", "rate", "best", *FAMILY_KEYS, "job", "params", "memo")
 
 _ASCII = {"≥": ">=", "≤": "<=", "≠": "!="}
 

@@ -39,8 +39,13 @@ MEMBER_METRICS: dict[str, tuple[str, ...]] = {
     "time": ("elapsed", "left"),
 }
 for _part in parts("metrics"):
-    for _kind, _names in _part.METRICS.items():
+    for _kind, _names in getattr(_part, "METRICS", {}).items():
         MEMBER_METRICS[_kind] = (*MEMBER_METRICS[_kind], *_names)
+
+#: The first keys of metrics that features add, with names of their own: see `families`.
+FAMILY_KEYS: tuple[str, ...] = tuple(
+    key for part in parts("metrics") for key in getattr(part, "FAMILIES", {})
+)
 
 #: The first key of the metric `rate.GROUP`: the jobs of a group that finish per second.
 RATE = "rate"

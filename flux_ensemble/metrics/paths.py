@@ -13,6 +13,7 @@ from typing import NamedTuple
 from flux_ensemble.metrics.by_value import ByValue, parse_variable
 from flux_ensemble.metrics.names import (
     COUNTERS,
+    FAMILY_KEYS,
     GAUGES,
     MAX_NAME,
     MEMBER,
@@ -28,8 +29,8 @@ COUNT = "count"
 #: The first key of metrics of the best jobs; `variable` is then NAME.FIELD.
 BEST = "best"
 
-#: The first key of metrics of searches; `variable` is then ID.FIELD.
-SEARCH = "search"
+#: The first keys of metrics that have names of their own; `variable` is then NAME.FIELD.
+OF_NAMES = frozenset({BEST, *FAMILY_KEYS})
 
 #: Metrics of time that each member has for itself.
 _OF_TIME = ("elapsed", "left")
@@ -52,7 +53,7 @@ class MetricPath(NamedTuple):
     variable: str
 
     def __str__(self) -> str:
-        if self.statistic in MEMBER_METRICS or self.statistic in (BEST, SEARCH):
+        if self.statistic in MEMBER_METRICS or self.statistic in OF_NAMES:
             return f"{self.statistic}.{self.variable}"
         if self.statistic == RATE:
             return f"{RATE}.{self.group}"
@@ -179,7 +180,7 @@ def not_of_member(path: MetricPath) -> str | None:
     "'nodes.free' is not known of one member (of one there are counts, statistics, ...)"
     """
     statistic, _, variable = path
-    by_value = variable.endswith("]") and statistic not in (BEST, SEARCH)
+    by_value = variable.endswith("]") and statistic not in OF_NAMES
     of_all = statistic in MEMBER_METRICS and not (statistic == "time" and variable in _OF_TIME)
     if not (of_all or by_value or statistic == RATE):
         return None

@@ -10,10 +10,12 @@ from typing import Any
 from flux_ensemble.metrics.best import Best, Bests
 from flux_ensemble.metrics.by_value import ByValue, unsplit
 from flux_ensemble.metrics.detector import Detector
+from flux_ensemble.metrics.families import field_of
 from flux_ensemble.metrics.member_metrics import AT, MemberMetrics
 from flux_ensemble.metrics.names import (
     COUNTERS,
     DURATION_OF_FINISHED,
+    FAMILY_KEYS,
     GAUGES,
     IGNORED,
     MEMBER_METRICS,
@@ -32,10 +34,8 @@ from flux_ensemble.metrics.paths import (
     ELAPSED,
     LEFT,
     PENDING_NODES,
-    SEARCH,
     MetricPath,
 )
-from flux_ensemble.metrics.search_paths import field_of
 from flux_ensemble.metrics.statistics import NUMBER
 from flux_ensemble.metrics.stream import Stream
 from flux_ensemble.metrics.watch import Watch
@@ -132,7 +132,7 @@ class Metrics:
         pending_nodes: nodes that jobs in the queue need that have not started.
         nodes: the known metrics `nodes.*`.
         bests: the best jobs so far.
-        searches: for each search that has been started, its counts and its best trial.
+        named: the figures of what features have names for, by family and name.
         ignored: group -> key -> the number of memo values without statistics.
         rates: group -> the rate at which its jobs finish, for the groups that are watched.
         watches: the detectors of rules on drift and anomalies, by the ids of the rules.
@@ -157,7 +157,7 @@ class Metrics:
         by: Iterable[ByValue] = (),
     ) -> None:
         self.bests = Bests(bests)
-        self.searches: dict[str, dict[str, Any]] = {}
+        self.named: dict[str, dict[str, dict[str, Any]]] = {key: {} for key in FAMILY_KEYS}
         self._rate_window = rate_window
         self.rates: dict[str, Rate] = {}
         self.watches: dict[str, Watch] = {}
@@ -350,8 +350,8 @@ class Metrics:
             return None if rate is None else rate.get(self.t)
         if statistic == BEST:
             return self.bests.lookup(variable)
-        if statistic == SEARCH:
-            return field_of(self.searches, variable)
+        if statistic in self.named:
+            return field_of(self.named[statistic], variable)
         named = self._by_name[statistic]
         if named.of is not None:
             variable = named.stream(variable)
@@ -404,7 +404,7 @@ class Metrics:
         Gauges are included for groups with active jobs, `{"nodes": {...}, "queue": {...}}` once the
         member has reported, `{"rate": {"GROUP": x}}` for rates that rules read,
         `{"best": {NAME: {"value", "job", "params"}}}` for the best jobs so far,
-        `{"search": {ID: {"complete": n, ..., "best": {...}}}}` for searches that have been started,
+        `{FAMILY: {NAME: {...}}}` for what features have names for,
         and `{"memo-ignored": {"GROUP": {"KEY": n}}}` if values of memos have no statistics.
         """
         empty = Stream(self._statistics)
@@ -433,8 +433,9 @@ class Metrics:
         bests = self.bests.snapshot()
         if bests:
             nested[BEST] = bests
-        if self.searches:
-            nested[SEARCH] = {id: dict(figures) for id, figures in self.searches.items()}
+        for family, named in self.named.items():
+            if named:
+                nested[family] = {name: dict(figures) for name, figures in named.items()}
         if self.ignored:
             nested[IGNORED] = {group: dict(counts) for group, counts in self.ignored.items()}
         return nested

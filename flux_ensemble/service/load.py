@@ -18,8 +18,8 @@ from flux.job import JobID
 from flux.message import Message
 
 from flux_ensemble import eventlog
+from flux_ensemble.document.feature import objection
 from flux_ensemble.document.model import Spec
-from flux_ensemble.document.samplers import objection
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.run_names import free_name, goes_on_already

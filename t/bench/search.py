@@ -22,11 +22,11 @@ import plots
 from benchmark import Benchmark, Numbers, Row
 
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.document.search import Objective, Search, Variable
 from flux_ensemble.engine.codec import event_from_json
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.features.search.advisers import described
+from flux_ensemble.features.search.model import Objective, Search, Variable, searches_of
 from flux_ensemble.features.search.samplers import SearchSampler, seed_of
 from flux_ensemble.features.search.unit_cube import sequence_seed
 
@@ -260,7 +260,7 @@ def _optuna(value: dict[str, Any], trials: int) -> float:
     """The same in virtual time, with the same points, by Optuna's study and pruner."""
     import optuna
 
-    (given,) = load_mapping(value).searches
+    (given,) = searches_of(load_mapping(value))
     words = described(given, value["seed"])
     pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3)
     study = optuna.create_study(pruner=pruner)

@@ -14,14 +14,14 @@ from typing import Any
 
 from witness import Job
 
-from flux_ensemble.document.keys.search import MAX_BATCH
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.document.search import INDEPENDENT, Search
 from flux_ensemble.features.search.advisers import described
 from flux_ensemble.features.search.early_stop import stopping
+from flux_ensemble.features.search.keys import MAX_BATCH
+from flux_ensemble.features.search.model import INDEPENDENT, Search, searches_of
+from flux_ensemble.features.search.paths import PRUNED
 from flux_ensemble.features.search.suggester import suggesting
 from flux_ensemble.features.search.trials import COMPLETE, FAILED, Trials
-from flux_ensemble.metrics.search_paths import PRUNED
 
 #: By number, the state of a trial whose job has ended, and its value.
 Ends = Mapping[int, tuple[str, float | None]]
@@ -59,7 +59,7 @@ def check(
             if last or row["trial"] not in params.setdefault(id, {}):
                 params.setdefault(id, {})[row["trial"]] = row["params"]
     stops = [one["context"] for one in entries if one["name"] == "pruned"]
-    for given in load_mapping(document).searches:
+    for given in searches_of(load_mapping(document)):
         one, attempts = by_id[given.id], _attempts_of(given, jobs, known)
         own = {number: job for number, job, last in attempts if last}
         ends = {number: _end(job, given) for number, job in own.items()}

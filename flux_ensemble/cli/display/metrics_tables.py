@@ -71,14 +71,14 @@ def _statistics(metrics: Mapping[str, Any]) -> list[str]:
     """Return the statistics in an ensemble's metrics, without counts and metrics of members."""
     # Imported here, because tables without metrics do not need the modules of documents.
     from flux_ensemble.metrics.names import IGNORED, MEMBER_METRICS, RATE
-    from flux_ensemble.metrics.paths import BEST, SEARCH
+    from flux_ensemble.metrics.paths import OF_NAMES
 
-    others = ("count", RATE, BEST, IGNORED, *MEMBER_METRICS)
+    others = ("count", RATE, "best", IGNORED, *MEMBER_METRICS)
     return [
         name
         for name, values in metrics.items()
-        # Without a search, a statistic may have that name.
-        if name not in others and not (name == SEARCH and _nested(values))
+        # Without entries of that feature, a statistic may have that name.
+        if name not in others and not (name in OF_NAMES and _nested(values))
     ]
 
 

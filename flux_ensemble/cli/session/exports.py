@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from flux_ensemble.cli.common import USAGE, Failure, naming
 from flux_ensemble.cli.session.sources import source_of
 from flux_ensemble.extras import install_command
+from flux_ensemble.feature_list import parts
 from flux_ensemble.files import replacing
 
 if TYPE_CHECKING:
@@ -35,21 +36,24 @@ def write_studies(target: Target, name: str, path: Path, *, force: bool) -> str:
         Failure: Optuna is missing, there is no search, or the file cannot be written.
     """
     try:
-        from flux_ensemble.exporter.studies import SUFFIXES, StudyError, searches_of, write
+        found = parts("studies")
     except ImportError:
         raise Failure(f"--to optuna needs Optuna: {install_command('search')}") from None
-    if path.suffix.lower() not in SUFFIXES:
-        listed = ", ".join(SUFFIXES)
+    if not found:
+        raise Failure("--to optuna: this installation has no searches")
+    (studies,) = found
+    if path.suffix.lower() not in studies.SUFFIXES:
+        listed = ", ".join(studies.SUFFIXES)
         raise Failure(f"{path}: expected a file that ends in one of: {listed}", USAGE)
     if path.exists() and not force:
         raise Failure(f"{path} exists: --force replaces it")
     try:
         with naming(target, name):
-            searches = searches_of(target.log(name))
+            searches = studies.logged_searches(target.log(name))
             jobs = list(target.jobs(name))
         with replacing(path) as beside:
-            written = write(beside, name, searches, jobs)
-    except StudyError as error:
+            written = studies.write(beside, name, searches, jobs)
+    except studies.StudyError as error:
         raise Failure(f"{name}: {error}") from None
     except OSError as error:
         raise Failure(f"cannot write {path}: {error.strerror}") from None

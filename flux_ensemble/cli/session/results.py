@@ -101,7 +101,7 @@ class Results:
                 check(export.path)
                 if export.path.exists():
                     raise ExportError(f"{export.path} exists: remove it, or name another file")
-                if export.best and not (spec.bests or spec.searches):
+                if export.best and not (spec.bests or spec.features):
                     raise ExportError(f"{BEST}{export.path}: {no_best(spec.name)}")
         except ExportError as error:
             raise Failure(f"--export: {error}", USAGE) from None

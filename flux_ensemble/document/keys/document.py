@@ -21,12 +21,12 @@ from flux_ensemble.document.keys.forms import (
     list_of,
     mapping,
     text,
+    with_features,
 )
 from flux_ensemble.document.keys.jobs import JOB
 from flux_ensemble.document.keys.members import MEMBER
 from flux_ensemble.document.keys.metrics import METRIC
 from flux_ensemble.document.keys.rules import RULE
-from flux_ensemble.document.keys.search import SEARCH
 from flux_ensemble.document.keys.simulation import SIMULATED
 
 LOGGING_KEYS = (
@@ -127,7 +127,7 @@ USE = {
     "additionalProperties": True,
 }
 
-DOCUMENT_KEYS = (
+_KERNEL_KEYS = (
     Key(
         "name",
         text(ENSEMBLE_NAME_RULE, pattern=ENSEMBLE_NAME),
@@ -161,25 +161,6 @@ DOCUMENT_KEYS = (
         ([{"trigger": "start", "action": {"name": "submit", "label": "echo"}}],),
         read=None,
         more="See [rules](document.md#rules).",
-    ),
-    Key(
-        "search",
-        list_of("a list of searches", SEARCH),
-        "Searches: a suggester chooses the parameters of a group's jobs, and learns from the "
-        "results.",
-        (
-            [
-                {
-                    "id": "hpo",
-                    "group": "trial",
-                    "variables": {"lr": {"low": 1e-5, "high": 0.1, "log": True}},
-                    "minimize": "loss",
-                    "trials": 100,
-                }
-            ],
-        ),
-        read=None,
-        more="See [searches](searches.md).",
     ),
     Key(
         "members",
@@ -312,6 +293,8 @@ DOCUMENT_KEYS = (
         more="See [simulate](simulate.md#what-the-jobs-do).",
     ),
 )
+
+DOCUMENT_KEYS = with_features("DOCUMENT_KEYS", _KERNEL_KEYS)
 
 DOCUMENT = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -139,6 +139,8 @@ class FurtherAction:
         takes: keys of other actions that it takes, besides those that declare it themselves.
         of_job: it acts on the triggering job.
         again: it submits jobs again, so there are more of them than rules ask for.
+        on: its label names an entry of the list of the document with this key.
+        submits: it has jobs of the group of this entry submitted.
 
     >>> FurtherAction("copy", "Run the triggering job again.", after="cancel", of_job=True).again
     False
@@ -150,17 +152,38 @@ class FurtherAction:
     takes: tuple[str, ...] = ()
     of_job: bool = False
     again: bool = False
+    on: str = ""
+    submits: bool = False
 
 
-def with_actions(texts: Mapping[str, str], further: Iterable[FurtherAction]) -> Mapping[str, str]:
-    """Return what each action does, with those of features, each behind the one that it names.
+@dataclass(frozen=True, slots=True)
+class FurtherTrigger:
+    """A trigger that a feature adds to those of the kernel.
+
+    Args:
+        name: as in a document; what precedes the first "-" is its kind.
+        text: when it fires, for the guide. Links lead from docs/.
+        after: the trigger behind which it is listed.
+        on: the `name` of a rule names an entry of the list of the document with this key.
+    """
+
+    name: str
+    text: str
+    after: str
+    on: str
+
+
+def with_further(
+    texts: Mapping[str, str], further: Iterable[FurtherAction | FurtherTrigger]
+) -> Mapping[str, str]:
+    """Return the texts of actions or triggers, those of features behind the one that each names.
 
     Args:
         texts: those of the kernel.
         further: those of features.
 
     >>> copy = FurtherAction("copy", "Run the triggering job again.", after="cancel")
-    >>> list(with_actions({"cancel": "Cancel jobs.", "custom": "Call a function."}, [copy]))
+    >>> list(with_further({"cancel": "Cancel jobs.", "custom": "Call a function."}, [copy]))
     ['cancel', 'copy', 'custom']
     """
     joined = list(texts.items())

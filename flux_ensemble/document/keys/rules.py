@@ -14,6 +14,7 @@ from flux_ensemble.document.keys.forms import (
     NAMED,
     NAMES_OF_PARAMETERS,
     FurtherAction,
+    FurtherTrigger,
     Key,
     choice,
     integer,
@@ -21,7 +22,7 @@ from flux_ensemble.document.keys.forms import (
     mapping,
     or_list,
     text,
-    with_actions,
+    with_further,
 )
 from flux_ensemble.document.keys.overrides import OVERRIDE_KEYS, SOME, computed, read_text
 from flux_ensemble.feature_list import parts
@@ -97,9 +98,6 @@ SCALE_TRIGGERS = ("scale-done", "scale-denied")
 #: Triggers on what becomes of members.
 MEMBER_TRIGGERS = ("member-up", "member-draining", "member-lost")
 
-#: The trigger on the end of a search.
-SEARCH_TRIGGER = "search-done"
-
 #: The trigger on a job that runs, and every how many seconds jobs are looked at where the rule does
 #: not say.
 RUNNING_TRIGGER = "job-running"
@@ -136,7 +134,6 @@ _TRIGGERS: Mapping[str, Trigger] = {
     "member-lost": Trigger(
         "A [member](members.md) is lost: it [ended unasked](members.md#the-life-of-a-member)."
     ),
-    SEARCH_TRIGGER: Trigger("A [search](searches.md) has no active trial and gets no more points."),
     "drift": Trigger("The values in `name` have [changed](metrics.md#drift-and-anomalies)."),
     "anomaly": Trigger(
         "A job has published a value [unlike those before](metrics.md#drift-and-anomalies)."
@@ -156,11 +153,25 @@ _TRIGGERS: Mapping[str, Trigger] = {
     ),
 }
 
+#: The triggers of features.
+_FURTHER_TRIGGERS: tuple[FurtherTrigger, ...] = tuple(
+    trigger for part in parts("keys") for trigger in getattr(part, "TRIGGERS", ())
+)
+
 #: Trigger -> when it fires, for the guide.
-TRIGGERS: Mapping[str, str] = {
-    **{name: trigger.about for name, trigger in _TRIGGERS.items()},
-    **{old: f"An older name of `{new}`." for old, new in TRIGGER_ALIASES.items()},
-}
+TRIGGERS = with_further(
+    {
+        **{name: trigger.about for name, trigger in _TRIGGERS.items()},
+        **{old: f"An older name of `{new}`." for old, new in TRIGGER_ALIASES.items()},
+    },
+    _FURTHER_TRIGGERS,
+)
+
+#: Triggers on what becomes of an entry of a list that a feature reads -> the key of the list.
+OF_ENTRIES = {trigger.name: trigger.on for trigger in _FURTHER_TRIGGERS}
+
+#: How these triggers begin.
+_OF_ENTRIES = tuple(dict.fromkeys(f"{name.partition('-')[0]}-" for name in OF_ENTRIES))
 
 #: Triggers on jobs -> what expressions know of the job then.
 KNOWN_AT: Mapping[str, Known] = {
@@ -185,10 +196,6 @@ _KERNEL_ACTIONS: Mapping[str, str] = {
     "with `jobs: trigger` of the triggering job alone.",
     "reset": "Forget the values of [statistics](metrics.md). `label` is a metric such as "
     "`physics-err` (as in `mean.physics-err`), or a group for all of its metrics.",
-    "search": "Start the [search](searches.md) `label`, or reopen one that was closed.",
-    "close": "Send no more trials of the [search](searches.md) `label`.",
-    "refresh": "Drop the points of the [search](searches.md) `label` that were not sent, and ask "
-    "for others.",
 }
 
 #: The actions of features.
@@ -196,7 +203,7 @@ _FURTHER: tuple[FurtherAction, ...] = tuple(
     action for part in parts("keys") for action in getattr(part, "ACTIONS", ())
 )
 
-ACTIONS = with_actions(_KERNEL_ACTIONS, _FURTHER)
+ACTIONS = with_further(_KERNEL_ACTIONS, _FURTHER)
 
 #: Actions on the triggering job, and those that submit jobs again.
 OF_JOB = frozenset(action.name for action in _FURTHER if action.of_job)
@@ -205,9 +212,13 @@ AGAIN = frozenset(action.name for action in _FURTHER if action.again)
 #: Actions that need a member whose size can change.
 SCALE_ACTIONS = frozenset({"grow", "shrink"})
 
-#: Actions whose label is a job group, a search, or a pool of members.
+#: Actions whose label is an entry of a list that a feature reads -> the key of the list; and those
+#: that have jobs of its group submitted.
+ON_ENTRIES = {action.name: action.on for action in _FURTHER if action.on}
+SUBMITS = frozenset(action.name for action in _FURTHER if action.submits)
+
+#: Actions whose label is a job group, or a pool of members.
 ON_GROUPS = ("submit", "cancel", "update")
-ON_SEARCHES = ("search", "close", "refresh")
 ON_POOLS = ("grow", "shrink")
 
 _delay = partial(parse_duration, limit=False)
@@ -236,7 +247,7 @@ _KERNEL_KEYS = (
         "The job group, the rule to enable or disable, the function to call, or the metric to "
         "reset.",
         ("simulate",),
-        only=(*ON_GROUPS, "custom", "enable", "disable", "reset", *ON_SEARCHES, *ON_POOLS),
+        only=(*ON_GROUPS, "custom", "enable", "disable", "reset", *ON_ENTRIES, *ON_POOLS),
     ),
     Key(
         "value",
@@ -387,7 +398,7 @@ RULE_KEYS = (
         "The metric of a 'metric' rule, the values that a 'drift' or 'anomaly' rule watches, the "
         "rule of a 'scale-*' one, the group of others.",
         ("count.simulate.success", "simulate-error"),
-        only=("metric", "job-", "idle", "scale-", "search-", "member-", *DETECTORS),
+        only=("metric", "job-", "idle", "scale-", *_OF_ENTRIES, "member-", *DETECTORS),
         read=None,
         more="A `scale-*` rule without it is about the requests of every rule; for `job-*` and "
         "`idle` it is another word for `group`.",

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Problems
-from flux_ensemble.document.search import Search
 from flux_ensemble.engine.commands import Ask
+from flux_ensemble.features.search.model import Search, searches_of
 from flux_ensemble.features.search.trials import Trials
 from flux_ensemble.runtime.custom.worker import FunctionCall, Worker
 from flux_ensemble.texts import bounded, shown
@@ -231,4 +231,4 @@ def processes(
         info={"name": spec.name, "directory": spec.directory},
         log=log,
     )
-    return Advisers(spec.searches, make)
+    return Advisers(searches_of(spec), make)

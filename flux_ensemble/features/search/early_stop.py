@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from flux_ensemble.document.search import Stop
+from flux_ensemble.features.search.model import Stop
 
 #: The number of complete trials, the latest ones, over which the median is taken, and the most
 #: steps of each whose values are kept.

@@ -17,9 +17,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from flux_ensemble import eventlog
-from flux_ensemble.document.keys.rules import SEARCH_TRIGGER
-from flux_ensemble.document.keys.search import RETRY
-from flux_ensemble.document.search import Search, Value
 from flux_ensemble.engine.commands import Ask, StartTimer, StopTimer
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone
@@ -30,6 +27,9 @@ from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.pending import Call, Origin, Pending
 from flux_ensemble.engine.submitter import Submitter
 from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
+from flux_ensemble.features.search.keys import RETRY, SEARCH_TRIGGER
+from flux_ensemble.features.search.model import Search, Value, searches_of
+from flux_ensemble.features.search.paths import PRUNED, SEARCH
 from flux_ensemble.features.search.state import (
     AGAIN,
     CLOSING,
@@ -45,8 +45,6 @@ from flux_ensemble.features.search.state import (
 from flux_ensemble.features.search.trials import CANCELED, COMPLETE, FAILED, Trials, moved
 from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.numbers import finite
-from flux_ensemble.metrics.paths import SEARCH
-from flux_ensemble.metrics.search_paths import PRUNED
 from flux_ensemble.scalars import packed
 
 #: What the state of searches is called in snapshots and in the status.
@@ -202,7 +200,7 @@ class Asks:
     def changed(self, state: SearchState) -> None:
         """Mark a search to be settled when the event has been handled, and update its metrics."""
         self._due(state.search.id)
-        self._core.stats.searches[state.search.id] = state.trials.figures()
+        self._core.stats.named[SEARCH][state.search.id] = state.trials.figures()
 
     def origin(self, state: SearchState) -> Origin:
         """Return the origin under which points of a search are requested."""
@@ -224,7 +222,7 @@ class Searches:
         self._core = core
         self._sending = sending
         self._table = core.pending_table
-        self.states = {search.id: SearchState(search) for search in core.spec.searches}
+        self.states = {search.id: SearchState(search) for search in searches_of(core.spec)}
         self._asking = Asks(core, self.states, self._mark)
         #: The searches to settle after the event has been handled.
         self._due: dict[str, None] = {}
@@ -232,7 +230,7 @@ class Searches:
         self._withdrawn = False
         #: Stops trials early; None if no search does that.
         self.published: Callable[[ActiveJob, Mapping[str, Any]], None] | None = None
-        if any(search.stop for search in core.spec.searches):
+        if any(state.search.stop for state in self.states.values()):
             self.published = Pruner(core, self.states).published
 
     def _mark(self, id: str) -> None:
@@ -600,7 +598,7 @@ class Searches:
             state.load(dumped)
             if state.again and self._core.acting:
                 self._table.ask_again(state.timer, self._asking.origin(state))
-            self._core.stats.searches[id] = state.trials.figures()
+            self._core.stats.named[SEARCH][id] = state.trials.figures()
 
 
 class Pruner:

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble import scalars
-from flux_ensemble.document.search import Variable
+from flux_ensemble.features.search.model import Variable
 from flux_ensemble.features.search.samplers import MAX_ANSWER, seed_of, with_choices
 from flux_ensemble.features.search.trials import ENDED, STATE
 from flux_ensemble.features.search.unit_cube import Qmc

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from flux_ensemble.document.model import Spec
-from flux_ensemble.document.search import Search
 from flux_ensemble.engine.commands import Ask
 from flux_ensemble.features.search.advisers import Advice, Advisers, described, processes
+from flux_ensemble.features.search.model import Search, searches_of
 from flux_ensemble.features.search.suggester import Suggester, suggesting
 from flux_ensemble.features.search.trials import Trials
 from flux_ensemble.queues.local.loop import LocalLoop
@@ -36,8 +36,9 @@ class SimulatedAdvisers:
     def __init__(self, spec: Spec, seed: int) -> None:
         self._spec = spec
         self._seed = seed
-        self._generators = {search.id for search in spec.searches if search.generator is not None}
-        self._consultant = Consultant(spec.searches, seed)
+        searches = searches_of(spec)
+        self._generators = {search.id for search in searches if search.generator is not None}
+        self._consultant = Consultant(searches, seed)
         self._loop: LocalLoop | None = None
         self._processes: Advisers | None = None
 

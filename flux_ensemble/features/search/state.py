@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flux_ensemble.document.keys.search import MAX_BATCH
-from flux_ensemble.document.search import INDEPENDENT, Search, Value
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.features.search.early_stop import stopping
+from flux_ensemble.features.search.keys import MAX_BATCH
+from flux_ensemble.features.search.model import INDEPENDENT, Search, Value
 from flux_ensemble.features.search.trials import CANCELED, COMPLETE, FAILED, Trials
 from flux_ensemble.metrics.names import INTERRUPTED
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.jobs import ActiveJob
+from flux_ensemble.features.search.model import searches_of
 from flux_ensemble.features.search.state import judge, parse_trial, stopped_early
 from flux_ensemble.features.search.trials import CANCELED
 from flux_ensemble.words import ACTIVE, PRUNED
@@ -18,7 +19,7 @@ def describer(spec: Spec) -> Callable[[str, ActiveJob], dict[str, Any]]:
     Args:
         spec: the document of the ensemble.
     """
-    searches = {search.id: search for search in spec.searches}
+    searches = {search.id: search for search in searches_of(spec)}
 
     def describe(name: str, job: ActiveJob) -> dict[str, Any]:
         """Return the number of a trial and its state by the outcome of its job."""

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from operator import le
 from typing import Any
 
-from flux_ensemble.document.search import Search, Value
-from flux_ensemble.metrics.search_paths import FRONT
+from flux_ensemble.features.search.model import Search, Value
+from flux_ensemble.features.search.paths import FRONT
 from flux_ensemble.scalars import Spelled
 from flux_ensemble.words import ACTIVE, COMPLETE, PRUNED
 

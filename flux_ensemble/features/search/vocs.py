@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from flux_ensemble import scalars
-from flux_ensemble.document.search import Variable
+from flux_ensemble.features.search.model import Variable
 from flux_ensemble.scalars import number
 
 #: A number beyond a bound by at most this share of the range counts as rounded.

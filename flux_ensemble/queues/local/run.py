@@ -32,10 +32,10 @@ from contextlib import ExitStack
 from typing import Any, Protocol
 
 from flux_ensemble import __version__, eventlog
+from flux_ensemble.document.feature import objection
 from flux_ensemble.document.functions import unresolved
 from flux_ensemble.document.members import NOT_LOCAL
 from flux_ensemble.document.model import Spec
-from flux_ensemble.document.samplers import objection
 from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.job_view import Describer

@@ -9,7 +9,7 @@ from typing import Any
 
 from flux_ensemble.metrics.job_row import COLUMNS
 from flux_ensemble.metrics.names import IGNORED
-from flux_ensemble.metrics.paths import BEST, COUNT, SEARCH
+from flux_ensemble.metrics.paths import BEST, COUNT
 
 #: A check of a value; or an object with a form for each required key, or for every value, under
 #: `...`; or a list whose values all have one form.
@@ -196,7 +196,7 @@ _OF_METRICS: dict[str, Form] = {
     COUNT: _COUNTS,
     IGNORED: _COUNTS,
     BEST: {...: _BEST},
-    SEARCH: lambda value: _searches(value),
+    "search": lambda value: _searches(value),
 }
 
 

@@ -87,11 +87,24 @@ def _document(load: Callable[..., Any], given: Any) -> str:
         said = {
             "warnings": warnings.warnings,
             "notes": warnings.notes,
-            "spec": plain(spec),
+            "spec": _lists(plain(spec)),
             "expansion": plain(spec.expansion),
             "jobspecs": list(_jobspecs(spec)),
         }
     return json.dumps(said)[:_MOST]
+
+
+def _lists(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a Spec with the list of searches where trees have it in which it is of no feature."""
+    found: dict[str, Any] = {}
+    for name, value in spec.items():
+        if name == "features":
+            lists = dict(value)
+            found["searches"] = lists.pop("search", [])
+            found.update(lists)
+        else:
+            found[name] = value
+    return found
 
 
 def _jobspecs(spec: Any) -> Any:

@@ -13,7 +13,6 @@ from flux_ensemble.document.keys.rules import (
     OUTCOME_TRIGGERS,
     RUNNING_TRIGGER,
     SCALE_TRIGGERS,
-    SEARCH_TRIGGER,
     TRIGGER_ALIASES,
 )
 
@@ -127,7 +126,7 @@ def document(random: Random) -> dict[str, Any]:
     ]
     if random.random() < 0.5:
         begin = {"name": "search", "label": learning.SEARCH, "repetitions": "unlimited"}
-        trigger = random.choice(["start", "job-submit", SEARCH_TRIGGER])
+        trigger = random.choice(["start", "job-submit", "search-done"])
         rules.append({"id": "begin", "trigger": trigger, "action": begin})
     if random.random() < 0.2:
         rules += _chain(random, random.choice(_SHORT if random.random() < 0.7 else _LONG))
@@ -212,7 +211,7 @@ def trigger(
             return {"trigger": "time-left", "below": random.choice([5, 500])}
         case "search":
             name = {"name": learning.SEARCH} if random.random() < 0.5 else {}
-            return {"trigger": SEARCH_TRIGGER, **name, **when}
+            return {"trigger": "search-done", **name, **when}
         case "metric":
             compared = {"when": random.choice(_COMPARISONS)} if random.random() < 0.7 else {}
             return {"trigger": "metric", "name": random.choice(_METRICS), **compared}

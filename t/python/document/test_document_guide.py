@@ -22,12 +22,13 @@ from flux_ensemble.document.keys.rules import (
     TRIGGER_ALIASES,
     TRIGGERS,
 )
-from flux_ensemble.document.keys.search import SAMPLERS, SEARCH
 from flux_ensemble.document.loading import DocumentError, load_text
+from flux_ensemble.features.search.keys import SAMPLERS, SEARCH
+from flux_ensemble.features.search.paths import COUNTS, FRONT, OF_BEST, PRUNED
 from flux_ensemble.metrics import about
+from flux_ensemble.metrics.families import FAMILIES
 from flux_ensemble.metrics.names import COUNTERS, GAUGES, MEMBER_METRICS, STREAMS
 from flux_ensemble.metrics.operations import CALCULUS
-from flux_ensemble.metrics.search_paths import COUNTS, FRONT, OF_BEST, PRUNED
 from flux_ensemble.metrics.statistics import ALWAYS, STATISTICS
 
 CUSTOM = (DOCS / "custom.md").read_text()
@@ -100,7 +101,7 @@ def _pairs(table: Mapping[str, Iterable[str]]) -> list[str]:
         (about.FUNCTIONS, CALCULUS),
         (_pairs(about.INSTANCE), _pairs(MEMBER_METRICS)),
         (
-            about.SEARCH,
+            FAMILIES["search"].fields,
             ("best.VARIABLE", *(f"best.{name}" for name in OF_BEST), *COUNTS, PRUNED, FRONT),
         ),
     ],

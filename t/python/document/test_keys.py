@@ -26,12 +26,12 @@ from flux_ensemble.document.keys.jobs import JOB_KEYS, RETRIES_KEYS
 from flux_ensemble.document.keys.members import MEMBER_KEYS
 from flux_ensemble.document.keys.metrics import BEST_KEYS
 from flux_ensemble.document.keys.rules import ACTION_KEYS, ACTIONS, RULE_KEYS, TRIGGERS
-from flux_ensemble.document.keys.search import POLICIES, SEARCH_KEYS, STOP_KEYS
 from flux_ensemble.document.loading import DocumentError, load_mapping
 from flux_ensemble.document.members import Pool
 from flux_ensemble.document.model import Action, Limits, Rule, Scaling, Spec
 from flux_ensemble.document.retries import Retries
-from flux_ensemble.document.search import Search, Stop
+from flux_ensemble.features.search.keys import POLICIES, SEARCH_KEYS, STOP_KEYS
+from flux_ensemble.features.search.model import Search, Stop
 from flux_ensemble.metrics.best import Best
 
 ROOT = Path(__file__).parents[3]

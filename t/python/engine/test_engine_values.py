@@ -12,6 +12,7 @@ from test_engine_snapshot import Cuts
 from flux_ensemble.document.loading import load_text
 from flux_ensemble.engine.combinations import name_of, parse_name
 from flux_ensemble.engine.job_view import Describer
+from flux_ensemble.features.search.model import searches_of
 from flux_ensemble.scalars import Spelled, as_text, number, spelled
 
 WRITTEN = ["1.10", "1.1", "NO", "1e3"]
@@ -119,7 +120,7 @@ def test_a_trial_with_a_choice_that_is_spelled_is_told_as_it_is_written() -> Non
     search: [{id: s, group: a, variables: {c: [1.10, "1.1", NO]}, minimize: loss, trials: 3}]
     rules: [{trigger: start, action: {name: search, label: s}}]
     """
-    (search,) = load_text(text).searches
+    (search,) = searches_of(load_text(text))
     (variable,) = search.variables
     assert [type(one) for one in variable.choices] == [Spelled, str, Spelled]
     assert list(map(number, variable.choices)) == [1.1, "1.1", False]

@@ -25,6 +25,23 @@ EXAMPLES = PACKAGE.parent / "examples"
 
 #: Feature -> a document that needs it, and what is said of that where the feature is not there.
 NEEDED: Mapping[str, tuple[str, str]] = {
+    "search": (
+        """
+        jobs: [{name: a, command: "a {x}"}]
+        search:
+          - id: hpo
+            group: a
+            variables: {x: {low: 0, high: 1}}
+            minimize: loss
+            sampler: random
+            trials: 4
+        rules:
+          - {trigger: start, action: {name: search, label: hpo}}
+          - {trigger: search-done, action: {name: terminate}}
+        simulate: {a: {memo: {loss: 1}}}
+        """,
+        "unknown key 'search'",
+    ),
     "predict": (
         """
         jobs:
@@ -127,7 +144,7 @@ def whole() -> dict[str, Any]:
     return run(PACKAGE.parent, documents(), whole=False)
 
 
-@pytest.mark.parametrize("feature", NEEDED)
+@pytest.mark.parametrize("feature", FEATURES)
 def test_a_feature_can_be_removed_and_documents_without_it_still_run(
     feature: str, whole: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -149,8 +166,7 @@ def test_the_folder_or_the_line_alone_is_enough(folder: bool, line: bool, tmp_pa
 
 def test_each_folder_is_listed() -> None:
     folders = {path.parent.name for path in (PACKAGE / "features").glob("*/__init__.py")}
-    # Documents still know searches.
-    assert folders == set(FEATURES) == {"search", *NEEDED}
+    assert folders == set(FEATURES) == set(NEEDED)
 
 
 def test_a_part_that_imports_what_is_missing_is_no_missing_part(

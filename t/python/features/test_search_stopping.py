@@ -11,10 +11,10 @@ import pytest
 from play import CancelJobs, search_state, submit
 from test_search import Search, searching
 
-from flux_ensemble.document.search import Stop
 from flux_ensemble.engine.events import Interrupted
 from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.features.search.early_stop import MEDIAN_OF, Median, stopping
+from flux_ensemble.features.search.model import Stop
 
 ASHA = {"policy": "asha", "step": "epoch", "eta": 2}
 MEDIAN = {"policy": "median", "step": "epoch", "trials": 2}

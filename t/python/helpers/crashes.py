@@ -30,6 +30,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import Ask, CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, Tag
 from flux_ensemble.features.search.advisers import Advice
+from flux_ensemble.features.search.model import searches_of
 from flux_ensemble.features.search.simulated import Consultant
 from flux_ensemble.features.search.trials import Trials
 from flux_ensemble.queues.flux.delivery import Answer, Fences, Outcomes, Report
@@ -512,7 +513,7 @@ class Adviser:
 
     def __init__(self, service: Service, spec: Spec) -> None:
         self._service = service
-        self._consultant = Consultant(spec.searches, spec.seed)
+        self._consultant = Consultant(searches_of(spec), spec.seed)
 
     def ask(self, command: Ask, trials: Trials, done: Callable[[Advice], None]) -> None:
         world = self._service.world

@@ -16,6 +16,7 @@ from local_queue import Run, command, command_of, descendants
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.features.search.advisers import described
+from flux_ensemble.features.search.model import searches_of
 from flux_ensemble.features.search.samplers import SearchSampler
 from flux_ensemble.features.search.suggester import suggesting
 from flux_ensemble.queues.local.states import States
@@ -98,7 +99,7 @@ def test_killed_while_a_generator_is_asked_a_run_goes_on_with_the_same_points(
     assert (search["state"], search["reason"], search["complete"]) == ("done", "trials", 7)
     trials = {job["firing"]: job["params"]["x"] for job in states.jobs("test")}
     # As without a kill, and with a generator that does not wait.
-    (given,) = load_mapping(generated(tmp_path, "Learner")).searches
+    (given,) = searches_of(load_mapping(generated(tmp_path, "Learner")))
     asking = suggesting(described(given, 7))
     points: list[float] = []
     for number in range(7):
@@ -206,7 +207,7 @@ def test_a_run_whose_trials_are_stopped_early_goes_on_after_a_kill(tmp_path: Pat
 
 def points_of(value: dict[str, Any]) -> dict[int, dict[str, Any]]:
     """The parameters of each trial, which follow from its number."""
-    (given,) = load_mapping(value).searches
+    (given,) = searches_of(load_mapping(value))
     request = {"count": given.trials, "points": [], "attributes": {}, "ends": []}
     points = SearchSampler(described(given, 7)).answer(request)["points"]
     return dict(enumerate(point["params"] for point in points))

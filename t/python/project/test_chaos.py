@@ -10,6 +10,7 @@ import pytest
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.features.search.advisers import described
+from flux_ensemble.features.search.model import searches_of
 from flux_ensemble.features.search.suggester import suggesting
 
 FAULT = Path(__file__).parents[2] / "fault"
@@ -118,7 +119,7 @@ def trial(number: int, loss: float, *, stopped: bool) -> Job:
 
 def searched() -> Searched:
     """What a status, a record and a log say of them."""
-    (given,) = load_mapping(SEARCHING).searches
+    (given,) = searches_of(load_mapping(SEARCHING))
     request = {"count": 4, "points": [], "attributes": {}, "ends": []}
     points = suggesting(described(given, 7)).answer(request)["points"]
     state = {

@@ -11,11 +11,11 @@ from typing import Any
 import numpy
 import pytest
 from local_queue import children, command_of
-from test_asking import ONE, TWO, VARIABLES, Asked, Bench, bench
+from test_search_asking import ONE, TWO, VARIABLES, Asked, Bench, bench
 
-from flux_ensemble.document.search import Generator, Search, Stop, Variable
 from flux_ensemble.features.search.advisers import described
 from flux_ensemble.features.search.generator import GeneratorError
+from flux_ensemble.features.search.model import Generator, Search, Stop, Variable
 from flux_ensemble.features.search.suggester import suggesting
 from flux_ensemble.features.search.trials import STATE
 from flux_ensemble.features.search.vocs import Choices, vocs_of

@@ -20,10 +20,10 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.document.search import Search, Variable
 from flux_ensemble.document.spellings import with_spellings
 from flux_ensemble.document.yaml_reader import read_yaml
 from flux_ensemble.eventlog import Load, read
+from flux_ensemble.features.search.model import Search, Variable, searches_of
 from flux_ensemble.scalars import as_text, identity
 from flux_ensemble.words import ACTIVE, COMPLETE, PRUNED
 
@@ -47,7 +47,7 @@ class StudyError(Exception):
     """There is nothing to write; the text is one sentence."""
 
 
-def searches_of(entries: Iterable[Mapping[str, Any]]) -> tuple[Search, ...]:
+def logged_searches(entries: Iterable[Mapping[str, Any]]) -> tuple[Search, ...]:
     """Return the searches of the document at the beginning of an eventlog.
 
     Args:
@@ -76,7 +76,7 @@ def _searches(document: Any) -> tuple[Search, ...]:
     limits = {key: document[key] for key in ("limits",) if key in document}
     start = {"trigger": "start", "action": {"name": "search", "label": searches[0]["id"]}}
     made = {"name": "searches", "search": searches, "jobs": groups, "rules": [start], **limits}
-    return load_mapping(made).searches
+    return searches_of(load_mapping(made))
 
 
 def write(path: Path, name: str, searches: Iterable[Search], jobs: Iterable[Job]) -> dict[str, int]:

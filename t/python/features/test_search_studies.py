@@ -15,7 +15,7 @@ pytest.importorskip("optuna")
 
 import optuna
 
-from flux_ensemble.exporter.studies import StudyError, searches_of, write
+from flux_ensemble.features.search.studies import StudyError, logged_searches, write
 from flux_ensemble.report.source import Source
 
 VARIABLES = {
@@ -66,7 +66,7 @@ DOCUMENT: dict[str, Any] = {
 def written(directory: Path, suffix: str) -> tuple[Source, list[Any]]:
     """A simulation, and the studies that Optuna finds in its file."""
     source, path = simulated(DOCUMENT), directory / f"study{suffix}"
-    counts = write(path, "tune", searches_of(source.entries), source.jobs)
+    counts = write(path, "tune", logged_searches(source.entries), source.jobs)
     assert counts == {"one": 30, "two": 12}
     storage: Any = f"sqlite:///{path}"
     if suffix == ".journal":
@@ -114,7 +114,7 @@ def test_a_sampler_of_optuna_goes_on_from_there(tmp_path: Path) -> None:
 def test_a_trial_whose_job_is_not_known_keeps_its_place(tmp_path: Path) -> None:
     source = simulated(DOCUMENT)
     jobs = [job for job in source.jobs if job.get("trial") != 3]
-    counts = write(tmp_path / "a.journal", "tune", searches_of(source.entries), jobs)
+    counts = write(tmp_path / "a.journal", "tune", logged_searches(source.entries), jobs)
     assert counts == {"one": 29, "two": 11}
     lines = (tmp_path / "a.journal").read_text().splitlines()
     assert all(json.loads(line) for line in lines)
@@ -124,12 +124,12 @@ def test_what_has_no_search_is_said() -> None:
     plain = {"jobs": [{"name": "a", "command": "a"}], "rules": []}
     loaded = {"timestamp": 1.0, "name": "load", "context": {"document": plain}}
     with pytest.raises(StudyError, match="the ensemble has no search"):
-        searches_of([loaded])
+        logged_searches([loaded])
     with pytest.raises(StudyError, match="the log does not have the document any more"):
-        searches_of([{**loaded, "name": "start"}])
+        logged_searches([{**loaded, "name": "start"}])
     text = "jobs: [{name: a, command: a}]\nrules: []\n"
     with pytest.raises(StudyError, match="the ensemble has no search"):
-        searches_of([{**loaded, "context": {"document": text}}])
+        logged_searches([{**loaded, "context": {"document": text}}])
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_choices_are_labelled_by_what_they_are(
     rules: []
     """
     loaded = {"timestamp": 1.0, "name": "load", "context": {"document": text}}
-    (search,) = searches_of([loaded])
+    (search,) = logged_searches([loaded])
     (variable,) = search.variables
     jobs = [
         {

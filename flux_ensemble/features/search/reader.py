@@ -9,9 +9,9 @@ from typing import Any
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.keys.forms import PARAMETER, matches
 from flux_ensemble.document.keys.reading import read_keys
-from flux_ensemble.document.keys.search import SAMPLERS, SEARCH_KEYS, SKIP, STOP_KEYS
 from flux_ensemble.document.problems import Path, Problems
-from flux_ensemble.document.search import (
+from flux_ensemble.features.search.keys import SAMPLERS, SEARCH_KEYS, SKIP, STOP_KEYS
+from flux_ensemble.features.search.model import (
     GENERATOR,
     MAX_CHOICES,
     MAX_OBJECTIVES,
@@ -25,7 +25,7 @@ from flux_ensemble.document.search import (
     Value,
     Variable,
 )
-from flux_ensemble.metrics.search_paths import OF_BEST, Searched
+from flux_ensemble.features.search.paths import OF_BEST, Searched
 from flux_ensemble.scalars import identity, number, packed, unpacked
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from flux_ensemble.metrics.paths import SEARCH, MetricPath
+from flux_ensemble.metrics.paths import MetricPath
 from flux_ensemble.texts import shown
+
+#: The first key of the metrics.
+SEARCH = "search"
 
 #: Fields that are numbers of trials: of those that have ended, and of those with each outcome.
 COUNTS = ("trials", "complete", "failed", "canceled")
@@ -56,17 +57,3 @@ class Searched:
                 f"{', '.join(fields)})"
             )
         return MetricPath(SEARCH, self.group, ".".join((self.id, *rest)))
-
-
-def field_of(searches: Mapping[str, Mapping[str, Any]], variable: str) -> Any:
-    """Return the value of a field such as `hpo.best.lr`; None if there is none yet.
-
-    >>> field_of({"hpo": {"complete": 3, "best": {"lr": 0.1}}}, "hpo.best.lr")
-    0.1
-    >>> field_of({}, "hpo.best.lr") is None
-    True
-    """
-    value: Any = searches
-    for key in variable.split("."):
-        value = value.get(key) if value else None
-    return value

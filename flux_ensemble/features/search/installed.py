@@ -13,8 +13,8 @@ from importlib.util import find_spec
 
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.problems import dotted
-from flux_ensemble.document.search import GENERATOR, Search
 from flux_ensemble.extras import install_command
+from flux_ensemble.features.search.model import GENERATOR, Search, searches_of
 
 #: The modules that a sampler needs; the extra `search` installs all but that of `gp`. The points
 #: with which a generator begins are SciPy's.
@@ -64,7 +64,7 @@ def unfound(spec: Spec) -> Iterator[tuple[Search, str]]:
     >>> list(unfound(load_text("jobs: [{name: hello, command: echo hello}]", name="demo")))
     []
     """
-    for search in spec.searches:
+    for search in searches_of(spec):
         if search.generator is None:
             continue
         package = search.generator.name.partition(":")[0].partition(".")[0]
@@ -90,7 +90,7 @@ def objection(spec: Spec, file: str | None) -> str | None:
     >>> objection(spec, None) is None
     True
     """
-    for search, message in missing(spec.searches):
-        path = ("search", spec.searches.index(search), kind(search))
+    for search, message in missing(searches_of(spec)):
+        path = ("search", searches_of(spec).index(search), kind(search))
         return f"{file or 'document'}: {dotted(path)}: {message}"
     return None

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.document import samplers
 from flux_ensemble.document.distributions import Computed
 from flux_ensemble.document.lint import Warnings
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.model import Spec
-from flux_ensemble.document.search import Generator, Objective, Variable
 from flux_ensemble.extras import install_command
+from flux_ensemble.features.search import installed
+from flux_ensemble.features.search.model import Generator, Objective, Variable, searches_of
 
 TEXT = """\
 search:
@@ -45,7 +45,7 @@ def changed(old: str, new: str) -> list[str]:
 
 def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> None:
     spec = load_text(TEXT, name="test")
-    (search,) = spec.searches
+    (search,) = searches_of(spec)
     assert search.variables == (
         Variable("lr", 1e-5, 0.1, log=True),
         Variable("layers", 1, 8, integer=True),
@@ -165,7 +165,7 @@ def test_an_unknown_field_of_a_search_is_refused_with_those_there_are() -> None:
 
 def test_one_with_several_objectives_has_no_best_trial() -> None:
     text = TEXT.replace("minimize: loss", "minimize: [loss]\n    maximize: gain")
-    (search,) = load_text(text, name="test").searches
+    (search,) = searches_of(load_text(text, name="test"))
     assert search.objectives == (Objective("loss"), Objective("gain", maximize=True))
     rule = """\
   - trigger: search-done
@@ -178,7 +178,7 @@ def test_one_with_several_objectives_has_no_best_trial() -> None:
 def test_a_search_can_have_a_generator_in_place_of_a_sampler() -> None:
     more = "generator: own.learner:Learner\n    arguments: {model: m.json}\n    batch: 4"
     spec = load_text(TEXT.replace("trials: 10", f"trials: 10\n    {more}"), name="test")
-    (search,) = spec.searches
+    (search,) = searches_of(spec)
     assert search.generator == Generator("own.learner:Learner", {"model": "m.json"}, 1)
     assert (search.suggests, search.batch, search.sequential) == ("own.learner:Learner", 4, False)
     assert hash(search) is not None
@@ -194,7 +194,7 @@ def test_two_searches_cannot_have_one_id_or_one_group() -> None:
 def test_a_sampler_that_is_not_installed_is_refused_where_the_search_would_begin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(samplers, "find_spec", lambda module: None)
+    monkeypatch.setattr(installed, "find_spec", lambda module: None)
     found = Warnings()
     # One that goes on after a crash needs none.
     spec = load_text(TEXT, name="test", file="d.yaml", warnings=found)
@@ -202,9 +202,9 @@ def test_a_sampler_that_is_not_installed_is_refused_where_the_search_would_begin
         "search[0].sampler: the sampler 'tpe' needs 'optuna', which is not installed here: "
         f"{install_command('search')}"
     )
-    assert samplers.objection(spec, "d.yaml") == f"d.yaml: {sentence}"
+    assert installed.objection(spec, "d.yaml") == f"d.yaml: {sentence}"
     given = TEXT.replace("trials: 10", "trials: 10\n    generator: learner:Learner")
-    assert samplers.objection(load_text(given, name="test"), "d.yaml") == (
+    assert installed.objection(load_text(given, name="test"), "d.yaml") == (
         "d.yaml: search[0].generator: the generator 'learner:Learner' needs 'gest_api', which is "
         f"not installed here: {install_command('search')}"
     )

@@ -162,3 +162,5 @@ MEDIAN_STOP = Algorithm(
     _REQUIRED,
     partial(_expand, "median", {"complete": "trials"}),
 )
+
+ALGORITHMS = {"asha": ASHA, "median-stop": MEDIAN_STOP}

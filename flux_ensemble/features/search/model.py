@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flux_ensemble.document.keys.search import SAMPLERS, SKIP
+from flux_ensemble.document.model import Spec
+from flux_ensemble.features.search.keys import SAMPLERS, SKIP
+from flux_ensemble.features.search.paths import SEARCH, Searched
 from flux_ensemble.metrics.numbers import finite
-from flux_ensemble.metrics.search_paths import Searched
 from flux_ensemble.scalars import Spelled, identity, packed
 from flux_ensemble.texts import listed, shown
 
@@ -160,7 +161,7 @@ class Search:
         sequential: points are asked for only when no trial is under way.
 
     >>> search = Search("hpo", "trial", (Variable("lr", 0.0, 1.0),), (Objective("loss"),))
-    >>> search.searched.variables, search.values({"loss": 1, "other": 2})
+    >>> search.metrics.variables, search.values({"loss": 1, "other": 2})
     (('lr',), 1)
     """
 
@@ -186,7 +187,7 @@ class Search:
         return self.sampler if self.generator is None else self.generator.name
 
     @property
-    def searched(self) -> Searched:
+    def metrics(self) -> Searched:
         """The parts of the search that expressions can name."""
         names = tuple(variable.name for variable in self.variables)
         return Searched(self.id, self.group, names, self.several, self.stop is not None)
@@ -239,3 +240,9 @@ class Search:
             if objection is not None:
                 return f"{variable.name}: {objection}"
         return None
+
+
+def searches_of(spec: Spec) -> tuple[Search, ...]:
+    """Return the searches of a document."""
+    searches: tuple[Search, ...] = tuple(spec.features.get(SEARCH, ()))  # type: ignore[arg-type]
+    return searches

@@ -21,9 +21,9 @@ from local_queue import children, command_of
 
 import flux_ensemble
 from flux_ensemble import scalars
-from flux_ensemble.document.search import Objective, Search, Stop, Variable
 from flux_ensemble.engine.commands import Ask
 from flux_ensemble.features.search.advisers import Advice, Asker, described
+from flux_ensemble.features.search.model import Objective, Search, Stop, Variable
 from flux_ensemble.features.search.samplers import BEST, LATEST, MANY, SearchSampler, seed_of
 from flux_ensemble.features.search.suggester import suggesting
 from flux_ensemble.features.search.trials import COMPLETE, FAILED, PRUNED, Trials

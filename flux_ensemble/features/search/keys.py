@@ -10,9 +10,12 @@ from flux_ensemble.document.keys.forms import (
     OBJECT,
     PARAMETER,
     PARAMETER_RULE,
+    FurtherAction,
+    FurtherTrigger,
     Key,
     choice,
     integer,
+    list_of,
     mapping,
     text,
 )
@@ -285,4 +288,65 @@ SEARCH_KEYS = (
 SEARCH = mapping(
     "a search such as {id: hpo, group: trial, variables: {...}, minimize: loss, trials: 100}",
     SEARCH_KEYS,
+)
+
+DOCUMENT_KEYS = (
+    Key(
+        "search",
+        list_of("a list of searches", SEARCH),
+        "Searches: a suggester chooses the parameters of a group's jobs, and learns from the "
+        "results.",
+        (
+            [
+                {
+                    "id": "hpo",
+                    "group": "trial",
+                    "variables": {"lr": {"low": 1e-5, "high": 0.1, "log": True}},
+                    "minimize": "loss",
+                    "trials": 100,
+                }
+            ],
+        ),
+        read=None,
+        after="rules",
+        more="See [searches](searches.md).",
+    ),
+)
+
+#: Paths of values that are spelled as parameters are.
+SPELLED = (("search", None, "variables", None),)
+
+#: The trigger on the end of a search.
+SEARCH_TRIGGER = "search-done"
+
+TRIGGERS = (
+    FurtherTrigger(
+        SEARCH_TRIGGER,
+        "A [search](searches.md) has no active trial and gets no more points.",
+        after="member-lost",
+        on="search",
+    ),
+)
+
+ACTIONS = (
+    FurtherAction(
+        "search",
+        "Start the [search](searches.md) `label`, or reopen one that was closed.",
+        after="reset",
+        on="search",
+        submits=True,
+    ),
+    FurtherAction(
+        "close",
+        "Send no more trials of the [search](searches.md) `label`.",
+        after="search",
+        on="search",
+    ),
+    FurtherAction(
+        "refresh",
+        "Drop the points of the [search](searches.md) `label` that were not sent, and ask "
+        "for others.",
+        after="close",
+        on="search",
+    ),
 )

@@ -1,0 +1,68 @@
+"""What documents say of searches: the list `search`, and what can be found of it before a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flux_ensemble.document.feature import DocumentFeature, Section
+from flux_ensemble.document.model import Spec
+from flux_ensemble.document.problems import Path
+from flux_ensemble.features.search.installed import kind, missing, objection, unfound
+from flux_ensemble.features.search.model import searches_of
+from flux_ensemble.features.search.paths import SEARCH
+from flux_ensemble.features.search.reader import (
+    check_groups,
+    declared,
+    read_searches,
+    with_variables,
+)
+
+
+def varied(value: Mapping[str, Any], group: Any) -> Mapping[str, Any]:
+    """Return the variables of the search whose trials are jobs of a group.
+
+    >>> varied({"search": [{"group": "a", "variables": {"x": [1, 2]}}]}, "a")
+    {'x': [1, 2]}
+    """
+    for search in value.get(SEARCH, ()):
+        if search["group"] == group:
+            variables: Mapping[str, Any] = search["variables"]
+            return variables
+    return {}
+
+
+def uninstalled(spec: Spec) -> Iterator[tuple[Path, str]]:
+    """Yield the searches whose samplers or generators are not installed here."""
+    searches = searches_of(spec)
+    for search, message in (*missing(searches), *unfound(spec)):
+        yield (SEARCH, searches.index(search), kind(search)), message
+
+
+def unstarted(spec: Spec) -> Iterator[tuple[Path, str]]:
+    """Yield the searches that no rule starts."""
+    started = {
+        action.label for rule in spec.rules for action in rule.actions if action.name == "search"
+    }
+    for index, search in enumerate(searches_of(spec)):
+        if search.id not in started:
+            yield (
+                (SEARCH, index),
+                f"no rule starts the search: 'action: {{name: search, label: {search.id}}}' does",
+            )
+
+
+FEATURE = DocumentFeature(
+    "search",
+    section=Section(
+        SEARCH,
+        declared=declared,
+        read=read_searches,
+        filled=with_variables,
+        check=check_groups,
+        varied=varied,
+        uninstalled=uninstalled,
+        unstarted=unstarted,
+        objection=objection,
+    ),
+)
