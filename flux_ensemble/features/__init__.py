@@ -6,9 +6,12 @@ there, removes the feature. A part is a module; a feature has those that it need
 
 | part | has | asked for by |
 |---|---|---|
-| `keys` | `ACTIONS`: the actions that it adds; `JOB_KEYS`: keys of job groups | `document.keys` |
+| `keys` | `ACTIONS`, `TRIGGERS`: those that it adds | `document.keys` |
+| | `JOB_KEYS`, `DOCUMENT_KEYS`: keys of job groups, and at the top | `document.keys` |
+| | `SPELLED`: paths of values of parameters | `document.spellings` |
 | `document` | `FEATURE`: reads these, a `document.feature.DocumentFeature` | `document.feature` |
 | `metrics` | `METRICS`: metrics of the instance or of time, with their meaning | `metrics.names` |
+| | `FAMILIES`: metrics of what has a name in the document | `metrics.families` |
 | `fields` | `FIELDS`: what expressions know of a job by it | `metrics.job_row` |
 | `words` | `DEEDS`: what its actions do, for the log | `eventlog` |
 | `algorithms` | `ALGORITHMS`: what `use` can name | `algorithms.builtin` |
@@ -16,4 +19,5 @@ there, removes the feature. A part is a module; a feature has those that it need
 | `trial_row` | `describer`: makes the keys of a trial in the row of its job | `engine.job_view` |
 | `advisers` | `processes`: makes what performs its commands | `service`, `queues.local` |
 | `simulated` | `adviser`: makes that of a simulation | `queues.simulation` |
+| `studies` | `logged_searches`, `write`: studies of Optuna | `cli.session.exports` |
 """
