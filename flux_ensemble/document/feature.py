@@ -36,6 +36,10 @@ class Section:
         unstarted: yields warnings about entries that no rule starts.
         objection: returns why an ensemble with this document cannot begin here, given the file's
             name; else None.
+
+    >>> (section,) = sections()
+    >>> section.declared([{"id": "hpo", "group": "a"}])["hpo"].group
+    'a'
     """
 
     key: str
@@ -102,6 +106,11 @@ def objection(spec: Spec, file: str | None) -> str | None:
     Args:
         spec: the document.
         file: its name, for the sentence.
+
+    >>> from flux_ensemble.document.loading import load_text
+    >>> spec = load_text("jobs: [{name: a, command: x}]", name="demo")
+    >>> objection(spec, None) is None
+    True
     """
     reasons = (section.objection(spec, file) for section in sections())
     return next((reason for reason in reasons if reason is not None), None)

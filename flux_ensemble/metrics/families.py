@@ -18,6 +18,9 @@ class Family(NamedTuple):
     Args:
         noun, plural: what an entry of the document's list is called, for sentences.
         fields: its fields, with their meaning.
+
+    >>> Family("search", "searches", {"trials": "trials that have ended"}).plural
+    'searches'
     """
 
     noun: str
@@ -26,7 +29,12 @@ class Family(NamedTuple):
 
 
 class Named(Protocol):
-    """An entry of the document's list, as far as expressions can name it."""
+    """An entry of the document's list, as far as expressions can name it.
+
+    >>> from flux_ensemble.document.loading import load_text
+    >>> load_text("jobs: [{name: a, command: x}]", name="demo").named
+    {}
+    """
 
     @property
     def group(self) -> str:

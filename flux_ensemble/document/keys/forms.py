@@ -165,6 +165,9 @@ class FurtherTrigger:
         text: when it fires, for the guide. Links lead from docs/.
         after: the trigger behind which it is listed.
         on: the `name` of a rule names an entry of the list of the document with this key.
+
+    >>> FurtherTrigger("search-done", "A search is done.", after="member-lost", on="search").on
+    'search'
     """
 
     name: str
