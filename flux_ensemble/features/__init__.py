@@ -13,6 +13,7 @@ there, removes the feature. A part is a module; a feature has those that it need
 | `metrics` | `METRICS`: metrics of the instance or of time, with their meaning | `metrics.names` |
 | | `FAMILIES`: metrics of what has a name in the document | `metrics.families` |
 | `fields` | `FIELDS`: what expressions know of a job by it | `metrics.job_row` |
+| `entries` | entries of the eventlog about it | `eventlog` |
 | `words` | `DEEDS`: what its actions do, for the log | `eventlog` |
 | `algorithms` | `ALGORITHMS`: what `use` can name | `algorithms.builtin` |
 | `engine` | `feature`: makes state and hooks, an `engine.feature.Feature` | `engine.engine` |

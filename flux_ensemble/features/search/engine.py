@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from flux_ensemble import eventlog
 from flux_ensemble.engine.commands import Ask, StartTimer, StopTimer
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import CommandDone
@@ -27,6 +26,7 @@ from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.pending import Call, Origin, Pending
 from flux_ensemble.engine.submitter import Submitter
 from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
+from flux_ensemble.features.search import entries
 from flux_ensemble.features.search.keys import RETRY, SEARCH_TRIGGER
 from flux_ensemble.features.search.model import Search, Value, searches_of
 from flux_ensemble.features.search.paths import PRUNED, SEARCH
@@ -143,7 +143,7 @@ class Asks:
             state.trials.add(point["params"], point.get("attributes"))
         state.exhausted = not points
         self._core.record(
-            eventlog.Asked(
+            entries.Asked(
                 search=command.search,
                 first=command.first,
                 points=len(points),
@@ -166,7 +166,7 @@ class Asks:
         state.ask = None
         state.tries += 1
         self._core.record(
-            eventlog.AskFailed(search=command.search, tries=state.tries, reason=reason)
+            entries.AskFailed(search=command.search, tries=state.tries, reason=reason)
         )
         if state.tries < TRIES:
             state.again = True
@@ -424,9 +424,9 @@ class Searches:
             search, params = state.search, trials.params(trials.all[number])
             found, id = search.to_json(value), search.id
             self._core.record(
-                eventlog.Front(search=id, trial=number, values=found, params=params)
+                entries.Front(search=id, trial=number, values=found, params=params)
                 if search.several
-                else eventlog.Best(search=id, trial=number, value=found, params=params)
+                else entries.Best(search=id, trial=number, value=found, params=params)
             )
         self._asking.changed(state)
 
@@ -440,7 +440,7 @@ class Searches:
         if how == FAILED:
             state.wrong = _FAILED.get(reason, f"the last trial failed, as {reason}")
         self._core.record(
-            eventlog.TrialFailed(search=search.id, trial=number, id=job.id, reason=reason)
+            entries.TrialFailed(search=search.id, trial=number, id=job.id, reason=reason)
         )
         if how == FAILED and not job.interrupted:
             state.failures += 1
@@ -544,7 +544,7 @@ class Searches:
             "reason": state.reason,
             **figures,
         }
-        core.record(eventlog.SearchDone(search=id, reason=state.reason, **figures))
+        core.record(entries.SearchDone(search=id, reason=state.reason, **figures))
         cause = Cause(event, rule_of(id), state.chain)
         return [
             TriggerQueue(rule, cause)
@@ -635,7 +635,7 @@ class Pruner:
         state.stopped[number] = value, step
         job.canceling = True
         core, search = self._core, state.search
-        core.record(eventlog.Pruned(search=id, trial=number, id=job.id, step=step, value=value))
+        core.record(entries.Pruned(search=id, trial=number, id=job.id, step=step, value=value))
         core.cancel(
             (job.id,),
             stopped_early(id, number),
