@@ -454,7 +454,7 @@ def test_what_a_sampler_does_wrong_is_said(
 
 
 def shadow(root: Path, sampling: str) -> None:
-    """A package in which all is ours but for `runtime.samplers`."""
+    """A package in which all is ours but for `features.search.samplers`."""
     (root / "flux_ensemble").mkdir(parents=True)
     real = Path(flux_ensemble.__file__).parent
     for path in real.iterdir():
