@@ -224,7 +224,7 @@ class Names:
         job: the fields of the triggering job; None if no job triggers the rule.
         bests: the best jobs that are kept, by name, with the parameters that they can have.
         by: the metrics that are kept by value.
-        searches: the searches, by name.
+        named: what features have names for, by family and name.
         of_member: the metrics are those of one member.
         pools: names of the pools of members; None if names were checked before.
     """
