@@ -3,7 +3,7 @@ test_description='The requests of the service: every topic, good and bad'
 . "$(dirname "$0")/lib/ensemble.sh"
 test_under_flux 2
 
-topics="load list status submit metrics why log pause resume terminate cancel unload rules action"
+topics="load list status submit metrics why output log pause resume terminate cancel unload rules action"
 
 test_expect_success 'load the module and an ensemble' '
 	cat >idle.yaml <<-EOD &&
@@ -150,13 +150,14 @@ test_expect_success 'every topic but load and list refuses a name of the wrong t
 '
 
 test_expect_success 'every topic that needs a name refuses to go without' '
-	for topic in submit metrics why log pause resume terminate cancel unload rules action; do
+	for topic in submit metrics why output log pause resume terminate cancel unload rules action; do
 		refused EINVAL name $topic || return 1
 	done
 '
 
 test_expect_success 'every topic refuses the name of no ensemble' '
 	refused ENOENT nobody submit name=nobody group=echo &&
+	refused ENOENT nobody output name=nobody member=a id:=1 &&
 	refused ENOENT nobody rules name=nobody id=more enabled:=true &&
 	refused ENOENT nobody action name=nobody action:="{\"name\": \"terminate\"}" &&
 	for topic in status metrics why log pause resume terminate cancel unload; do

@@ -254,13 +254,16 @@ def first_problems(text: str, file: str | None) -> str:
     return "\n".join(lines)
 
 
-def check_document(text: str, file: str | None, name: str | None) -> Spec:
+def check_document(
+    text: str, file: str | None, name: str | None, workers: int | None = None
+) -> Spec:
     """Read a document as the service will, and print the warnings about it.
 
     Args:
         text: the document.
         file: its name.
         name: the ensemble's name, if it is not the document's.
+        workers: as of `LoadOptions`.
 
     Raises:
         Failure: it has errors; all of them, one per line.
@@ -271,7 +274,9 @@ def check_document(text: str, file: str | None, name: str | None) -> Spec:
     warnings = Warnings()
     directory = str(Path(file or "-").parent)
     try:
-        spec = load_text(text, name=name, file=file, directory=directory, warnings=warnings)
+        spec = load_text(
+            text, name=name, file=file, directory=directory, warnings=warnings, workers=workers
+        )
     except DocumentError as exc:
         raise Failure(first_problems(str(exc), file), USAGE) from exc
     for sentence in warnings.warnings:

@@ -70,6 +70,7 @@ class Client(Connection):
         cwd: str | None = None,
         environment: Mapping[str, str] | None = None,
         scaler: Mapping[str, Any] | None = None,
+        workers: int | None = None,
     ) -> Loaded:
         """Load a document and start the ensemble.
 
@@ -81,6 +82,7 @@ class Client(Connection):
             environment: of its jobs; default: this process's environment.
             scaler: how to change the size of the instance: keys of the table [ensemble]
                 (docs/elastic.md); default: the site's configuration.
+            workers: run the jobs as tasks of so many workers, each of which takes a node.
 
         >>> text = "jobs: [{name: sleep, command: sleep 1}]"
         >>> client.load(text, name="short", environment={"PATH": "/bin:/usr/bin"})["name"]
@@ -88,7 +90,8 @@ class Client(Connection):
         """
         kind = "text" if isinstance(document, str) else "spec"
         payload = {kind: document, **user_context(cwd, environment)}
-        loaded: Loaded = self.call("load", name=name, file=file, scaler=scaler, **payload)
+        payload.update(name=name, file=file, scaler=scaler, workers=workers)
+        loaded: Loaded = self.call("load", **payload)
         return loaded
 
     def list(self) -> Summaries:
@@ -143,6 +146,20 @@ class Client(Connection):
         """
         answer: Why = self.call("why", name=name, rule=rule)
         return answer
+
+    def output(self, name: str, member: str, id: int) -> str | None:
+        """Return the end of what a job wrote that is a task of a worker; None if nothing is kept.
+
+        Args:
+            name: the ensemble.
+            member: the worker: a member with `runs: tasks`.
+            id: of the job on it.
+
+        Raises:
+            EnsembleError: there is no such worker (any more), or it cannot be asked now.
+        """
+        output: str | None = self.call("output", name=name, member=member, id=id)["output"]
+        return output
 
     def jobs(
         self,

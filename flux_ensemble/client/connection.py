@@ -33,7 +33,7 @@ FIRST_LOOK = 1.5
 SILENT_SECONDS = 60.0
 
 #: Requests that change nothing.
-READING = frozenset(("list", "status", "metrics", "why"))
+READING = frozenset(("list", "status", "metrics", "output", "why"))
 
 
 class Connection:

@@ -18,6 +18,7 @@ from typing import Any, TypedDict, Unpack
 
 from flux_ensemble.document.job_lint import Finding
 from flux_ensemble.document.keys.document import FORMER, below
+from flux_ensemble.document.keys.members import TASKS
 from flux_ensemble.document.lint import Warnings, lint
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.plain_data import check_plain
@@ -34,6 +35,10 @@ __all__ = ["DocumentError", "Problem", "load_document", "load_mapping", "load_te
 _ABOVE = {path[:end] for path in FORMER for end in range(len(path)) if path[end] == "." or not end}
 
 
+#: The name of the pool of workers that --tasks makes.
+WORKER = "worker"
+
+
 class LoadOptions(TypedDict, total=False):
     """The options of loading a document: keyword arguments of the functions here.
 
@@ -48,6 +53,7 @@ class LoadOptions(TypedDict, total=False):
         packages: algorithms of other packages may be run here.
         here: the files that the document names are on this machine. If not, none is looked at, and
             what follows from their contents is not checked: the Spec lacks it.
+        workers: the jobs run as tasks of so many workers, which the document does not name.
     """
 
     name: str | None
@@ -58,6 +64,7 @@ class LoadOptions(TypedDict, total=False):
     warnings: Warnings | None
     packages: bool
     here: bool
+    workers: int | None
 
 
 def load_text(text: str, **options: Unpack[LoadOptions]) -> Spec:
@@ -186,6 +193,7 @@ class _Loader:
         warnings: Warnings | None = None,
         packages: bool = True,
         here: bool = True,
+        workers: int | None = None,
     ) -> None:
         self._document = document
         self._problems = problems
@@ -197,6 +205,7 @@ class _Loader:
         self._warnings = warnings
         self._packages = packages
         self._here = here
+        self._workers = workers
 
     def load(self) -> Spec:
         """Check the document.
@@ -209,6 +218,8 @@ class _Loader:
             value = self._form()
             if value is not None and USE in value:
                 value = self._expand(value)
+            if value is not None and self._workers is not None:
+                value = self._on_workers(value, self._workers)
             if value is not None:
                 reader = SpecReader(
                     self._document,
@@ -231,6 +242,16 @@ class _Loader:
             ]
             lint(spec, self._document, self._file, self._warnings, old)
         return spec
+
+    def _on_workers(self, value: Mapping[str, Any], workers: int) -> dict[str, Any]:
+        """Return the document with workers as its members."""
+        if value.get("members"):
+            self._problems.add(
+                ("members",),
+                "--tasks makes a worker of each node, and the document has 'members' already: "
+                f"leave out --tasks, and write 'runs: {TASKS}' there",
+            )
+        return {**value, "members": [{"name": WORKER, "count": workers, "runs": TASKS}]}
 
     def _form(self) -> dict[str, Any] | None:
         """The valid part of the document's form."""

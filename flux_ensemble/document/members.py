@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from flux_ensemble.document.distributions import Drawable
 from flux_ensemble.document.keys.forms import ON_LOST
-from flux_ensemble.document.keys.members import BREAKER_JOBS
+from flux_ensemble.document.keys.members import BREAKER_JOBS, RUNS
 
 #: With `auto`, the members have services of their own where there may be more of them than this.
 MANY_MEMBERS = 8
@@ -43,6 +43,7 @@ class Pool:
         on_lost: one of `ON_LOST`.
         labels: what jobs can ask for with `member`, besides the name.
         calls: they have services of their own, which call that of the ensemble.
+        runs: one of `RUNS`: what their jobs are.
         uri: of an instance that is there already; None for those that are started.
         startup: how long a member takes to be up in a simulation; None where nothing is said.
         loss: how long it is up there until it is lost; None for never.
@@ -63,6 +64,7 @@ class Pool:
     on_lost: str = ON_LOST[0]
     labels: tuple[str, ...] = ()
     calls: bool = False
+    runs: str = RUNS[0]
     uri: str | None = None
     startup: Drawable | None = None
     loss: Drawable | None = None

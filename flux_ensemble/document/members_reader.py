@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from flux_ensemble.document.behaviour import read_seconds
 from flux_ensemble.document.distributions import Drawable
 from flux_ensemble.document.job_sets import Group
-from flux_ensemble.document.keys.members import MAX_MEMBERS, MEMBER_KEYS, SERVICES, STARTED
+from flux_ensemble.document.keys.members import MAX_MEMBERS, MEMBER_KEYS, SERVICES, STARTED, TASKS
 from flux_ensemble.document.keys.overrides import OVERRIDES
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.members import DRAIN_SECONDS, MANY_MEMBERS, TIME_MARGIN, Pool
@@ -149,11 +149,23 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
             (*at, "drain"),
             f"expected less than 'duration', which is {duration:g} seconds, not {drain:g}",
         )
+    if fields.get("runs") == TASKS:
+        if fields.get("nodes", 1) != 1:
+            problems.add(
+                (*at, "nodes"),
+                f"a member with 'runs: {TASKS}' is a worker on one node, not on "
+                f"{fields['nodes']}; for more nodes give it a 'count'",
+            )
+        if entry.get("service") == SERVICES[0]:
+            problems.add(
+                (*at, "service"),
+                f"a worker ('runs: {TASKS}') has a service of its own; leave out 'service'",
+            )
     simulate = entry.get("simulate", {})
     return Pool(
         low=low,
         high=high,
-        calls=_calls(entry.get("service", SERVICES[0]), high),
+        calls=fields.get("runs") == TASKS or _calls(entry.get("service", SERVICES[0]), high),
         startup=_drawable(simulate, "startup", at, problems),
         loss=_drawable(simulate, "loss", at, problems),
         broken=float(simulate.get("broken", 0.0)),

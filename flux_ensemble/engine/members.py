@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from flux_ensemble import eventlog
+from flux_ensemble.document.keys.members import TASKS
 from flux_ensemble.document.members import Pool
 from flux_ensemble.document.model import Action
 from flux_ensemble.engine.breaker import Breaker
@@ -216,6 +217,7 @@ class Members:
             event.gpus,
             t_expires,
             member.pool.calls,
+            member.pool.runs == TASKS,
         )
         self.placement.add(member.place)
 

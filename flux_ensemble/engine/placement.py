@@ -10,7 +10,7 @@ window is a number of cores: the member's own plus those of the jobs that ended 
 up to twice its own; or those that ended in a second, if they are more. So a job waits on a member
 for about a second, and not for hours while another member is idle. A member with its own service
 reports its jobs only once a second. Its window is twice its cores, or the cores of the jobs that
-ended in `BULK_SECONDS`, if they are more.
+ended in `BULK_SECONDS`, if they are more; a worker's is the greater of that and the one above.
 
 A heap for each pool and need holds the loads. An outdated entry is dropped when it comes to the
 top, so a choice costs the logarithm of the number of members. It depends only on the loads and not
@@ -72,6 +72,8 @@ class Place:
         t_expires: when the member's time is up; infinity if it has no limit.
         bulk: the member gets jobs in bulk: a request to its own service costs as much for one job
             as for many.
+        worker: it is a worker: jobs that take longer than a report do not wait there while another
+            worker has free cores.
 
     Attributes:
         open: True if jobs may be placed on the member.
@@ -87,6 +89,7 @@ class Place:
         gpus: int = 0,
         t_expires: float = math.inf,
         bulk: bool = False,
+        worker: bool = False,
     ) -> None:
         self.ordinal = ordinal
         self.pool = pool
@@ -95,6 +98,7 @@ class Place:
         self.gpus = gpus
         self.t_expires = t_expires
         self.bulk = bulk
+        self.worker = worker
         self.open = True
         self.taken = 0
         #: Cores of the jobs that ended in the latest second and in the second before it, and the
@@ -128,11 +132,13 @@ class Place:
         now, before, latest = self.rate
         ran = max(now, before) if t < latest + 2 else 0
         window = WINDOW * self.cores
-        if not self.bulk:
+        if not self.bulk or self.worker:
             window = max(min(window, self.cores + ran), ran)
-        else:
+        if self.bulk:
             window = max(window, BULK_SECONDS * ran)
-            if BULK * (window - self.taken) < window:
+            # A worker with few jobs would have idle cores.
+            many = not self.worker or window > WINDOW * self.cores
+            if many and BULK * (window - self.taken) < window:
                 return 0
         return max(0, (window - self.taken) // self.weight(need))
 

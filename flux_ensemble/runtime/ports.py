@@ -31,7 +31,9 @@ from flux_ensemble.engine.events import CommandDone, CommandFailed, Event, Tag
 Outcome = CommandDone | CommandFailed
 
 #: The job events of the enclosing instance by which a `Fleet` follows its members.
-FLEET_EVENTS = frozenset(("submit", "memo", "exception", "resource-update", "clean", "invalidate"))
+FLEET_EVENTS = frozenset(
+    ("submit", "start", "memo", "exception", "resource-update", "clean", "invalidate")
+)
 
 #: Receives an event and its commands.
 Tap = Callable[[Event, list[Command]], None]

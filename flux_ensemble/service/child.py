@@ -1,7 +1,10 @@
-"""The service of a member: `flux ensemble serve --attach`, the initial program of its instance.
+"""The service of a member: the initial program of its instance, or the program of a worker.
 
     journal of the member ──► Instance ──► items ──► Link ──ensemble.report──► service of the
     queue of the member ◄── NestedMember ◄── items ◄── Link ◄──ensemble.attach── ensemble
+
+`flux ensemble serve --attach` is the first, and `flux ensemble serve --worker` the second, whose
+jobs are processes (`service.task_queue`). Here is what they share.
 
 For the service of the ensemble this process does what that service does by itself if an ensemble
 has no members: it submits jobs, and follows them. It calls that service through the broker of the
@@ -12,13 +15,15 @@ Nothing is kept here: submitted jobs are in the member's journal, and jobs yet t
 in the log of the ensemble. So the process ends when the service does not answer any more, or has
 begun anew, and the script that started the process starts another one. That one attaches, reads the
 journal, raises a fence, and reports all that it has found before it receives commands. It registers
-with its broker, so nothing that its predecessor sent can arrive later than the fence.
+with its broker, so nothing that its predecessor sent can arrive later than the fence. The jobs of a
+worker end with this process, so there it attaches again by itself.
 """
 
 from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -26,6 +31,7 @@ from functools import partial
 from typing import Any
 
 from flux.core.handle import Flux
+from flux.job import JobID
 
 from flux_ensemble import __version__
 from flux_ensemble.document.job_sets import TAG_KEY
@@ -37,15 +43,19 @@ from flux_ensemble.queues.flux.errors import sentence
 from flux_ensemble.queues.flux.steps import Step, Steps, run
 from flux_ensemble.queues.flux.stream import StreamingRequest
 from flux_ensemble.queues.flux.submission import EnsembleRun
+from flux_ensemble.queues.local.binding import Binding
+from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.nested.attempts import Attempts
-from flux_ensemble.queues.nested.instance import Heard, Instance
+from flux_ensemble.queues.nested.instance import Heard, Instance, facts
 from flux_ensemble.queues.nested.member import NestedMember
 from flux_ensemble.queues.nested.refusals import RefusedError
 from flux_ensemble.queues.nested.service_handle import brief
+from flux_ensemble.queues.virtual.cluster import UnsatisfiableError
 from flux_ensemble.runtime.ports import Handle, Outcome
 from flux_ensemble.service.conversation import Conversation
 from flux_ensemble.service.handles import register
 from flux_ensemble.service.requests.documents import read_document
+from flux_ensemble.service.task_queue import TaskQueue
 from flux_ensemble.service.tracker import LAST_EVENTS
 
 #: Name by which the contact is registered with the broker of its member.
@@ -67,27 +77,27 @@ class Contact:
 
     Args:
         parent: the broker of the enclosing instance.
-        uri: of the member.
+        member: the URI of the member, or the jobs of the worker.
         topic: of reports.
         contact: name of the contact.
-        end: ends this process, with a code and a reason.
+        end: ends the contact, with an exit code and a reason.
     """
 
     def __init__(
         self,
         parent: Broker,
-        uri: str,
+        member: str | TaskQueue,
         topic: str,
         contact: str,
         end: Callable[[int, str], None],
     ) -> None:
         self._parent = parent
-        self._uri = uri
+        self._member = member
         #: Active jobs of the ensemble.
         self._jobs: set[int] = set()
         self._talk = Conversation(parent, topic, contact, self._asked, lambda: len(self._jobs), end)
-        self._instance: Instance | None = None
-        self._nested: NestedMember | None = None
+        self._instance: Instance | TaskQueue | None = None
+        self._nested: NestedMember | TaskQueue | None = None
         self._name = ("", 0)
         self._does: dict[str, Callable[..., None]] = {
             "load": self._load,
@@ -100,6 +110,8 @@ class Contact:
             "stop": self._stop,
             "look": self._look,
             "eventlog": self._eventlog,
+            "output": self._output,
+            "kept": self._kept,
             "end": lambda: end(0, "the member is not needed any more"),
         }
 
@@ -110,7 +122,9 @@ class Contact:
     def close(self) -> None:
         """Stop; jobs continue."""
         self._talk.close()
-        if self._instance is not None:
+        if isinstance(self._instance, TaskQueue):
+            self._instance.silence()
+        elif self._instance is not None:
             self._instance.close()
 
     def _asked(self, item: list[Any]) -> None:
@@ -122,8 +136,6 @@ class Contact:
     def _load(self, load: Mapping[str, Any], names: list[str], places: bool) -> None:
         spec = read_document(load, load["files"], elastic=True)
         self._name = spec.name, load["run"]
-        handle = Flux(self._uri)
-        register(handle, handle, NAME)
         heard = Heard(
             event=self._event,
             past=self._past,
@@ -132,18 +144,28 @@ class Contact:
             lost=self._lost,
             objection=lambda identity: None,
         )
-        instance = self._instance = Instance(
-            handle, self._parent.handle, heard, Attempts(), self._parent.report, self._warn
-        )
-        self._nested = NestedMember(
-            instance,
-            EnsembleRun.of(spec, load),
-            # The command was durable before it was sent here.
-            durable=lambda then: then(),
-            warn=self._warn,
-        )
+        if isinstance(self._member, TaskQueue):
+            try:
+                self._member.serve(spec, load, heard, self._mark, self._warn)
+            except (UnsatisfiableError, StateError, OSError) as error:
+                self._talk.say("refused", sentence(error), True)
+                return
+            self._instance = self._nested = self._member
+        else:
+            handle = Flux(self._member)
+            register(handle, handle, NAME)
+            self._instance = Instance(
+                handle, self._parent.handle, heard, Attempts(), self._parent.report, self._warn
+            )
+            self._nested = NestedMember(
+                self._instance,
+                EnsembleRun.of(spec, load),
+                # The command was durable before it was sent here.
+                durable=lambda then: then(),
+                warn=self._warn,
+            )
         version = self._parent.handle.attr_get("version")
-        instance.attach(version, self._up, names=frozenset(names), places=places)
+        self._instance.attach(version, self._up, names=frozenset(names), places=places)
 
     def _up(self, error: Exception | None) -> None:
         if error is not None:
@@ -212,6 +234,17 @@ class Contact:
     def _eventlog(self, number: int, job: int) -> None:
         assert self._instance is not None
         run(self._answer(number, partial(self._instance.eventlog, job)))
+
+    def _output(self, number: int, job: int) -> None:
+        assert isinstance(self._instance, TaskQueue)
+        self._talk.say("outcome", number, {"entries": self._instance.output(job)})
+
+    def _mark(self, number: int) -> None:
+        self._talk.say("mark", number)
+
+    def _kept(self, number: int) -> None:
+        assert isinstance(self._instance, TaskQueue)
+        self._instance.kept(number)
 
     def _answer(self, number: int, step: Step) -> Steps:
         try:
@@ -292,7 +325,7 @@ class Child:
 
     Args:
         parent: handle of the enclosing instance; its reactor is run.
-        uri: of the member.
+        member: the URI of the member; None if it is a worker.
         tag: of the member: `MemberTag.dump()`.
         service: the name of the service of the ensemble.
 
@@ -301,11 +334,10 @@ class Child:
     """
 
     def __init__(
-        self, parent: Flux, uri: str, tag: Mapping[str, Any], service: str = "ensemble"
+        self, parent: Flux, member: str | None, tag: Mapping[str, Any], service: str = "ensemble"
     ) -> None:
         self.code = 1
         self._parent = parent
-        self._uri = uri
         self._tag = tag
         self._service = service
         self._broker = Broker(parent, self._unexpected)
@@ -313,21 +345,49 @@ class Child:
         self._contact: Contact | None = None
         self._stream: StreamingRequest | None = None
         self._retry: Handle | None = None
+        self._member: str | TaskQueue = self._make_tasks() if member is None else member
+
+    def _make_tasks(self) -> TaskQueue:
+        resources = self._parent.rpc(
+            "job-info.lookup",
+            {"id": int(JobID(os.environ["FLUX_JOB_ID"])), "keys": ["R"], "flags": 0},
+        ).get()["R"]
+        gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        binding = Binding(sorted(os.sched_getaffinity(0)), gpus.split(",") if gpus else ())
+        found = facts(json.loads(resources))
+        return TaskQueue(self._broker.loop, found, binding, lambda reason: self.end(1, reason))
 
     def run(self) -> int:
-        """Serve until the contact ends; return the exit code."""
+        """Serve until the contact ends, or until the worker is to end; return the exit code."""
         self._attach()
-        self._parent.reactor_run()
+        try:
+            self._parent.reactor_run()
+        finally:
+            if isinstance(self._member, TaskQueue):
+                self._member.close()
         return self.code
 
     def end(self, code: int, reason: str = "") -> None:
         """Stop serving."""
         self.code = code
+        self._leave(reason)
+        self._parent.reactor_stop()
+
+    def _leave(self, reason: str) -> None:
         if reason:
             print(f"flux-ensemble: {reason}", file=sys.stderr, flush=True)
         if self._contact is not None:
             self._contact.close()
-        self._parent.reactor_stop()
+
+    def _over(self, code: int, reason: str = "") -> None:
+        """End the contact, and with it this process unless it has jobs."""
+        if isinstance(self._member, str) or not code:
+            self.end(code, reason)
+        else:
+            self._leave(reason)
+            self._contact = self._stream = None
+            self._again(self._pause)
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     def _attach(self) -> None:
         """Attach to the service; one that was killed does not answer, so the call is repeated."""
@@ -350,15 +410,20 @@ class Child:
         message = json.loads(text)
         if self._contact is None:
             self._contact = Contact(
-                self._broker, self._uri, f"{self._service}.report", message["contact"], self.end
+                self._broker,
+                self._member,
+                f"{self._service}.report",
+                message["contact"],
+                self._over,
             )
+            self._pause = FIRST_PAUSE
         self._contact.take(message)
 
     def _refused(self, stream: StreamingRequest, error: OSError) -> None:
         if stream is not self._stream:
             return
         if self._contact is not None:
-            self.end(1, f"the service of the ensemble is gone: {sentence(error)}")
+            self._over(1, f"the service of the ensemble is gone: {sentence(error)}")
         elif error.errno == errno.EPROTONOSUPPORT:
             # During an upgrade the process that is started next may be of another version.
             self.end(1, sentence(error))
@@ -372,14 +437,14 @@ class Child:
         self.end(1, "".join(traceback.format_exception(error)))
 
 
-def attach(handle: Flux, uri: str, tag: Mapping[str, Any]) -> int:
+def attach(handle: Flux, member: str | None, tag: Mapping[str, Any]) -> int:
     """Run the service of a member.
 
     Args:
         handle: of the enclosing instance.
-        uri: of the member.
+        member: the URI of the member; None if it is a worker.
         tag: of the member: `MemberTag.dump()`.
     Returns:
         The exit code: 0 if the member is to end, else the process is to be started again.
     """
-    return Child(handle, uri, tag).run()
+    return Child(handle, member, tag).run()

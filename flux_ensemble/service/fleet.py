@@ -12,13 +12,16 @@ lost.
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from flux_ensemble.document.keys.members import TASKS
 from flux_ensemble.document.keys.rules import JOB_EVENTS
+from flux_ensemble.document.members import Pool
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import (
     CancelJobs,
@@ -29,6 +32,7 @@ from flux_ensemble.engine.commands import (
     SubmitJobs,
     UpdateJobs,
 )
+from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import (
     CommandDone,
     CommandFailed,
@@ -45,7 +49,7 @@ from flux_ensemble.queues.flux.submission import EnsembleRun, SubmissionWait
 from flux_ensemble.queues.nested.callbacks import Gone
 from flux_ensemble.queues.nested.commits import Durable
 from flux_ensemble.queues.nested.instance import Facts
-from flux_ensemble.queues.nested.jobspec import MemberTag, Size, member_jobspec
+from flux_ensemble.queues.nested.jobspec import MemberTag, Program, Size, member_jobspec
 from flux_ensemble.queues.nested.member import NestedMember
 from flux_ensemble.queues.nested.service_handle import (
     AttachedInstance,
@@ -147,7 +151,7 @@ class MemberFleet:
                     drain=pool.drain,
                     labels=pool.labels,
                     prefix=self._spec.job_prefix,
-                    calls=pool.calls,
+                    program=_program(pool),
                     environment=self.load["environment"],
                     cwd=self.load["cwd"],
                 )
@@ -405,10 +409,39 @@ class MemberFleet:
         members = [self._site[tag] for tag in self._tags()]
         return {member.tag.member: {"job": member.job, "uri": member.uri} for member in members}
 
+    def output(self, name: str, job: int, done: Callable[[str | Exception | None], None]) -> None:
+        """Read the end of what a job of a worker wrote.
+
+        Args:
+            name: of the member.
+            job: its id there.
+            done: receives the output, None if nothing of it is kept, or the error.
+
+        Raises:
+            RequestError: there is no such worker, or it is not connected.
+        """
+        for tag in self._tags():
+            if tag.member == name:
+                member = self._site[tag]
+                if member.program is not Program.WORKER:
+                    reason = f"member {name!r} is a Flux instance, which has the output of its jobs"
+                    raise RequestError(errno.EINVAL, reason)
+                if isinstance(member.instance, AttachedInstance) and not member.instance.closed:
+                    return member.instance.output(job, done)
+                raise RequestError(errno.EAGAIN, f"member {name!r} is not connected; retry later")
+        raise RequestError(errno.ENOENT, f"ensemble {self._spec.name!r} has no member {name!r}")
+
     def end_all(self) -> None:
         """End all members: the ensemble is over."""
         for tag in self._tags():
             self._site.end(tag)
+
+
+def _program(pool: Pool) -> Program:
+    """Return the program of the members of a pool."""
+    if pool.runs == TASKS:
+        return Program.WORKER
+    return Program.SERVED if pool.calls else Program.INSTANCE
 
 
 def _submitted(ordinal: int, done: Done, outcome: Outcome) -> None:

@@ -60,6 +60,12 @@ ISOLATE_OPTION = click.option(
     is_flag=True,
     help="Start the service, where it is not there, as a process beside the broker.",
 )
+TASKS_OPTION = click.option(
+    "--tasks",
+    is_flag=True,
+    help="Run the jobs as processes of a worker on each node, and not as jobs of Flux: for short "
+    "ones.",
+)
 #: Reason why an ensemble cannot be left alone without Flux.
 NO_SERVICE = "without a Flux instance there is no service to leave an ensemble to"
 
@@ -119,7 +125,7 @@ QUIET_OPTION = click.option("-q", "--quiet", is_flag=True, help="Print only how 
 #: Headings of options in the help of `run`.
 _PARTS = {
     "When it has ended": ("report", "shown", "exports", "summary", "fail_on"),
-    "Where the jobs run": ("queue", "nodes", "cores", "gpus", "state_dir"),
+    "Where the jobs run": ("queue", "tasks", "nodes", "cores", "gpus", "state_dir"),
 }
 _RARE = {
     "The service in Flux": ("isolate", "serve"),
@@ -180,6 +186,7 @@ _RARE = {
 )
 @FAIL_ON_OPTION
 @ISOLATE_OPTION
+@TASKS_OPTION
 @click.option(
     "--serve",
     is_flag=True,
@@ -248,6 +255,7 @@ class _Run:
     timeout: float
     record: str | None
     isolate: bool
+    tasks: bool
     serve: bool
     fail_on: frozenset[str]
     queue: str | None
@@ -280,7 +288,8 @@ class _Run:
             from flux_ensemble.cli.session.local_run import begun_with
 
             text = begun_with(text, label, self.name, self.state_dir)
-        spec = check_document(text, label, self.name)
+        tasks = self.tasks and client is not None
+        spec = check_document(text, label, self.name, workers=1 if tasks else None)
         if self.resume and self.record is not None:
             raise Failure(
                 "--record cannot be given with --resume: it would miss the beginning", USAGE
@@ -411,6 +420,8 @@ class _Run:
         request = {**document, "name": self.name, "file": label, **user_context()}
         if scaler is not None:
             request["scaler"] = scaler
+        if self.tasks:
+            request["workers"] = _nodes(client)
         if self.record is not None:
             request["record"] = os.path.abspath(self.record)
         others = [(other["name"], other["t_start"]) for other in client.list()]
@@ -427,6 +438,11 @@ def _local(state_dir: Path | None) -> LocalClient:
     return LocalClient(state_dir or default_root())
 
 
+def _nodes(client: Client) -> int:
+    """Return the number of nodes of the instance that are up, at least 1."""
+    return max(1, client.status()["nodes"]["node_up_count"])
+
+
 def _need_service(client: Client, isolate: bool) -> None:
     """Start the service if it does not run, and print how."""
     said = ensure_service(client, isolate=isolate)
@@ -438,9 +454,15 @@ def _need_service(client: Client, isolate: bool) -> None:
 @click.argument("file", shell_complete=completion.files)
 @NAME_OPTION
 @ISOLATE_OPTION
+@TASKS_OPTION
 @queue_options
 def load(
-    file: str, name: str | None, isolate: bool, queue: str | None, state_dir: Path | None
+    file: str,
+    name: str | None,
+    isolate: bool,
+    tasks: bool,
+    queue: str | None,
+    state_dir: Path | None,
 ) -> None:
     """Load document FILE ("-": standard input), and print the ensemble's name.
 
@@ -453,7 +475,7 @@ def load(
             f"{NO_SERVICE}: '{own_command('run', '--queue', 'local', file)}' runs it", USAGE
         )
     text, label = read_document(file)
-    spec = check_document(text, label, name)
+    spec = check_document(text, label, name, workers=1 if tasks else None)
     try:
         client = Client()
     except (BindingsError, EnsembleError) as exc:
@@ -462,7 +484,8 @@ def load(
         raise Failure(f"{exc}\n{NO_SERVICE}: '{own_command('run', file)}' runs it here") from exc
     _need_service(client, isolate)
     document = text if spec.expansion is None else spec.expansion
-    loaded = client.load(document, name=name, file=label)["name"]
+    workers = _nodes(client) if tasks else None
+    loaded = client.load(document, name=name, file=label, workers=workers)["name"]
     if loaded != spec.name:
         say(named_otherwise(spec.name, loaded, own_command("rm", spec.name, flux=True)))
     click.echo(loaded)

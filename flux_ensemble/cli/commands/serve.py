@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import sys
+from typing import Any
 
 import click
 
@@ -25,7 +26,8 @@ from flux_ensemble.service.logger import LEVELS
 )
 @click.option("--keeper", "socket", type=click.IntRange(min=3), hidden=True)
 @click.option("--attach", "member", metavar="MEMBER", hidden=True)
-def serve(log_level: str, socket: int | None, member: str | None) -> None:
+@click.option("--worker", metavar="MEMBER", hidden=True)
+def serve(log_level: str, socket: int | None, member: str | None, worker: str | None) -> None:
     """Run the service in the foreground until Ctrl-C.
 
     It registers with the broker as a client does: for Flux older than 0.84, which has no
@@ -34,6 +36,8 @@ def serve(log_level: str, socket: int | None, member: str | None) -> None:
     """
     if member is not None:
         sys.exit(_attach(member))
+    if worker is not None:
+        sys.exit(_work(worker))
     try:
         handle = Client().handle
     except (BindingsError, EnsembleError) as exc:
@@ -65,15 +69,31 @@ def _attach(member: str) -> int:
         uri = None
     if uri is None:
         raise Failure("--attach: this Flux instance is in no other; it is for members of ensembles")
-    try:
-        tag = json.loads(member)
-    except ValueError as error:
-        raise Failure(f"--attach: expected the tag of a member as JSON: {error}") from None
+    tag = _tag("--attach", member)
     parent = Client(uri=uri).handle
 
     from flux_ensemble.service.child import attach
 
     return attach(parent, own.attr_get("local-uri"), tag)
+
+
+def _work(member: str) -> int:
+    """Run a worker, which is the job of a member with `runs: tasks`."""
+    if "FLUX_JOB_ID" not in os.environ:
+        raise Failure("--worker: this is no Flux job; it is for members of ensembles")
+    tag = _tag("--worker", member)
+    handle = Client().handle
+
+    from flux_ensemble.service.child import attach
+
+    return attach(handle, None, tag)
+
+
+def _tag(option: str, member: str) -> Any:
+    try:
+        return json.loads(member)
+    except ValueError as error:
+        raise Failure(f"{option}: expected the tag of a member as JSON: {error}") from None
 
 
 @click.command

@@ -2,8 +2,9 @@
 
     a job of the service's instance ──► the KVS there
     a job of a member ──► the KVS of that member, which ends with it
+    a task of a worker ──► that worker, by the service
 
-Files stay where they are; after the end of a member, the output in its KVS is lost.
+Files stay where they are; after the end of a member, what it has of the output is lost.
 
 The owner of the ensemble decides where the files are. For another user's ensemble only files of
 that user are read: otherwise root could be made to read any file.
@@ -95,6 +96,8 @@ class Outputs:
                 continue
         if "member" not in job or job["error"] or job["output"] or self._members is None:
             return ""
+        if self._members.is_worker(job["member"]):
+            return ""
         if self._members.handle(job["member"]) is not None:
             return ""
         fate = self._members.fate(job["member"])
@@ -142,13 +145,25 @@ class Outputs:
     def _streams(self, job: _Job) -> list[tuple[str, str]]:
         if self._client is None or self._members is None:
             return []
+        if "member" in job and self._members.is_worker(job["member"]):
+            return self._of_worker(self._client, job)
         handle = self._members.handle(job["member"]) if "member" in job else self._client.handle
         return [] if handle is None else _of_kvs(job["id"], handle)
+
+    def _of_worker(self, client: Client, job: _Job) -> list[tuple[str, str]]:
+        from flux_ensemble.client import EnsembleError
+
+        try:
+            output = client.output(self._name, job["member"], job["id"])
+        except EnsembleError:
+            return []
+        return [] if output is None else [("output", output)]
 
 
 def _last(streams: list[tuple[str, str]]) -> str:
     found = dict(streams)
-    return (found.get("standard error") or found.get("standard output") or "")[-_BYTES:]
+    names = "standard error", "standard output", "output"
+    return next((found[name] for name in names if found.get(name)), "")[-_BYTES:]
 
 
 def _paths(job: _Job) -> list[str]:
@@ -190,6 +205,10 @@ class MemberHandles:
             uri = self._known().get(member)
             self._handles[member] = None if uri is None else _opened(uri)
         return self._handles[member]
+
+    def is_worker(self, member: str) -> bool:
+        """Return whether a member is there and is a worker, which is reached by its service."""
+        return self._known().get(member, "") is None
 
     def fate(self, member: str) -> str:
         """Return why there is no handle of a member."""

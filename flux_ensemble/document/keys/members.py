@@ -22,6 +22,10 @@ from flux_ensemble.document.keys.simulation import distribution
 #: member. The default is the first.
 SERVICES = ("parent", "child", "auto")
 
+#: What the jobs of a member are: jobs of Flux, or processes of a worker. The default is the first.
+TASKS = "tasks"
+RUNS = ("jobs", TASKS)
+
 #: Most members of one pool, and of all pools together.
 MAX_MEMBERS = 100_000
 
@@ -157,6 +161,16 @@ MEMBER_KEYS = (
         only=(STARTED,),
         read=None,
         more="See [many members](members.md#many-members).",
+    ),
+    Key(
+        "runs",
+        choice("what the jobs of a member are", RUNS),
+        "What the jobs of a member are: jobs of a Flux instance (jobs), or processes that a worker "
+        "starts on its node (tasks), which is much faster for short ones.",
+        (TASKS,),
+        RUNS[0],
+        only=(STARTED,),
+        more="See [short tasks](howto/short-tasks.md).",
     ),
     Key(
         "uri",

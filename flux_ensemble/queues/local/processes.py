@@ -29,6 +29,7 @@ from typing import Any
 
 from flux_ensemble.document import jobspec
 from flux_ensemble.queues.local import memos, supervisor
+from flux_ensemble.queues.local.binding import GPU_VARIABLES, Binding
 from flux_ensemble.queues.local.directory import Directory
 from flux_ensemble.queues.local.leftovers import PREFIX
 from flux_ensemble.queues.local.memos import MemoSocket
@@ -88,6 +89,7 @@ class ProcessRunner:
         full: receives a sentence if the output of a job cannot be kept.
         prefix: of the jobs' names.
         hold: a descriptor that stays open until the last process of a job is gone, if given.
+        binding: of the jobs to cores and GPUs, if they are bound.
 
     Raises:
         OSError: the supervisor cannot be started.
@@ -106,8 +108,10 @@ class ProcessRunner:
         full: Callable[[str], None],
         prefix: str = "",
         hold: int | None = None,
+        binding: Binding | None = None,
     ) -> None:
         self._loop = loop
+        self._binding = binding
         self._prefix = prefix
         self._cwd = cwd
         self._output = output
@@ -236,6 +240,14 @@ class ProcessRunner:
             }
         else:
             environment = {**environment, memos.VARIABLE: self._memos.path}
+        cores: list[int] = []
+        if self._binding is not None:
+            shape = job.claim.shape
+            cores, gpus = self._binding.take(
+                job.id, shape.chunks * shape.cores, shape.chunks * shape.gpus
+            )
+            if gpus:
+                environment = {**environment, **dict.fromkeys(GPU_VARIABLES, ",".join(gpus))}
         self._running[job.id] = _Running(job, "stdout" not in files)
         self._send(
             {
@@ -247,6 +259,7 @@ class ProcessRunner:
                 "own": system["cwd"] != self._cwd,
                 "environment": environment,
                 "whole": not inherits,
+                "cores": cores,
                 "stdout": files.get("stdout"),
                 "stderr": files.get("stderr"),
             }
@@ -334,6 +347,8 @@ class ProcessRunner:
             if handle is not None:
                 handle.cancel()
         self._ties.untie(running.tie)
+        if self._binding is not None:
+            self._binding.give(running.job.id)
         if running.kept:
             # A job without output leaves no file.
             name, directory = f"{running.job.id}.out", self._output.fd

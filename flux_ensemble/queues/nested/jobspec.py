@@ -1,4 +1,4 @@
-"""The job of a member: a Flux instance that lasts until it is told to end.
+"""The job of a member: a Flux instance, or a worker, that lasts until it is told to end.
 
 Its tag, `attributes.user.ensemble-member`, identifies the ensemble and the member, so that a new
 service finds the members of the previous one in the queue.
@@ -10,6 +10,7 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from flux.job import JobspecV1
@@ -40,6 +41,23 @@ do
 	sleep 1
 done
 """
+
+
+class Program(Enum):
+    """The program of a member's job."""
+
+    #: An instance that waits for its end; the service of the ensemble is connected to it.
+    INSTANCE = "instance"
+    #: An instance with a service of its own, which calls.
+    SERVED = "served"
+    #: A worker: no instance, but a service whose jobs are processes, which calls.
+    WORKER = "worker"
+
+    @property
+    def calls(self) -> bool:
+        """True if it calls the service of the ensemble, which is not connected to it."""
+        return self is not Program.INSTANCE
+
 
 #: Variables beginning with FLUX_ that an instance needs from its environment.
 _PATHS = (
@@ -96,7 +114,7 @@ def member_jobspec(
     labels: tuple[str, ...] = (),
     drain: float = 0.0,
     prefix: str = "",
-    calls: bool = False,
+    program: Program = Program.INSTANCE,
 ) -> dict[str, Any]:
     """Make the jobspec of a member.
 
@@ -104,31 +122,43 @@ def member_jobspec(
         tag: of the member.
         size: of the member.
         environment, cwd: of its brokers, and of nothing else: jobs have their own.
-        labels: of its entry; kept with the tag, like `drain` and `calls`, for a service that finds
-            it again.
+        labels: of its entry; kept with the tag, like `drain` and `program`, for a service that
+            finds it again.
         drain: seconds before its walltime from which it is sent no more jobs.
         prefix: of the name of the job.
-        calls: it has a service of its own, which calls this one.
+        program: of the job.
 
     Raises:
         ValueError: there cannot be such a job.
     """
-    jobspec = JobspecV1.from_batch_command(
-        SERVED % shlex.quote(json.dumps(tag.dump())) if calls else SCRIPT,
-        clip(f"{prefix}{tag.name}:{tag.member}"),
-        num_slots=size.nodes or 1,
-        cores_per_slot=size.cores or 1,
-        gpus_per_slot=size.gpus or None,
-        num_nodes=size.nodes,
-        exclusive=size.cores is None,
-    )
+    name = clip(f"{prefix}{tag.name}:{tag.member}")
+    identity = json.dumps(tag.dump())
+    resources: dict[str, Any] = {"num_nodes": size.nodes, "exclusive": size.cores is None}
+    if program is Program.WORKER:
+        jobspec = JobspecV1.from_command(
+            ["flux", "ensemble", "serve", "--worker", identity],
+            num_tasks=size.nodes or 1,
+            cores_per_task=size.cores or 1,
+            gpus_per_task=size.gpus or None,
+            **resources,
+        )
+        jobspec.setattr("system.job.name", name)
+    else:
+        jobspec = JobspecV1.from_batch_command(
+            SERVED % shlex.quote(identity) if program.calls else SCRIPT,
+            name,
+            num_slots=size.nodes or 1,
+            cores_per_slot=size.cores or 1,
+            gpus_per_slot=size.gpus or None,
+            **resources,
+        )
     jobspec.duration = size.duration
     jobspec.cwd = cwd
     # Its broker is a child of the instance in which it runs, and of no other.
     jobspec.environment = {
         key: value for key, value in environment.items() if not key.startswith("FLUX_")
     } | {key: environment[key] for key in _PATHS if key in environment}
-    kept = {"labels": list(labels), "drain": drain, "calls": calls}
+    kept = {"labels": list(labels), "drain": drain, "program": program.value}
     jobspec.setattr(f"user.{MEMBER_KEY}", {**tag.dump(), **kept})
     made: dict[str, Any] = jobspec.jobspec
     return made
@@ -157,6 +187,7 @@ def member_drain(jobspec: Mapping[str, Any]) -> float:
     return float(drain) if isinstance(drain, (int, float)) else 0.0
 
 
-def member_calls(jobspec: Mapping[str, Any]) -> bool:
-    """Return, from its jobspec, whether a member has a service of its own, which calls."""
-    return jobspec["attributes"]["user"][MEMBER_KEY].get("calls") is True
+def member_program(jobspec: Mapping[str, Any]) -> Program:
+    """Return, from its jobspec, the program of a member."""
+    given = jobspec["attributes"]["user"][MEMBER_KEY].get("program")
+    return Program(given) if given in {one.value for one in Program} else Program.INSTANCE

@@ -7,8 +7,8 @@ The outcome of its jobs is settled once, when its own job is `clean`: until then
 is the kill-fence: if a member is given up, its job is cancelled first, and its `clean` is waited
 for. A member that is reached by a URI alone is no job, and cannot be fenced.
 
-A member with a service of its own is not connected to: that service calls (`attached`). The time
-limit for its call is that for a connection to another member.
+A member with a service of its own, which a worker is too, is not connected to: that service calls
+(`attached`). The time limit for its call is that for a connection to another member.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from flux_ensemble.queues.flux.submission import SubmissionWait
 from flux_ensemble.queues.nested.attempts import Attempts
 from flux_ensemble.queues.nested.callbacks import Gone, Told
 from flux_ensemble.queues.nested.instance import Heard, Instance
-from flux_ensemble.queues.nested.jobspec import END_TOPIC, MemberTag
+from flux_ensemble.queues.nested.jobspec import END_TOPIC, MemberTag, Program
 from flux_ensemble.queues.nested.life import NEXT, SILENT, UNNEEDED, Phase
 from flux_ensemble.queues.nested.refusals import RefusedError
 from flux_ensemble.queues.nested.route import Route
@@ -143,7 +143,7 @@ class MemberJob:
         version: of its Flux.
         told: the callbacks.
         drain: seconds before its walltime from which it is sent no more jobs.
-        calls: it has a service of its own, which calls.
+        program: of its job.
         reconnect: seconds after which a member that cannot be reached is given up.
         follows: returns the names of further job events to follow, and whether the places of
             jobs are needed.
@@ -153,6 +153,7 @@ class MemberJob:
 
     Attributes:
         job: its id in the enclosing instance; None if it is not known yet, or if there is no job.
+        program: as given.
         waiting: the reason why its job is not in the queue yet, if the queue takes none for now.
         uri: its URI; None until it is known.
         phase: its phase.
@@ -169,7 +170,7 @@ class MemberJob:
         told: Told,
         *,
         drain: float,
-        calls: bool,
+        program: Program,
         reconnect: float,
         follows: Callable[[], tuple[frozenset[str], bool]],
         report: Callable[[BaseException], None],
@@ -187,7 +188,7 @@ class MemberJob:
         self._parent = parent
         self._version = version
         self._told = told
-        self._calls = calls
+        self.program = program
         self._reconnect = reconnect
         self._follows = follows
         self._report = report
@@ -242,6 +243,10 @@ class MemberJob:
         name, context = entry["name"], entry.get("context") or {}
         if name == "memo" and "uri" in context and self.phase is Phase.QUEUED:
             self.connect(str(context["uri"]))
+        elif name == "start" and self.program is Program.WORKER and self.phase is Phase.QUEUED:
+            # No URI follows: the worker calls.
+            self._enter(Phase.CONNECTING)
+            self._find_way()
         elif (
             name == "exception"
             and context.get("severity") == 0
@@ -267,7 +272,7 @@ class MemberJob:
     def _find_way(self) -> None:
         if self.phase is not Phase.CONNECTING or self._closed:
             return
-        if self._calls:
+        if self.program.calls:
             self._timers.later("connect", self._reconnect, lambda: self.give_up(self._silent))
         else:
             assert self.uri is not None
@@ -294,11 +299,11 @@ class MemberJob:
         Returns:
             False if no call is expected.
         """
-        if self._calls and self.phase is Phase.UP and self.instance is not None:
+        if self.program.calls and self.phase is Phase.UP and self.instance is not None:
             self._lost(self.instance)
-        elif self._calls and self.phase is Phase.QUEUED:
+        elif self.program.calls and self.phase is Phase.QUEUED:
             self._enter(Phase.CONNECTING)
-        if not self._calls or self.phase is not Phase.CONNECTING or self._closed:
+        if not self.program.calls or self.phase is not Phase.CONNECTING or self._closed:
             return False
         self._timers.stop("connect")
         self._silent = SILENT
@@ -308,6 +313,9 @@ class MemberJob:
 
     def unfit(self, reason: str) -> None:
         """Note that the service that called is unsuitable; another may call in time."""
+        if self.program is Program.WORKER:
+            # Another worker would be another member.
+            self._why = reason
         if reason != self._silent:
             self._silent = reason
             self._log_error(f"{self.tag.name}: member {self.tag.member} is not up: {reason}")
@@ -354,7 +362,7 @@ class MemberJob:
         if isinstance(error, RefusedError):
             self._told.refused(self.tag, str(error))
             return self.give_up(str(error))
-        if self._calls:
+        if self.program.calls:
             return self._find_way()  # its service ends, begins again, and calls
         assert self._t_lost is not None
         nobody = self._was_up and getattr(error, "errno", 0) in _NOBODY and self._route.direct
@@ -372,7 +380,7 @@ class MemberJob:
         self._disconnect()
         if dead and self.phase in (Phase.UP, Phase.CONNECTING):
             self.give_up("its broker is gone")
-        elif self._calls and self.phase is Phase.CONNECTING and not ending:
+        elif self.program.calls and self.phase is Phase.CONNECTING and not ending:
             self._find_way()
         elif self.phase is Phase.UP and not ending:
             self._enter(Phase.CONNECTING)

@@ -7,8 +7,9 @@ That service follows the jobs there and submits them (`service.child`). It repor
 `Instance` finds out by itself, so the two are used alike. The items, in each direction, are lists
 of a kind and its values:
 
-    down: load, follow, hold, submit, cancel, update, revoke, stop, look, eventlog, end
-    up: facts, past, caught-up, up, refused, outcome, ending, dead, warn
+    down: load, follow, hold, submit, cancel, update, revoke, stop, look, eventlog, end,
+          output, kept (to workers)
+    up: facts, past, caught-up, up, refused, outcome, ending, dead, warn, mark (from workers)
 
 Nearly all items up are events of jobs, so these are shorter: [t, id, name, context, tag], without
 empty values at the end. `tag` comes with the first event of a job, as a list. Several events of a
@@ -75,6 +76,7 @@ class AttachedInstance:
     Attributes:
         ends, facts, newest, closed: as for `Instance`.
         dead: its broker is gone.
+        marked: receives the number of each mark, behind all reports before it.
     """
 
     def __init__(
@@ -93,11 +95,14 @@ class AttachedInstance:
         self._hold: float | None = None
         self._asked: dict[int, Callable[[Mapping[str, Any]], None]] = {}
         self._numbers = count(1)
+        #: Requests that are answered in any case.
+        self._reads: set[int] = set()
         self.closed = False
         self.dead = False
         self.ends = Interruptions()
         self.facts: Facts | None = None
         self.newest = 0
+        self.marked: Callable[[int], None] = lambda number: None
         self._takes: dict[str, Callable[..., None]] = {
             "facts": self._on_facts,
             "past": self._on_past,
@@ -108,6 +113,7 @@ class AttachedInstance:
             "ending": self._on_ending,
             "dead": self._on_dead,
             "warn": warn,
+            "mark": lambda number: self.marked(number),
         }
 
     # -- requests ------------------------------------------------------------------------
@@ -150,20 +156,30 @@ class AttachedInstance:
         """Read the eventlog of a job from its KVS: see `FluxQueue.eventlog`."""
         self.ask("eventlog", partial(_answer, done), job)
 
+    def output(self, job: int, done: Callable[[str | Exception | None], None]) -> None:
+        """Read the end of what a job of a worker wrote; None if nothing of it is kept."""
+        number = self.ask("output", partial(_answer, done), job)
+        self._reads.add(number)
+
     def publish(self, topic: str, done: Report) -> None:
         """Have the instance end."""
         self._put("end")
         done(None)
 
-    def ask(self, kind: str, answered: Callable[[Mapping[str, Any]], None], *args: Any) -> None:
-        """Send a request that has an outcome; there is none if the connection is lost."""
+    def ask(self, kind: str, answered: Callable[[Mapping[str, Any]], None], *args: Any) -> int:
+        """Send a request that has an outcome; there is none if the connection is lost.
+
+        Returns:
+            The number of the request.
+        """
         number = next(self._numbers)
         self._asked[number] = answered
         self._put(kind, number, *args)
+        return number
 
-    def tell(self, kind: str) -> None:
+    def tell(self, kind: str, *args: Any) -> None:
         """Send a request that has no outcome."""
-        self._put(kind)
+        self._put(kind, *args)
 
     def _put(self, *item: Any) -> None:
         if not self.closed:
@@ -178,6 +194,8 @@ class AttachedInstance:
         if not self.closed:
             self.closed = True
             self._channel.close()
+            for number in sorted(self._reads & self._asked.keys()):
+                self._asked.pop(number)({"reason": "the connection to the member was lost"})
 
     # -- its items ------------------------------------------------------------------------
 
@@ -218,6 +236,7 @@ class AttachedInstance:
         self._done(RefusedError(reason) if for_good else OSError(errno.EIO, reason))
 
     def _on_outcome(self, number: int, outcome: Mapping[str, Any]) -> None:
+        self._reads.discard(number)
         self._asked.pop(number)(outcome)
 
     def _on_ending(self) -> None:
@@ -261,6 +280,11 @@ class AttachedMember:
         self._instance = instance
         self._commits = Commits(durable)
         self.known: dict[Tag, int] = {}
+        instance.marked = self._marked
+
+    def _marked(self, number: int) -> None:
+        """Tell a worker when all that it reported before a mark is durable."""
+        self._commits.then(lambda: self._instance.tell("kept", number))
 
     def submit(self, command: SubmitJobs, done: Done) -> None:
         """Have jobs submitted when the command is durable."""

@@ -27,8 +27,9 @@ from flux_ensemble.queues.nested.callbacks import Told
 from flux_ensemble.queues.nested.instance import IDENTITY
 from flux_ensemble.queues.nested.jobspec import (
     MemberTag,
-    member_calls,
+    Program,
     member_drain,
+    member_program,
     member_tag,
 )
 from flux_ensemble.queues.nested.life import UNNEEDED, Phase
@@ -85,7 +86,7 @@ class Site:
         self._reconnect = reconnect
         self.settled = False
         self._members: dict[Key, MemberJob] = {}
-        self._past: dict[int, tuple[MemberTag, float, bool, Sequence[Mapping[str, Any]]]] = {}
+        self._past: dict[int, tuple[MemberTag, float, Program, Sequence[Mapping[str, Any]]]] = {}
         self._jobs: dict[int, MemberJob] = {}
         #: The latest member that each instance was, by the instance's IDENTITY.
         self._instances: dict[str, Key] = {}
@@ -109,7 +110,7 @@ class Site:
         tag = member_tag(jobspec)
         assert tag is not None
         if tag not in self:
-            member = self._new(tag, member_drain(jobspec), member_calls(jobspec))
+            member = self._new(tag, member_drain(jobspec), member_program(jobspec))
             run(self._submit(member, json.dumps(jobspec)))
 
     def _submit(self, member: MemberJob, text: str) -> Steps:
@@ -145,7 +146,7 @@ class Site:
             uri: of the instance.
         """
         if tag not in self:
-            self._new(tag, 0.0, False).connect(uri)
+            self._new(tag, 0.0, Program.INSTANCE).connect(uri)
 
     def attached(self, tag: MemberTag, channel: Channel, load: Mapping[str, Any]) -> bool:
         """Accept a call of a member's service: see `MemberJob.attached`."""
@@ -182,7 +183,7 @@ class Site:
         if jobspec is not None:
             tag = self._owned(entry, jobspec)
             if tag is not None:
-                self._show(tag, job, member_drain(jobspec), member_calls(jobspec))
+                self._show(tag, job, member_drain(jobspec), member_program(jobspec))
         member = self._jobs.get(job)
         if member is not None:
             member.parent_event(entry)
@@ -198,7 +199,7 @@ class Site:
         """
         tag = self._owned(entries[0], jobspec) if entries else None
         if tag is not None:
-            self._past[job] = tag, member_drain(jobspec), member_calls(jobspec), entries
+            self._past[job] = tag, member_drain(jobspec), member_program(jobspec), entries
 
     def caught_up(self) -> None:
         """Find the members of earlier services again, once `past` has received all jobs.
@@ -207,25 +208,25 @@ class Site:
         """
         past, self._past = self._past, {}
         firsts: dict[Key, int] = {}
-        for job, (tag, drain, calls, entries) in sorted(past.items()):
+        for job, (tag, drain, program, entries) in sorted(past.items()):
             first = firsts.setdefault(_key(tag), job)
             over = entries[-1]["name"] in ("clean", "invalidate")
             if first != job:
                 if not over:
                     self._cancel_copy(tag, job)
             elif tag in self or not over:
-                self._show(tag, job, drain, calls)
+                self._show(tag, job, drain, program)
                 for entry in entries[1:]:
                     self.event(job, entry, None)
 
-    def _show(self, tag: MemberTag, job: int, drain: float, calls: bool) -> None:
+    def _show(self, tag: MemberTag, job: int, drain: float, program: Program) -> None:
         """Attach the member of a job; cancel the job if its tag belongs to another one."""
         if tag not in self and self.settled:
             self._cancel_copy(tag, job)
             return
         if tag not in self:
             # The previous service sent this job and died before it knew the id.
-            self._new(tag, drain, calls)
+            self._new(tag, drain, program)
         member = self[tag]
         if member.job not in (None, job):
             self._cancel_copy(tag, job)
@@ -260,14 +261,14 @@ class Site:
             self._jobs[job] = member
         member.submitted(job)
 
-    def _new(self, tag: MemberTag, drain: float, calls: bool) -> MemberJob:
+    def _new(self, tag: MemberTag, drain: float, program: Program) -> MemberJob:
         member = self._members[_key(tag)] = MemberJob(
             tag,
             self._queue.broker,
             self._version,
             self._told,
             drain=drain,
-            calls=calls,
+            program=program,
             reconnect=self._reconnect,
             follows=self._follows,
             report=self._report,

@@ -73,6 +73,7 @@ def read_document(payload: Mapping[str, Any], files: dict[str, str], *, elastic:
     where: dict[str, Any] = {"name": payload.get("name"), "file": file, "directory": directory}
     # The client has expanded algorithms of other packages; their code must not run in the service.
     how: dict[str, Any] = {"elastic": elastic, "files": files, "packages": False}
+    how["workers"] = payload.get("workers")
     try:
         if "text" in payload:
             spec = load_text(payload["text"], **where, **how)

@@ -16,6 +16,7 @@ from flux_ensemble.engine.commands import CancelJobs
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.why import why
 from flux_ensemble.runtime.ensemble import Ensemble
+from flux_ensemble.service.fleet import MemberFleet
 from flux_ensemble.service.members import Members
 from flux_ensemble.service.needs import Needs
 from flux_ensemble.service.registry import Ensembles
@@ -103,6 +104,21 @@ class Handlers:
         self._streams.open(message, ensemble.log, follow=follow, events=events, skip=skip)
         if ensemble.log.wants_events and ensemble.live:
             self._needs.watch(ensemble)
+
+    @request_handler("output")
+    def output(self, message: Message, payload: Payload) -> None:
+        """Respond with the end of what a job of a worker wrote."""
+        ensemble = self._ensembles.get(payload["name"])
+        if not isinstance(ensemble.fleet, MemberFleet):
+            raise RequestError(errno.EINVAL, f"ensemble {ensemble.name!r} has no members")
+
+        def answer(output: str | Exception | None) -> None:
+            if isinstance(output, Exception):
+                self._responder.fail("output", message, output)
+            else:
+                self._responder.respond(message, {"output": output})
+
+        ensemble.fleet.output(payload["member"], payload["id"], answer)
 
     # -- requests to the engine of an ensemble ------------------------------------------
 

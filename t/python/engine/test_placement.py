@@ -29,6 +29,7 @@ places = st.lists(
         gpus=st.integers(0, 1),
         t_expires=st.sampled_from([50.0, 100.0, 1000.0, math.inf]),
         bulk=st.booleans(),
+        worker=st.booleans(),
     ),
     min_size=1,
     max_size=6,
@@ -46,8 +47,9 @@ def rebuilt(placement: Placement) -> Placement:
     other = Placement()
     for old in placement.places.values():
         place = Place(
-            old.ordinal, old.pool, old.nodes, old.cores, old.gpus, old.t_expires, old.bulk
-        )
+            old.ordinal, old.pool, old.nodes, old.cores, old.gpus, old.t_expires, old.bulk,
+            old.worker,
+        )  # fmt: skip
         place.rate = list(old.rate)
         other.add(place)
         other.take(place, old.taken)
@@ -183,6 +185,22 @@ def test_a_member_with_a_service_of_its_own_has_jobs_for_some_seconds() -> None:
         placement.give(place, 1, 10.0)
     assert place.room(Need(), 11.5) == 400
     assert place.room(Need(), 13.0) == 4
+
+
+def test_long_tasks_do_not_wait_on_a_worker_and_short_ones_are_sent_in_bulk() -> None:
+    placement = Placement()
+    place = Place(1, "a", nodes=1, cores=8, bulk=True, worker=True)
+    placement.add(place)
+    assert place.room(Need(), 0.0) == 8
+    placement.take(place, 8)
+    assert place.room(Need(), 0.0) == 0
+    placement.give(place, 1, 0.0)
+    # One of a few that take long: the core is not left idle until more have ended.
+    assert place.room(Need(), 10.0) == 1
+    for _ in range(100):
+        placement.take(place, 1)
+        placement.give(place, 1, 20.0)
+    assert place.room(Need(), 21.5) == 393
 
 
 @given(st.integers(0, 2**40), st.integers(0, 2**64 - 1))

@@ -8,7 +8,8 @@ CHANNEL is the file descriptor of a stream socket that carries one JSON object a
 
     queue → supervisor   {"environment": {...}}                             once
                          {"start": ID, "tasks": N, "nodes": N, "command": [...], "cwd",
-                          "environment": {...}, "whole": bool, "stdout" or null, "stderr" or null}
+                          "environment": {...}, "whole": bool, "cores": [N, ...],
+                          "stdout" or null, "stderr" or null}
                          {"signal": ID, "number": N}
     supervisor → queue   {"started": ID, "t": T, "group": PGID}
                          {"refused": ID, "note", "status"}

@@ -60,6 +60,7 @@ class Supervisor:
         self._received = bytearray()
         self._unsent = bytearray()
         self._null = os.open(os.devnull, os.O_RDONLY)
+        self._cores = os.sched_getaffinity(0)
         self._selector = selectors.DefaultSelector()
         self._writing = False
         self._wakeup = wake_for_children()
@@ -151,6 +152,8 @@ class Supervisor:
         else:
             self._spawn(job, order, environment, opened)
         finally:
+            if order["cores"]:
+                os.sched_setaffinity(0, self._cores)
             for fd in opened:
                 os.close(fd)
 
@@ -158,6 +161,9 @@ class Supervisor:
         self, job: RunningJob, order: dict[str, Any], environment: dict[str, str], opened: list[int]
     ) -> None:
         command, t_start = order["command"], time.time()
+        if order["cores"]:
+            # Processes inherit it.
+            os.sched_setaffinity(0, order["cores"])
         for rank in range(order["tasks"]):
             environment["FLUX_TASK_RANK"] = environment["FLUX_TASK_LOCAL_ID"] = str(rank)
             try:

@@ -1,0 +1,315 @@
+"""The jobs of a worker: processes on its node, in place of the jobs of a Flux instance.
+
+    commands ──► VirtualMember ──► VirtualQueue ──► ProcessRunner ──► supervisor ──► processes
+    Contact ◄──Heard── TaskQueue ◄──job events──┘
+
+To a `Contact` this is what an `Instance` and a `NestedMember` are in a member with a service of its
+own. The jobs go on while no service of the ensemble is there. The next one is told of all jobs that
+it may not know: those of which no commit of the ensemble's log is known to hold the end (`kept`).
+
+The jobs end with this process, whatever ends it (`queues.local.supervisor`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from flux_ensemble.document.job_sets import TAG_KEY
+from flux_ensemble.document.model import Spec
+from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs
+from flux_ensemble.engine.events import JobEvent, Tag
+from flux_ensemble.queues.flux.pipeline import Report
+from flux_ensemble.queues.flux.steps import Steps
+from flux_ensemble.queues.local.binding import Binding
+from flux_ensemble.queues.local.directory import open_directory
+from flux_ensemble.queues.local.processes import ProcessRunner
+from flux_ensemble.queues.nested.instance import EVENTS, Facts, Heard
+from flux_ensemble.queues.virtual.cluster import VirtualCluster
+from flux_ensemble.queues.virtual.queue import VirtualMember, VirtualQueue
+from flux_ensemble.queues.virtual.scheduler import Scheduler
+from flux_ensemble.queues.virtual.shapes import Shapes
+from flux_ensemble.runtime.ports import Done, Handle, Loop
+
+#: Number of jobs that have ended since the last mark with which the next one is sent.
+MARK = 1000
+
+#: Most bytes of the output of one job that are kept after its end, and of all of these jobs.
+MOST_BYTES = 1 << 16
+MOST_IN_ALL = 1 << 26
+
+
+class TaskQueue:
+    """The jobs of one ensemble in a worker.
+
+    Args:
+        loop: for timers and file descriptors.
+        resources: of the worker.
+        binding: of its jobs to cores and GPUs.
+        fail: receives the reason why the worker cannot go on.
+
+    Attributes:
+        facts: the properties of the worker.
+    """
+
+    def __init__(
+        self, loop: Loop, resources: Facts, binding: Binding, fail: Callable[[str], None]
+    ) -> None:
+        self.facts = resources
+        self._loop = loop
+        self._binding = binding
+        self._fail = fail
+        self._user = os.getuid()
+        self._heard: Heard | None = None
+        self._mark: Callable[[int], None] = lambda number: None
+        self._warn: Callable[[str], None] = lambda text: None
+        self._wanted = set(EVENTS)
+        self._name: dict[str, Any] = {}
+        self._events: dict[int, list[Mapping[str, Any]]] = {}
+        self._tags: dict[int, Tag] = {}
+        #: Jobs that have ended since the last mark, and those before each mark without an answer.
+        self._ended: list[int] = []
+        self._marked: deque[tuple[int, list[int]]] = deque()
+        self._marks = 0
+        self._drained = False
+        self._pass: Handle | None = None
+        self._queue: VirtualQueue | None = None
+        self._runner: ProcessRunner | None = None
+        self._member: VirtualMember | None = None
+        self._output: Path | None = None
+        #: The jobs whose output is kept, with its size, in the order of their ends.
+        self._outputs: dict[int, int] = {}
+        self._bytes = 0
+
+    # -- the life of a contact -----------------------------------------------------------------
+
+    def serve(
+        self,
+        spec: Spec,
+        load: Mapping[str, Any],
+        heard: Heard,
+        mark: Callable[[int], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        """Serve another contact.
+
+        Args:
+            spec: the document of the ensemble.
+            load: what is known of the ensemble besides: its run, environment and directory.
+            heard: the callbacks.
+            mark: sends a mark behind all that `heard` was told; `kept` has the answer.
+            warn: receives a sentence about a mistake of a job.
+
+        Raises:
+            UnsatisfiableError: jobs request a form of resources that a worker does not have.
+            OSError, StateError: no process can be started, or there is no place for output.
+        """
+        shapes = Shapes(spec)
+        if self._queue is None:
+            self._name = {"name": spec.name, "run": load["run"]}
+            self._begin(spec, load)
+        assert self._queue is not None
+        self._member = VirtualMember(spec, self._queue, shape=shapes, now=self._loop.now)
+        self._heard, self._mark, self._warn = heard, mark, warn
+        # No answer comes to the marks of an earlier contact.
+        self._ended = [job for _, jobs in self._marked for job in jobs] + self._ended
+        self._marked.clear()
+
+    def _begin(self, spec: Spec, load: Mapping[str, Any]) -> None:
+        self._output = Path(tempfile.mkdtemp(prefix="output-"))
+        cluster = VirtualCluster(1, self.facts.cores, self.facts.gpus)
+        self._runner = ProcessRunner(
+            self._loop,
+            environment=load["environment"],
+            cwd=load["cwd"],
+            output=open_directory(self._output),
+            ready=lambda: True,
+            lost=self._fail,
+            warn=lambda text: self._warn(text),
+            full=lambda text: self._warn(text),
+            prefix=spec.job_prefix,
+            binding=self._binding,
+        )
+        self._queue = VirtualQueue(
+            Scheduler(cluster),
+            now=self._loop.now,
+            post=self._post,
+            runner=self._runner,
+            wake=self._wake,
+            wants=self._wanted,
+        )
+        self._runner.attach(self._queue)
+
+    def attach(
+        self,
+        version: str,
+        done: Report,
+        *,
+        names: frozenset[str] = frozenset(),
+        places: bool = False,
+    ) -> None:
+        """Report the jobs so far, and then that more can be sent: see `Instance.attach`."""
+        self.follow(names, places)
+        assert self._heard is not None
+        for job, events in list(self._events.items()):
+            self._heard.past(job, self._jobspec(self._tags[job]), events)
+        self._heard.caught_up()
+        done(None)
+
+    def follow(self, names: frozenset[str], places: bool) -> None:
+        """Report more job events from now on; `start` has its place in any case."""
+        self._wanted |= names
+
+    @property
+    def newest(self) -> int:
+        """The greatest id of the jobs that `attach` has reported: no other job is missing."""
+        return max(self._events, default=0)
+
+    def silence(self) -> None:
+        """Report nothing until the next contact."""
+        self._heard = None
+
+    def close(self) -> None:
+        """Kill all jobs, and wait until they are gone."""
+        self.silence()
+        if self._pass is not None:
+            self._pass.cancel()
+        if self._runner is not None:
+            self._runner.close()
+        if self._output is not None:
+            shutil.rmtree(self._output, ignore_errors=True)
+
+    # -- commands ----------------------------------------------------------------------------
+
+    @property
+    def known(self) -> dict[Tag, int]:
+        """The jobs that the queue has already, by tag: see `runtime.ports.Queue`."""
+        return self._jobs.known
+
+    @property
+    def _jobs(self) -> VirtualMember:
+        assert self._member is not None
+        return self._member
+
+    def submit(self, command: SubmitJobs, done: Done) -> None:
+        """Take in jobs."""
+        self._jobs.submit(command, done)
+
+    def cancel(self, command: CancelJobs, done: Done) -> None:
+        """Cancel jobs."""
+        self._jobs.cancel(command, done)
+
+    def update(self, command: UpdateJobs, done: Done) -> None:
+        """Change the urgency or the duration of jobs."""
+        self._jobs.update(command, done)
+
+    def seen(self, tag: Tag, job: int) -> None:
+        """Do nothing: no job is known from elsewhere."""
+
+    def refused(self, job: int) -> None:
+        """Do nothing: no job is refused after it was taken in."""
+
+    def revoke(self) -> None:
+        """Do nothing: submissions are immediate, so none is in progress."""
+
+    def stop_queue(self, reason: str, done: Report) -> None:
+        """Start no more of the jobs that wait."""
+        self._drained = True
+        done(None)
+
+    def look(self) -> Steps:
+        """Do nothing: the resources of a worker do not change."""
+        yield from ()
+
+    def eventlog(self, job: int, done: Callable[[list[Any] | Exception], None]) -> None:
+        """Return the events of a job."""
+        events = self._events.get(job)
+        done(OSError(errno.ENOENT, os.strerror(errno.ENOENT)) if events is None else events)
+
+    def output(self, job: int) -> str | None:
+        """Return the end of what a job wrote; None if nothing of it is kept."""
+        if self._output is None:
+            return None
+        try:
+            with open(self._output / f"{job}.out", "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - MOST_BYTES))
+                return file.read(MOST_BYTES).decode(errors="replace")
+        except OSError:
+            return None
+
+    # -- events --------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        # Once for all jobs that are submitted or end together.
+        if self._pass is None:
+            self._pass = self._loop.timer(0.0, self._schedule)
+
+    def _schedule(self) -> None:
+        self._pass = None
+        if not self._drained:
+            assert self._queue is not None
+            assert self._runner is not None
+            self._queue.schedule()
+            # At once: slots stay empty until then, and a turn of the loop can be long.
+            self._runner.flush()
+
+    def _post(self, event: JobEvent) -> None:
+        jobspec, context = None, event.context
+        if event.tag is not None:
+            self._tags[event.job] = event.tag
+            self._events[event.job] = []
+            jobspec, context = self._jobspec(event.tag), {**context, "userid": self._user}
+        entry: dict[str, Any] = {"timestamp": event.t, "name": event.name}
+        if context:
+            entry["context"] = context
+        self._events[event.job].append(entry)
+        if self._heard is not None:
+            self._heard.event(event.job, entry, jobspec, False)
+        if event.name == "clean":
+            self._over(event.job)
+
+    def _over(self, job: int) -> None:
+        self._keep(job)
+        self._ended.append(job)
+        if len(self._ended) >= MARK and self._heard is not None:
+            self._marks += 1
+            self._marked.append((self._marks, self._ended))
+            self._ended = []
+            self._mark(self._marks)
+
+    def kept(self, number: int) -> None:
+        """Forget the jobs before a mark: the ensemble's log has all of them."""
+        while self._marked and self._marked[0][0] <= number:
+            for job in self._marked.popleft()[1]:
+                del self._events[job], self._tags[job]
+
+    def _jobspec(self, tag: Tag) -> dict[str, Any]:
+        return {"attributes": {"user": {TAG_KEY: {**self._name, **tag._asdict()}}}}
+
+    def _keep(self, job: int) -> None:
+        """Shorten the output of a job that has ended; drop that of the first if it is too much."""
+        assert self._output is not None
+        path = self._output / f"{job}.out"
+        with contextlib.suppress(OSError):
+            size = path.stat().st_size
+            if size > MOST_BYTES:
+                with open(path, "r+b") as file:
+                    file.seek(size - MOST_BYTES)
+                    end = file.read(MOST_BYTES)
+                    file.seek(0)
+                    file.write(end)
+                    file.truncate()
+                size = MOST_BYTES
+            self._outputs[job] = size
+            self._bytes += size
+        while self._bytes > MOST_IN_ALL:
+            first = next(iter(self._outputs))
+            self._bytes -= self._outputs.pop(first)
+            (self._output / f"{first}.out").unlink(missing_ok=True)

@@ -1,0 +1,161 @@
+#!/bin/sh
+test_description='members: workers, whose jobs are processes'
+. "$(dirname "$0")/lib/ensemble.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/members.sh"
+test_under_flux 3
+
+# Write a document whose tasks say that they run: `document NAME JOBS [SECONDS]`.
+document() {
+	cat <<-EOD
+	name: $1
+	members:
+	  - {name: pool, count: 2, runs: tasks}
+	jobs:
+	  - name: sim
+	    command: sh -c 'echo {s} >>$1.ran; sleep ${3:-0.1}'
+	    params: {s: {range: [0, $2]}}
+	rules:
+	  - {trigger: start, action: {name: submit, label: sim}}
+	  - {trigger: metric, when: count.sim.success >= 3, action: {name: submit, label: sim, count: 1}}
+	EOD
+}
+
+# Print the process of a worker: `worker NAME MEMBER`.
+worker() {
+	pgrep -f "serve --worker.*\"$1\".*\"$2\"" | head -n 1
+}
+
+# Print how many processes of tasks are there: `tasks WORD`.
+tasks() {
+	pgrep -fc "$1"
+}
+
+# Succeed if no process of tasks is there: `no_tasks WORD`.
+no_tasks() {
+	! pgrep -f "$1" >/dev/null
+}
+
+# Succeed if each job of an ensemble has succeeded, and ran once: `each_ran_once NAME JOBS`.
+each_ran_once() {
+	is $2/0/0/0 "$(counts_of $1 sim)" &&
+	is $2 "$(status_of $1 groups.sim.finished)" &&
+	is $2 "$(wc -l <$1.ran)"
+}
+
+test_expect_success 'start the service' '
+	serve
+'
+
+test_expect_success 'workers run the tasks of an ensemble, and end with it' '
+	document shared 20 >shared.yaml &&
+	flux ensemble run shared.yaml &&
+	each_ran_once shared 40 &&
+	flux ensemble jobs -n -o "{id}" shared >ids &&
+	is 40 "$(grep -c "^pool.[01]:" ids)" &&
+	grep -q "^pool.0:" ids &&
+	grep -q "^pool.1:" ids &&
+	wait_quiet &&
+	is 2 "$(flux jobs -a -n -o "{result}" | grep -c COMPLETED)" &&
+	test -z "$(worker shared pool.0)"
+'
+
+test_expect_success 'how a task ended is known, and what it wrote while its worker is there' '
+	cat >ends.yaml <<-EOD &&
+	name: ends
+	finish: never
+	members:
+	  - {name: pool, runs: tasks}
+	jobs:
+	  - {name: ok, command: "sh -c \"echo \$FLUX_JOB_ID; echo bad >&2; flux-ensemble memo x=1.5\""}
+	  - {name: code, command: "sh -c \"exit 3\""}
+	  - {name: signal, command: "sh -c \"kill -9 \$\$\""}
+	  - {name: missing, command: no-such-program}
+	  - {name: slow, command: "sleep 60", duration: 0.5s}
+	  - {name: again, command: "sh -c \"test -e ran-before || { : >ran-before; exit 1; }\"", retries: 1}
+	  - {name: many, command: "sh -c \"echo \$FLUX_TASK_RANK >>ranks\"", tasks: 2}
+	rules:
+	  - trigger: start
+	    actions:
+	      - {name: submit, label: ok}
+	      - {name: submit, label: code}
+	      - {name: submit, label: signal}
+	      - {name: submit, label: missing}
+	      - {name: submit, label: slow}
+	      - {name: submit, label: again}
+	      - {name: submit, label: many}
+	EOD
+	flux ensemble load ends.yaml &&
+	wait_status_of ends groups.ok.finished 1 groups.code.finished 1 groups.signal.finished 1 \
+		groups.missing.finished 1 groups.slow.finished 1 groups.again.finished 1 \
+		groups.many.finished 1 &&
+	flux ensemble jobs -n -o "{group} {status} {returncode}" ends >jobs &&
+	grep "^ok success 0" jobs &&
+	grep "^code failed 3" jobs &&
+	grep "^signal failed -9" jobs &&
+	grep "^missing failed 127" jobs &&
+	grep "^slow timeout" jobs &&
+	grep "^again success" jobs &&
+	is "0 1" "$(sort ranks | xargs)" &&
+	flux ensemble metrics ends >metrics &&
+	grep "^ok  *x .* 1.5 " metrics &&
+	job=$(flux ensemble jobs -n -o "{id}" --filter "job.group == \"ok\"" ends) &&
+	flux ensemble output ends $job >output &&
+	grep bad output
+'
+
+test_expect_success 'a task has cores of its own' '
+	cat >bound.yaml <<-EOD &&
+	name: bound
+	members:
+	  - {name: pool, runs: tasks}
+	jobs:
+	  - {name: one, command: "sh -c \"nproc >>cores; sleep 0.2\"", params: {s: {range: [0, 4]}}}
+	rules:
+	  - {trigger: start, action: {name: submit, label: one}}
+	EOD
+	flux ensemble run bound.yaml &&
+	is 1 "$(sort -u cores)" &&
+	is 4 "$(wc -l <cores)"
+'
+
+test_expect_success 'a request that asks for output of what is no worker is refused' '
+	refused ENOENT "has no member .x" output :="{\"name\": \"ends\", \"member\": \"x\", \"id\": 1}" &&
+	cat >plain.yaml <<-EOD &&
+	name: plain
+	jobs: [{name: a, command: "true"}]
+	EOD
+	flux ensemble load plain.yaml &&
+	refused EINVAL "has no members" output :="{\"name\": \"plain\", \"member\": \"x\", \"id\": 1}" &&
+	flux ensemble cancel ends
+'
+
+test_expect_success 'the service of the ensemble is killed: tasks go on, and no job runs twice' '
+	document parent 60 0.3 >parent.yaml &&
+	{ flux ensemble run parent.yaml >run.log 2>&1 & run=$!; } &&
+	wait_loaded parent &&
+	for lines in 0 5 30
+	do
+		wait_until has_lines parent.ran $lines &&
+		kill -9 $serve &&
+		serve || return 1
+	done &&
+	wait $run &&
+	each_ran_once parent 120 &&
+	is 2 "$(entries parent member-start)" &&
+	is 0 "$(entries parent member-lost)"
+'
+
+test_expect_success 'a worker is killed: its tasks are gone with it, run elsewhere, and each counts once' '
+	document killed 30 0.35 >killed.yaml &&
+	{ flux ensemble run killed.yaml >run.log 2>&1 & run=$!; } &&
+	wait_loaded killed &&
+	wait_until has_lines killed.ran 5 &&
+	kill -9 $(worker killed pool.0) &&
+	wait $run &&
+	is 60 "$(status_of killed groups.sim.success)" &&
+	is 60 "$(status_of killed groups.sim.finished)" &&
+	is 30 "$(sort -u killed.ran | wc -l)" &&
+	is 1 "$(entries killed member-lost)"
+'
+
+test_done
