@@ -19,6 +19,10 @@ test_expect_success FLUX 'child-services: services of members are killed, and th
 	chaos --kills 1 child-services
 '
 
+test_expect_success FLUX 'tasks: workers are killed, what starts their tasks, and the service' '
+	chaos --kills 1 tasks
+'
+
 test_expect_success FLUX 'member-search: all members of a search are killed; no trial fails or is lost' '
 	chaos member-search
 '

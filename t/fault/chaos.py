@@ -74,6 +74,7 @@ SCENARIOS = {
     "member-moved-unread": ("moves", "member_moved_unread", 0.0, 1),
     "way-lost": ("ways", "way_lost", 0.0, 3),
     "child-services": ("ways", "child_services", 0.01, 3),
+    "tasks": ("tasks", "tasks", 0.02, 6),
     "local": ("localrun", "local", 0.03, 1),
     "local-search": ("localsearch", "local_search", 0.01, 1),
     "local-interrupted": ("localsearch", "local_interrupted", 0.03, 5),
