@@ -123,6 +123,7 @@ test_expect_success 'a request that asks for output of what is no worker is refu
 	cat >plain.yaml <<-EOD &&
 	name: plain
 	jobs: [{name: a, command: "true"}]
+	rules: [{trigger: start, action: {name: submit, label: a}}]
 	EOD
 	flux ensemble load plain.yaml &&
 	refused EINVAL "has no members" output :="{\"name\": \"plain\", \"member\": \"x\", \"id\": 1}" &&

@@ -299,6 +299,7 @@ def test_a_jobspec_of_the_document_keeps_what_it_says() -> None:
     assert found["attributes"]["user"] == {"note": "x", "ensemble": TAG}
     assert found["attributes"]["system"] == {
         **V1["attributes"]["system"],
+        "environment": {"HOME": "/theirs", "FLUX_ENSEMBLE_PARAMS": '{"x": 3}'},
         "job": {"name": "app"},
     }
     assert V1["tasks"][0]["command"] == ["app", "{x}"]

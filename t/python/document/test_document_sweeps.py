@@ -226,7 +226,7 @@ def test_parameters_and_the_number_are_filled_into_every_text_of_a_job() -> None
     last = built(group({**EVERY_TEXT, "count": 2, "params": {"t": 300}}))[1]
     system, files = last["attributes"]["system"], last["attributes"]["system"]["shell"]["options"]
     assert last["tasks"][0]["command"] == ["run", "1-300"]
-    assert system["environment"] == {"SEED": "1-300"}
+    assert system["environment"]["SEED"] == "1-300"
     assert system["cwd"] == "/work/runs/1-300"
     assert [files["output"][stream]["path"] for stream in ("stdout", "stderr")] == [
         "1-300.out",
