@@ -122,12 +122,12 @@ class Rule:
         return f"{title} by {', '.join(self.by)}" if self.by else title
 
 
-class Entry(Protocol):
+class SectionEntry(Protocol):
     """An entry of a list at the top of a document that a feature reads."""
 
     @property
     def id(self) -> str:
-        """Its name."""
+        """The name of the entry."""
         ...
 
     @property
@@ -137,7 +137,7 @@ class Entry(Protocol):
 
     @property
     def metrics(self) -> Named:
-        """What expressions can name of it."""
+        """The names of it in expressions."""
         ...
 
 
@@ -213,7 +213,7 @@ class Spec:
     directory: str = "."
     bests: tuple[Best, ...] = ()
     by: tuple[ByValue, ...] = ()
-    features: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
+    features: Mapping[str, Sequence[SectionEntry]] = field(default_factory=dict)
     simulate: Mapping[str, Simulated] = field(default_factory=dict)
     expansion: Mapping[str, Any] | None = field(default=None, repr=False)
     custom_at: tuple[str, int] | None = field(default=None, compare=False, repr=False)

@@ -1,4 +1,4 @@
-"""What documents say of searches: the list `search`, and what can be found of it before a run."""
+"""Searches in documents: the list `search`, and problems of it that are found before a run."""
 
 from __future__ import annotations
 
