@@ -2,6 +2,7 @@
 test_description='members: workers, whose jobs are processes'
 . "$(dirname "$0")/lib/ensemble.sh"
 . "$SHARNESS_TEST_SRCDIR/lib/members.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/examples.sh"
 test_under_flux 3
 
 # Write a document whose tasks say that they run: `document NAME JOBS [SECONDS]`.
@@ -23,16 +24,6 @@ document() {
 # Print the process of a worker: `worker NAME MEMBER`.
 worker() {
 	pgrep -f "serve --worker.*\"$1\".*\"$2\"" | head -n 1
-}
-
-# Print how many processes of tasks are there: `tasks WORD`.
-tasks() {
-	pgrep -fc "$1"
-}
-
-# Succeed if no process of tasks is there: `no_tasks WORD`.
-no_tasks() {
-	! pgrep -f "$1" >/dev/null
 }
 
 # Succeed if each job of an ensemble has succeeded, and ran once: `each_ran_once NAME JOBS`.
@@ -57,6 +48,11 @@ test_expect_success 'workers run the tasks of an ensemble, and end with it' '
 	wait_quiet &&
 	is 2 "$(flux jobs -a -n -o "{result}" | grep -c COMPLETED)" &&
 	test -z "$(worker shared pool.0)"
+'
+
+test_expect_success 'tasks: the example does what it says' '
+	flux ensemble run "$PROJECT/examples/tasks.yaml" &&
+	ends_as_listed tasks
 '
 
 test_expect_success 'how a task ended is known, and what it wrote while its worker is there' '

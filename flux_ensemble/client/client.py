@@ -157,6 +157,10 @@ class Client(Connection):
 
         Raises:
             EnsembleError: there is no such worker (any more), or it cannot be asked now.
+
+        >>> client.output("demo", "worker.0", 7)
+        Traceback (most recent call last):
+        flux_ensemble.client.errors.EnsembleError: ensemble 'demo' has no members
         """
         output: str | None = self.call("output", name=name, member=member, id=id)["output"]
         return output

@@ -43,6 +43,7 @@ NAMES = {
     "engine": ("engine", "BENCHMARK"),
     "throughput": ("throughput", "BENCHMARK"),
     "burst": ("burst", "BENCHMARK"),
+    "tasks": ("tasks", "BENCHMARK"),
     "reaction": ("reaction", "FLOW"),
     "chain": ("reaction", "CHAIN"),
     "beside-search": ("beside_search", "BENCHMARK"),

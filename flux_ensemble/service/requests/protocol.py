@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flux_ensemble.document.keys.forms import MAX_INT
-from flux_ensemble.document.keys.members import MAX_MEMBERS
 from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Problems
 from flux_ensemble.engine.errors import RequestError
@@ -83,7 +82,7 @@ TOPICS: Mapping[str, Topic] = {
             "name": _name("a name for the ensemble"),
             "file": _name("the name of the document's file"),
             "scaler": Field(dict, "an object of keys of a scaler"),
-            "workers": Field(int, "a number of workers, 1 or more", minimum=1, maximum=MAX_MEMBERS),
+            "workers": Field(int, "a number of workers, 1 or more", minimum=1),
             "record": _name("the absolute path of a file to record to"),
             "cwd": Field(str, "a directory", required=True),
             "environment": Field(dict, "an object of strings", required=True),

@@ -54,7 +54,7 @@ EXPECTED = _read()
 VARY = frozenset({"tune", "asha", "median-stop"})
 
 #: Examples of what is on Flux and in the simulator alone.
-MEMBERS = frozenset({"members", "member-scope", "pinned"})
+MEMBERS = frozenset({"members", "member-scope", "pinned", "tasks"})
 
 #: Examples of what is on Flux alone: jobs from outside, another size, and members that are killed
 #: or outlived by their jobs.
