@@ -187,7 +187,8 @@ def test_load_sends_the_document_and_prints_the_name(
     file.write_text(HELLO)
     assert run_command(["load", str(file), "--name", "mine"]) == 0
     assert capsys.readouterr().out == "mine\n"
-    assert client.asked[-1] == ("load", HELLO, {"name": "mine", "file": str(file)})
+    given = {"name": "mine", "file": str(file), "workers": None}
+    assert client.asked[-1] == ("load", HELLO, given)
 
 
 def test_a_document_that_the_service_refuses_exits_with_2(

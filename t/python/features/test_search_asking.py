@@ -455,15 +455,12 @@ def test_what_a_sampler_does_wrong_is_said(
 
 def shadow(root: Path, sampling: str) -> None:
     """A package in which all is ours but for `features.search.samplers`."""
-    (root / "flux_ensemble").mkdir(parents=True)
-    real = Path(flux_ensemble.__file__).parent
-    for path in real.iterdir():
-        if path.name not in ("runtime", "__pycache__"):
-            (root / "flux_ensemble" / path.name).symlink_to(path)
-    runtime = root / "flux_ensemble" / "runtime"
-    runtime.mkdir()
-    for path in (real / "runtime").iterdir():
-        # Nor what is compiled of it: the one of a test would be taken in the next.
-        if path.name not in ("samplers.py", "__pycache__"):
-            (runtime / path.name).symlink_to(path)
-    (runtime / "samplers.py").write_text(sampling)
+    real, place = Path(flux_ensemble.__file__).parent, root / "flux_ensemble"
+    for other in ("features", "search", "samplers.py"):
+        place.mkdir(parents=True)
+        for path in real.iterdir():
+            # Nor what is compiled of it: the one of a test would be taken in the next.
+            if path.name not in (other, "__pycache__"):
+                (place / path.name).symlink_to(path)
+        real, place = real / other, place / other
+    place.write_text(sampling)
