@@ -4,20 +4,9 @@ test_description='members: services of their own, which call that of the ensembl
 . "$SHARNESS_TEST_SRCDIR/lib/members.sh"
 test_under_flux 3
 
-# Write a document whose jobs say that they run: `document NAME JOBS`.
+# Write a document whose members have services of their own: `document NAME JOBS`.
 document() {
-	cat <<-EOD
-	name: $1
-	members:
-	  - {name: pool, count: 2, service: child}
-	jobs:
-	  - name: sim
-	    command: sh -c 'echo {s} >>$1.ran; sleep 0.2'
-	    params: {s: {range: [0, $2]}}
-	rules:
-	  - {trigger: start, action: {name: submit, label: sim}}
-	  - {trigger: metric, when: count.sim.success >= 3, action: {name: submit, label: sim, count: 1}}
-	EOD
+	telling_document "$1" $2 "service: child" 0.2
 }
 
 # Print the id of the job that a member is: `member NAME MEMBER`.
@@ -44,13 +33,6 @@ child() {
 # Succeed if the service of a member is another process: `is_replaced JOB PROCESS`.
 is_replaced() {
 	now=$(child "$1") && test "$now" != "$2"
-}
-
-# Succeed if each job of an ensemble has succeeded, and ran once: `each_ran_once NAME JOBS`.
-each_ran_once() {
-	is $2/0/0/0 "$(counts_of $1 sim)" &&
-	is $2 "$(status_of $1 groups.sim.finished)" &&
-	is $2 "$(wc -l <$1.ran)"
 }
 
 test_expect_success 'load the module' '

@@ -5,32 +5,14 @@ test_description='members: workers, whose jobs are processes'
 . "$SHARNESS_TEST_SRCDIR/lib/examples.sh"
 test_under_flux 3
 
-# Write a document whose tasks say that they run: `document NAME JOBS [SECONDS]`.
+# Write a document whose members are workers: `document NAME JOBS [SECONDS]`.
 document() {
-	cat <<-EOD
-	name: $1
-	members:
-	  - {name: pool, count: 2, runs: tasks}
-	jobs:
-	  - name: sim
-	    command: sh -c 'echo {s} >>$1.ran; sleep ${3:-0.1}'
-	    params: {s: {range: [0, $2]}}
-	rules:
-	  - {trigger: start, action: {name: submit, label: sim}}
-	  - {trigger: metric, when: count.sim.success >= 3, action: {name: submit, label: sim, count: 1}}
-	EOD
+	telling_document "$1" $2 "runs: tasks" ${3:-0.1}
 }
 
 # Print the process of a worker: `worker NAME MEMBER`.
 worker() {
 	pgrep -f "serve --worker.*\"$1\".*\"$2\"" | head -n 1
-}
-
-# Succeed if each job of an ensemble has succeeded, and ran once: `each_ran_once NAME JOBS`.
-each_ran_once() {
-	is $2/0/0/0 "$(counts_of $1 sim)" &&
-	is $2 "$(status_of $1 groups.sim.finished)" &&
-	is $2 "$(wc -l <$1.ran)"
 }
 
 test_expect_success 'start the service' '
@@ -150,7 +132,8 @@ test_expect_success 'a worker is killed: its tasks are gone with it, run elsewhe
 	is 60 "$(status_of killed groups.sim.success)" &&
 	is 60 "$(status_of killed groups.sim.finished)" &&
 	is 30 "$(sort -u killed.ran | wc -l)" &&
-	is 1 "$(entries killed member-lost)"
+	is 1 "$(entries killed member-lost)" &&
+	kill $serve
 '
 
 test_done

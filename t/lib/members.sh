@@ -26,3 +26,27 @@ has_lines() {
 entries() {
 	flux ensemble log --json $1 | grep -c "\"name\": \"$2\""
 }
+
+# Write a document whose jobs say that they run, each twice: `telling_document NAME JOBS KEYS SECONDS`
+# with more keys of its members.
+telling_document() {
+	cat <<-EOD
+	name: $1
+	members:
+	  - {name: pool, count: 2, $3}
+	jobs:
+	  - name: sim
+	    command: sh -c 'echo {s} >>$1.ran; sleep $4'
+	    params: {s: {range: [0, $2]}}
+	rules:
+	  - {trigger: start, action: {name: submit, label: sim}}
+	  - {trigger: metric, when: count.sim.success >= 3, action: {name: submit, label: sim, count: 1}}
+	EOD
+}
+
+# Succeed if each job of such an ensemble has succeeded, and ran once: `each_ran_once NAME JOBS`.
+each_ran_once() {
+	is $2/0/0/0 "$(counts_of $1 sim)" &&
+	is $2 "$(status_of $1 groups.sim.finished)" &&
+	is $2 "$(wc -l <$1.ran)"
+}
