@@ -20,6 +20,11 @@ _LATER = {
 }
 
 
+def __dir__() -> list[str]:
+    # What is imported on first use is completed, too.
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -43,7 +43,7 @@ NAMES = {
     "engine": ("engine", "BENCHMARK"),
     "throughput": ("throughput", "BENCHMARK"),
     "burst": ("burst", "BENCHMARK"),
-    "tasks": ("tasks", "BENCHMARK"),
+    "tasks": ("short_tasks", "BENCHMARK"),
     "reaction": ("reaction", "FLOW"),
     "chain": ("reaction", "CHAIN"),
     "beside-search": ("beside_search", "BENCHMARK"),

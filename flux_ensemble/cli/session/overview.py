@@ -41,7 +41,13 @@ def overview() -> None:
         BindingsError, EnsembleError: the instance that the user named cannot be reached.
     """
     target = _target()
-    ensembles = [] if target is None else latest(target)
+    try:
+        ensembles = [] if target is None else latest(target)
+    except EnsembleError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+        _say_unloaded(target)
+        return
     where = "in this Flux instance" if _is_flux(target) else "on this machine"
     if target is None or not ensembles:
         click.echo("flux-ensemble runs many jobs from one document, and says why some failed.")
@@ -55,6 +61,15 @@ def overview() -> None:
     ENSEMBLES.show([ensemble_row(summary_of(status), now) for status in ensembles])
     click.echo()
     _print(next_steps(ensembles, partial(command_of, target)))
+    _say_local_runs(target)
+
+
+def _say_unloaded(target: Target | None) -> None:
+    """Print the next commands in an instance in which nobody has started the service."""
+    click.echo("flux-ensemble runs many jobs from one document, and says why some failed.")
+    click.echo("The service of this Flux instance does not run, so its ensembles are not known.\n")
+    shown = own_command("supervise", flux=True), "starts it, with what the instance has kept"
+    _print(iter([shown, *first_steps()]))
     _say_local_runs(target)
 
 
@@ -88,13 +103,7 @@ def latest(target: Target) -> list[EnsembleStatus]:
     Only their status is requested. Ensembles that cannot be read, or have been removed meanwhile,
     are left out.
     """
-    try:
-        names = names_of(target)
-    except EnsembleError as error:
-        # Nobody has started the service.
-        if error.errno != errno.ENOSYS:
-            raise
-        return []
+    names = names_of(target)
     found: list[EnsembleStatus] = []
     for name in reversed(names):
         if len(found) == MOST:

@@ -15,6 +15,7 @@ from typing import Any
 import click
 import pytest
 
+import flux_ensemble
 from flux_ensemble import __version__
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.commands import run
@@ -118,7 +119,18 @@ def test_without_a_command_the_ensembles_of_the_instance_are_shown(
     serve(monkeypatch, list=EnsembleError(errno.ENOSYS, "the service is not loaded"))
     monkeypatch.setattr(overview, "Client", target.Client)
     assert run_command([]) == 0
-    assert "flux-ensemble init sweep" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "flux-ensemble init sweep" in said
+    # What the instance has kept is not known, and nothing is said of it.
+    assert "flux ensemble supervise" in said
+    assert "no ensemble" not in said
+
+
+def test_the_package_is_a_command_too_and_all_its_names_are_completed() -> None:
+    words = [sys.executable, "-m", "flux_ensemble", "--version"]
+    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
+    assert done.stdout == f"flux-ensemble {__version__}\n"
+    assert {*flux_ensemble.__all__} <= {*dir(flux_ensemble)}
 
 
 def test_validate_says_what_a_good_document_holds(

@@ -31,6 +31,7 @@ ROWS = {
         True,
         ["start rule with 20 jobs", "service as a broker module", "service beside the broker"],
     ),
+    "tasks": (True, ["the local queue, without Flux", "a Flux job each"]),
     "reaction": (True, ["p50", "p99"]),
     "chain": (True, ["a client that does nothing else"]),
     "beside-search": (True, ["while a search runs"]),

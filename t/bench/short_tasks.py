@@ -48,7 +48,7 @@ with LocalCluster() as cluster:
 
 def measure(smoke: bool) -> Numbers:
     """Seconds by kind, in rounds, all in one instance of one broker."""
-    sizes = (20, 5, 5, 1) if smoke else (TASKS, JOBS, OTHERS, ROUNDS)
+    sizes = (20, 5, 0, 1) if smoke else (TASKS, JOBS, OTHERS, ROUNDS)
     words = [sys.executable, __file__, *map(str, sizes)]
     # The members find `flux ensemble` on it.
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -71,7 +71,7 @@ def _measure(tasks: int, jobs: int, others: int, rounds: int) -> Numbers:
         found["jobs"].append(
             _seconds(["flux", "submit", f"--cc=1-{jobs}", "--quiet", "--wait", "true"])
         )
-        if find_spec("hyperqueue") is not None:
+        if others and find_spec("hyperqueue") is not None:
             found.setdefault("hyperqueue", []).append(
                 _seconds([sys.executable, "-c", _HQ, str(others)])
             )
