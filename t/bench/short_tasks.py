@@ -100,7 +100,7 @@ def _seconds(command: Sequence[str]) -> float:
 
 
 def _rate(numbers: Numbers, kind: str) -> float:
-    count = numbers.get(kind, numbers["tasks"])
+    count: int = numbers.get(kind, numbers["tasks"])
     return float(count / middle(numbers["seconds"][kind]))
 
 
@@ -135,7 +135,6 @@ def plot(figure: Any, numbers: Numbers) -> None:
     values = {names[kind]: [_rate(numbers, kind)] for kind in numbers["seconds"]}
     plots.bars(axes, values, [plots.OURS] * 2 + [plots.OTHER] * (len(values) - 2))
     axes.set_xlabel("`true` a second, start and end of the command included")
-    plots.legend(axes)
 
 
 def lacks() -> str | None:
