@@ -51,6 +51,7 @@ from flux_ensemble.queues.nested.member import NestedMember
 from flux_ensemble.queues.nested.refusals import RefusedError
 from flux_ensemble.queues.nested.service_handle import brief
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError
+from flux_ensemble.queues.virtual.queue import VirtualMember
 from flux_ensemble.runtime.ports import Handle, Outcome
 from flux_ensemble.service.conversation import Conversation
 from flux_ensemble.service.handles import register
@@ -97,7 +98,7 @@ class Contact:
         self._jobs: set[int] = set()
         self._talk = Conversation(parent, topic, contact, self._asked, lambda: len(self._jobs), end)
         self._instance: Instance | TaskQueue | None = None
-        self._nested: NestedMember | TaskQueue | None = None
+        self._nested: NestedMember | VirtualMember | None = None
         self._name = ("", 0)
         self._does: dict[str, Callable[..., None]] = {
             "load": self._load,
@@ -150,7 +151,7 @@ class Contact:
             except (UnsatisfiableError, StateError, OSError) as error:
                 self._talk.say("refused", sentence(error), True)
                 return
-            self._instance = self._nested = self._member
+            self._instance, self._nested = self._member, self._member.member
         else:
             handle = Flux(self._member)
             register(handle, handle, NAME)

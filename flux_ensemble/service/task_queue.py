@@ -1,11 +1,12 @@
 """The jobs of a worker: processes on its node, in place of the jobs of a Flux instance.
 
-    commands ──► VirtualMember ──► VirtualQueue ──► ProcessRunner ──► supervisor ──► processes
+    commands ──► LocalQueue.member ──► LocalQueue ──► ProcessRunner ──► supervisor ──► processes
     Contact ◄──Heard── TaskQueue ◄──job events──┘
 
-To a `Contact` this is what an `Instance` and a `NestedMember` are in a member with a service of its
-own. The jobs go on while no service of the ensemble is there. The next one is told of all jobs that
-it may not know: those of which no commit of the ensemble's log is known to hold the end (`kept`).
+To a `Contact` this is what an `Instance` is in a member with a service of its own, and `member`
+what a `NestedMember` is there. The jobs go on while no service of the ensemble is there. The next
+one is told of all jobs that it may not know: those of which no commit of the ensemble's log is
+known to hold the end (`kept`).
 
 The jobs end with this process, whatever ends it (`queues.local.supervisor`).
 """
@@ -25,19 +26,17 @@ from typing import Any
 
 from flux_ensemble.document.job_sets import TAG_KEY
 from flux_ensemble.document.model import Spec
-from flux_ensemble.engine.commands import CancelJobs, SubmitJobs, UpdateJobs
 from flux_ensemble.engine.events import JobEvent, Tag
 from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.flux.steps import Steps
 from flux_ensemble.queues.local.binding import Binding
-from flux_ensemble.queues.local.directory import open_directory
+from flux_ensemble.queues.local.directory import Directory, open_directory
 from flux_ensemble.queues.local.processes import ProcessRunner
+from flux_ensemble.queues.local.queue import LocalQueue
 from flux_ensemble.queues.nested.instance import EVENTS, Facts, Heard
 from flux_ensemble.queues.virtual.cluster import VirtualCluster
-from flux_ensemble.queues.virtual.queue import VirtualMember, VirtualQueue
-from flux_ensemble.queues.virtual.scheduler import Scheduler
-from flux_ensemble.queues.virtual.shapes import Shapes
-from flux_ensemble.runtime.ports import Done, Handle, Loop
+from flux_ensemble.queues.virtual.queue import VirtualMember
+from flux_ensemble.runtime.ports import Handle, Loop
 
 #: Number of jobs that have ended since the last mark with which the next one is sent.
 MARK = 1000
@@ -127,12 +126,8 @@ class TaskQueue:
         self._ended: list[int] = []
         self._marked: deque[tuple[int, list[int]]] = deque()
         self._marks = 0
-        self._drained = False
-        self._pass: Handle | None = None
-        self._queue: VirtualQueue | None = None
-        self._runner: ProcessRunner | None = None
-        self._member: VirtualMember | None = None
-        self._output: Path | None = None
+        self._queue: LocalQueue | None = None
+        self._output: Directory | None = None
         #: The jobs whose output is kept, with its size, in the order of their ends.
         self._outputs: dict[int, int] = {}
         self._bytes = 0
@@ -160,25 +155,22 @@ class TaskQueue:
             UnsatisfiableError: jobs request a form of resources that a worker does not have.
             OSError, StateError: no process can be started, or there is no place for output.
         """
-        shapes = Shapes(spec)
         if self._queue is None:
             self._name = {"name": spec.name, "run": load["run"]}
-            self._begin(spec, load)
-        assert self._queue is not None
-        self._member = VirtualMember(spec, self._queue, shape=shapes, now=self._loop.now)
+            self._queue = self._begin(spec, load)
         self._heard, self._mark, self._warn = heard, mark, warn
         # No answer comes to the marks of an earlier contact.
         self._ended = [job for _, jobs in self._marked for job in jobs] + self._ended
         self._marked.clear()
 
-    def _begin(self, spec: Spec, load: Mapping[str, Any]) -> None:
-        self._output = Path(tempfile.mkdtemp(prefix="output-"))
+    def _begin(self, spec: Spec, load: Mapping[str, Any]) -> LocalQueue:
+        self._output = open_directory(Path(tempfile.mkdtemp(prefix="output-")))
         cluster = VirtualCluster(1, self.facts.cores, self.facts.gpus)
-        self._runner = ProcessRunner(
+        runner = ProcessRunner(
             self._loop,
             environment=load["environment"],
             cwd=load["cwd"],
-            output=open_directory(self._output),
+            output=self._output,
             ready=lambda: True,
             lost=self._fail,
             warn=lambda text: self._warn(text),
@@ -186,15 +178,11 @@ class TaskQueue:
             prefix=spec.job_prefix,
             binding=self._binding,
         )
-        self._queue = VirtualQueue(
-            Scheduler(cluster),
-            now=self._loop.now,
-            post=self._post,
-            runner=self._runner,
-            wake=self._wake,
-            wants=self._wanted,
-        )
-        self._runner.attach(self._queue)
+        try:
+            return LocalQueue(spec, cluster, self._loop, runner, self._post, self._wanted)
+        except BaseException:
+            runner.close()
+            raise
 
     def attach(
         self,
@@ -228,49 +216,28 @@ class TaskQueue:
     def close(self) -> None:
         """Kill all jobs, and wait until they are gone."""
         self.silence()
-        if self._pass is not None:
-            self._pass.cancel()
-        if self._runner is not None:
-            self._runner.close()
-        if self._output is not None:
-            shutil.rmtree(self._output, ignore_errors=True)
+        if self._queue is not None:
+            self._queue.close()
+        output, self._output = self._output, None
+        if output is not None:
+            output.close()
+            shutil.rmtree(output.path, ignore_errors=True)
 
-    # -- commands ----------------------------------------------------------------------------
-
-    @property
-    def known(self) -> dict[Tag, int]:
-        """The jobs that the queue has already, by tag: see `runtime.ports.Queue`."""
-        return self._jobs.known
+    # -- requests ----------------------------------------------------------------------------
 
     @property
-    def _jobs(self) -> VirtualMember:
-        assert self._member is not None
-        return self._member
+    def member(self) -> VirtualMember:
+        """The view of the ensemble on the queue; once a contact is served."""
+        return self._local.member
 
-    def submit(self, command: SubmitJobs, done: Done) -> None:
-        """Take in jobs."""
-        self._jobs.submit(command, done)
-
-    def cancel(self, command: CancelJobs, done: Done) -> None:
-        """Cancel jobs."""
-        self._jobs.cancel(command, done)
-
-    def update(self, command: UpdateJobs, done: Done) -> None:
-        """Change the urgency or the duration of jobs."""
-        self._jobs.update(command, done)
-
-    def seen(self, tag: Tag, job: int) -> None:
-        """Do nothing: no job is known from elsewhere."""
-
-    def refused(self, job: int) -> None:
-        """Do nothing: no job is refused after it was taken in."""
-
-    def revoke(self) -> None:
-        """Do nothing: submissions are immediate, so none is in progress."""
+    @property
+    def _local(self) -> LocalQueue:
+        assert self._queue is not None
+        return self._queue
 
     def stop_queue(self, reason: str, done: Report) -> None:
         """Start no more of the jobs that wait."""
-        self._drained = True
+        self._local.drain()
         done(None)
 
     def look(self) -> Steps:
@@ -287,27 +254,13 @@ class TaskQueue:
         if self._output is None:
             return None
         try:
-            with open(self._output / f"{job}.out", "rb") as file:
+            with open(self._output.path / f"{job}.out", "rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - MOST_BYTES))
                 return file.read(MOST_BYTES).decode(errors="replace")
         except OSError:
             return None
 
     # -- events --------------------------------------------------------------------------------
-
-    def _wake(self) -> None:
-        # Once for all jobs that are submitted or end together.
-        if self._pass is None:
-            self._pass = self._loop.timer(0.0, self._schedule)
-
-    def _schedule(self) -> None:
-        self._pass = None
-        if not self._drained:
-            assert self._queue is not None
-            assert self._runner is not None
-            self._queue.schedule()
-            # At once: slots stay empty until then, and a turn of the loop can be long.
-            self._runner.flush()
 
     def _post(self, event: JobEvent) -> None:
         jobspec, context = None, event.context
@@ -345,7 +298,7 @@ class TaskQueue:
     def _keep(self, job: int) -> None:
         """Shorten the output of a job that has ended; drop that of the first if it is too much."""
         assert self._output is not None
-        path = self._output / f"{job}.out"
+        path = self._output.path / f"{job}.out"
         with contextlib.suppress(OSError):
             size = path.stat().st_size
             if size > MOST_BYTES:
@@ -361,4 +314,4 @@ class TaskQueue:
         while self._bytes > MOST_IN_ALL:
             first = next(iter(self._outputs))
             self._bytes -= self._outputs.pop(first)
-            (self._output / f"{first}.out").unlink(missing_ok=True)
+            (self._output.path / f"{first}.out").unlink(missing_ok=True)

@@ -100,7 +100,7 @@ def _seconds(command: Sequence[str]) -> float:
 
 
 def _rate(numbers: Numbers, kind: str) -> float:
-    count: int = numbers.get(kind, numbers["tasks"])
+    count = numbers[kind] if kind in numbers else numbers["tasks"]
     return float(count / middle(numbers["seconds"][kind]))
 
 

@@ -39,7 +39,8 @@ class Began:
 
     Args:
         id: of the job, by which it is known with `uri`, its instance.
-        uri: of the instance that it ran in; empty on the local queue.
+        uri: of the instance that it ran in, with the socket of its worker if it was a task; empty
+            on the local queue.
         group: its group.
         params: its parameters, as texts.
         memos: what it has published, one after the other.

@@ -383,6 +383,24 @@ def _growing() -> Part:
     }  # fmt: skip
 
 
+def _tasks() -> Part:
+    return {
+        "members": [{"name": "workers", "count": {"min": 1, "max": 2}, "runs": "tasks"}],
+        "jobs": [
+            job("tasks", "fom", {"x": {"range": [0, 6]}}, member="workers"),
+            job("tasks-end", "plain", {"n": 0}, member="workers"),
+        ],
+        "rules": [
+            start("tasks"),
+            {"id": "tasks-rule", "trigger": "idle", "group": "tasks",
+             "action": {"name": "submit", "label": "tasks-end"}},
+            {"id": "tasks-again", "trigger": "member-lost", "name": "workers",
+             "action": {"name": "grow", "label": "workers", "repetitions": "unlimited"}},
+        ],
+        "simulate": {"tasks": {"memo": {"fom": {"param": "x"}}}},
+    }  # fmt: skip
+
+
 _ON_FLUX = "members are jobs of a Flux instance, which the local queue is not"
 
 FEATURES: Mapping[str, Feature] = {
@@ -426,6 +444,8 @@ FEATURES: Mapping[str, Feature] = {
         Feature("members", "jobs shared out over two members", _members,
                 {"members": 8, "members-end": 1}, alone=_ON_FLUX),
         Feature("growing", "a pool that grows", _growing, {"growing": 8}, alone=_ON_FLUX),
+        Feature("tasks", "jobs as processes of a worker", _tasks, {"tasks": 6, "tasks-end": 1},
+                alone=_ON_FLUX),
     )
 }  # fmt: skip
 

@@ -23,10 +23,13 @@ class Work:
     def __init__(self, group, params):
         self.group, self.params = group, params
         self.id = os.environ["FLUX_JOB_ID"]
+        # Tasks of several workers, which are in one instance, can have one id.
+        uri = os.environ.get("FLUX_URI", "")
+        self.uri = uri and uri + os.environ.get("FLUX_ENSEMBLE_MEMO", "")
 
     def note(self, what, **more):
         """Append a line to the witness."""
-        line = {"what": what, "id": self.id, "uri": os.environ.get("FLUX_URI", ""),
+        line = {"what": what, "id": self.id, "uri": self.uri,
                 "group": self.group, "params": self.params, **more}  # fmt: skip
         out = os.open("witness", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         os.write(out, (json.dumps(line) + "\n").encode())
@@ -67,7 +70,7 @@ class Work:
         mine = next(
             number
             for number, line in enumerate(map(json.loads, begun), 1)
-            if line["id"] == self.id and line["uri"] == os.environ.get("FLUX_URI", "")
+            if line["id"] == self.id and line["uri"] == self.uri
         )
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:

@@ -196,7 +196,7 @@ def _allocation_over(stage: Local, process: subprocess.Popen[str]) -> subprocess
 
 #: Of features, why it makes no difference to them that the queue takes no jobs.
 _OWN_QUEUES = dict.fromkeys(
-    ("members", "growing"), "its jobs go to the queues of members, which nobody disables"
+    ("members", "growing", "tasks"), "its jobs go to the queues of members, which nobody disables"
 )
 
 #: Of features, why an instance cannot end around them.
@@ -230,7 +230,7 @@ def play_on_flux(
     """
     # Members are nodes of their own, and a node that is lost is one of several.
     several = situation.name == "node-lost" or any(feature.alone for feature in features)
-    with OnFlux(directory, features, brokers=4 if several else 1) as stage:
+    with OnFlux(directory, features, brokers=6 if several else 1) as stage:
         try:
             seen = stage.play([situation], [at])
         except (RuntimeError, OSError, ValueError) as error:

@@ -1,14 +1,16 @@
-"""The local queue: the jobs of one ensemble as processes of this machine, without Flux.
+"""The local queue: the jobs of one ensemble as processes of this machine.
 
 It has a virtual cluster of a few nodes, all of them this machine, which serves jobs first come,
-first served with backfill, and posts the events of a real job (RFC 21). Job ids are 1, 2, 3.
+first served with backfill, and posts the events of a real job (RFC 21). Job ids are 1, 2, 3. It
+knows no Flux, and serves a worker in a Flux job as well (`service.task_queue`).
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
+from flux_ensemble.document.keys.rules import JOB_EVENTS
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent
@@ -30,6 +32,7 @@ class LocalQueue:
         loop: of the run.
         runner: of the processes; the queue closes it.
         post: receives each job event.
+        wants: names of the events that are posted.
 
     Raises:
         UnsatisfiableError: a job group requests a form of resources that the cluster lacks.
@@ -42,10 +45,12 @@ class LocalQueue:
         loop: Loop,
         runner: ProcessRunner,
         post: Callable[[JobEvent], None],
+        wants: Container[str] = frozenset(JOB_EVENTS),
     ) -> None:
         self._shape = Shapes(spec)
         self._loop = loop
         self._pass: Handle | None = None
+        self._drained = False
         self._runner = runner
         self._queue = VirtualQueue(
             Scheduler(cluster),
@@ -53,6 +58,7 @@ class LocalQueue:
             post=post,
             runner=self._runner,
             wake=self._wake,
+            wants=wants,
         )
         self._runner.attach(self._queue)
         self.member = VirtualMember(
@@ -81,6 +87,10 @@ class LocalQueue:
     def halt(self) -> None:
         """Start no more jobs."""
         self._runner.halt()
+
+    def drain(self) -> None:
+        """Start none of the jobs that wait; they can be cancelled."""
+        self._drained = True
 
     def stop(self) -> None:
         """Start no more jobs, and end the running ones: SIGTERM, and SIGKILL after a while."""
@@ -113,6 +123,7 @@ class LocalQueue:
 
     def _schedule(self) -> None:
         self._pass = None
-        self._queue.schedule()
-        # At once: slots stay empty until then, and a turn of the loop can be long.
-        self._runner.flush()
+        if not self._drained:
+            self._queue.schedule()
+            # At once: slots stay empty until then, and a turn of the loop can be long.
+            self._runner.flush()

@@ -81,7 +81,7 @@ class Service:
     def submit(self, group: str, count: int, firing: int = 0, first: int = 0) -> list[int]:
         done: list[Any] = []
         command = SubmitJobs(1, group, "r", firing, first, count)
-        self.queue.submit(command, done.append)
+        self.queue.member.submit(command, done.append)
         assert isinstance(done[0], CommandDone)
         ids: list[int] = done[0].result["ids"]
         return ids
@@ -114,7 +114,7 @@ def service() -> Iterator[Service]:
 
 def output_files(queue: TaskQueue) -> list[Path]:
     assert queue._output is not None
-    return list(queue._output.iterdir())
+    return list(queue._output.path.iterdir())
 
 
 def test_jobs_are_reported_with_their_tags_and_events(service: Service) -> None:
@@ -134,8 +134,8 @@ def test_the_next_contact_hears_of_what_happened_without_one(service: Service) -
     service.until(lambda: (job, "start") in service.events)
     service.queue.silence()
     heard = len(service.events)
-    service.queue.cancel(CancelJobs(2, (job,), "enough"), lambda outcome: None)
-    service.until(lambda: not service.queue._queue.jobs)  # type: ignore[union-attr]
+    service.queue.member.cancel(CancelJobs(2, (job,), "enough"), lambda outcome: None)
+    service.until(lambda: service.queue._local.active == 0)
     assert len(service.events) == heard
     service.attach()
     assert service.past[early][-1] == service.past[job][-1] == "clean"
@@ -145,9 +145,9 @@ def test_the_next_contact_hears_of_what_happened_without_one(service: Service) -
 
 def test_a_job_that_is_known_already_is_not_started_twice(service: Service) -> None:
     (job,) = service.submit("ok", 1)
-    service.queue.known[Tag("ok", "r", 0, 0)] = job
+    service.queue.member.known[Tag("ok", "r", 0, 0)] = job
     assert service.submit("ok", 1) == [job]
-    assert service.queue.known == {}
+    assert service.queue.member.known == {}
     service.until(lambda: service.ended(job))
     assert [one for one, name in service.events if name == "submit"] == [job]
 
@@ -192,7 +192,7 @@ def test_what_a_job_wrote_is_kept_within_bounds(
     assert service.queue.output(99) is None
     (much,) = service.submit("much", 1, firing=2)
     service.until(lambda: service.queue.output(much) == "y\n" * 5)
-    service.queue.cancel(CancelJobs(2, (much,), "enough"), lambda outcome: None)
+    service.queue.member.cancel(CancelJobs(2, (much,), "enough"), lambda outcome: None)
     service.until(lambda: service.ended(much))
     assert service.queue.output(much) == "y\n" * 5
     assert sum(file.stat().st_size for file in output_files(service.queue)) <= 20
@@ -203,7 +203,7 @@ def test_a_worker_that_drains_starts_no_more_of_its_jobs(service: Service) -> No
     service.until(lambda: all((job, "start") in service.events for job in running))
     (waiting,) = service.submit("ok", 1, firing=1)
     service.queue.stop_queue("it ends", lambda error: None)
-    service.queue.cancel(CancelJobs(2, tuple(running), "enough"), lambda outcome: None)
+    service.queue.member.cancel(CancelJobs(2, tuple(running), "enough"), lambda outcome: None)
     service.until(lambda: service.ended(*running))
     assert [name for job, name in service.events if job == waiting] == ["submit", "validate"]
 
@@ -212,9 +212,11 @@ def test_the_files_of_a_worker_and_its_processes_are_gone_with_it(service: Servi
     (job,) = service.submit("sleep", 1)
     service.until(lambda: (job, "start") in service.events)
     (file,) = output_files(service.queue)
+    scratch = Path(service.queue._local._runner.scratch)
+    assert scratch.exists()
     service.queue.close()
     assert not file.parent.exists()
-    assert not service.queue._runner.scratch or not Path(service.queue._runner.scratch).exists()  # type: ignore[union-attr]
+    assert not scratch.exists()
 
 
 def test_a_job_has_as_many_cores_as_it_asks_for_and_different_ones() -> None:
