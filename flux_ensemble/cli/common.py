@@ -55,13 +55,6 @@ class Failure(Exception):
         self.code = code
 
 
-def job_id(number: int) -> str:
-    """Return a job id as f58 (RFC 19)."""
-    from flux.job.JobID import id_encode
-
-    return str(id_encode(number))
-
-
 def print_error(message: str) -> None:
     """Print an error to standard error, with the command's name before each line.
 

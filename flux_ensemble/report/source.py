@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from flux_ensemble.eventlog import Stored
 
@@ -63,6 +63,23 @@ def place_of(job: Job) -> str | None:
     return f"{job['member']}:{ranks}" if ranks is not None and "member" in job else ranks
 
 
+class Lift(NamedTuple):
+    """A value that is over-represented among jobs that failed for a reason.
+
+    Attributes:
+        name, value: such as `params.t` and `300`.
+        failed: number of these jobs with the value.
+        ended: number of all jobs of the group with the value that have ended.
+        lift: its share among these jobs, divided by its share among all that have ended.
+    """
+
+    name: str
+    value: str
+    failed: int
+    ended: int
+    lift: float
+
+
 @dataclass(frozen=True)
 class Failure:
     """The failed jobs of a group that failed for the same reason.
@@ -73,12 +90,13 @@ class Failure:
         jobs: number of jobs.
         noun: "job", or "attempt" if some were tried again.
         where: their ranks, in words.
-        lifts: (name, value, how many failed so, how many ended, lift) of over-represented values.
+        lifts: the values that are over-represented, the most important first.
         note: of the exception of the last one.
         example: the last one.
         tail: the last lines that it wrote.
         missing: why these cannot be read, or "".
         file: with its output; None if it has none.
+        filter: chooses the jobs among those of the group.
         command: lists all of the jobs.
     """
 
@@ -89,10 +107,11 @@ class Failure:
     jobs: int
     noun: str
     where: str
-    lifts: list[tuple[str, str, int, int, float]]
+    lifts: list[Lift]
     note: str
     example: str
     tail: list[str]
     missing: str
     file: str | None
+    filter: str
     command: str

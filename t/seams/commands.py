@@ -26,9 +26,10 @@ _LOOKING = (
     *(f"flux_ensemble.cli.commands.{family}"
       for family in ("control", "jobs", "logs", "replay", "report", "search", "show", "simulate")),
     *(f"flux_ensemble.cli.display.{name}"
-      for name in ("export", "failures", "formats", "jobs_table", "messages", "metrics_tables",
-                   "reports", "tables")),
-    *(f"flux_ensemble.cli.session.{name}" for name in ("local_follow", "sources")),
+      for name in ("formats", "jobs_table", "messages", "metrics_tables", "reports", "tables")),
+    "flux_ensemble.cli.session.local_follow",
+    "flux_ensemble.results.export",
+    "flux_ensemble.results.report",
     "flux_ensemble.queues.local.client",
     "flux_ensemble.queues.simulation.simulation",
     "flux_ensemble.runtime.recording",

@@ -10,9 +10,10 @@ import click
 from flux_ensemble.cli.common import USAGE, Assignment, Failure, Mapped, naming
 from flux_ensemble.cli.display.job_names import submitted_names, waiting_text
 from flux_ensemble.cli.session import completion
-from flux_ensemble.cli.session.target import Target, command_of, label_of, targeted
+from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.job_ids import JobIds
 from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.results.hosts import Target, command_of, label_of
 
 
 @click.command

@@ -14,10 +14,11 @@ import click
 
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import FILE, USAGE, Duration, Failure, warn
-from flux_ensemble.cli.session.target import Target, queue_options, reach
+from flux_ensemble.cli.session.target import queue_options, reach
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.extras import install_command
 from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.results.hosts import Target
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

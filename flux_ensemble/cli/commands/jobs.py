@@ -25,26 +25,19 @@ from flux_ensemble.cli.common import (
 )
 from flux_ensemble.cli.display.formats import Output, print_json, table_options
 from flux_ensemble.cli.display.jobs_table import job_row, jobs_table
-from flux_ensemble.cli.display.tables import members_of
 from flux_ensemble.cli.session import completion
-from flux_ensemble.cli.session.results import Export, ExportFile, write_best
-from flux_ensemble.cli.session.target import (
-    LocalClient,
-    Target,
-    command_of,
-    label_of,
-    targeted,
-)
+from flux_ensemble.cli.session.results import Export, ExportFile
+from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.job_ids import shown
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
-from flux_ensemble.report.texts import plural
+from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.results.hosts import Target, label_of, members_of
 from flux_ensemble.scalars import number
 from flux_ensemble.suggestions import hint
-from flux_ensemble.texts import hanging, listed, one_line, printable
+from flux_ensemble.texts import listed, one_line, printable
 
 if TYPE_CHECKING:
-    from flux_ensemble.cli.display.failures import FailureKind, Failures
-    from flux_ensemble.cli.session.job_output import Outputs
+    pass
 
 _Job = Mapping[str, Any]
 
@@ -61,8 +54,6 @@ STATES = {
 #: Default number of jobs in a table.
 MOST_JOBS = 1000
 
-#: Most places in the output about a kind of failures.
-MOST_RANKS = 5
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -337,7 +328,7 @@ def export(
     called jobs. With --to otlp, to a collector instead: what has ended, as spans of one trace.
     With --to optuna FILE has a study of each search, for optuna-dashboard: .journal or .db.
     """
-    from flux_ensemble.cli.display.export import ExportError, write
+    from flux_ensemble.results.export import ExportError, write, write_best
 
     if to == "optuna":
         if file is None or (choice, order) != (Choice(), Order()) or endpoint is not None:
@@ -390,23 +381,12 @@ def failures(name: str, group: str | None, target: Target) -> None:
     A value of a parameter, or a rank, is shown if it is over-represented among the failed jobs: by
     its lift, its share among them divided by that among all jobs of the group that have ended.
     """
-    from flux_ensemble.cli.display.failures import Failures
-    from flux_ensemble.cli.session.job_output import Outputs
+    from flux_ensemble.results.failures import failures_of
 
-    counted = Failures()
     with chosen(target, name, Choice(group=group)) as found:
-        for job in found:
-            if "exception" not in job:
-                raise Failure("only the owner of the instance may see why jobs failed")
-            counted.add(job)
-    click.echo(counted.said)
-    for place, what in counted.bad_places():
-        click.echo(hanging(f"{_node(place, target)}: {what}"))
-    outputs = Outputs(target, name)
-    for kind in counted.kinds():
-        click.echo()
-        for line in _about(kind, counted, name, target, outputs):
-            click.echo(hanging(line))
+        why = failures_of(target, name, found)
+    for line in why.lines():
+        click.echo(line)
 
 
 @click.command
@@ -426,7 +406,7 @@ def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target:
 
     On a terminal, what would steer it is escaped.
     """
-    from flux_ensemble.cli.session.job_output import NOTHING, Outputs
+    from flux_ensemble.results.job_output import NOTHING, Outputs
 
     if bool(which) == (choice != Choice()):
         raise Failure("name jobs, or choose them by options such as --group", USAGE)
@@ -463,42 +443,6 @@ def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target:
                 lines = text.decode(errors="replace").replace("\r\n", "\n")
                 click.echo(printable(lines), nl=not ended)
     return code
-
-
-def _node(place: str, target: Target) -> str:
-    """Return a node in words: its rank, with its member or the name of its host."""
-    member, _, rank = place.rpartition(":")
-    if member:
-        return f"rank {rank} of member {member}"
-    host = None if isinstance(target, LocalClient) else target.host_of(int(rank))
-    return f"rank {rank} ({host})" if host else f"rank {rank}"
-
-
-def _about(
-    kind: FailureKind, counted: Failures, name: str, target: Target, outputs: Outputs
-) -> Iterator[str]:
-    """Yield the lines about a kind of failures."""
-    yield f"{kind.group}: {kind.reason}: {plural(kind.jobs, counted.noun)}"
-    if kind.ranks:
-        most = kind.ranks.most_common(MOST_RANKS)
-        more = ", ..." if len(kind.ranks) > MOST_RANKS else ""
-        yield "  ranks: " + ", ".join(f"{ranks} ({jobs})" for ranks, jobs in most) + more
-    for one in counted.lifts(kind):
-        yield (
-            f"  {one.name} = {one.value}: {one.failed:,} of {plural(one.ended, counted.noun)} "
-            f"failed so (lift {one.lift:.2g})"
-        )
-    if note := kind.example["exception"]["note"]:
-        yield f"  {note}"
-    job = shown(kind.example["id"], kind.example, label_of(target))
-    unshown = counted.unshown(kind.example)
-    lines = [] if unshown else outputs.tail(kind.example)
-    if lines:
-        yield f"  job {job} wrote at last:"
-        yield from (f"    {line}" for line in lines)
-    elif missing := unshown or outputs.missing(kind.example):
-        yield f"  job {job}: {missing}"
-    yield f"  see: {command_of(target, *kind.words(name))}"
 
 
 def named_jobs(target: Target, name: str, texts: Iterable[str]) -> Iterator[_Job]:

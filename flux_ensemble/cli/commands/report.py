@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flux_ensemble.cli.common import FILE, USAGE, Failure
+from flux_ensemble.cli.common import FILE, USAGE, Failure, naming
 from flux_ensemble.cli.session.target import advising, queue_options, reach
 from flux_ensemble.client import Client
 
@@ -61,9 +60,10 @@ def report(
     It has the document, the time line of jobs and firings, failures with their reasons, the best
     points of a sweep, and the log. It needs no network, and can be sent to others.
     """
-    from flux_ensemble.cli.display.reports import describe, written
-    from flux_ensemble.report.page import MOST_ENSEMBLES, page
+    from flux_ensemble.cli.display.reports import written
+    from flux_ensemble.report.page import MOST_ENSEMBLES
     from flux_ensemble.report.recording_source import recorded
+    from flux_ensemble.results.report import describe
 
     count = len(names) + len(recordings)
     if not count:
@@ -78,7 +78,7 @@ def report(
         other = None if simulation is None else recorded(simulation)
         sources = [*_named(names, queue, state_dir), *map(recorded, recordings)]
         contents = [describe(one, other, path=output, environment=environment) for one in sources]
-    written(output, page(contents, time.time()), contents, force=force)
+    written(output, contents, force=force)
     if shown and str(output) != "-":
         from flux_ensemble.cli.session.results import open_page
 
@@ -87,12 +87,12 @@ def report(
 
 def _named(names: tuple[str, ...], queue: str | None, state_dir: Path | None) -> Iterator[Source]:
     """Yield ensembles of the service or the local queue as sources."""
-    from flux_ensemble.cli.session.sources import source_of
+    from flux_ensemble.results.sources import source_of
 
     client = reach(Client, queue, state_dir) if names else None
     for name in dict.fromkeys(names):
         assert client is not None
-        with advising(client, names):
+        with advising(client, names), naming(client, name):
             source = source_of(client, name)
         yield source
 

@@ -32,11 +32,12 @@ from flux_ensemble.cli.help_parts import InParts
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.own_service import is_needed, serving
 from flux_ensemble.cli.session.results import ExportFile, Results, Summary
-from flux_ensemble.cli.session.target import Target, connect_unless, queue_options, targeted
+from flux_ensemble.cli.session.target import connect_unless, queue_options, targeted
 from flux_ensemble.client import Client, EnsembleError, user_context
 from flux_ensemble.deploy.service_start import ensure_service
 from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.results.hosts import Target
 from flux_ensemble.run_names import named_otherwise
 
 if TYPE_CHECKING:

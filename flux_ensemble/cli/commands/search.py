@@ -11,8 +11,9 @@ from flux_ensemble.cli.common import Failure, naming
 from flux_ensemble.cli.display.formats import Output, Table, print_json, table_options
 from flux_ensemble.cli.display.tables import BESTS, best_rows
 from flux_ensemble.cli.session import completion
-from flux_ensemble.cli.session.results import no_best
-from flux_ensemble.cli.session.target import Target, label_of, targeted
+from flux_ensemble.cli.session.target import targeted
+from flux_ensemble.results.best import no_best
+from flux_ensemble.results.hosts import Target, label_of
 from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import one_line
 from flux_ensemble.words import ended_trials

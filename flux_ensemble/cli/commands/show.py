@@ -23,8 +23,9 @@ from flux_ensemble.cli.display.tables import (
     rule_row,
 )
 from flux_ensemble.cli.session import completion
-from flux_ensemble.cli.session.target import Target, label_of, targeted
+from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.queues.local.client import summary_of
+from flux_ensemble.results.hosts import Target, label_of
 from flux_ensemble.texts import hanging
 from flux_ensemble.words import STATE_STYLES
 
@@ -223,7 +224,8 @@ def _print_rules(status: EnsembleStatus, no_header: bool) -> None:
 @targeted
 def metrics(name: str, output: Output, target: Target) -> None:
     """Show the statistics of every job group and variable of ensemble NAME."""
-    from flux_ensemble.cli.display.metrics_tables import metrics_rows, metrics_table
+    from flux_ensemble.cli.display.metrics_tables import metrics_table
+    from flux_ensemble.results.statistics import metrics_rows
 
     with naming(target, name):
         answer = target.metrics(name)

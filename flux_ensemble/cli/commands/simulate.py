@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -31,11 +30,11 @@ from flux_ensemble.cli.common import (
     understood,
 )
 from flux_ensemble.cli.display.formats import print_json
-from flux_ensemble.cli.display.messages import explain
 from flux_ensemble.cli.display.views import make_view, summarize
 from flux_ensemble.cli.session import completion
 from flux_ensemble.document.keys.members import MAX_MEMBERS
 from flux_ensemble.eventlog import MemberUp
+from flux_ensemble.results.log_lines import explain
 from flux_ensemble.words import Line, Span
 
 if TYPE_CHECKING:
@@ -242,11 +241,10 @@ def _keep(simulation: Simulation, text: str) -> RecordingTap:
 
 def _report(source: Source, file: Path) -> None:
     """Write a report, and print that on standard error, since standard output can be JSON."""
-    from flux_ensemble.cli.display.reports import describe, written
-    from flux_ensemble.report.page import page
+    from flux_ensemble.cli.display.reports import written
+    from flux_ensemble.results.report import describe
 
-    contents = [describe(source, environment=False)]
-    written(file, page(contents, time.time()), contents, force=False)
+    written(file, [describe(source, environment=False)], force=False)
 
 
 def _check(text: str, file: str | None, name: str | None) -> Spec:

@@ -5,11 +5,12 @@ Their columns depend on the available statistics and on the values that jobs pub
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.display.formats import Table
 from flux_ensemble.cli.display.tables import GROUPS, group_rows
+from flux_ensemble.results.statistics import ignored_of, number, split_stream, statistics_of
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -20,9 +21,9 @@ def metrics_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
 
     If values of memos were ignored, a column has their number.
     """
-    statistics = _statistics(metrics)
+    statistics = statistics_of(metrics)
     columns = " ".join(f"{{{name}:>10}}" for name in statistics)
-    if _ignored(metrics):
+    if ignored_of(metrics):
         columns += " {ignored:>7}"
     return Table(
         "metrics",
@@ -39,58 +40,6 @@ def metrics_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
             }
         },
     )
-
-
-def metrics_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows of `metrics_table`: one for each stream, in the order of the groups.
-
-    A key of memos whose values were all ignored has a row, too.
-    """
-    groups = list(metrics["count"])
-    statistics = _statistics(metrics)
-    streams: dict[tuple[str, str], dict[str, Any]] = {}
-    for name in statistics:
-        for path, value in metrics[name].items():
-            key = split_stream(path, groups)
-            exact = name == "n" and type(value) is int
-            streams.setdefault(key, {})[name] = str(value) if exact else number(value)
-    for group, keys in _ignored(metrics).items():
-        for variable, count in keys.items():
-            streams.setdefault((group, variable), {})["ignored"] = str(count)
-    blank = {**dict.fromkeys(statistics, "-"), "ignored": "0"}
-    order = {group: position for position, group in enumerate(groups)}
-    return [
-        {"group": group, "variable": variable, **blank, **values}
-        for (group, variable), values in sorted(
-            streams.items(), key=lambda item: order.get(item[0][0], len(order))
-        )
-    ]
-
-
-def _statistics(metrics: Mapping[str, Any]) -> list[str]:
-    """Return the statistics in an ensemble's metrics, without counts and metrics of members."""
-    # Imported here, because tables without metrics do not need the modules of documents.
-    from flux_ensemble.metrics.names import IGNORED, MEMBER_METRICS, RATE
-    from flux_ensemble.metrics.paths import OF_NAMES
-
-    others = ("count", RATE, "best", IGNORED, *MEMBER_METRICS)
-    return [
-        name
-        for name, values in metrics.items()
-        # Without entries of that feature, a statistic may have that name.
-        if name not in others and not (name in OF_NAMES and _nested(values))
-    ]
-
-
-def _nested(values: Mapping[str, Any]) -> bool:
-    return any(isinstance(value, Mapping) for value in values.values())
-
-
-def _ignored(metrics: Mapping[str, Any]) -> Mapping[str, Mapping[str, int]]:
-    """Return the number of values of memos without statistics, by group and key."""
-    from flux_ensemble.metrics.names import IGNORED
-
-    return metrics.get(IGNORED, {})
 
 
 def summary_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -162,18 +111,6 @@ def _published(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
         for variable in dict.fromkeys(variables)
         if variable not in known and unsplit(variable) == variable
     ]
-
-
-def split_stream(path: str, groups: Sequence[str]) -> tuple[str, str]:
-    """Split "GROUP-VARIABLE" into group and variable; the longest group name wins."""
-    fitting = [group for group in groups if path.startswith(f"{group}-")]
-    group = max(fitting, key=len, default="")
-    return group, path[len(group) + 1 :] if group else path
-
-
-def number(value: float | None) -> str:
-    """Return a number in five digits, or a dash for a statistic without values."""
-    return "-" if value is None else f"{value:.5g}"
 
 
 def _field(variable: str) -> str:

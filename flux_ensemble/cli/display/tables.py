@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.cli.common import job_id
 from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.cli.display.formats import Table
 from flux_ensemble.cli.display.plain_tables import fsd
+from flux_ensemble.results.best import best_job
+from flux_ensemble.results.hosts import job_id, members_of
 from flux_ensemble.scalars import as_text
 from flux_ensemble.words import STATE_STYLES
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import (
-        BestJob,
         EnsembleStatus,
-        MemberStatus,
         RuleStatus,
         Summary,
     )
@@ -179,7 +178,7 @@ def best_rows(status: EnsembleStatus, label: Callable[[int], str]) -> list[dict[
             "name": best["name"],
             "of": f"{best['mode']} {best['group']}-{best['of']}",
             "value": "-" if best["value"] is None else f"{best['value']:.6g}",
-            "job": "-" if best["job"] is None else _best_job(best, label),
+            "job": "-" if best["job"] is None else best_job(best, label),
             "params": words_of(best["params"]),
         }
         for best in status.get("best", ())
@@ -196,46 +195,6 @@ def best_rows(status: EnsembleStatus, label: Callable[[int], str]) -> list[dict[
             row["params"] = words_of(trial["params"])
         rows.append(row)
     return rows
-
-
-def best_records(status: EnsembleStatus, label: Callable[[int], str]) -> Iterator[dict[str, Any]]:
-    """Yield the best jobs for an export, and of each search its best trials, the best one first.
-
-    Args:
-        status: of the ensemble, which has the best jobs.
-        label: returns the text of a job id.
-    """
-    for best in status.get("best", ()):
-        if best["job"] is None:
-            continue
-        yield {
-            "name": best["name"],
-            "of": f"{best['group']}-{best['of']}",
-            "value": best["value"],
-            "job": _best_job(best, label),
-            "trial": None,
-            "params": best["params"],
-        }
-    for search in status.get("searches", ()):
-        keys = search["objective"].split(", ")
-        trials: Any = search["front"] if "front" in search else search["best"]
-        for trial in trials:
-            values = trial.get("values") or [trial["value"]]
-            for of, value in zip(keys, values, strict=True):
-                yield {
-                    "name": search["id"],
-                    "of": of,
-                    "value": value,
-                    "job": None,
-                    "trial": trial["trial"],
-                    "params": trial["params"],
-                }
-
-
-def _best_job(best: BestJob, label: Callable[[int], str]) -> str:
-    member, _, id = str(best["job"]).rpartition(":")
-    text = f"{member}:{label(int(id))}" if member else label(int(id))
-    return f"{text} (runs)" if best["running"] else text
 
 
 def words_of(params: Mapping[str, Any]) -> str:
@@ -265,11 +224,6 @@ def group_rows(status: EnsembleStatus) -> list[dict[str, Any]]:
         }
         for group, counts in status["groups"].items()
     ]
-
-
-def members_of(status: Mapping[str, Any]) -> list[MemberStatus]:
-    """Return the members of an ensemble that have not ended."""
-    return [member for pool in status.get("pools", {}).values() for member in pool["members"]]
 
 
 def member_rows(status: EnsembleStatus, now: float) -> list[dict[str, Any]]:

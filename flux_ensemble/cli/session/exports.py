@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flux_ensemble.cli.common import USAGE, Failure, naming
-from flux_ensemble.cli.session.sources import source_of
 from flux_ensemble.extras import install_command
 from flux_ensemble.feature_list import parts
 from flux_ensemble.files import replacing
+from flux_ensemble.results.sources import source_of
 
 if TYPE_CHECKING:
-    from flux_ensemble.cli.session.target import Target
+    from flux_ensemble.results.hosts import Target
 
 
 def write_studies(target: Target, name: str, path: Path, *, force: bool) -> str:
@@ -83,7 +83,8 @@ def send_trace(client: Target, name: str, endpoint: str | None) -> str:
         raise Failure(f"--to otlp needs OpenTelemetry: {install_command('otlp')}") from None
     # An unreachable collector is reported in one sentence below.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-    source = source_of(client, name)
+    with naming(client, name):
+        source = source_of(client, name)
     traces = Traces(source.status, source.entries, source.jobs, source.now)
     try:
         count = send(traces.batches(), endpoint)

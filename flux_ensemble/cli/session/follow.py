@@ -34,7 +34,6 @@ from flux_ensemble.cli.common import (
     TIMED_OUT,
     Failure,
     drop_output,
-    job_id,
     print_error,
     run_reactor,
     say,
@@ -50,6 +49,7 @@ from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import failure, given_up, given_up_loading, log_failure
 from flux_ensemble.client.reconnect import AWAY, Received
 from flux_ensemble.own_command import own_command
+from flux_ensemble.results.hosts import job_id
 from flux_ensemble.run_names import named_otherwise
 from flux_ensemble.service.settings import kept_directory
 from flux_ensemble.words import Line, Span, in_words

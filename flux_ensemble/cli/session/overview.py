@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.cli.session.target import Target, command_of, local_names, names_of, reach
+from flux_ensemble.cli.session.target import local_names, names_of, reach
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient, summary_of
+from flux_ensemble.results.hosts import Target, command_of
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus

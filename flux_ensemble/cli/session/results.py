@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,10 +18,10 @@ import click
 
 from flux_ensemble.cli.common import FAILED, OK, USAGE, Failure, print_error, say
 from flux_ensemble.cli.display.troubles import sentence
-from flux_ensemble.cli.session.target import Target, label_of
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.files import writing
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
+from flux_ensemble.results.hosts import Target
 from flux_ensemble.texts import printable
 
 if TYPE_CHECKING:
@@ -94,7 +93,8 @@ class Results:
         Raises:
             Failure: a file exists, or its suffix is unknown, or the document has no best jobs.
         """
-        from flux_ensemble.cli.display.export import ExportError, check
+        from flux_ensemble.results.best import no_best
+        from flux_ensemble.results.export import ExportError, check
 
         try:
             for export in self.exports:
@@ -106,7 +106,7 @@ class Results:
         except ExportError as error:
             raise Failure(f"--export: {error}", USAGE) from None
         if self.report is not None:
-            from flux_ensemble.cli.display.reports import check_free
+            from flux_ensemble.results.report import check_free
 
             check_free(self.report)
         for path in filter(None, (self.report, *(export.path for export in self.exports))):
@@ -143,44 +143,18 @@ def check_place(path: Path, written: Path) -> None:
         raise Failure(f"cannot write {path}: you have no permission to write {written}", USAGE)
 
 
-def no_best(name: str) -> str:
-    """Return why an ensemble has no best jobs, and what its document needs for that."""
-    return (
-        f"ensemble {name!r} keeps no best job: its document has no search, and under 'metrics' "
-        "no entry such as {best: {name: NAME, of: GROUP-KEY}}"
-    )
-
-
 def _tried(path: Path, write: Callable[[], None]) -> int:
     """Write one file; its errors do not keep the others from being written."""
-    from flux_ensemble.cli.display.export import ExportError
-
     try:
         write()
-    except (ExportError, Failure, EnsembleError) as error:
+    except (Failure, EnsembleError) as error:
         print_error(str(error) if str(path) in str(error) else f"{path}: {error}")
         return FAILED
     return OK
 
 
-def write_best(target: Target, name: str, path: Path, *, force: bool = False) -> int:
-    """Write the best jobs and trials of an ensemble to a file; return their number.
-
-    Raises:
-        ExportError: the file cannot be written.
-        Failure: the ensemble keeps no best jobs.
-    """
-    from flux_ensemble.cli.display.export import write
-    from flux_ensemble.cli.display.tables import best_records
-
-    (status,) = target.status(name)["ensembles"]
-    if not status.get("best") and not status.get("searches"):
-        raise Failure(no_best(name))
-    return write(path, best_records(status, label_of(target)), force=force)
-
-
 def _export(target: Target, name: str, export: Export) -> None:
-    from flux_ensemble.cli.display.export import write
+    from flux_ensemble.results.export import write, write_best
 
     path = export.path
     if export.best:
@@ -191,12 +165,11 @@ def _export(target: Target, name: str, export: Export) -> None:
 
 
 def _report(target: Target, name: str, path: Path, shown: bool) -> None:
-    from flux_ensemble.cli.display.reports import describe, written
-    from flux_ensemble.cli.session.sources import source_of
-    from flux_ensemble.report.page import page
+    from flux_ensemble.cli.display.reports import written
+    from flux_ensemble.results.report import describe
+    from flux_ensemble.results.sources import source_of
 
-    contents = [describe(source_of(target, name), path=path, environment=False)]
-    written(path, page(contents, time.time()), contents, force=False)
+    written(path, [describe(source_of(target, name), path=path, environment=False)], force=False)
     if shown:
         open_page(path)
 

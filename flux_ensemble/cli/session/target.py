@@ -16,14 +16,12 @@ from typing import Any, TypeVar
 import click
 
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.cli.common import DOCUMENTS, Failure, job_id
+from flux_ensemble.cli.common import DOCUMENTS, Failure
 from flux_ensemble.client import Client, EnsembleError, is_named
 from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.root import StateError, default_root
-
-#: The host to which a command sends its requests.
-Target = Client | LocalClient
+from flux_ensemble.results.hosts import Target, command_of
 
 #: The beginning of the error about an unknown ensemble.
 _UNKNOWN = "no ensemble named"
@@ -192,15 +190,3 @@ def connect_unless(connect: Callable[[], Client], queue: str | None) -> Client |
         if isinstance(error, BindingsError):
             raise BindingsError(text) from error
         raise EnsembleError(error.errno or errno.ENOENT, text) from error
-
-
-def label_of(target: Target) -> Callable[[int], str]:
-    """Return the function that formats a job id: f58 in Flux, a small number in a local run."""
-    return str if isinstance(target, LocalClient) else job_id
-
-
-def command_of(target: Target, *words: str) -> str:
-    """Return a command about ensembles of the target, with the options that chose it."""
-    if isinstance(target, LocalClient):
-        return target.command(*words)
-    return own_command(*words, flux=True)

@@ -15,7 +15,6 @@ from textual.containers import Container, Vertical
 from textual.message import Message
 from textual.widgets import Footer, Static
 
-from flux_ensemble.cli.display.failures import FailureKind
 from flux_ensemble.cli.display.job_names import submitted_text
 from flux_ensemble.cli.display.progress import active_first
 from flux_ensemble.cli.display.reasons import reasons
@@ -27,6 +26,7 @@ from flux_ensemble.cli.top.rows import STYLES, Rows
 from flux_ensemble.cli.top.screens import KEYS, JobsScreen, Prompt, Question, TextScreen
 from flux_ensemble.cli.top.source import PAGE, Source
 from flux_ensemble.job_ids import shown
+from flux_ensemble.results.failures import FailureKind
 from flux_ensemble.texts import hanging, one_line, printable
 
 #: Width in columns from which there are two columns of lists.

@@ -8,8 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from flux_ensemble.cli.display.failures import FailureKind
-from flux_ensemble.cli.display.messages import explain
 from flux_ensemble.cli.display.progress import (
     Progress,
     bar_lines,
@@ -22,6 +20,8 @@ from flux_ensemble.cli.display.tables import MEMBER_STYLES
 from flux_ensemble.cli.top.picture import Picture
 from flux_ensemble.client.responses import Entry, MemberStatus, RuleReason, Summary
 from flux_ensemble.report.texts import plural
+from flux_ensemble.results.failures import FailureKind
+from flux_ensemble.results.log_lines import explain
 from flux_ensemble.words import STATE_STYLES, Line, Span, in_words
 
 #: Longest label of an action in the line of a rule, on a terminal that is not wide.

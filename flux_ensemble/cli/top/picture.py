@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flux_ensemble.cli.display.failures import FailureKind
 from flux_ensemble.cli.display.progress import Progress
-from flux_ensemble.cli.display.tables import members_of
 from flux_ensemble.client.responses import Entry, MemberStatus, RuleReason, Summary
+from flux_ensemble.results.failures import FailureKind
+from flux_ensemble.results.hosts import members_of
 
 
 @dataclass(frozen=True)

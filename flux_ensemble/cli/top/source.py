@@ -15,10 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from flux_ensemble.cli.common import Failure, job_id
-from flux_ensemble.cli.display.failures import Failures
+from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.display.progress import Paces
-from flux_ensemble.cli.session.job_output import NOTHING, Outputs
 from flux_ensemble.cli.session.target import reach
 from flux_ensemble.cli.top.picture import Picture
 from flux_ensemble.client import Client, EnsembleError
@@ -27,6 +25,9 @@ from flux_ensemble.client.reconnect import AWAY
 from flux_ensemble.client.responses import EnsembleStatus, Entry, RuleReason, Summary
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.queues.local.client import LocalClient, LocalStateError, summary_of
+from flux_ensemble.results.failures import Failures
+from flux_ensemble.results.hosts import job_id
+from flux_ensemble.results.job_output import NOTHING, Outputs
 
 #: Number of log entries that are kept, and of jobs that are listed at once.
 MOST_ENTRIES = 500

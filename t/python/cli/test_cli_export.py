@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from local_queue import mounted
 
-from flux_ensemble.cli.display import export
-from flux_ensemble.cli.display.export import ExportError, write
 from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.results import export
+from flux_ensemble.results.export import ExportError, write
 
 JOBS: list[dict[str, Any]] = [
     {
@@ -293,7 +293,7 @@ def test_jobs_that_cannot_be_had_are_no_fault_of_the_file(tmp_path: Path) -> Non
 def test_what_is_written_is_utf_8_in_any_locale(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.{suffix}"
     script = (
-        "import sys; from pathlib import Path; from flux_ensemble.cli.display.export import write\n"
+        "import sys; from pathlib import Path; from flux_ensemble.results.export import write\n"
         "write(Path(sys.argv[1]), [{'id': 1, 'params': {'gr\\u00f6\\u00dfe': '\\u00e9'}}])"
     )
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.cli.display import failures
-from flux_ensemble.cli.display.failures import Failures, chance, reason
 from flux_ensemble.cli.main import run_command
-from flux_ensemble.cli.session.job_output import Outputs
 from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.results import failures
+from flux_ensemble.results.failures import Failures, chance, reason
+from flux_ensemble.results.job_output import Outputs
 
 
 def job(outcome: str | None = "success", code: int | None = 0, **more: Any) -> dict[str, Any]:

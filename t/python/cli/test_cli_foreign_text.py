@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from local_queue import Run
 
-from flux_ensemble.cli.display.messages import explain
 from flux_ensemble.cli.display.views import as_text
 from flux_ensemble.cli.main import run_command
+from flux_ensemble.results.log_lines import explain
 from flux_ensemble.texts import hanging, one_line, printable
 from flux_ensemble.words import plain
 

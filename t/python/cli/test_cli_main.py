@@ -23,6 +23,7 @@ from flux_ensemble.cli.main import ensemble, run_command
 from flux_ensemble.cli.session import overview, target
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.deploy.service_start import parse_version
+from flux_ensemble.results import hosts
 
 HELLO = """
 jobs:
@@ -216,7 +217,7 @@ def test_submit_reads_parameters_as_a_document_would(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = serve(monkeypatch, submit=[1, 2])
-    monkeypatch.setattr(target, "job_id", lambda number: f"f{number}")
+    monkeypatch.setattr(hosts, "job_id", lambda number: f"f{number}")
     given = ["--count", "2", "--param", "x=[1, 2]", "--param", "name=a=b"]
     given += ["--set", "nodes=4", "--set", "duration=2h"]
     assert run_command(["submit", "mine", "echo", *given]) == 0

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from flux_ensemble.cli.commands.logs import _Printer, _Wanted
-from flux_ensemble.cli.display.messages import announce, closing, explain, not_over
+from flux_ensemble.cli.display.messages import announce, closing, not_over
 from flux_ensemble.cli.display.views import failed_line
 from flux_ensemble.client.responses import Entry
 from flux_ensemble.eventlog import JobEvent
+from flux_ensemble.results.log_lines import explain
 from flux_ensemble.words import plain
 
 

@@ -14,16 +14,11 @@ from typing import Any
 import pytest
 
 from flux_ensemble.cli.display.colours import use_colour
-from flux_ensemble.cli.display.metrics_tables import (
-    metrics_rows,
-    metrics_table,
-    split_stream,
-    summary_rows,
-    summary_table,
-)
+from flux_ensemble.cli.display.metrics_tables import metrics_table, summary_rows, summary_table
 from flux_ensemble.cli.display.progress import details_of, known_jobs
 from flux_ensemble.cli.display.tables import ensemble_row, rule_row
 from flux_ensemble.cli.display.views import Plain, Terminal, make_view, next_lines
+from flux_ensemble.results.statistics import metrics_rows, split_stream
 from flux_ensemble.words import Span, plain
 
 ROOT = Path(__file__).parents[3]

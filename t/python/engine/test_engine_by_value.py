@@ -9,9 +9,10 @@ import pytest
 from play import Play, document, on_start, submit
 from test_engine_snapshot import Cuts
 
-from flux_ensemble.cli.display.metrics_tables import metrics_rows, summary_table
+from flux_ensemble.cli.display.metrics_tables import summary_table
 from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.metrics import streams
+from flux_ensemble.results.statistics import metrics_rows
 
 JOBS: list[dict[str, Any]] = [
     {"name": "sim", "command": "run {t} {s}", "params": {"t": [280, 300.0], "s": [1, 2]}},

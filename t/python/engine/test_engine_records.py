@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from play import Play, Started, document, on_start, submit
 
-from flux_ensemble.cli.display.export import write
 from flux_ensemble.engine.job_keys import make
 from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.records import decode, encode
 from flux_ensemble.metrics.job_filter import compile_filter
 from flux_ensemble.metrics.job_row import JobRow
+from flux_ensemble.results.export import write
 
 SWEPT = [
     {

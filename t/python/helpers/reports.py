@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flux_ensemble.cli.display.reports import describe
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.queues.simulation.simulation import Simulation, resolve
 from flux_ensemble.queues.virtual.cluster import VirtualCluster
 from flux_ensemble.report.page import page
 from flux_ensemble.report.recording_source import RecordingTap
 from flux_ensemble.report.source import Source
+from flux_ensemble.results.report import describe
 
 #: Seconds of a job, of a sweep in which some fail and all publish what they found.
 SWEEP: dict[str, Any] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from play import Play, TimerFired, document, on_start, submit
 
-from flux_ensemble.cli.display.metrics_tables import metrics_rows
 from flux_ensemble.document import spec_reader
 from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.results.statistics import metrics_rows
 
 
 def test_it_counts_the_values_of_a_metric():

@@ -12,8 +12,8 @@ from browser import Browser, browsing
 from reports import EVIL, SWEEP, job, many, simulated, source, write
 from selenium.webdriver.common.keys import Keys
 
-from flux_ensemble.cli.display.reports import describe
 from flux_ensemble.report.page import page as render
+from flux_ensemble.results.report import describe
 
 #: Most elements of a page.
 MOST_ELEMENTS = 2000

@@ -15,13 +15,12 @@ from reports import SWEEP, columns, html, job, simulated, source
 from simulations import predict
 from warm import WarmProcess
 
-from flux_ensemble.cli.common import Failure
-from flux_ensemble.cli.display.reports import describe
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.report.document import text_of
 from flux_ensemble.report.page import page
 from flux_ensemble.report.recording_source import recorded
 from flux_ensemble.report.source import Source
+from flux_ensemble.results.report import ReportError, describe
 from flux_ensemble.runtime.recording import Recorder, RecordingError
 
 
@@ -311,7 +310,7 @@ def test_a_document_of_nested_aliases_is_read_once() -> None:
 
 def test_entries_that_are_none_of_ours_are_refused_in_one_sentence() -> None:
     entry = {"timestamp": 1.0, "name": "fire", "context": {}}
-    with pytest.raises(Failure, match="none of ours"):
+    with pytest.raises(ReportError, match="none of ours"):
         html(source([job(1)], entries=[entry]))
 
 

@@ -13,10 +13,11 @@ import goldens
 import pytest
 
 from flux_ensemble import eventlog
-from flux_ensemble.cli.display.messages import announce, explain
+from flux_ensemble.cli.display.messages import announce
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.engine import Engine
+from flux_ensemble.results.log_lines import explain
 from flux_ensemble.words import plain
 
 ROOT = Path(__file__).parents[3]

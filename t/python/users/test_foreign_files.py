@@ -13,13 +13,13 @@ import pytest
 from certificates import Authority
 from second_user import SecondUser, second_user
 
-from flux_ensemble.cli.display.export import ExportError, write
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.cli.session.results import Summary
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.exporter.server import ExporterError, listen, write_textfile
 from flux_ensemble.files import ForeignFile, create, open_directory, read, replacing, writing
 from flux_ensemble.k8s.grpc.tls import TlsError
+from flux_ensemble.results.export import ExportError, write
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.tokens import TokenError, read_or_make_token, read_token
 

@@ -20,11 +20,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
-from flux_ensemble.cli.display.shared_files import SharedFiles
-from flux_ensemble.cli.display.tables import members_of
 from flux_ensemble.files import ForeignFile, open_to_read
 from flux_ensemble.metrics.expressions import MAX_LENGTH
 from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.results.hosts import members_of
+from flux_ensemble.results.shared_files import SharedFiles
 
 if TYPE_CHECKING:
     from flux_ensemble.client import Client

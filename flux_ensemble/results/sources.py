@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 from functools import partial
 from typing import Any
 
-from flux_ensemble.cli.common import Failure, job_id, naming
-from flux_ensemble.cli.session.job_output import Outputs
-from flux_ensemble.cli.session.target import LocalClient, command_of
 from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.report.source import Source
+from flux_ensemble.results.hosts import command_of, job_id
+from flux_ensemble.results.job_output import Outputs
 
 
 def source_of(client: Client | LocalClient, name: str) -> Source:
     """Return an ensemble as the source of a report.
 
     Raises:
-        EnsembleError, Failure: there is none of the name, or it cannot be read.
+        EnsembleError: there is none of the name, or it cannot be read.
     """
     return _local(client, name) if isinstance(client, LocalClient) else _loaded(client, name)
 
 
 def _loaded(client: Client, name: str) -> Source:
-    with naming(client, name):
-        status = client.status(name)
+    status = client.status(name)
     ensemble: Any = status["ensembles"][0]
     service = status["service"]
     if "pid" not in service:
-        raise Failure("only the owner of the instance may make a report")
+        raise EnsembleError(errno.EPERM, "only the owner of the instance may make a report")
     jobs, outputs = client.jobs(name), Outputs(client, name)
     nodes = status["nodes"]["node_up_count"]
     facts = {

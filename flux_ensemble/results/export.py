@@ -7,6 +7,7 @@ copy on disk. A file appears only once it is complete.
 
 from __future__ import annotations
 
+import errno
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,9 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from flux_ensemble.client import EnsembleError
 from flux_ensemble.extras import install_command
 from flux_ensemble.files import replacing
 from flux_ensemble.metrics.job_row import COLUMNS
+from flux_ensemble.results.best import best_of
+from flux_ensemble.results.hosts import Target, label_of
 from flux_ensemble.scalars import as_text, measured
 
 Job = Mapping[str, Any]
@@ -41,8 +45,11 @@ _OF_ALL = tuple(
 )
 
 
-class ExportError(Exception):
+class ExportError(EnsembleError):
     """A file cannot be written; the text is one sentence."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(errno.EIO, sentence)
 
 
 def write(path: Path, jobs: Iterable[Job], *, force: bool = False, raw: bool = False) -> int:
@@ -77,6 +84,16 @@ def write(path: Path, jobs: Iterable[Job], *, force: bool = False, raw: bool = F
     except sqlite3.Error as error:
         raise ExportError(f"cannot write {path}: {error}") from None
     return counted.count
+
+
+def write_best(target: Target, name: str, path: Path, *, force: bool = False) -> int:
+    """Write the best jobs and trials of an ensemble to a file; return their number.
+
+    Raises:
+        ExportError: the file cannot be written.
+        EnsembleError: the ensemble keeps no best jobs.
+    """
+    return write(path, best_of(target, name, label_of(target)), force=force)
 
 
 def check(path: Path) -> Callable[[Path, Iterable[Job]], None]:

@@ -1,6 +1,7 @@
 """Reasons of failures: the kinds of failures, and what the jobs of each have in common.
 
     jobs ──add──► Failures ──kinds──► a kind for each group and reason, the most frequent first
+                             described──► a `Failure` for each, with what the last of its jobs wrote
 
 A value is over-represented among the failed jobs of a kind by its lift: its share among them,
 divided by its share among all jobs of the group that have ended. Nodes are examined like
@@ -9,17 +10,24 @@ parameters. Among a few failed jobs some value is frequent by chance; such value
 
 from __future__ import annotations
 
+import errno
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flux_ensemble.cli.display.shared_files import SharedFiles
+from flux_ensemble.client import EnsembleError
+from flux_ensemble.job_ids import shown
 from flux_ensemble.metrics.signals import name_of
-from flux_ensemble.report.source import place_of
+from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.report.source import Failure, Lift, place_of
 from flux_ensemble.report.texts import plural
+from flux_ensemble.results.hosts import Target, command_of, label_of
+from flux_ensemble.results.job_output import Outputs
+from flux_ensemble.results.shared_files import SharedFiles
 from flux_ensemble.scalars import as_text
+from flux_ensemble.texts import hanging
 
 Job = Mapping[str, Any]
 
@@ -37,8 +45,10 @@ MIN_JOBS, MIN_LIFT = 3, 1.5
 #: Largest probability that one of the values of a parameter is that frequent by chance.
 MAX_CHANCE = 0.05
 
-#: Values that are reported of a kind, and different values of a parameter that are counted.
+#: Values and places that are reported of a kind, and different values of a parameter that are
+#: counted.
 MOST_SHOWN = 3
+MOST_RANKS = 5
 MOST_VALUES = 10_000
 
 
@@ -77,17 +87,6 @@ class FailureKind:
         if job["returncode"] is None:
             return f'job.outcome == "{job["outcome"]}"'
         return f"job.returncode == {job['returncode']}"
-
-
-@dataclass(frozen=True)
-class Lift:
-    """A value that is over-represented among the jobs of a kind: `failed` of these have it."""
-
-    name: str
-    value: str
-    failed: int
-    ended: int
-    lift: float
 
 
 class Failures:
@@ -279,3 +278,155 @@ def _traits(job: Job) -> Iterator[Trait]:
         yield "member", job["member"]
     if (ranks := place_of(job)) is not None:
         yield "ranks", ranks
+
+
+def described(
+    counted: Failures,
+    *,
+    label: Callable[[int], str],
+    tail: Callable[[Job], list[str]],
+    missing: Callable[[Job], str],
+    command: Callable[[FailureKind], str],
+    files: bool = True,
+) -> Iterator[Failure]:
+    """Yield the reasons of failures, the most frequent first.
+
+    Args:
+        counted: the jobs.
+        label: returns the text of a job id.
+        tail: returns the last lines that a job wrote.
+        missing: returns why these cannot be read, or "".
+        command: returns what shows the jobs of a kind.
+        files: the files that jobs name exist.
+    """
+    for kind in counted.kinds():
+        unshown = counted.unshown(kind.example)
+        job, most = kind.example, kind.ranks.most_common(MOST_RANKS)
+        more = ", ..." if len(kind.ranks) > MOST_RANKS else ""
+        lines = [] if unshown else tail(job)
+        yield Failure(
+            group=kind.group,
+            reason=kind.reason,
+            outcome=job["outcome"],
+            returncode=job["returncode"],
+            jobs=kind.jobs,
+            noun=counted.noun,
+            where=", ".join(f"{ranks} ({jobs})" for ranks, jobs in most) + more,
+            lifts=counted.lifts(kind),
+            note=job["exception"]["note"] or "",
+            example=shown(job["id"], job, label),
+            tail=lines,
+            missing="" if lines else unshown or missing(job),
+            file=job["output"] if files else None,
+            filter=kind.expression,
+            command=command(kind),
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class FailureSummary:
+    """Why jobs failed: its text is that of `flux-ensemble failures`; it iterates over reasons.
+
+    Attributes:
+        summary: a sentence with the number of failures.
+        failed, ended: number of jobs that failed, and of all that have ended.
+        nodes: the nodes on which all jobs failed, each with a sentence.
+        reasons: the most frequent first. Each has `group`, `reason`, `jobs` (their number), `lifts`
+            (values that are over-represented: `name`, `value`, `failed`, `ended`, `lift`), `note`,
+            `example` (the last job), `tail` (the last lines that it wrote), and `filter`, with
+            which `jobs` returns all of them.
+    """
+
+    summary: str
+    failed: int
+    ended: int
+    nodes: list[tuple[str, str]]
+    reasons: list[Failure]
+
+    def __iter__(self) -> Iterator[Failure]:
+        return iter(self.reasons)
+
+    def __len__(self) -> int:
+        return len(self.reasons)
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines for people."""
+        yield self.summary
+        for node, what in self.nodes:
+            yield hanging(f"{node}: {what}")
+        for failure in self.reasons:
+            yield ""
+            yield from map(hanging, _about(failure))
+
+
+def failures_of(
+    target: Target,
+    name: str,
+    jobs: Iterable[Job],
+    command: Callable[[FailureKind], str] | None = None,
+) -> FailureSummary:
+    """Return why jobs of an ensemble failed.
+
+    Args:
+        target: the host of the ensemble.
+        name: the ensemble.
+        jobs: its jobs, or those of a group.
+        command: returns what shows the jobs of a kind; default: a command for a shell.
+
+    Raises:
+        EnsembleError: the jobs cannot be had, or are those of another user.
+    """
+    counted = Failures()
+    for job in jobs:
+        if "exception" not in job:
+            raise EnsembleError(
+                errno.EPERM, "only the owner of the instance may see why jobs failed"
+            )
+        counted.add(job)
+    outputs = Outputs(target, name)
+    reasons = described(
+        counted,
+        label=label_of(target),
+        tail=outputs.tail,
+        missing=outputs.missing,
+        command=command or (lambda kind: command_of(target, *kind.words(name))),
+    )
+    return FailureSummary(
+        summary=counted.said,
+        failed=counted.failed,
+        ended=counted.ended,
+        nodes=[(_node(place, target), what) for place, what in counted.bad_places()],
+        reasons=list(reasons),
+    )
+
+
+def _about(failure: Failure) -> Iterator[str]:
+    """Yield the lines about a reason."""
+    yield f"{failure.group}: {failure.reason}: {plural(failure.jobs, failure.noun)}"
+    if failure.where:
+        yield f"  ranks: {failure.where}"
+    for lift in failure.lifts:
+        yield (
+            f"  {lift.name} = {lift.value}: {lift.failed:,} of {plural(lift.ended, failure.noun)} "
+            f"failed so (lift {lift.lift:.2g})"
+        )
+    if failure.note:
+        yield f"  {failure.note}"
+    if failure.tail:
+        yield f"  job {failure.example} wrote at last:"
+        yield from (f"    {line}" for line in failure.tail)
+    elif failure.missing:
+        yield f"  job {failure.example}: {failure.missing}"
+    yield f"  see: {failure.command}"
+
+
+def _node(place: str, target: Target) -> str:
+    """Return a node in words: its rank, with its member or the name of its host."""
+    member, _, rank = place.rpartition(":")
+    if member:
+        return f"rank {rank} of member {member}"
+    host = None if isinstance(target, LocalClient) else target.host_of(int(rank))
+    return f"rank {rank} ({host})" if host else f"rank {rank}"

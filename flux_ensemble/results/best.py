@@ -1,0 +1,73 @@
+"""The best jobs of an ensemble, and the best trials of its searches, as records."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from flux_ensemble.client import EnsembleError
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import BestJob, EnsembleStatus
+    from flux_ensemble.results.hosts import Target
+
+
+def best_records(status: EnsembleStatus, label: Callable[[int], str]) -> Iterator[dict[str, Any]]:
+    """Yield the best jobs for an export, and of each search its best trials, the best one first.
+
+    Args:
+        status: of the ensemble, which has the best jobs.
+        label: returns the text of a job id.
+    """
+    for best in status.get("best", ()):
+        if best["job"] is None:
+            continue
+        yield {
+            "name": best["name"],
+            "of": f"{best['group']}-{best['of']}",
+            "value": best["value"],
+            "job": best_job(best, label),
+            "trial": None,
+            "params": best["params"],
+        }
+    for search in status.get("searches", ()):
+        keys = search["objective"].split(", ")
+        trials: Any = search["front"] if "front" in search else search["best"]
+        for trial in trials:
+            values = trial.get("values") or [trial["value"]]
+            for of, value in zip(keys, values, strict=True):
+                yield {
+                    "name": search["id"],
+                    "of": of,
+                    "value": value,
+                    "job": None,
+                    "trial": trial["trial"],
+                    "params": trial["params"],
+                }
+
+
+def best_job(best: BestJob, label: Callable[[int], str]) -> str:
+    member, _, id = str(best["job"]).rpartition(":")
+    text = f"{member}:{label(int(id))}" if member else label(int(id))
+    return f"{text} (runs)" if best["running"] else text
+
+
+def no_best(name: str) -> str:
+    """Return why an ensemble has no best jobs, and what its document needs for that."""
+    return (
+        f"ensemble {name!r} keeps no best job: its document has no search, and under 'metrics' "
+        "no entry such as {best: {name: NAME, of: GROUP-KEY}}"
+    )
+
+
+def best_of(target: Target, name: str, label: Callable[[int], Any]) -> list[dict[str, Any]]:
+    """Return the best jobs and trials of an ensemble: see `best_records`.
+
+    Raises:
+        EnsembleError: there is no such ensemble, or it keeps no best jobs.
+    """
+    (status,) = target.status(name)["ensembles"]
+    if not status.get("best") and not status.get("searches"):
+        raise EnsembleError(errno.ENODATA, no_best(name))
+    return list(best_records(status, label))

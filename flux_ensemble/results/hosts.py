@@ -1,0 +1,40 @@
+"""The hosts of ensembles: the service of a Flux instance, and the local runs of a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from flux_ensemble.client import Client
+from flux_ensemble.own_command import own_command
+from flux_ensemble.queues.local.client import LocalClient
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import MemberStatus
+
+#: The host to which requests are sent.
+Target = Client | LocalClient
+
+
+def job_id(number: int) -> str:
+    """Return a job id as f58 (RFC 19)."""
+    from flux.job.JobID import id_encode
+
+    return str(id_encode(number))
+
+
+def label_of(target: Target) -> Callable[[int], str]:
+    """Return the function that formats a job id: f58 in Flux, a small number in a local run."""
+    return str if isinstance(target, LocalClient) else job_id
+
+
+def command_of(target: Target, *words: str) -> str:
+    """Return a command about ensembles of the target, with the options that chose it."""
+    if isinstance(target, LocalClient):
+        return target.command(*words)
+    return own_command(*words, flux=True)
+
+
+def members_of(status: Mapping[str, Any]) -> list[MemberStatus]:
+    """Return the members of an ensemble that have not ended."""
+    return [member for pool in status.get("pools", {}).values() for member in pool["members"]]
