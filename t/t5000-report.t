@@ -103,6 +103,27 @@ test_expect_success 'where the instance ends with the run, that says what keeps 
 	"$SHARNESS_BUILD_DIRECTORY/python" -c "import json; assert json.load(open(\"left.json\"))"
 '
 
+test_expect_success 'an instance without a statedir says so on a terminal and in a batch job, and how to keep the results' '
+	cat >on-terminal.py <<-\EOD &&
+	import pty
+	import sys
+
+	pty.spawn(["flux", "ensemble", "run", *sys.argv[1:]])
+	EOD
+	cat >in-turn.sh <<-EOD &&
+	on_terminal() { TERM=xterm COLUMNS=200 "$SHARNESS_BUILD_DIRECTORY/python" on-terminal.py "\$@" </dev/null; }
+	flux ensemble run study.yaml >"\$1.plain"
+	on_terminal --name again study.yaml >"\$1.terminal"
+	on_terminal --name kept --export "\$1.csv" study.yaml >"\$1.kept"
+	EOD
+	says="this instance has no statedir.*.flux ensemble export again again.csv. keeps them" &&
+	flux start sh in-turn.sh here && grep "$says" here.terminal &&
+	test_must_fail grep statedir here.plain here.kept &&
+	mkdir stays && flux start -S statedir="$PWD/stays" sh in-turn.sh stays &&
+	test_must_fail grep statedir stays.plain stays.terminal stays.kept &&
+	flux alloc -n1 sh in-turn.sh job && grep "no statedir.*export study study.csv" job.plain
+'
+
 test_expect_success 'where it has a statedir, the command that asks it later works' '
 	mkdir kept &&
 	flux start -S statedir="$PWD/kept" flux ensemble run study.yaml >out &&

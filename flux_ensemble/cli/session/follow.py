@@ -23,7 +23,7 @@ import shlex
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -40,10 +40,10 @@ from flux_ensemble.cli.common import (
 )
 from flux_ensemble.cli.display.messages import time_is_up
 from flux_ensemble.cli.display.troubles import exit_code
-from flux_ensemble.cli.display.views import EnsembleView, summarize
+from flux_ensemble.cli.display.views import EnsembleView, Quiet, Terminal, summarize
 from flux_ensemble.cli.session.load import Known, Load
 from flux_ensemble.cli.session.reconnect import Absence, ask
-from flux_ensemble.cli.session.results import Results, ends_with_us
+from flux_ensemble.cli.session.results import Results, ends_with_us, is_job
 from flux_ensemble.cli.session.signals import signals
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import failure, given_up, given_up_loading, log_failure
@@ -73,6 +73,9 @@ FORGETS = (
     "this instance ends with this command, and what it knows of the jobs with it: --report FILE "
     "and --export FILE keep that"
 )
+
+#: Hint if the instance can still be queried, and forgets the jobs when it ends.
+ENDS = "this instance has no statedir, and forgets its jobs when it ends: '{}' keeps them"
 
 #: The rate at which jobs end is measured over so many seconds, and over at least so many jobs.
 WINDOW_SECONDS = 300.0
@@ -153,6 +156,7 @@ class Follower:
         self._fail_on = fail_on
         self._results = results
         self._last = ends_with_us(client.handle.attr_get)
+        self._is_job = is_job(client.handle.attr_get)
         self._ended = ended
         self._status: EnsembleStatus | None = None
         self._client = client
@@ -283,8 +287,9 @@ class Follower:
             self._unrecorded = next(errors, None)
         try:
             summarize(self._view, status, metrics, self._command)
-            if self._last and not self._results and not self._expired:
-                self._line((Span(self._later(name), "detail"),))
+            if not self._results and not self._expired:
+                for advice in self._later(name):
+                    self._line((Span(advice, "detail"),))
             if self._expired:
                 self._line((Span(self._left(status), "warn"),))
         except OSError:
@@ -294,13 +299,28 @@ class Follower:
         """Return a command about the ensemble; "" if the instance cannot be queried any more."""
         return "" if self._last else own_command(*words, flux=True)
 
-    def _later(self, name: str) -> str:
-        """Return the advice about an instance that ends with this command."""
-        if self._kept is None:
-            return FORGETS
-        asks = f"flux ensemble supervise && flux ensemble failures {name}"
-        words = ["flux", "start", "-S", f"statedir={self._kept}", "sh", "-c", asks]
-        return f'later, "{shlex.join(words)}" asks this instance'
+    def _later(self, name: str) -> Iterator[str]:
+        """Yield the advice about results that end with the instance.
+
+        A script in an instance that is no job may be followed by others in it, so only those who
+        look at a terminal get it.
+        """
+        if self._last:
+            if self._kept is None:
+                yield FORGETS
+                return
+            asks = f"flux ensemble supervise && flux ensemble failures {name}"
+            words = ["flux", "start", "-S", f"statedir={self._kept}", "sh", "-c", asks]
+            yield f'later, "{shlex.join(words)}" asks this instance'
+        elif (
+            self._owner
+            and self._kept is None
+            and (
+                isinstance(self._view, Terminal)
+                or (self._is_job and not isinstance(self._view, Quiet))
+            )
+        ):
+            yield ENDS.format(own_command("export", name, f"{name}.csv", flux=True))
 
     def _left(self, status: Mapping[str, Any]) -> str:
         """Return what is left to do when the allocation expires, and how it can continue."""

@@ -183,6 +183,15 @@ def ends_with_us(attr_get: Callable[[str], Any]) -> bool:
     return str(attr_get("broker.pid")) == str(os.getppid())
 
 
+def is_job(attr_get: Callable[[str], Any]) -> bool:
+    """Return True if the instance is a job of another one, and ends with that.
+
+    Args:
+        attr_get: as for `ends_with_us`.
+    """
+    return int(attr_get("instance-level")) > 0
+
+
 class Summary:
     """The result of a run as one JSON object in a file: collects the final status, and writes it.
 
