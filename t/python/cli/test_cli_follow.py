@@ -99,7 +99,7 @@ class Handle:
         }
         self.timers: dict[float, Callable[..., None]] = {}
         self.readers: list[Callable[..., None]] = []
-        self.attributes: dict[str, str] = {}
+        self.attributes: dict[str, str] = {"instance-level": "0"}
         self._steps = deque(steps)
         self._running = False
 
