@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.document.feature import DocumentFeature, Section
@@ -52,8 +52,23 @@ def unstarted(spec: Spec) -> Iterator[tuple[Path, str]]:
             )
 
 
+def _named_as_fields(
+    spec: Spec, jobs: Sequence[Mapping[str, Any]], at_once: bool
+) -> Iterator[tuple[Path, str]]:
+    """Yield the objectives that are written as the field of a job."""
+    for index, search in enumerate(searches_of(spec)):
+        for objective in search.objectives:
+            if objective.key.startswith("memo."):
+                yield (
+                    (SEARCH, index, objective.direction),
+                    f"the key of a memo is named without 'memo.' here: write "
+                    f"{objective.key.removeprefix('memo.')!r}, if jobs publish it as that",
+                )
+
+
 FEATURE = DocumentFeature(
     "search",
+    findings=_named_as_fields,
     section=Section(
         SEARCH,
         declared=declared,

@@ -219,6 +219,15 @@ def test_a_search_that_no_rule_starts_is_warned_of() -> None:
     assert warning.startswith("d.yaml:2: search[0]: no rule starts the search: 'action: {name:")
 
 
+def test_an_objective_that_is_named_as_the_field_of_a_job_is_warned_of() -> None:
+    found = Warnings()
+    text = TEXT.replace("minimize: ", "minimize: memo.")
+    assert text != TEXT
+    load_text(text, name="test", file="d.yaml", warnings=found)
+    (warning,) = found.warnings
+    assert "search[0].minimize: the key of a memo is named without 'memo.' here" in warning
+
+
 def test_a_rule_on_the_jobs_of_a_search_is_not_warned_of() -> None:
     found = Warnings()
     rule = """\
