@@ -44,6 +44,7 @@ NAMES = {
     "throughput": ("throughput", "BENCHMARK"),
     "burst": ("burst", "BENCHMARK"),
     "tasks": ("short_tasks", "BENCHMARK"),
+    "many-tasks": ("many_tasks", "BENCHMARK"),
     "reaction": ("reaction", "FLOW"),
     "chain": ("reaction", "CHAIN"),
     "beside-search": ("beside_search", "BENCHMARK"),

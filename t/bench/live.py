@@ -141,14 +141,18 @@ class Stage:
         self.instance.flux("module", "load", "--name=ensemble", file, *module_arguments(), *more)
         self.await_ready()
 
-    def keep_service(self) -> None:
-        """Have the keeper run it, as a process beside the broker, and wait until it is ready."""
+    def keep_service(self, *more: str) -> None:
+        """Have the keeper run it, as a process beside the broker, and wait until it is ready.
+
+        Args:
+            more: arguments for the keeper.
+        """
         # The keeper hands on no PYTHONPATH, by which the package is found that is measured.
         python = self.directory / "python"
         package = shlex.quote(str(Path(flux_ensemble.__file__).parents[1]))
         python.write_text(f'#!/bin/sh\nPYTHONPATH={package} exec {sys.executable} "$@"\n')
         python.chmod(0o755)
-        self.instance.flux("module", "load", str(keeper_path()), f"python={python}")
+        self.instance.flux("module", "load", str(keeper_path()), f"python={python}", *more)
         self.await_ready()
 
     def kill_service(self) -> None:

@@ -1,4 +1,4 @@
-"""`true` as tasks of a worker, against the local queue, jobs of Flux, and HyperQueue."""
+"""`true` as tasks of a worker, against the local queue, jobs of Flux, HyperQueue, and Parsl."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 import plots
 from benchmark import Benchmark, Numbers, Row, middle
 
-#: Tasks, and how many of those are jobs of Flux or tasks of HyperQueue, which take longer.
+#: Tasks, and how many of those are jobs of Flux or tasks of the other tools, which take longer.
 TASKS, JOBS, OTHERS, ROUNDS = 20_000, 400, 2000, 3
 
 DOCUMENT = """
@@ -44,6 +44,31 @@ with LocalCluster() as cluster:
     client = cluster.client()
     client.wait_for_jobs([client.submit(job)])
 """
+
+#: Parsl with one block of workers, one for each core, that run commands.
+_PARSL = """
+import os, sys
+import parsl
+from parsl.config import Config
+from parsl.executors import HighThroughputExecutor
+from parsl.providers import LocalProvider
+
+@parsl.bash_app
+def run():
+    return "true"
+
+executor = HighThroughputExecutor(
+    address="127.0.0.1",
+    max_workers_per_node=os.cpu_count(),
+    provider=LocalProvider(init_blocks=1, max_blocks=1),
+)
+with parsl.load(Config(executors=[executor], usage_tracking=0)):
+    for task in [run() for _ in range(int(sys.argv[1]))]:
+        task.result()
+"""
+
+#: By the package that has to be installed.
+_PEERS = {"hyperqueue": _HQ, "parsl": _PARSL}
 
 
 def measure(smoke: bool) -> Numbers:
@@ -74,14 +99,15 @@ def _measure(tasks: int, jobs: int, others: int, rounds: int) -> Numbers:
                 ["flux", "submit", f"--cc=1-{jobs}", "--quiet", "true"], ["flux", "queue", "drain"]
             )
         )
-        if others and find_spec("hyperqueue") is not None:
-            found.setdefault("hyperqueue", []).append(
-                _seconds([sys.executable, "-c", _HQ, str(others)])
-            )
+        for peer, script in _PEERS.items():
+            if others and find_spec(peer) is not None:
+                found.setdefault(peer, []).append(
+                    _seconds([sys.executable, "-c", script, str(others)])
+                )
     return {
         "tasks": tasks,
         "jobs": jobs,
-        "hyperqueue": others,
+        **dict.fromkeys(_PEERS, others),
         "cores": os.cpu_count(),
         "seconds": found,
     }
@@ -111,10 +137,11 @@ def _rate(numbers: Numbers, kind: str) -> float:
 def rows(numbers: Numbers) -> list[Row]:
     """The rate against each other kind."""
     rates = {kind: _rate(numbers, kind) for kind in numbers["seconds"]}
-    goals = {"local": 0.85, "hyperqueue": 3.0, "jobs": 25.0}
+    goals = {"local": 0.85, "hyperqueue": 3.0, "parsl": 3.0, "jobs": 25.0}
     names = {
         "local": "the local queue, without Flux",
         "hyperqueue": "HyperQueue, one worker",
+        "parsl": "Parsl, a worker for each core",
         "jobs": "`flux submit --cc`, a Flux job each",
     }
     return [
@@ -134,7 +161,7 @@ def plot(figure: Any, numbers: Numbers) -> None:
     axes = figure.subplots()
     names = {
         "tasks": "tasks of a worker", "local": "local queue", "jobs": "jobs of Flux",
-        "hyperqueue": "HyperQueue",
+        "hyperqueue": "HyperQueue", "parsl": "Parsl",
     }  # fmt: skip
     values = {names[kind]: [_rate(numbers, kind)] for kind in numbers["seconds"]}
     plots.bars(axes, values, [plots.OURS] * 2 + [plots.OTHER] * (len(values) - 2))
@@ -151,8 +178,9 @@ BENCHMARK = Benchmark(
     "Short tasks",
     """`flux ensemble run --tasks` of an ensemble of `true`, from the start of the command to its
     exit, in an instance with one broker whose service is loaded; the local queue, which needs no
-    Flux; `flux submit --cc`, which makes each a job of Flux; and HyperQueue with one worker and no
-    files of output, where it is installed. In turns.""",
+    Flux; `flux submit --cc`, which makes each a job of Flux; and, where they are installed,
+    HyperQueue with one worker and no files of output, and Parsl's HighThroughputExecutor with a
+    worker for each core. In turns.""",
     measure,
     rows,
     plot,

@@ -32,6 +32,7 @@ ROWS = {
         ["start rule with 20 jobs", "service as a broker module", "service beside the broker"],
     ),
     "tasks": (True, ["the local queue, without Flux", "a Flux job each"]),
+    "many-tasks": (True, ["100 of them / 50", "the service", "a worker", "KVS of one"]),
     "reaction": (True, ["p50", "p99"]),
     "chain": (True, ["a client that does nothing else"]),
     "beside-search": (True, ["while a search runs"]),
