@@ -14,6 +14,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import flux
+
 #: Seconds in which an instance is up, or a command of Flux is done.
 PATIENCE = 180
 
@@ -30,7 +32,7 @@ _CORES = 4096
 #: Cores of a node of several brokers, unless told.
 NODE_CORES = 4
 
-_PROGRAM = 'echo "$FLUX_URI" && flux getattr broker.pid && exec cat'
+_PROGRAM = 'echo "$FLUX_URI" "$FLUX_START_URI" && flux getattr broker.pid && exec cat'
 
 #: What a shell of the user or another instance around this one must not change.
 _KEPT = ("FLUX_EXEC_PATH", "FLUX_EXEC_PATH_PREPEND", "FLUX_PYTHONPATH_ORG")
@@ -85,6 +87,7 @@ class Instance:
         self._process: subprocess.Popen[str] | None = None
         self._broker = 0
         self.uri = ""
+        self._starter = ""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -114,7 +117,7 @@ class Instance:
                 text=True, env=environment, cwd=self.directory,
             )  # fmt: skip
         assert self._process.stdout is not None
-        self.uri = self._process.stdout.readline().strip()
+        self.uri, _, self._starter = self._process.stdout.readline().strip().partition(" ")
         pid = self._process.stdout.readline().strip()
         if not pid:
             raise RuntimeError(f"the Flux instance does not start:\n{self._end()}")
@@ -147,6 +150,10 @@ class Instance:
         process.wait(PATIENCE)
         process.stdin.close()
         process.stdout.close()
+
+    def kill_broker(self, rank: int) -> None:
+        """Kill the broker of a rank that is not the first; it does not come back."""
+        flux.Flux(self._starter).rpc("start.kill", {"rank": rank, "signum": signal.SIGKILL}).get()
 
     def flux(self, *arguments: str) -> str:
         """What a command of Flux prints.

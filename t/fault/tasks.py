@@ -1,4 +1,6 @@
-"""Workers are killed, with what starts their tasks, and with the service; side effects are counted.
+"""Workers are killed, with what starts their tasks, the service, its keeper, and brokers.
+
+Side effects are counted.
 
 Tasks are no jobs of Flux, so no journal tells what became of them: they write down that they run.
 """
@@ -10,10 +12,11 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from flux.resource import resource_list
 from kills import patience
 from scenario import FINAL, TICK, Context, children, stopping, words
 from scene import Scene, scene
@@ -22,6 +25,13 @@ from workloads import REPLACED, Expected, Submits, Workload
 
 #: Tasks for each kill: more than run at once.
 _TASKS = 100
+
+#: Nodes, and how many are left at least, with the first, whose broker is not killed.
+_NODES, _FEWEST = 6, 3
+
+#: What is killed.
+_KINDS = ("worker", "starters", "service", "service and worker", "broker", "keeper",
+          "broker and service", "keeper and worker")  # fmt: skip
 
 #: A task: a second one at the same time finds the lock taken. What it says last is that it ended.
 _TASK = """#!/bin/sh
@@ -34,8 +44,9 @@ echo "$1" >>done
 
 
 def tasks(context: Context) -> None:
-    """SIGKILL of workers, of the processes that start their tasks, of the service, and of pairs."""
-    with scene(context, kind="command", brokers=3) as stage:
+    """SIGKILL of workers, what starts their tasks, the service, its keeper, brokers, and pairs."""
+    options = ("--test-exit-mode=leader", "--test-exit-timeout=0")
+    with scene(context, kind="kept", brokers=_NODES, start_options=options) as stage:
         (stage.directory / "task.sh").write_text(_TASK)
         workload = _workload(_TASKS * (context.wanted + 1))
         stage.load(workload)
@@ -44,7 +55,7 @@ def tasks(context: Context) -> None:
             if not _goes_on(stage, workload):
                 break
             time.sleep(context.random.uniform(0, 0.3))
-            kind = context.random.choice(("worker", "starters", "service", "service and worker"))
+            kind = context.random.choice(_KINDS)
             if _kill(stage, kind):
                 made[kind] += 1
         context.row.reached |= made
@@ -112,23 +123,65 @@ def _workers(stage: Scene) -> list[int]:
 
 
 def _kill(stage: Scene, kind: str) -> bool:
-    """Kill something; return False if there is none of it."""
+    """Kill something, in the order of its parts; return False if there is none of it."""
+    return all(_PARTS[part](stage) for part in kind.split(" and "))
+
+
+def _kill_worker(stage: Scene) -> bool:
+    """Kill a worker, with none, one or both of the processes that start its tasks."""
+    return _kill_some(
+        stage, lambda worker: [worker, *_starters(worker)[: stage.random.randrange(3)]]
+    )
+
+
+def _kill_starters(stage: Scene) -> bool:
+    """Kill both processes that start tasks, or the first, which has the second."""
+    return _kill_some(stage, _starters)
+
+
+def _starters(worker: int) -> list[int]:
+    return [pid for child in children(worker) for pid in (child, *children(child))[:2]]
+
+
+def _kill_some(stage: Scene, victims: Callable[[int], list[int]]) -> bool:
     workers = _workers(stage)
-    if "worker" in kind or kind == "starters":
-        if not workers:
-            return False
-        victim = stage.random.choice(workers)
-        # The processes that start tasks: both, or the first, which has the second.
-        starters = [pid for child in children(victim) for pid in (child, *children(child))[:2]]
-        if kind != "starters":
-            starters = [victim, *starters[: stage.random.randrange(3)]]
-        for pid in starters:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    if "service" in kind:
-        stage.kill()
-        stage.service.await_answer(stage.handle)
+    if not workers:
+        return False
+    for pid in victims(stage.random.choice(workers)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     return True
+
+
+def _kill_service(stage: Scene) -> bool:
+    stage.kill()
+    stage.service.await_answer(stage.handle)
+    return True
+
+
+def _kill_keeper(stage: Scene) -> bool:
+    """Kill the keeper, and the service with it; another keeper is loaded."""
+    left = stage.kept.kill(stage.instance)
+    stage.note([f"{left} services outlived the keeper"] if left else [])
+    stage.service.gone()
+    stage.row.kills += 1
+    stage.start_service()
+    return True
+
+
+def _kill_broker(stage: Scene) -> bool:
+    """Kill a broker, with or without a worker under it; a node is lost for good."""
+    left = [rank for rank in resource_list(stage.handle).get().up.ranks if rank]
+    if len(left) < _FEWEST:
+        return False
+    stage.instance.kill_broker(stage.random.choice(left))
+    return True
+
+
+_PARTS = {
+    "worker": _kill_worker, "starters": _kill_starters, "service": _kill_service,
+    "keeper": _kill_keeper, "broker": _kill_broker,
+}  # fmt: skip
 
 
 def _verify(stage: Scene, workload: Workload, status: Mapping[str, Any]) -> None:
