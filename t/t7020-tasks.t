@@ -94,6 +94,16 @@ test_expect_success 'a task has cores of its own' '
 	is 4 "$(wc -l <cores)"
 '
 
+test_expect_success 'what is shown of a member says that it runs tasks' '
+	flux ensemble status ends >status &&
+	grep "^MEMBER  *STATE .* RUNS  *JOBS" status &&
+	grep "^pool.0  *up .* tasks  *0 " status &&
+	flux ensemble top --once ends >top &&
+	grep "pool.0  *up .*, 0 tasks" top &&
+	flux ensemble status --json ends >json &&
+	grep -q "\"runs\": *\"tasks\"" json
+'
+
 test_expect_success 'a request that asks for output of what is no worker is refused' '
 	refused ENOENT "has no member .x" output :="{\"name\": \"ends\", \"member\": \"x\", \"id\": 1}" &&
 	cat >plain.yaml <<-EOD &&

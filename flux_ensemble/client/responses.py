@@ -227,10 +227,14 @@ class MemberStatus(TypedDict):
 
 
 class PoolStatus(TypedDict):
-    """A pool of members: its bounds, how many have ended, and how many of these were lost."""
+    """A pool of members: its bounds, how many have ended, and how many of these were lost.
+
+    `runs` is what its jobs are: "jobs" of Flux, or "tasks" of workers.
+    """
 
     min: int
     max: int
+    runs: str
     ended: int
     lost: int
     members: list[MemberStatus]

@@ -52,6 +52,7 @@ def _pools(engine: Engine, members: Members) -> dict[str, Any]:
         pool.name: {
             "min": pool.low,
             "max": pool.high,
+            "runs": pool.runs,
             "ended": members.gone[pool.name],
             "lost": members.lost[pool.name],
             "members": [_member(member) for member in members.of(pool.name)],

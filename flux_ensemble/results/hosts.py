@@ -38,3 +38,17 @@ def command_of(target: Target, *words: str) -> str:
 def members_of(status: Mapping[str, Any]) -> list[MemberStatus]:
     """Return the members of an ensemble that have not ended."""
     return [member for pool in status.get("pools", {}).values() for member in pool["members"]]
+
+
+def runs_of(status: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the jobs of each of these members are: "jobs" of Flux, or "tasks".
+
+    >>> pool = {"runs": "tasks", "members": [{"name": "pool.0"}]}
+    >>> runs_of({"pools": {"pool": pool}})
+    {'pool.0': 'tasks'}
+    """
+    return {
+        member["name"]: pool.get("runs", "jobs")  # services of older versions do not send it
+        for pool in status.get("pools", {}).values()
+        for member in pool["members"]
+    }

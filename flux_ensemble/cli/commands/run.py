@@ -441,7 +441,10 @@ def _local(state_dir: Path | None) -> LocalClient:
 
 def _nodes(client: Client) -> int:
     """Return the number of nodes of the instance that are up, at least 1."""
-    return max(1, client.status()["nodes"]["node_up_count"])
+    from flux.resource import resource_list
+
+    up: int = resource_list(client.handle).get().up.nnodes
+    return max(1, up)
 
 
 def _need_service(client: Client, isolate: bool) -> None:

@@ -9,7 +9,7 @@ from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.cli.display.formats import Table
 from flux_ensemble.cli.display.plain_tables import fsd
 from flux_ensemble.results.best import best_job
-from flux_ensemble.results.hosts import job_id, members_of
+from flux_ensemble.results.hosts import job_id, members_of, runs_of
 from flux_ensemble.scalars import as_text
 from flux_ensemble.words import STATE_STYLES
 
@@ -108,6 +108,7 @@ MEMBERS = Table(
         "state": "STATE",
         "nodes": "NODES",
         "cores": "CORES",
+        "runs": "RUNS",
         "jobs": "JOBS",
         "job": "JOBID",
         "left": "LEFT",
@@ -119,7 +120,7 @@ MEMBERS = Table(
         "default": {
             "description": "members that have not ended, and how long they last",
             "format": "+:{name:<8} {color_state}{state:<8}{color_off} {nodes:>5h} {cores:>5h} "
-            "{jobs:>4} {job:>12h} {left!F:>8h} ?:{reason}",
+            "?:{runs:<5} {jobs:>4} {job:>12h} {left!F:>8h} ?:{reason}",
         },
     },
     yields="reason",
@@ -228,11 +229,14 @@ def group_rows(status: EnsembleStatus) -> list[dict[str, Any]]:
 
 def member_rows(status: EnsembleStatus, now: float) -> list[dict[str, Any]]:
     """Return the rows of `MEMBERS`; `now` is in epoch seconds."""
+    runs = runs_of(status)
+    workers = "tasks" in runs.values()  # else the column says nothing
     return [
         {
             **{key: member[key] for key in ("name", "state", "jobs", "reason")},
             "nodes": "" if member["nodes"] is None else member["nodes"],
             "cores": "" if member["cores"] is None else member["cores"],
+            "runs": runs[member["name"]] if workers else "",
             "job": "" if (job := member.get("job")) is None else job_id(job),
             "left": "" if member["t_expires"] is None else max(0.0, member["t_expires"] - now),
             "color_state": colour(MEMBER_STYLES.get(member["state"], "")),

@@ -188,7 +188,7 @@ class TopApp(App[Exception | None]):
         return lines.group_lines(seen, width, self._ascii)
 
     def _draw_members(self, seen: Sequence[Any], width: int) -> list[lines.Line]:
-        return lines.member_lines(seen, self.picture.t, width, self._ascii)
+        return lines.member_lines(seen, self.picture.runs, self.picture.t, width, self._ascii)
 
     def _draw_rules(self, seen: Sequence[Any], width: int) -> list[lines.Line]:
         return lines.rule_lines(seen, self.picture.t, width, self._ascii)

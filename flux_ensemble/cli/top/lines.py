@@ -6,7 +6,7 @@ Lines are spans of text with styles, so that plain text, rich and Textual displa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from flux_ensemble.cli.display.progress import (
     Progress,
@@ -146,20 +146,30 @@ def chance(rule: RuleReason, now: float) -> tuple[str, str]:
 
 
 def member_lines(
-    members: Sequence[MemberStatus], now: float, width: int, ascii_only: bool
+    members: Sequence[MemberStatus],
+    runs: Mapping[str, str],
+    now: float,
+    width: int,
+    ascii_only: bool,
 ) -> list[Line]:
-    """Return a line for each member: its state, size, number of jobs, and time left."""
+    """Return a line for each member: its state, size, number of jobs, and time left.
+
+    `runs` says what the jobs of a member are, by its name: "jobs" of Flux, or "tasks".
+    """
     labels = _labels([member["name"] for member in members], width, ascii_only)
-    return [_member_line(member, now, label) for member, label in zip(members, labels, strict=True)]
+    return [
+        _member_line(member, runs[member["name"]], now, label)
+        for member, label in zip(members, labels, strict=True)
+    ]
 
 
-def _member_line(member: MemberStatus, now: float, label: str) -> Line:
+def _member_line(member: MemberStatus, runs: str, now: float, label: str) -> Line:
     parts = [
         plural(number, noun)
         for number, noun in ((member["nodes"], "node"), (member["cores"], "core"))
         if number is not None
     ]
-    parts.append(plural(member["jobs"], "job"))
+    parts.append(plural(member["jobs"], runs.removesuffix("s")))
     if member["t_expires"] is not None:
         parts.append(f"{in_words(member['t_expires'] - now)} left")
     state = member["state"]
@@ -222,7 +232,7 @@ def plain_view(picture: Picture, label: Callable[[int], str]) -> list[Line]:
             more = (Span(", "), *details) if details else ()
             lines.append((Span(f"  {', '.join(words)}"), *more))
     for name, found in (
-        ("Members", member_lines(picture.members, picture.t, ENDLESS, True)),
+        ("Members", member_lines(picture.members, picture.runs, picture.t, ENDLESS, True)),
         ("Rules", rule_lines(picture.rules, picture.t, ENDLESS, True)),
         ("Failures", failure_lines(picture.failures, ENDLESS, True)),
         ("Log", [log_line(entry, picture.t_log, label) for entry in list(picture.log)[-10:]]),

@@ -82,7 +82,7 @@ def fit(
     groups = active_first(picture.groups, max(height // 4, 3))
     parts += [
         lines.group_lines(groups, width, ascii_only),
-        lines.member_lines(picture.members, picture.t, width, ascii_only),
+        lines.member_lines(picture.members, picture.runs, picture.t, width, ascii_only),
         lines.rule_lines(picture.rules, picture.t, width, ascii_only),
         lines.failure_lines(picture.failures, width, ascii_only),
     ]

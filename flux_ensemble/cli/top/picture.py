@@ -9,7 +9,7 @@ from typing import Any
 from flux_ensemble.cli.display.progress import Progress
 from flux_ensemble.client.responses import Entry, MemberStatus, RuleReason, Summary
 from flux_ensemble.results.failures import FailureKind
-from flux_ensemble.results.hosts import members_of
+from flux_ensemble.results.hosts import members_of, runs_of
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,11 @@ class Picture:
     def members(self) -> Sequence[MemberStatus]:
         """The members of the ensemble that have not ended."""
         return () if self.status is None else members_of(self.status)
+
+    @property
+    def runs(self) -> Mapping[str, str]:
+        """What the jobs of each of these members are: "jobs" of Flux, or "tasks"."""
+        return {} if self.status is None else runs_of(self.status)
 
     @property
     def name(self) -> str | None:

@@ -212,6 +212,7 @@ class RpcClient:
         cwd: str,
         environment: Mapping[str, str],
         name: str | None = None,
+        workers: int | None = None,
     ) -> str:
         """Load a document, which starts the ensemble.
 
@@ -220,6 +221,7 @@ class RpcClient:
             cwd: an absolute path in the cluster, the working directory of its jobs.
             environment: of its jobs.
             name: of the ensemble; default: the document's.
+            workers: run the jobs as tasks of so many workers.
 
         Returns:
             The ensemble's name.
@@ -230,6 +232,7 @@ class RpcClient:
             name=name or "",
             cwd=cwd,
             environment=environment,
+            workers=workers,
         )
         return self._once(self._stub.Load, request).name
 

@@ -126,6 +126,7 @@ class TypedService:
             name=request.name or None,
             cwd=request.cwd,
             environment=dict(request.environment),
+            workers=request.workers if request.HasField("workers") else None,
         )
         return pb.LoadResponse(name=loaded["name"], state=loaded["state"])
 

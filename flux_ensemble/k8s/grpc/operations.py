@@ -179,6 +179,7 @@ class Operations:
         name: str | None,
         cwd: str,
         environment: Mapping[str, str],
+        workers: int | None = None,
     ) -> dict[str, Any]:
         """Load a document, and return {name, state}.
 
@@ -189,6 +190,7 @@ class Operations:
             name: of the ensemble; None is the document's.
             cwd: the working directory of its jobs.
             environment: of its jobs.
+            workers: run the jobs as tasks of so many workers.
 
         Raises:
             Problem: PERMISSION_DENIED, clients may not load documents; INVALID_ARGUMENT.
@@ -205,8 +207,12 @@ class Operations:
             raise RequestProblem(
                 StatusCode.INVALID_ARGUMENT, f"cwd: expected an absolute path, not {cwd[:80]!r}"
             )
-        payload = {"text": document, "name": name, "cwd": cwd, "environment": dict(environment)}
+        payload: dict[str, Any] = {
+            "text": document, "name": name, "cwd": cwd, "environment": dict(environment)
+        }  # fmt: skip
         check_plain(payload["environment"], "environment")
+        if workers is not None:
+            payload["workers"] = workers
         loaded: dict[str, Any] = await instance.call("load", payload, call.deadline)
         log.info("loaded ensemble %r in cluster %r", loaded["name"], target.name)
         return loaded

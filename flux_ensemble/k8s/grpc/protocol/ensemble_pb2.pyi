@@ -143,18 +143,20 @@ class EnsembleStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., t_start: _Optional[float] = ..., t_end: _Optional[float] = ..., finish: _Optional[str] = ..., groups: _Optional[_Mapping[str, GroupCounts]] = ..., rules: _Optional[_Iterable[_Union[RuleStatus, _Mapping]]] = ..., jobs: _Optional[_Union[Jobs, _Mapping]] = ..., firings: _Optional[int] = ..., directory: _Optional[str] = ..., errors: _Optional[_Iterable[str]] = ..., pools: _Optional[_Mapping[str, PoolStatus]] = ...) -> None: ...
 
 class PoolStatus(_message.Message):
-    __slots__ = ("min", "max", "ended", "lost", "members")
+    __slots__ = ("min", "max", "ended", "lost", "members", "runs")
     MIN_FIELD_NUMBER: _ClassVar[int]
     MAX_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
     min: int
     max: int
     ended: int
     lost: int
     members: _containers.RepeatedCompositeFieldContainer[MemberStatus]
-    def __init__(self, min: _Optional[int] = ..., max: _Optional[int] = ..., ended: _Optional[int] = ..., lost: _Optional[int] = ..., members: _Optional[_Iterable[_Union[MemberStatus, _Mapping]]] = ...) -> None: ...
+    runs: str
+    def __init__(self, min: _Optional[int] = ..., max: _Optional[int] = ..., ended: _Optional[int] = ..., lost: _Optional[int] = ..., members: _Optional[_Iterable[_Union[MemberStatus, _Mapping]]] = ..., runs: _Optional[str] = ...) -> None: ...
 
 class MemberStatus(_message.Message):
     __slots__ = ("name", "state", "reason", "nodes", "cores", "t_up", "t_expires", "jobs", "job")
@@ -373,7 +375,7 @@ class StateResponse(_message.Message):
     def __init__(self, state: _Optional[str] = ...) -> None: ...
 
 class LoadRequest(_message.Message):
-    __slots__ = ("cluster", "document", "name", "cwd", "environment")
+    __slots__ = ("cluster", "document", "name", "cwd", "environment", "workers")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -386,12 +388,14 @@ class LoadRequest(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     CWD_FIELD_NUMBER: _ClassVar[int]
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     document: str
     name: str
     cwd: str
     environment: _containers.ScalarMap[str, str]
-    def __init__(self, cluster: _Optional[str] = ..., document: _Optional[str] = ..., name: _Optional[str] = ..., cwd: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    workers: int
+    def __init__(self, cluster: _Optional[str] = ..., document: _Optional[str] = ..., name: _Optional[str] = ..., cwd: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ..., workers: _Optional[int] = ...) -> None: ...
 
 class LoadResponse(_message.Message):
     __slots__ = ("name", "state")

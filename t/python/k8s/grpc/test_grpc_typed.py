@@ -314,6 +314,7 @@ class Asked:
                         "pool": {
                             "min": 1,
                             "max": 2,
+                            "runs": "tasks",
                             "ended": 3,
                             "lost": 1,
                             "members": [
@@ -380,6 +381,8 @@ def test_a_document_is_loaded_as_it_is_sent(asked: RpcClient) -> None:
     assert asked.load(text, cwd="/scratch", environment={"LANG": "C"}, name="demo") == "demo"
     payload = {"text": text, "name": "demo", "cwd": "/scratch", "environment": {"LANG": "C"}}
     assert Asked.requests == [("load", payload)]
+    asked.load(text, cwd="/scratch", environment={"LANG": "C"}, name="demo", workers=2)
+    assert Asked.requests[1] == ("load", {**payload, "workers": 2})
 
 
 def test_a_path_that_is_not_absolute_is_refused(asked: RpcClient) -> None:
@@ -397,7 +400,7 @@ def test_the_status_has_the_attempts_and_the_jobs_that_gave_up(asked: RpcClient)
 def test_the_status_has_the_clusters_of_an_ensemble(asked: RpcClient) -> None:
     (ensemble,) = asked.status().ensembles
     pool = ensemble.pools["pool"]
-    assert (pool.min, pool.max, pool.ended, pool.lost) == (1, 2, 3, 1)
+    assert (pool.min, pool.max, pool.runs, pool.ended, pool.lost) == (1, 2, "tasks", 3, 1)
     (cluster,) = pool.members
     assert (cluster.name, cluster.state, cluster.job) == ("pool.3", "starting", 2**60 + 1)
     assert not cluster.HasField("nodes")
