@@ -463,6 +463,43 @@ def test_a_job_that_ends_makes_room_on_another_member_where_all_may_run_no_more_
     assert [one.group for one in commands if isinstance(one, SubmitJobs)] == ["b"]
 
 
+FAILED: list[tuple[str, dict[str, Any]]] = [("start", {}), ("finish", {"status": 256})]
+#: It never starts, so that it has failed when it is clean.
+REFUSED: list[tuple[str, dict[str, Any]]] = [
+    ("exception", {"type": "exec", "severity": 0, "note": "no such program"})
+]
+
+
+@pytest.mark.parametrize("what", [FAILED, REFUSED], ids=["failed", "refused"])
+@pytest.mark.parametrize("left", [0, 1, 2, 3], ids=["at once", "clean", "and 1", "and 2"])
+def test_a_retry_is_sent_at_once_to_another_member_where_its_own_takes_no_more(
+    left: int, what: list[tuple[str, dict[str, Any]]]
+) -> None:
+    jobs = [{"name": "a", "command": "a", "count": 16, "retries": 1}]
+    members = [{"name": "pool", "count": 2, "service": "child"}]
+    rules = [{"trigger": "start", "action": {"name": "submit", "label": "a"}}]
+    engine = Engine(
+        load_mapping({"name": "test", "members": members, "jobs": jobs, "rules": rules})
+    )
+    engine.handle(Started(100.0))
+    commands = engine.handle(MemberUp(100.0, "pool.0", 1, 1, 8))
+    sent = [one for one in commands if isinstance(one, SubmitJobs)]
+    assert sum(one.count for one in sent) == 16
+    engine.handle(MemberUp(100.0, "pool.1", 2, 1, 8))
+    for one in sent:
+        engine.handle(CommandDone(100.5, one.id, {"ids": []}))
+    life = [("submit", {}), ("validate", {}), *what, ("clean", {})]
+    events = [[101.0 + number / 8, *entry] for number, entry in enumerate(life)]
+    cut = len(events) - left
+    commands = []
+    for batch in (events[:cut], events[cut:]):
+        if batch:
+            tag = Tag("a", sent[0].rule, sent[0].firing, 0) if batch[0] is events[0] else None
+            commands += engine.handle(JobEvents(batch[-1][0], make(1, 1), batch, tag))
+    # Its own member takes no more before a quarter of its window is free.
+    assert [one.ordinal for one in commands if isinstance(one, SubmitJobs)] == [2]
+
+
 def test_a_trial_whose_life_comes_at_once_has_its_search_ask_at_once() -> None:
     search = {
         "id": "x",
