@@ -41,7 +41,7 @@ def caller() -> Place | None:
 
 
 def _is_ours(module: str) -> bool:
-    return module == __name__ or module.startswith("flux_ensemble.api.")
+    return module.partition(".")[0] == __name__.partition(".")[0]
 
 
 def key_of(keyword: str) -> str:

@@ -46,6 +46,27 @@ test_expect_success 'a program runs an ensemble, and the commands see it' '
 	is 1/1/0/0 "$(counts_of study md)"
 '
 
+test_expect_success 'a program has the reasons, the output and the document of an ensemble of the service' '
+	cat >results.py <<-EOD &&
+	from flux_ensemble import Ensemble
+	study = Ensemble.attach("study")
+	print(study.document["jobs"][0]["params"])
+	print([(one.group, one.reason, one.jobs) for one in study.failures()])
+	print([study.output(job) for job in study.jobs()])
+	print(study.report("study.html"), study.export("study.csv"))
+	EOD
+	cat >expected <<-EOD &&
+	{'"'code': {'range': [0, 2, 1]}"'}
+	[('"'md', 'exit 1', 1"')]
+	['"'', ''"']
+	study.html 2
+	EOD
+	python results.py >printed &&
+	test_cmp expected printed &&
+	flux ensemble failures study >printed &&
+	grep "exit 1: 1 job" printed
+'
+
 test_expect_success 'what the service refuses is an error' '
 	cat >twice.py <<-EOD &&
 	from flux_ensemble import Ensemble, Job

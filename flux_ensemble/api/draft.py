@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.entries import Place
@@ -81,6 +81,55 @@ class Draft:
 
     def _read(self) -> PythonDocument:
         return PythonDocument(self._value, self._place)
+
+
+class LoadedDraft(Draft):
+    """The document of an ensemble that was started elsewhere, as it was loaded.
+
+    Args:
+        name: the ensemble.
+        read: returns the document, which is text or a mapping, and the directory of its paths.
+
+    >>> text = "jobs: [{name: hello, command: echo hello}] # why"
+    >>> draft = LoadedDraft("demo", lambda: (text, "/tmp"))
+    >>> draft.plain()["jobs"][0]["command"], draft.check().name, draft.yaml() == text
+    ('echo hello', 'demo', True)
+    """
+
+    def __init__(self, name: str, read: Callable[[], tuple[Any, str]]) -> None:
+        self._name = name
+        self._load = read
+
+    def plain(self) -> dict[str, Any]:
+        from flux_ensemble.document.yaml_reader import read_yaml
+
+        document, _ = self._load()
+        value: dict[str, Any]
+        if isinstance(document, str):
+            value = read_yaml(document, f"the document of {self._name}")[0].value
+        else:
+            value = document
+        return value
+
+    def check(self, *, elastic: bool = True, warnings: Warnings | None = None) -> Spec:
+        from flux_ensemble.document.loading import load_mapping, load_text
+
+        document, directory = self._load()
+        options: Any = {
+            "name": self._name,
+            "directory": directory,
+            "elastic": elastic,
+            "warnings": warnings,
+        }
+        if isinstance(document, str):
+            return load_text(document, file=f"the document of {self._name}", **options)
+        return load_mapping(document, **options)
+
+    def yaml(self, spec: Spec | None = None) -> str:
+        from flux_ensemble.api.yaml_writer import to_yaml
+
+        document, _ = self._load()
+        return document if isinstance(document, str) else to_yaml(document)
 
 
 class PythonDocument(Document):

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal
 
 from flux_ensemble.api.draft import Draft
+from flux_ensemble.client.tables import JobTable
+from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.entries import caller, key_of
 from flux_ensemble.job_ids import JobIds
 from flux_ensemble.renamed import takes_old_arguments
 from flux_ensemble.run_names import named_otherwise
+from flux_ensemble.texts import hanging
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from flux_ensemble.api.hosts import Host
     from flux_ensemble.client.responses import Ended, EnsembleStatus, Entry, Why
-    from flux_ensemble.client.tables import JobTable
     from flux_ensemble.entry_keys import EnsembleKeys
     from flux_ensemble.queues.simulation.simulation import Prediction
     from flux_ensemble.queues.virtual.cluster import VirtualCluster
+    from flux_ensemble.results.failures import FailureSummary
 
 Queue = Literal["flux", "local"]
 
@@ -33,6 +37,10 @@ NODES = 4
 
 class NotStartedError(RuntimeError):
     """The ensemble has not been started yet."""
+
+
+class StartedElsewhereError(RuntimeError):
+    """The ensemble was started elsewhere, and so cannot be started here."""
 
 
 class Ensemble:
@@ -73,7 +81,7 @@ class Ensemble:
         for key, entries in (("jobs", list(jobs)), ("rules", list(rules))):
             if entries:
                 document[key] = entries
-        self._draft = Draft(document, caller())
+        self._draft: Draft = Draft(document, caller())
 
     @classmethod
     @takes_old_arguments
@@ -81,6 +89,8 @@ class Ensemble:
         cls, name: str, queue: Queue | None = None, *, state_dir: str | Path | None = None
     ) -> Ensemble:
         """Return an ensemble that was started elsewhere, to examine and steer it.
+
+        Its document is the one that was loaded.
 
         Args:
             name: the ensemble.
@@ -90,14 +100,18 @@ class Ensemble:
         Raises:
             EnsembleError: there is no such ensemble.
         """
+        from flux_ensemble.api.draft import LoadedDraft
         from flux_ensemble.api.hosts import FluxHost, LocalHost
 
         ensemble = cls(name=name)
+        host: Host
         if _chosen(queue, state_dir) == "flux":
-            ensemble._host = FluxHost(name)
+            host = FluxHost(name)
         else:
-            ensemble._host = LocalHost(name, _root(state_dir))
-        ensemble._host.status()
+            host = LocalHost(name, _root(state_dir))
+        host.status()
+        ensemble._host = host
+        ensemble._draft = LoadedDraft(name, host.document)
         return ensemble
 
     # -- the document -----------------------------------------------------------------
@@ -206,12 +220,23 @@ class Ensemble:
             The ensemble itself.
 
         Raises:
-            DocumentError: the document has errors.
+            DocumentError: the document has errors; warnings about it are printed.
             EnsembleError: it cannot be started.
+            StartedElsewhereError: the ensemble is one of `attach`.
         """
         from flux_ensemble.api import hosts
+        from flux_ensemble.api.draft import LoadedDraft
+        from flux_ensemble.document.lint import Warnings
 
-        spec = self._draft.check()
+        if isinstance(self._draft, LoadedDraft):
+            raise StartedElsewhereError(
+                f"ensemble {self.name!r} was started elsewhere: 'await wait()' waits for its end, "
+                "and 'to_yaml()' has its document, which 'flux-ensemble run' runs again"
+            )
+        warnings = Warnings()
+        spec = self._draft.check(warnings=warnings)
+        for sentence in warnings.warnings:
+            print(f"warning: {hanging(sentence)}", file=sys.stderr)
         local = {"nodes": nodes, "cores": cores, "gpus": gpus, "resume": resume}
         if _chosen(queue, state_dir) == "flux":
             for name, value in local.items():
@@ -258,14 +283,23 @@ class Ensemble:
         """
         from flux_ensemble.api.notebook import showing
 
-        try:
+        with self._canceling():
             self.start(queue, **how)
-            with showing(self):
+            # What is displayed at last is the end, also of what is cancelled.
+            with showing(self) as show, self._canceling():
+                show()
                 return self._running.wait(timeout, Event())
+
+    @contextmanager
+    def _canceling(self) -> Iterator[None]:
+        """Cancel the ensemble, and wait for its end, if the block is interrupted or too slow."""
+        try:
+            yield
         except (KeyboardInterrupt, TimeoutError):
-            if self._host is not None:
+            host = self._host
+            if host is not None and host.status()["state"] not in FINAL_STATES:
                 self.cancel()
-                self._host.wait(None, Event())
+                host.wait(None, Event())
             raise
 
     async def wait(self, timeout: float | None = None) -> Ended:
@@ -285,7 +319,8 @@ class Ensemble:
         from flux_ensemble.api.threads import in_thread
 
         host = self._running
-        with showing(self):
+        with showing(self) as show:
+            show()
             return await in_thread(lambda stopped: host.wait(timeout, stopped))
 
     async def log(self, *, follow: bool = True) -> AsyncIterator[Entry]:
@@ -323,11 +358,153 @@ class Ensemble:
             filter: an expression such as "job.returncode != 0".
             group: only jobs of this group.
             outcome: only jobs with this outcome.
-        """
-        from flux_ensemble.client.tables import JobTable
 
-        host, chosen = self._running, {"filter": filter, "group": group, "outcome": outcome}
-        return JobTable(lambda: host.jobs(**chosen))
+        >>> [job["outcome"] for job in echoes.jobs(group="echo")]
+        ['success', 'success', 'failed']
+        """
+        host, chosen = self._running, {"filter": filter, "outcome": outcome}
+        return JobTable(
+            lambda: host.jobs(group=group, **chosen),
+            lambda: host.jobs(group=group) if any(chosen.values()) else (),
+        )
+
+    # -- its results ------------------------------------------------------------------
+
+    def failures(self, group: str | None = None) -> FailureSummary:
+        """Return why jobs failed, and what those that failed have in common.
+
+        Its text is what `flux-ensemble failures` prints, and it iterates over the reasons, each
+        with a `filter` for `jobs`.
+
+        Args:
+            group: only jobs of this group.
+
+        >>> echoes.failures()
+        1 of 3 jobs failed
+        <BLANKLINE>
+        echo: exit 1: 1 job
+          ranks: 0 (1)
+          job 3 wrote at last:
+            3
+          see: jobs(group='echo', filter='job.returncode == 1')
+        >>> [(one.group, one.reason, one.jobs, one.tail) for one in echoes.failures()]
+        [('echo', 'exit 1', 1, ['3'])]
+        """
+        from flux_ensemble.results.failures import failures_of
+
+        client = self._running.client
+        return failures_of(
+            client,
+            self.name,
+            client.jobs(self.name, group=group),
+            lambda kind: f"jobs(group={kind.group!r}, filter={kind.expression!r})",
+        )
+
+    def output(self, job: Mapping[str, Any]) -> str:
+        """Return what a job wrote (the end, if it is long); "" if that cannot be read.
+
+        Args:
+            job: one of `jobs`.
+
+        >>> [echoes.output(job) for job in echoes.jobs(outcome="success")]
+        ['1\\n', '2\\n']
+        """
+        from flux_ensemble.results.job_output import Outputs
+
+        written = Outputs(self._running.client, self.name).written(job)
+        return "".join(text.decode(errors="replace") for _, text in written)
+
+    def best(self) -> list[dict[str, Any]]:
+        """Return the best jobs, and the best trials of searches.
+
+        Those are the entries `best` under `metrics` of the document, and its searches.
+
+        Returns:
+            {"name", "of", "value", "job", "trial", "params"} for each; one of `job`, an id, and
+            `trial` is None.
+
+        Raises:
+            EnsembleError: the document has neither.
+
+        >>> [(one["name"], one["value"], one["params"]) for one in echoes.best()]
+        [('top', 22, {'x': 2})]
+        """
+        from flux_ensemble.results.best import best_of
+
+        return best_of(self._running.client, self.name)
+
+    def export(
+        self,
+        path: str | Path,
+        *,
+        filter: str | None = None,
+        group: str | None = None,
+        outcome: str | None = None,
+        best: bool = False,
+        force: bool = False,
+    ) -> int:
+        """Write jobs to a file, in the format of its suffix, as `flux-ensemble export` does.
+
+        Args:
+            path: the file: .csv, .json, .jsonl, .sqlite or .parquet.
+            filter, group, outcome: as for `jobs`.
+            best: write the rows of `best` instead.
+            force: replace an existing file.
+
+        Returns:
+            The number of jobs.
+
+        Raises:
+            EnsembleError: the file cannot be written.
+
+        >>> echoes.export("echoes.csv"), echoes.export("best.json", best=True)
+        (3, 1)
+        """
+        from flux_ensemble.api.local_session import in_python
+        from flux_ensemble.results.export import ExportError, write, write_best
+
+        if best and (filter or group or outcome):
+            raise ValueError("best: all best jobs are written: give no choice of jobs")
+        client, file = self._running.client, Path(path)
+        try:
+            if best:
+                return write_best(client, self.name, file, force=force)
+            jobs = client.jobs(self.name, filter=filter, group=group, outcome=outcome)
+            return write(file, jobs, force=force)
+        except ExportError as error:
+            raise ExportError(in_python(str(error))) from None
+
+    def report(
+        self, path: str | Path | None = None, *, force: bool = False, environment: bool = False
+    ) -> Path:
+        """Write a report as one HTML file for any browser, as `flux-ensemble report` does.
+
+        Args:
+            path: the file; default: NAME.html in the working directory. An earlier report is
+                replaced.
+            force: replace a file that is no report.
+            environment: include the values of environment variables.
+
+        Returns:
+            The file.
+
+        Raises:
+            EnsembleError: the file cannot be written.
+
+        >>> echoes.report("echoes.html").name
+        'echoes.html'
+        """
+        from flux_ensemble.api.local_session import in_python
+        from flux_ensemble.results.report import ReportError, write_report
+
+        file = Path(f"{self.name}.html" if path is None else path)
+        try:
+            write_report(
+                self._running.client, self.name, file, force=force, environment=environment
+            )
+        except ReportError as error:
+            raise ReportError(in_python(str(error))) from None
+        return file
 
     # -- steering ---------------------------------------------------------------------
 

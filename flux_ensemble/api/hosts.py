@@ -18,6 +18,7 @@ from flux_ensemble.api.threads import Stopped
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.client import Client, EnsembleError, is_named
 from flux_ensemble.client.responses import Ended, EnsembleStatus, Entry, Why
+from flux_ensemble.eventlog import Load
 from flux_ensemble.metrics.job_row import JobRow
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.root import StateError, default_root
@@ -63,6 +64,21 @@ class Host(ABC):
     def jobs(self, **chosen: str | None) -> Iterator[JobRow]:
         """Do as `Client.jobs`."""
         return iter(self.client.jobs(self.name, **chosen))
+
+    def document(self) -> tuple[Any, str]:
+        """Return the document as it was loaded, text or a mapping, and the directory of its paths.
+
+        Raises:
+            EnsembleError: the beginning of the log, which has the document, is not kept any more.
+        """
+        for entry in self.client.log(self.name):
+            if entry["name"] == Load.tag:
+                return entry["context"]["document"], self.status().get("directory", ".")
+        raise EnsembleError(
+            errno.ENODATA,
+            f"the document of ensemble {self.name!r} is not kept any more, nor is the beginning of "
+            "its log, where it was",
+        )
 
     def log(self, *, follow: bool, stopped: Event) -> Iterator[Entry]:
         """Do as `Client.log`, until it ends or `stopped` is set."""
@@ -147,6 +163,9 @@ class LocalHost(Host):
 
     @property
     def client(self) -> LocalClient:
+        # A run writes its status once a second: this program has it write that now.
+        if self._session is not None:
+            self._session.write()
         return LocalClient(self._root)
 
     def follower(self, stopped: Event) -> LocalClient:

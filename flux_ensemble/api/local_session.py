@@ -7,8 +7,8 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from contextlib import ExitStack
+from concurrent.futures import Future, wait
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
@@ -127,6 +127,19 @@ class LocalSession:
                 if not self._thread.is_alive() and not answered.done():
                     raise EnsembleError(errno.EINVAL, "the run has ended") from None
 
+    def write(self) -> None:
+        """Write the status of the run to its files now; it does so once a second by itself."""
+        written: Future[None] = Future()
+
+        def write() -> None:
+            self._run.write()
+            written.set_result(None)
+
+        with suppress(EnsembleError):  # the run has ended, and written it
+            self._call(write)
+            while self._thread.is_alive() and not written.done():
+                wait([written], timeout=LOOK_SECONDS)
+
     # -- a `queues.local.run.Listener` ------------------------------------------------
 
     def entry(self, entry: Stored) -> None:
@@ -188,7 +201,7 @@ class LocalSession:
                 run.check_kept()
         except (UnsatisfiableError, RunError, StateError) as error:
             number = errno.EINVAL if isinstance(error, UnsatisfiableError) else errno.EIO
-            self._failed(EnsembleError(number, _in_python(str(error))))
+            self._failed(EnsembleError(number, in_python(str(error))))
         except OSError as error:
             self._failed(EnsembleError(error.errno or errno.EIO, f"the local queue: {error}"))
         except BaseException as error:
@@ -212,9 +225,14 @@ def _reap(loop: LocalLoop) -> None:
     loop.run(lambda: not loop.timers or time.monotonic() > deadline)
 
 
-def _in_python(sentence: str) -> str:
-    """Return a sentence about options of the command with the arguments of `Ensemble.start`."""
+def in_python(sentence: str) -> str:
+    """Return a sentence about options of a command with the arguments of `Ensemble`.
+
+    >>> in_python("jobs.csv exists: --force replaces it")
+    'jobs.csv exists: force=True replaces it'
+    """
     for option, argument in (
+        ("--force", "force=True"),
         ("--no-resume", "resume=False"),
         ("--resume", "resume=True"),
         ("--state-dir", "state_dir"),

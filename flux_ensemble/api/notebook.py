@@ -8,17 +8,21 @@ notebooks nothing is displayed: `flux ensemble top` and `watch` are for terminal
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from html import escape
 from threading import Event, Thread
 from typing import Any
 
 from flux_ensemble.client import EnsembleError
+from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.texts import printable, shortened
 
 #: Seconds between two requests for the status.
 INTERVAL = 1.0
+
+#: What the display of a cell says that has not waited for the end.
+LEFT = "The ensemble goes on; this display is not updated any more."
 
 #: Most rows of a table, and most characters of a text.
 MOST_ROWS, MOST_TEXT = 50, 200
@@ -127,12 +131,30 @@ def _actions(rule: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
+class _Left:
+    """An ensemble that goes on after its cell was left, for the display of that cell."""
+
+    def __init__(self, ensemble: Any) -> None:
+        self._ensemble = ensemble
+
+    def __repr__(self) -> str:
+        return repr(self._ensemble)
+
+    def _repr_html_(self) -> str:
+        return f"{self._ensemble._repr_html_()}<p>{LEFT}</p>"
+
+
 @contextmanager
-def showing(ensemble: Any) -> Iterator[None]:
-    """Display an ensemble in the running cell until the block is left, and its final state then."""
-    display = _display(ensemble)
+def showing(ensemble: Any) -> Iterator[Callable[[], None]]:
+    """Yield a function that displays an ensemble in the running cell.
+
+    From then on the display is updated, for the last time when the block is left, however early.
+    If the ensemble goes on, as after an interrupt of `wait`, a sentence says that the display does
+    not. Outside of a notebook nothing is displayed.
+    """
+    display = _display()
     if display is None:
-        yield
+        yield lambda: None
         return
     over = Event()
 
@@ -142,21 +164,27 @@ def showing(ensemble: Any) -> Iterator[None]:
                 display.update(ensemble)
 
     thread = Thread(target=refresh, daemon=True)
-    thread.start()
+
+    def show() -> None:
+        thread.start()
+        display.display(ensemble)
+
     try:
-        yield
+        yield show
     finally:
         over.set()
-        thread.join()
+        if thread.is_alive():
+            thread.join()
         with suppress(EnsembleError):
-            display.update(ensemble)
+            ended = ensemble.status()["state"] in FINAL_STATES
+            display.update(ensemble if ended else _Left(ensemble))
 
 
-def _display(ensemble: Any) -> Any:
+def _display() -> Any:
     """Return a display of IPython that can be updated; None outside of a notebook."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     # IPython in a terminal cannot display HTML.
     if shell is None or not getattr(shell, "kernel", None):
         return None
-    return ipython.display.display(ensemble, display_id=True)  # type: ignore[union-attr]
+    return ipython.display.DisplayHandle()  # type: ignore[union-attr]

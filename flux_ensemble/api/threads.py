@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from threading import Event, Semaphore, Thread
 from typing import Any, TypeVar, cast
 
@@ -15,6 +16,9 @@ _T = TypeVar("_T")
 
 #: Most items that are read ahead.
 MOST_AHEAD = 1000
+
+#: Seconds between two turns of a loop that waits for a thread.
+WAKE_SECONDS = 0.2
 
 _END = object()
 
@@ -45,7 +49,8 @@ async def in_thread(function: Callable[[Event], _T]) -> _T:
 
     Thread(target=call, daemon=True).start()
     try:
-        return await future
+        with _awake(loop):
+            return await future
     finally:
         stopped.set()
 
@@ -80,7 +85,8 @@ async def stream(iterate: Callable[[Event], Iterator[_T]]) -> AsyncIterator[_T]:
     Thread(target=read, daemon=True).start()
     try:
         while True:
-            item, error = await items.get()
+            with _awake(loop):
+                item, error = await items.get()
             if error is not None:
                 raise error
             if item is _END:
@@ -89,6 +95,27 @@ async def stream(iterate: Callable[[Event], Iterator[_T]]) -> AsyncIterator[_T]:
             yield cast(_T, item)
     finally:
         stopped.set()
+
+
+@contextmanager
+def _awake(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Have a loop make a turn from time to time.
+
+    An interrupt of a notebook's cell cancels its task from a handler of signals, and the loop
+    does not notice before its next turn.
+    """
+
+    timer: asyncio.TimerHandle
+
+    def turn() -> None:
+        nonlocal timer
+        timer = loop.call_later(WAKE_SECONDS, turn)
+
+    turn()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _settle(future: asyncio.Future[_T], result: Any, error: BaseException | None) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble import eventlog
@@ -342,6 +342,12 @@ class Jobs(JobTable):
         self._connection = connection
         self._payload = payload
         self.dropped = 0
+
+    def _others(self) -> Iterable[JobRow]:
+        chosen = [self._payload[key] for key in ("filter", "outcome")]
+        if not any(chosen):
+            return ()
+        return Jobs(self._connection, {**self._payload, "filter": None, "outcome": None})
 
     def __iter__(self) -> Iterator[JobRow]:
         after: int | None = 0

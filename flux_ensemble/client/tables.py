@@ -16,14 +16,20 @@ class JobTable:
 
     Args:
         rows: returns the jobs.
+        others: returns jobs whose fields are columns too, such as those of which `rows` are a few.
 
     >>> jobs = JobTable(lambda: [{"id": 1, "params": {"t": 300}, "memo": {"loss": 0.5}}])
     >>> [job["id"] for job in jobs]
     [1]
     """
 
-    def __init__(self, rows: Callable[[], Iterable[JobRow]]) -> None:
+    def __init__(
+        self,
+        rows: Callable[[], Iterable[JobRow]],
+        others: Callable[[], Iterable[JobRow]] | None = None,
+    ) -> None:
         self._rows = rows
+        self._more = others
 
     def __iter__(self) -> Iterator[JobRow]:
         return iter(self._rows())
@@ -36,7 +42,8 @@ class JobTable:
         """
         import pandas
 
-        return pandas.json_normalize([dict(job) for job in self])
+        columns, rows = self._table()
+        return pandas.DataFrame(rows, columns=columns)
 
     def to_polars(self) -> Any:
         """Return the jobs as a `polars.DataFrame`, with the columns of `to_pandas`.
@@ -46,9 +53,24 @@ class JobTable:
         """
         import polars
 
+        columns, rows = self._table()
         # Values of one parameter can be numbers and texts.
-        rows = [dict(_fields(job)) for job in self]
-        return polars.from_dicts(rows, infer_schema_length=None, strict=False)
+        schema = None if rows else columns
+        table = polars.from_dicts(rows, schema, infer_schema_length=None, strict=False)
+        missing = [name for name in columns if name not in table.columns]
+        return table.with_columns(polars.lit(None).alias(name) for name in missing).select(columns)
+
+    def _others(self) -> Iterable[JobRow]:
+        return () if self._more is None else self._more()
+
+    def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
+        """Return the columns, those that every job has without any, and the rows."""
+        from flux_ensemble.metrics.job_row import OF_ALL
+
+        rows = [dict(_fields(row)) for row in self]
+        others = [dict(_fields(row)) for row in self._others()]
+        columns = dict.fromkeys(name for row in (*others, *rows) for name in row)
+        return list(columns or OF_ALL), rows
 
 
 def _fields(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -233,6 +233,11 @@ def _fields(row: Any, prefix: str = "") -> Iterator[Field]:
 #: The fields of a row by their names, in the order of its keys.
 COLUMNS: Final[Mapping[str, Field]] = {field.name: field for field in _fields(JobRow)}
 
+#: The fields that every job has, without those whose keys users choose: the columns of no jobs.
+OF_ALL: Final = tuple(
+    field.name for field in COLUMNS.values() if field.required and field.type is not dict
+)
+
 #: The fields of a job that guests see if a site allows it: none that the job's owner has written.
 GUESTS: Final = tuple(field.name for field in COLUMNS.values() if field.column.guests)
 

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from flux_ensemble.results.hosts import Target
 
 
-def best_records(status: EnsembleStatus, label: Callable[[int], str]) -> Iterator[dict[str, Any]]:
+def best_records(
+    status: EnsembleStatus, label: Callable[[int], str] | None = None
+) -> Iterator[dict[str, Any]]:
     """Yield the best jobs for an export, and of each search its best trials, the best one first.
 
     Args:
         status: of the ensemble, which has the best jobs.
-        label: returns the text of a job id.
+        label: returns the text of a job id; None leaves ids as the status has them.
     """
     for best in status.get("best", ()):
         if best["job"] is None:
@@ -27,7 +29,7 @@ def best_records(status: EnsembleStatus, label: Callable[[int], str]) -> Iterato
             "name": best["name"],
             "of": f"{best['group']}-{best['of']}",
             "value": best["value"],
-            "job": best_job(best, label),
+            "job": best["job"] if label is None else best_job(best, label),
             "trial": None,
             "params": best["params"],
         }
@@ -61,7 +63,9 @@ def no_best(name: str) -> str:
     )
 
 
-def best_of(target: Target, name: str, label: Callable[[int], Any]) -> list[dict[str, Any]]:
+def best_of(
+    target: Target, name: str, label: Callable[[int], str] | None = None
+) -> list[dict[str, Any]]:
     """Return the best jobs and trials of an ensemble: see `best_records`.
 
     Raises:

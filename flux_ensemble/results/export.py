@@ -19,7 +19,7 @@ from typing import Any
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.extras import install_command
 from flux_ensemble.files import replacing
-from flux_ensemble.metrics.job_row import COLUMNS
+from flux_ensemble.metrics.job_row import COLUMNS, OF_ALL
 from flux_ensemble.results.best import best_of
 from flux_ensemble.results.hosts import Target, label_of
 from flux_ensemble.scalars import as_text, measured
@@ -37,11 +37,6 @@ _SPREAD = frozenset(
     field.name.partition(".")[0]
     for field in COLUMNS.values()
     if field.type is dict or "." in field.name
-)
-
-#: Columns that every job has; those of a file without jobs.
-_OF_ALL = tuple(
-    field.name for field in COLUMNS.values() if field.required and field.type is not dict
 )
 
 
@@ -200,7 +195,7 @@ def _write_sqlite(path: Path, jobs: Iterable[Job]) -> None:
                 ([_for_sqlite(name, row.get(name)) for name in names] for row in rows),
             )
         if not seen:
-            for name in _OF_ALL[1:]:
+            for name in OF_ALL[1:]:
                 database.execute(f"alter table jobs add column {_quoted(name)}")
         database.execute("commit")
     finally:
@@ -293,7 +288,7 @@ def _spool(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[list[str], Iterato
             columns.update(dict.fromkeys(row))
             file.write(json.dumps(row) + "\n")
         file.seek(0)
-        yield list(columns or _OF_ALL)[:MAX_COLUMNS], map(json.loads, file)
+        yield list(columns or OF_ALL)[:MAX_COLUMNS], map(json.loads, file)
 
 
 def _batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:

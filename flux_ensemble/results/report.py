@@ -73,10 +73,10 @@ def describe(
     )
 
 
-def report_of(
+def write_report(
     target: Target, name: str, path: Path, *, force: bool = False, environment: bool = False
-) -> Content:
-    """Write a report of an ensemble to a file, and return what it has.
+) -> None:
+    """Write a report of an ensemble to a file.
 
     Args:
         target: the host of the ensemble.
@@ -92,7 +92,6 @@ def report_of(
         check_free(path)
     content = describe(source_of(target, name), path=path, environment=environment)
     write(path, page([content], time.time()), force=force)
-    return content
 
 
 def write(path: Path, text: str, *, force: bool) -> int:

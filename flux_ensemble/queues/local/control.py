@@ -78,7 +78,8 @@ class Handler:
     Args:
         ensemble: its ensemble.
         describer: describes its jobs.
-        flush: writes the jobs that have ended to their file.
+        write: writes the status and the jobs that have ended to their files, so that whoever
+            reads them after an answer finds what it was about.
         now: returns the time.
         parse: checks a payload.
     """
@@ -87,13 +88,13 @@ class Handler:
         self,
         ensemble: Ensemble,
         describer: Describer,
-        flush: Callable[[], None],
+        write: Callable[[], None],
         now: Callable[[], float],
         parse: Parse,
     ) -> None:
         self._ensemble = ensemble
         self._describer = describer
-        self._flush = flush
+        self._write = write
         self._now = now
         self._parse = parse
 
@@ -116,15 +117,19 @@ class Handler:
         if op == "jobs":
             answer({"jobs": self._active()})
         else:
-            self._ensemble.ask(op, payload, lambda result: answer(self._shaped(op, result)))
+            self._ensemble.ask(op, payload, lambda result: self._answer(op, result, answer))
 
     def _active(self) -> list[JobRow]:
         """Return the active jobs; those that have ended are written to their file first."""
-        self._flush()
+        self._write()
         now, jobs = self._now(), self._ensemble.engine.workload.jobs
         return [
             self._describer.describe(job, now) for job in jobs.values() if job.firing is not None
         ]
+
+    def _answer(self, op: str, result: Any, answer: Answer) -> None:
+        self._write()
+        answer(self._shaped(op, result))
 
     def _shaped(self, op: str, result: Any) -> Any:
         """Return a result in the form that the service gives it."""

@@ -379,7 +379,7 @@ class LocalRun:
             parse: checks their payloads.
         """
         now = self._loop.now
-        handler = Handler(self._ensemble, self._describer, self._record, now, parse)
+        handler = Handler(self._ensemble, self._describer, self.write, now, parse)
         try:
             self._control = Control(self._log.directory, self._loop, handler)
         except (StateError, OSError) as error:
@@ -407,6 +407,10 @@ class LocalRun:
     def ask(self, op: str, args: Mapping[str, Any], answer: Answer) -> None:
         """Send a request to the ensemble, as `ensemble.OP` without a name does (docs/rpc.md)."""
         self._ensemble.ask(op, args, answer)
+
+    def write(self) -> None:
+        """Write status and metrics to their file now, and the jobs that have ended to theirs."""
+        self._snapshot()
 
     def interrupt(self, reason: str) -> None:
         """End the jobs, but not the ensemble: a later run goes on with it.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from patience import PATIENCE
@@ -20,8 +20,16 @@ start = Rule(trigger="start", action=Action(name="submit", label="a"))
 ensemble = Ensemble(name="cell", jobs=[Job(name="a", command="sleep 0.1")], rules=[start])
 """
 
-#: Runs a cell: what it shows as (kind of message, MIME type -> text), and its error or "".
-Run = Callable[[str], tuple[list[tuple[str, dict[str, str]]], str]]
+
+class Run(Protocol):
+    """Runs a cell: what it shows as (kind of message, MIME type -> text), and its error or "".
+
+    With `interrupt` the cell is interrupted as soon as it shows something.
+    """
+
+    def __call__(
+        self, code: str, *, interrupt: bool = False
+    ) -> tuple[list[tuple[str, dict[str, str]]], str]: ...
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +43,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
             kernel_name="python3", env={"XDG_STATE_HOME": str(state), "PATH": "/usr/bin:/bin"}
         )
 
-    def run(code: str) -> tuple[list[tuple[str, dict[str, str]]], str]:
-        shown, error = [], ""
+    def run(code: str, *, interrupt: bool = False) -> tuple[list[tuple[str, dict[str, str]]], str]:
+        shown: list[tuple[str, dict[str, str]]] = []
+        error = ""
 
         def take(message: Any) -> None:
             nonlocal error
             kind, content = message["header"]["msg_type"], message["content"]
             if kind in ("display_data", "update_display_data", "execute_result"):
+                if interrupt and not shown:
+                    manager.interrupt_kernel()
                 shown.append((kind, content["data"]))
             elif kind == "error":
                 error = f"{content['ename']}: {content['evalue']}"
@@ -75,6 +86,26 @@ def test_a_cell_waits_and_shows_the_ensemble(run: Run) -> None:
     assert re.fullmatch(r"<Ensemble 'cell(-\d+)?': completed>", shown[-1][1]["text/plain"])
 
 
+LONG = MAKE.replace("sleep 0.1", "sleep 100")
+
+
+def test_an_interrupted_run_is_shown_as_canceled(run: Run) -> None:
+    shown, error = run(LONG + "ensemble.run('local')", interrupt=True)
+    assert error.startswith("KeyboardInterrupt")
+    assert ": canceled" in shown[-1][1]["text/html"]
+
+
+def test_an_interrupted_wait_says_that_the_ensemble_goes_on(run: Run) -> None:
+    shown, error = run(LONG + "ensemble.start('local')\nawait ensemble.wait()", interrupt=True)
+    assert error
+    assert "not updated any more" in shown[-1][1]["text/html"]
+    shown, _ = run("ensemble")
+    assert ": running" in shown[-1][1]["text/html"]
+    assert "not updated any more" not in shown[-1][1]["text/html"]
+    shown, error = run("ensemble.cancel()\n(await ensemble.wait())['state']")
+    assert (error, shown[-1][1]["text/plain"]) == ("", "'canceled'")
+
+
 def test_an_error_names_the_cell(run: Run) -> None:
     _, error = run("x = 1\n\nEnsemble(name='x', jobs=[Job(name='a', comand='x')]).validate()")
     assert re.match(r"DocumentError: In\[\d+\]:3: jobs\[0\]\.comand: unknown key", error)
@@ -100,8 +131,11 @@ def test_a_notebook_of_the_docs_runs_as_it_is(path: Path, tmp_path: Path, run: R
             results, error = run("".join(cell["source"]))
             assert error == ""
             shown += [content["text/plain"] for kind, content in results if "execute" in kind]
-    state, table = shown[-2:]
+    state, table, reasons, report = shown[-4:]
     assert state == "'completed'"
+    assert "params.angle = 90: 3 of 3 jobs failed so" in reasons
+    assert "an angle of 90.0 degrees throws nothing forward" in reasons
+    assert "throws.html" in report
     # A row for each of 12 jobs, and a heading.
     assert len(table.splitlines()) == 13
     assert table.count("failed") == 3

@@ -8,11 +8,13 @@ the examples that need one, and prints those that fail.
 from __future__ import annotations
 
 import ast
+import contextlib
 import doctest
 import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from patience import PATIENCE
@@ -34,6 +36,9 @@ FLUX_ROOMS = (
 #: service, and go on from the example of the client itself.
 CLIENT = ("flux_ensemble.client.client", "Client")
 CLIENT_CLASSES = (CLIENT, ("flux_ensemble.client.connection", "Connection"))
+
+#: The module with what programs run, whose examples have an ensemble.
+ENSEMBLE = "flux_ensemble.api.ensemble"
 
 #: What protoc generates, what a site copies, which is installed with the package, and former names.
 _FOREIGN = (
@@ -125,9 +130,34 @@ def run(module: str, item: Documented, names: dict[str, Any]) -> str:
 
 def run_module(module: str) -> str:
     """Run the examples of a module, but for those of the client; what is wrong with them."""
-    names = vars(importlib.import_module(module))
+    names = dict(vars(importlib.import_module(module)))
     items = [item for item in documented(module) if not of_client(module, item)]
-    return "".join(run(module, item, dict(names)) for item in items)
+    if module != ENSEMBLE:
+        return "".join(run(module, item, dict(names)) for item in items)
+    with TemporaryDirectory() as directory, contextlib.chdir(directory):
+        names["echoes"] = _echoes(Path(directory))
+        return "".join(run(module, item, dict(names)) for item in items)
+
+
+def _echoes(directory: Path) -> Any:
+    """An ensemble that has ended, for the examples of its methods: the third of its jobs failed."""
+    from flux_ensemble import Action, Ensemble, Job, Rule
+
+    echoes = Ensemble(
+        name="echoes",
+        jobs=[
+            Job(
+                name="echo",
+                command="sh -c 'echo {x}; test {x} != 3 && flux-ensemble memo square={x}{x}'",
+                params={"x": [1, 2, 3]},
+                max_active=1,
+            )
+        ],
+        rules=[Rule(trigger="start", action=Action(name="submit", label="echo"))],
+        metrics=[{"best": {"name": "top", "of": "echo-square", "mode": "max"}}],
+    )
+    echoes.run(state_dir=directory / "state", nodes=1, cores=1)
+    return echoes
 
 
 def of_client(module: str, item: Documented) -> bool:
