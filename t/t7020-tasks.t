@@ -79,6 +79,23 @@ test_expect_success 'how a task ended is known, and what it wrote while its work
 	grep bad output
 '
 
+test_expect_success 'the last lines of tasks that failed are known after the end of their worker' '
+	cat >fails.yaml <<-EOD &&
+	name: fails
+	job-names: full
+	members: [{name: pool, runs: tasks}]
+	jobs: [{name: a, command: "sh -c \"echo bad luck with {x}; exit {x}\"", params: {x: [0, 3]}}]
+	rules: [{trigger: start, action: {name: submit, label: a}}]
+	EOD
+	flux ensemble run --report fails.html fails.yaml &&
+	flux ensemble failures fails >why &&
+	grep "bad luck with 3" why && grep "bad luck with 3" fails.html &&
+	flux ensemble output fails $(flux ensemble jobs -n -o "{id}" -f failed fails) >output &&
+	grep "bad luck with 3" output &&
+	test_must_fail flux ensemble output fails $(flux ensemble jobs -n -o "{id}" -f completed fails) 2>why &&
+	grep "was in member pool.0, which has ended" why
+'
+
 test_expect_success 'a task has cores of its own' '
 	cat >bound.yaml <<-EOD &&
 	name: bound

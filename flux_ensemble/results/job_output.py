@@ -2,7 +2,8 @@
 
     a job of the service's instance ──► the KVS there
     a job of a member ──► the KVS of that member, which ends with it
-    a task of a worker ──► that worker, by the service
+    a task of a worker ──► that worker, by the service; the last lines of failed ones ──► what the
+    worker has printed, in the KVS of the service's instance
 
 Files stay where they are; after the end of a member, what it has of the output is lost.
 
@@ -15,7 +16,8 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
@@ -23,14 +25,19 @@ from urllib.parse import urlparse
 from flux_ensemble.files import ForeignFile, open_to_read
 from flux_ensemble.metrics.expressions import MAX_LENGTH
 from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.queues.nested.tails import tails
 from flux_ensemble.results.hosts import members_of
 from flux_ensemble.results.shared_files import SharedFiles
 
 if TYPE_CHECKING:
     from flux_ensemble.client import Client
+    from flux_ensemble.client.responses import EnsembleStatus
 
-#: Seconds within which a broker has to accept a connection.
+#: Seconds within which a broker has to accept a connection, and a worker to end.
 ANSWER_SECONDS = 5.0
+
+#: Seconds between two looks at a worker that is about to end.
+PAUSE_SECONDS = 0.05
 
 #: Bytes and lines at the end that `tail` examines; and most bytes of a file that `written` returns.
 _BYTES, _LINES = 8192, 5
@@ -52,7 +59,9 @@ class Outputs:
 
     def __init__(self, target: Client | LocalClient, name: str) -> None:
         self._client = None if isinstance(target, LocalClient) else target
-        self._members = None if self._client is None else MemberHandles(self._client, name)
+        self._members = (
+            None if self._client is None else MemberHandles(self._client, name, lambda: self._owner)
+        )
         self._target = target
         self._name = name
 
@@ -99,6 +108,8 @@ class Outputs:
         if self._members.is_worker(job["member"]):
             return ""
         if self._members.handle(job["member"]) is not None:
+            return ""
+        if job["id"] in self._members.tails(job["member"]):
             return ""
         fate = self._members.fate(job["member"])
         return (
@@ -148,7 +159,7 @@ class Outputs:
         if "member" in job and self._members.is_worker(job["member"]):
             return self._of_worker(self._client, job)
         handle = self._members.handle(job["member"]) if "member" in job else self._client.handle
-        return [] if handle is None else _of_kvs(job["id"], handle)
+        return self._of_ended(job) if handle is None else _of_kvs(job["id"], handle)
 
     def _of_worker(self, client: Client, job: _Job) -> list[tuple[str, str]]:
         from flux_ensemble.client import EnsembleError
@@ -156,13 +167,19 @@ class Outputs:
         try:
             output = client.output(self._name, job["member"], job["id"])
         except EnsembleError:
-            return []
+            return self._of_ended(job)
         return [] if output is None else [("output", output)]
+
+    def _of_ended(self, job: _Job) -> list[tuple[str, str]]:
+        """Return what a member that is not there has left of a job's output."""
+        assert self._members is not None
+        tail = self._members.tails(job["member"]).get(job["id"])
+        return [] if tail is None else [("last output", tail)]
 
 
 def _last(streams: list[tuple[str, str]]) -> str:
     found = dict(streams)
-    names = "standard error", "standard output", "output"
+    names = "standard error", "standard output", "output", "last output"
     return next((found[name] for name in names if found.get(name)), "")[-_BYTES:]
 
 
@@ -171,7 +188,7 @@ def _paths(job: _Job) -> list[str]:
     return list(dict.fromkeys(path for path in (job["output"], job["error"]) if path is not None))
 
 
-def _of_kvs(job: int, handle: Any) -> list[tuple[str, str]]:
+def _of_kvs(job: int, handle: Any, *, whole: bool = False) -> list[tuple[str, str]]:
     import flux.job
     from flux.job.output import job_output
 
@@ -179,9 +196,10 @@ def _of_kvs(job: int, handle: Any) -> list[tuple[str, str]]:
         output = job_output(handle, job, nowait=True)
     except (OSError, ValueError, flux.job.JobException):
         return []
+    first = 0 if whole else -_MOST_BYTES
     return [
-        ("standard output", output.stdout[-_MOST_BYTES:]),
-        ("standard error", output.stderr[-_MOST_BYTES:]),
+        ("standard output", output.stdout[first:]),
+        ("standard error", output.stderr[first:]),
     ]
 
 
@@ -191,35 +209,81 @@ class MemberHandles:
     Args:
         client: of the service that has the ensemble.
         name: the ensemble.
+        owner: returns the user who owns it.
     """
 
-    def __init__(self, client: Client, name: str) -> None:
+    def __init__(self, client: Client, name: str, owner: Callable[[], int]) -> None:
         self._client = client
         self._name = name
-        self._uris: dict[str, str | None] | None = None
+        self._owner = owner
         self._handles: dict[str, Any] = {}
+        self._tails: dict[str, dict[int, str]] = {}
 
     def handle(self, member: str) -> Any | None:
         """Return a handle of a member; None if it has ended, or does not answer."""
         if member not in self._handles:
-            uri = self._known().get(member)
+            uri = self._known.get(member)
             self._handles[member] = None if uri is None else _opened(uri)
         return self._handles[member]
 
     def is_worker(self, member: str) -> bool:
         """Return whether a member is there and is a worker, which is reached by its service."""
-        return self._known().get(member, "") is None
+        return self._known.get(member, "") is None
 
     def fate(self, member: str) -> str:
         """Return why there is no handle of a member."""
-        return "cannot be reached" if member in self._known() else "has ended"
+        return "cannot be reached" if member in self._known else "has ended"
 
+    def tails(self, member: str) -> dict[int, str]:
+        """Return the last lines of failed jobs that a member has printed, if it was a worker."""
+        if member not in self._tails:
+            self._tails[member] = tails(
+                "".join(
+                    text
+                    for job in self._jobs(member)
+                    for name, text in _of_kvs(job, self._client.handle, whole=True)
+                    if name == "standard output"
+                )
+            )
+        return self._tails[member]
+
+    def _jobs(self, member: str) -> list[int]:
+        """Return the ids of the jobs that have run a member."""
+        from flux.constants import FLUX_JOB_STATE_INACTIVE as INACTIVE
+
+        from flux_ensemble.queues.nested.jobspec import job_name
+
+        names = [job_name(self._name, member, prefix) for prefix in ("", f"{self._name}.")]
+        times = ((">=", self._status["t_start"]), ("<=", self._status["t_end"]))
+        constraint = {
+            "and": [
+                {"name": names},
+                {"userid": [self._owner()]},
+                *({"t_submit": [f"{sign}{t}"]} for sign, t in times if t is not None),
+            ]
+        }
+        request = {"max_entries": 0, "attrs": ["state"], "constraint": constraint}
+        late = time.monotonic() + ANSWER_SECONDS
+        while True:
+            try:
+                jobs = self._client.handle.rpc("job-list.list", request).get()["jobs"]
+            except OSError:
+                return []
+            # Workers end after their ensemble, and then Flux has all that they printed.
+            ended = all(job["state"] == INACTIVE for job in jobs)
+            if ended or self._status["t_end"] is None or time.monotonic() > late:
+                return sorted(job["id"] for job in jobs)
+            time.sleep(PAUSE_SECONDS)
+
+    @cached_property
+    def _status(self) -> EnsembleStatus:
+        (status,) = self._client.status(self._name)["ensembles"]
+        return status
+
+    @cached_property
     def _known(self) -> dict[str, str | None]:
-        """Return the URIs of the members that have not ended."""
-        if self._uris is None:
-            (status,) = self._client.status(self._name)["ensembles"]
-            self._uris = {member["name"]: member.get("uri") for member in members_of(status)}
-        return self._uris
+        """The URIs of the members that have not ended."""
+        return {member["name"]: member.get("uri") for member in members_of(self._status)}
 
 
 def _opened(uri: str) -> Any | None:

@@ -50,6 +50,7 @@ from flux_ensemble.queues.nested.instance import Heard, Instance, facts
 from flux_ensemble.queues.nested.member import NestedMember
 from flux_ensemble.queues.nested.refusals import RefusedError
 from flux_ensemble.queues.nested.service_handle import brief
+from flux_ensemble.queues.nested.tails import Tails
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError
 from flux_ensemble.queues.virtual.queue import VirtualMember
 from flux_ensemble.runtime.ports import Handle, Outcome
@@ -356,7 +357,8 @@ class Child:
         gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         binding = Binding(sorted(os.sched_getaffinity(0)), gpus.split(",") if gpus else ())
         found = facts(json.loads(resources))
-        return TaskQueue(self._broker.loop, found, binding, lambda reason: self.end(1, reason))
+        fail = partial(self.end, 1)
+        return TaskQueue(self._broker.loop, found, binding, fail, Tails(sys.stdout.fileno()))
 
     def run(self) -> int:
         """Serve until the contact ends, or until the worker is to end; return the exit code."""

@@ -34,6 +34,7 @@ from flux_ensemble.queues.local.directory import Directory, open_directory
 from flux_ensemble.queues.local.processes import ProcessRunner
 from flux_ensemble.queues.local.queue import LocalQueue
 from flux_ensemble.queues.nested.instance import EVENTS, Facts, Heard
+from flux_ensemble.queues.nested.tails import Tails
 from flux_ensemble.queues.virtual.cluster import VirtualCluster
 from flux_ensemble.queues.virtual.queue import VirtualMember
 from flux_ensemble.runtime.ports import Handle, Loop
@@ -102,18 +103,25 @@ class TaskQueue:
         resources: of the worker.
         binding: of its jobs to cores and GPUs.
         fail: receives the reason why the worker cannot go on.
+        tails: receives the end of what failed tasks wrote.
 
     Attributes:
         facts: the properties of the worker.
     """
 
     def __init__(
-        self, loop: Loop, resources: Facts, binding: Binding, fail: Callable[[str], None]
+        self,
+        loop: Loop,
+        resources: Facts,
+        binding: Binding,
+        fail: Callable[[str], None],
+        tails: Tails,
     ) -> None:
         self.facts = resources
         self._loop = _Turns(loop)
         self._binding = binding
         self._fail = fail
+        self._tails = tails
         self._user = os.getuid()
         self._heard: Heard | None = None
         self._mark: Callable[[int], None] = lambda number: None
@@ -279,6 +287,10 @@ class TaskQueue:
 
     def _over(self, job: int) -> None:
         self._keep(job)
+        if _has_failed(self._events[job]):
+            wrote = self.output(job)
+            if wrote:
+                self._tails.take(job, wrote)
         self._ended.append(job)
         if len(self._ended) >= MARK and self._heard is not None:
             self._marks += 1
@@ -315,3 +327,15 @@ class TaskQueue:
             first = next(iter(self._outputs))
             self._bytes -= self._outputs.pop(first)
             (self._output.path / f"{first}.out").unlink(missing_ok=True)
+
+
+def _has_failed(events: list[Mapping[str, Any]]) -> bool:
+    """Return True if a job ran and did not succeed, and nobody has cancelled it."""
+    failed = False
+    for event in events:
+        context = event.get("context", {})
+        if event["name"] == "finish":
+            failed = context["status"] != 0
+        elif event["name"] == "exception" and context["type"] == "cancel":
+            return False
+    return failed

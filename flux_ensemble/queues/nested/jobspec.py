@@ -15,6 +15,7 @@ from typing import Any
 
 from flux.job import JobspecV1
 
+from flux_ensemble.queues.nested.tails import LIMIT
 from flux_ensemble.texts import clip
 
 #: Key of the tag, in `attributes.user`.
@@ -131,7 +132,7 @@ def member_jobspec(
     Raises:
         ValueError: there cannot be such a job.
     """
-    name = clip(f"{prefix}{tag.name}:{tag.member}")
+    name = job_name(tag.name, tag.member, prefix)
     identity = json.dumps(tag.dump())
     resources: dict[str, Any] = {"num_nodes": size.nodes, "exclusive": size.cores is None}
     if program is Program.WORKER:
@@ -143,6 +144,7 @@ def member_jobspec(
             **resources,
         )
         jobspec.setattr("system.job.name", name)
+        jobspec.setattr_shell_option("output.limit", LIMIT)
     else:
         jobspec = JobspecV1.from_batch_command(
             SERVED % shlex.quote(identity) if program.calls else SCRIPT,
@@ -162,6 +164,16 @@ def member_jobspec(
     jobspec.setattr(f"user.{MEMBER_KEY}", {**tag.dump(), **kept})
     made: dict[str, Any] = jobspec.jobspec
     return made
+
+
+def job_name(ensemble: str, member: str, prefix: str = "") -> str:
+    """Return the name of a member's job.
+
+    Args:
+        ensemble, member: their names.
+        prefix: of the names of the ensemble's jobs.
+    """
+    return clip(f"{prefix}{ensemble}:{member}")
 
 
 def member_tag(jobspec: Any) -> MemberTag | None:

@@ -114,7 +114,7 @@ class Handlers:
 
         def answer(output: str | Exception | None) -> None:
             if isinstance(output, Exception):
-                self._responder.fail("output", message, output)
+                self._responder.refuse(message, errno.EIO, str(output))
             else:
                 self._responder.respond(message, {"output": output})
 

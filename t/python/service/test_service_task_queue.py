@@ -30,6 +30,7 @@ jobs:
   - {name: say, command: "echo hello {x}", params: {x: 1}, count: 4}
   - {name: much, command: "sh -c 'yes | head -c 100000; sleep 60'"}
   - {name: sleep, command: "sleep 60", count: 4}
+  - {name: bad, command: "sh -c 'echo so bad; exit 3'", count: 4}
 """
 LOAD = {"run": 7, "environment": dict(os.environ), "cwd": "/"}
 
@@ -99,17 +100,20 @@ class Service:
 
 
 @pytest.fixture
-def service() -> Iterator[Service]:
+def service(tmp_path: Path) -> Iterator[Service]:
     require_flux()
     from flux_ensemble.queues.nested.instance import Facts
+    from flux_ensemble.queues.nested.tails import Tails
     from flux_ensemble.service.task_queue import TaskQueue
 
     loop = LocalLoop()
-    queue = TaskQueue(loop, Facts(1, 2, 0, None), Binding([0]), pytest.fail)
-    service = Service(queue, loop)
-    service.attach()
-    yield service
-    queue.close()
+    with open(tmp_path / "printed", "wb") as printed:
+        tails = Tails(printed.fileno())
+        queue = TaskQueue(loop, Facts(1, 2, 0, None), Binding([0]), pytest.fail, tails)
+        service = Service(queue, loop)
+        service.attach()
+        yield service
+        queue.close()
 
 
 def output_files(queue: TaskQueue) -> list[Path]:
@@ -176,6 +180,24 @@ def test_jobs_are_forgotten_when_the_log_has_them_and_no_earlier(
     service.attach()
     assert service.past == {}
     assert service.queue.newest == 0
+
+
+def test_the_last_lines_of_what_failed_are_printed_within_bounds(
+    service: Service, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from flux_ensemble.queues.nested import tails
+
+    monkeypatch.setattr(tails, "MOST_CHARACTERS", 4)
+    service.queue._tails._left = 2 * len(tails.tail_line(1, "bad\n"))
+    jobs = service.submit("bad", 3) + service.submit("say", 1, firing=1)
+    service.until(lambda: service.ended(*jobs))
+    (much,) = service.submit("much", 1, firing=2)
+    service.until(lambda: service.queue.output(much) is not None)
+    service.queue.member.cancel(CancelJobs(2, (much,), "enough"), lambda outcome: None)
+    service.until(lambda: service.ended(much))
+    found = tails.tails((tmp_path / "printed").read_text())
+    assert list(found.values()) == ["bad\n"] * 2
+    assert found.keys() < set(jobs[:3])
 
 
 def test_what_a_job_wrote_is_kept_within_bounds(
