@@ -121,6 +121,52 @@ test_expect_success 'what is shown of a member says that it runs tasks' '
 	grep -q "\"runs\": *\"tasks\"" json
 '
 
+test_expect_success 'memos come from threads and children, of Flux jobs and of tasks; others are refused' '
+	cat >publish.py <<-EOD &&
+	import os, threading
+	import flux_ensemble as fe
+
+	def publish(number):
+	    for step in range(10):
+	        fe.memo({f"thread{number}": step})
+
+	fe.memo({"a.b": 0.5}, nan=float("nan"))
+	threads = [threading.Thread(target=publish, args=(n,)) for n in range(4)]
+	for thread in threads:
+	    thread.start()
+	for thread in threads:
+	    thread.join()
+	if os.fork() == 0:
+	    fe.memo(child=1)
+	    os._exit(0)
+	os.wait()
+	fe.memo(last=2)
+	for wrong in ({"large": "x" * (1 << 20)}, {"n": 2**64}, {"text": "\\ud800"}):
+	    try:
+	        fe.memo(wrong)
+	    except ValueError as error:
+	        print(error)
+	EOD
+	cat >published.yaml <<-EOD &&
+	jobs: [{name: a, command: "python publish.py", output: "published.txt"}]
+	rules: [{trigger: start, action: {name: submit, label: a}}]
+	EOD
+	for tasks in "" --tasks
+	do
+		name=published$tasks &&
+		flux ensemble run $tasks --name $name published.yaml &&
+		cat published.txt &&
+		grep "a memo has at most 32768 bytes, and this has 10" published.txt &&
+		grep "an integer in it has more than 64 bits" published.txt &&
+		grep "a text in it is not Unicode" published.txt &&
+		flux ensemble metrics $name >metrics &&
+		for key in a.b thread0 thread1 thread2 thread3 child last
+		do
+			grep "^a  *$key " metrics || return 1
+		done || return 1
+	done
+'
+
 test_expect_success 'a request that asks for output of what is no worker is refused' '
 	refused ENOENT "has no member .x" output :="{\"name\": \"ends\", \"member\": \"x\", \"id\": 1}" &&
 	cat >plain.yaml <<-EOD &&

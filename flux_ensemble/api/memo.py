@@ -1,4 +1,4 @@
-"""Functions for use inside a job, on Flux and on the local queue: its parameters, its results."""
+"""Functions for use inside a job, on each queue: its parameters, its results."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flux_ensemble import job_params
+from flux_ensemble.api import flux_memo
 from flux_ensemble.queues.local import memos
 
 
@@ -54,13 +55,11 @@ def memo(values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
     Traceback (most recent call last):
     flux_ensemble.api.memo.NotInJobError: memo is for use inside a job: FLUX_JOB_ID is not set
     """
-    code = publish({key: _plain(value) for key, value in {**(values or {}), **more}.items()})
-    if code:
-        raise memos.MemoError(f"'flux job memo' failed with exit code {code}")
+    publish({key: _plain(value) for key, value in {**(values or {}), **more}.items()})
 
 
-def publish(values: Mapping[str, Any]) -> int:
-    """Publish values of JSON; return the exit code of `flux job memo`, which prints its errors.
+def publish(values: Mapping[str, Any]) -> None:
+    """Publish values of JSON.
 
     Raises:
         NotInJobError, MemoError: as `memo`.
@@ -69,14 +68,28 @@ def publish(values: Mapping[str, Any]) -> int:
     # A Flux instance that runs inside a local job has job ids of another form.
     if path and job and job.isdecimal():
         memos.send(path, int(job), values)
-        return 0
+        return
     if not job:
         raise NotInJobError("memo is for use inside a job: FLUX_JOB_ID is not set")
+    memos.check(values)
+    memo = json.dumps(values, allow_nan=False).encode()
+    memos.check_size(memo)
+    try:
+        sent = flux_memo.send(job, memo)
+    except OSError as error:
+        raise memos.MemoError(f"Flux does not take it: {error.strerror}") from None
+    if not sent:
+        _run_flux(job, values)
+
+
+def _run_flux(job: str, values: Mapping[str, Any]) -> None:
     words = [f"{key}={json.dumps(value)}" for key, value in values.items()]
     try:
-        return subprocess.run(["flux", "job", "memo", job, *words]).returncode
+        code = subprocess.run(["flux", "job", "memo", job, *words]).returncode
     except OSError as error:
         raise memos.MemoError(f"cannot run flux: {error.strerror}") from None
+    if code:
+        raise memos.MemoError(f"'flux job memo' failed with exit code {code}")
 
 
 def _plain(value: Any) -> Any:

@@ -32,7 +32,7 @@ class Value(click.ParamType):
 
 @click.command
 @click.argument("values", nargs=-1, required=True, type=Value(), metavar="KEY=VALUE...")
-def memo(values: tuple[tuple[str, Any], ...]) -> int:
+def memo(values: tuple[tuple[str, Any], ...]) -> None:
     """Publish values of the job that this is run in, as "flux job memo" does.
 
     Numbers become statistics of the job's group; a rule on job-memo sees every key.
@@ -41,7 +41,7 @@ def memo(values: tuple[tuple[str, Any], ...]) -> int:
     from flux_ensemble.queues.local.memos import MemoError
 
     try:
-        return publish(dict(values))
+        publish(dict(values))
     except NotInJobError as error:
         raise Failure(str(error), USAGE) from None
     except MemoError as error:

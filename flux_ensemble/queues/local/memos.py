@@ -46,8 +46,7 @@ def send(path: str, job: int, memo: Mapping[str, Any]) -> None:
     """
     check(memo)
     data = json.dumps({"id": job, "memo": dict(memo)}, allow_nan=False).encode()
-    if len(data) > MAX_BYTES:
-        raise MemoError(f"a memo has at most {MAX_BYTES} bytes, and this has {len(data)}")
+    check_size(data)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
         try:
             out.connect(path)
@@ -159,6 +158,16 @@ def check(memo: Mapping[str, Any]) -> None:
             return
         level = below
     raise MemoError(f"its values are nested more than {MAX_DEPTH} levels deep")
+
+
+def check_size(data: bytes) -> None:
+    """Check that a memo, as JSON, is not too large.
+
+    Raises:
+        MemoError: it is.
+    """
+    if len(data) > MAX_BYTES:
+        raise MemoError(f"a memo has at most {MAX_BYTES} bytes, and this has {len(data)}")
 
 
 def _refuse(constant: str) -> None:
