@@ -14,8 +14,6 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-import flux
-
 #: Seconds in which an instance is up, or a command of Flux is done.
 PATIENCE = 180
 
@@ -153,6 +151,8 @@ class Instance:
 
     def kill_broker(self, rank: int) -> None:
         """Kill the broker of a rank that is not the first; it does not come back."""
+        import flux  # most tests with an instance need no bindings
+
         flux.Flux(self._starter).rpc("start.kill", {"rank": rank, "signum": signal.SIGKILL}).get()
 
     def flux(self, *arguments: str) -> str:

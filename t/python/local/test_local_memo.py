@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from local_queue import Run, bench, command, shell
 
+from flux_ensemble.api import flux_memo
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.queues.local import memos
 from flux_ensemble.queues.local.memos import MemoError, MemoSocket
@@ -106,17 +107,21 @@ def test_memo_says_that_it_is_for_jobs(
     assert "expected key=value, not 'x'" in capsys.readouterr().err
 
 
-def test_in_a_flux_job_memo_calls_flux(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_flux_job_memo_runs_flux_where_its_library_is_not_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     called: list[list[str]] = []
 
     def run(words: list[str]) -> subprocess.CompletedProcess[str]:
         called.append(words)
         return subprocess.CompletedProcess(words, 5)
 
+    monkeypatch.setattr(flux_memo, "_library", lambda: None)
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setenv("FLUX_JOB_ID", "ƒAbc")
     monkeypatch.setenv(memos.VARIABLE, "/nowhere")
-    assert run_command(["memo", "x=1", "s=a b"]) == 5
+    assert run_command(["memo", "x=1", "s=a b"]) == 1
+    assert "'flux job memo' failed with exit code 5" in capsys.readouterr().err
     assert called == [["flux", "job", "memo", "ƒAbc", "x=1", 's="a b"']]
 
 
