@@ -12,6 +12,7 @@ from typing import Any
 from flux_ensemble.metrics.expressions import MAX_LENGTH, compile_expression
 from flux_ensemble.metrics.hints import remedy
 from flux_ensemble.metrics.job_row import COLUMNS, MEMO, PARAMS, fitted
+from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 from flux_ensemble.metrics.operations import Value
 from flux_ensemble.scalars import as_spelling, measured
 from flux_ensemble.suggestions import hint
@@ -75,6 +76,21 @@ def compile_choice(
         and outcome in (None, job["outcome"])
         and (matches is None or matches(job))
     )
+
+
+def check_outcome(outcome: str | None) -> None:
+    """Check the outcome of a choice.
+
+    Raises:
+        ValueError: no job ends so.
+
+    >>> check_outcome("done")
+    Traceback (most recent call last):
+    ValueError: outcome: expected one of success, failed, canceled, timeout, interrupted, not 'done'
+    """
+    if outcome is not None and outcome not in ATTEMPT_OUTCOMES:
+        expected = ", ".join(ATTEMPT_OUTCOMES)
+        raise ValueError(f"outcome: expected one of {expected}, not {shown(outcome)}")
 
 
 def value_of(field: str) -> Callable[[Mapping[str, Any]], Any]:

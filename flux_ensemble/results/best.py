@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.client import EnsembleError
@@ -11,6 +12,9 @@ from flux_ensemble.client import EnsembleError
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import BestJob, EnsembleStatus
     from flux_ensemble.results.hosts import Target
+
+#: Most jobs in which a published value is looked for.
+_MOST_JOBS = 1000
 
 
 def best_records(
@@ -55,12 +59,30 @@ def best_job(best: BestJob, label: Callable[[int], str]) -> str:
     return f"{text} (runs)" if best["running"] else text
 
 
-def no_best(name: str) -> str:
-    """Return why an ensemble has no best jobs, and what its document needs for that."""
+def no_best(name: str, of: str = "GROUP-KEY") -> str:
+    """Return why an ensemble has no best jobs, and what its document needs for that.
+
+    Args:
+        name: of the ensemble.
+        of: a value that its jobs publish.
+    """
     return (
         f"ensemble {name!r} keeps no best job: its document has no search, and under 'metrics' "
-        "no entry such as {best: {name: NAME, of: GROUP-KEY}}"
+        f"no entry such as {{best: {{name: NAME, of: {of}}}}}"
     )
+
+
+def none_kept(target: Target, name: str) -> str:
+    """Return `no_best` of an ensemble that is there, and the command that sorts its jobs."""
+    from flux_ensemble.results.hosts import command_of
+
+    for job in islice(target.jobs(name), _MOST_JOBS):
+        for key, value in job.get("memo", {}).items():
+            if type(value) in (int, float):
+                command = command_of(target, "jobs", name, "--sort", f"memo.{key}")
+                reason = no_best(name, f"{job['group']}-{key}")
+                return f"{reason}; '{command}' sorts its jobs (-memo.{key}: the largest first)"
+    return no_best(name)
 
 
 def best_of(
@@ -73,5 +95,5 @@ def best_of(
     """
     (status,) = target.status(name)["ensembles"]
     if not status.get("best") and not status.get("searches"):
-        raise EnsembleError(errno.ENODATA, no_best(name))
+        raise EnsembleError(errno.ENODATA, none_kept(target, name))
     return list(best_records(status, label))

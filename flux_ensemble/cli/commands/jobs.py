@@ -24,7 +24,7 @@ from flux_ensemble.cli.common import (
     say,
 )
 from flux_ensemble.cli.display.formats import Output, print_json, table_options
-from flux_ensemble.cli.display.jobs_table import job_row, jobs_table
+from flux_ensemble.cli.display.jobs_table import job_row, jobs_table, sorted_format
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.results import Export, ExportFile
 from flux_ensemble.cli.session.target import targeted
@@ -281,6 +281,8 @@ def jobs(
     if output.as_json:
         print_json({"jobs": rows})
         return
+    if output.is_default and order.sort is not None:
+        output = output._replace(fmt=sorted_format(order.sort))
     table = jobs_table(output.fmt)
     output.show(table, [job_row(job, table, label_of(target)) for job in rows])
 

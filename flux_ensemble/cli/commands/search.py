@@ -12,7 +12,7 @@ from flux_ensemble.cli.display.formats import Output, Table, print_json, table_o
 from flux_ensemble.cli.display.tables import BESTS, best_rows
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
-from flux_ensemble.results.best import no_best
+from flux_ensemble.results.best import none_kept
 from flux_ensemble.results.hosts import Target, label_of
 from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import one_line
@@ -97,7 +97,7 @@ def best(name: str, output: Output, target: Target) -> None:
         (status,) = target.status(name)["ensembles"]
     rows = best_rows(status, label_of(target))
     if not rows:
-        raise Failure(no_best(name))
+        raise Failure(none_kept(target, name))
     if output.as_json:
         kept: Any = {key: status.get(key, []) for key in ("best", "searches")}
         print_json(kept)

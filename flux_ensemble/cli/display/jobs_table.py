@@ -38,6 +38,9 @@ _STYLES = {
 }  # fmt: skip
 
 
+#: Fields that the column of the status has.
+_IN_STATUS = ("state", "outcome")
+
 #: A column that exists only if a format names it.
 _NESTED = re.compile(r"\{((params|memo)\.([A-Za-z_][\w-]*))")
 
@@ -46,6 +49,28 @@ def jobs_table(fmt: str) -> Table:
     """Return the table of jobs, for a format."""
     more = {field: name.upper() for field, _, name in _NESTED.findall(fmt)}
     return Table("jobs", {**_HEADINGS, **more}, _FORMATS, ("params.NAME", "memo.NAME"), "params")
+
+
+def sorted_format(sort: str) -> str:
+    """Return the default format, with the columns by which jobs are sorted.
+
+    Args:
+        sort: as `--sort`. Parameters have a column already.
+
+    >>> "+:{memo.loss:>8h} {t_end!D:<19} ?:{params}" in sorted_format("group,-memo.loss,job.t_end")
+    True
+    """
+    text = _FORMATS["default"]["format"]
+    more = []
+    for one in sort.split(","):
+        field = one.strip().removeprefix("-").removeprefix("job.")
+        if f"{{{field}" in text or field in _IN_STATUS or field.startswith(f"{PARAMS}."):
+            continue
+        if field in COLUMNS and COLUMNS[field].column.is_time:
+            more.append(f"{{{field}!D:<19}}")
+        elif field in COLUMNS or _NESTED.fullmatch(f"{{{field}"):
+            more.append(f"+:{{{field}:>8h}}")
+    return text.replace("?:{params}", " ".join((*more, "?:{params}")))
 
 
 def job_row(job: Mapping[str, Any], table: Table, label: Callable[[int], str]) -> dict[str, Any]:

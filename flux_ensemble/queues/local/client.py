@@ -108,9 +108,13 @@ class LocalClient:
     ) -> Iterator[Any]:
         """Do as `Client.jobs`; with active jobs only if the run reports them."""
         # Imported here, because most commands have no filter.
-        from flux_ensemble.metrics.job_filter import compile_choice
+        from flux_ensemble.metrics.job_filter import check_outcome, compile_choice
         from flux_ensemble.metrics.paths import no_group
 
+        try:
+            check_outcome(outcome)
+        except ValueError as error:
+            raise EnsembleError(errno.EINVAL, str(error)) from None
         try:
             chosen = compile_choice(filter, group, outcome)
         except ValueError as error:

@@ -13,9 +13,8 @@ from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.faults import ENDINGS
-from flux_ensemble.metrics.job_filter import compile_filter
+from flux_ensemble.metrics.job_filter import check_outcome, compile_filter
 from flux_ensemble.metrics.job_row import GUESTS, JobRow
-from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 from flux_ensemble.metrics.paths import no_group
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.job_query import COUNT, JobQuery
@@ -25,7 +24,6 @@ from flux_ensemble.service.requests.messages import Responder, Streams, is_owner
 from flux_ensemble.service.requests.registration import request_handler
 from flux_ensemble.service.status.reports import Reports
 from flux_ensemble.service.status.waits import Cause
-from flux_ensemble.texts import shown
 
 Payload = Mapping[str, Any]
 
@@ -179,8 +177,8 @@ def _group(ensemble: Ensemble, group: str | None) -> str | None:
 
 
 def _outcome(outcome: str | None) -> str | None:
-    if outcome is not None and outcome not in ATTEMPT_OUTCOMES:
-        expected = ", ".join(ATTEMPT_OUTCOMES)
-        reason = f"outcome: expected one of {expected}, not {shown(outcome)}"
-        raise RequestError(errno.EINVAL, f"ensemble.jobs: {reason}")
+    try:
+        check_outcome(outcome)
+    except ValueError as error:
+        raise RequestError(errno.EINVAL, f"ensemble.jobs: {error}") from None
     return outcome

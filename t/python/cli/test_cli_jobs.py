@@ -15,6 +15,7 @@ from flux_ensemble.cli.commands.jobs import MOST_JOBS, STATES, Order, States
 from flux_ensemble.cli.common import Failure, Since
 from flux_ensemble.cli.display.jobs_table import jobs_table
 from flux_ensemble.cli.main import run_command
+from flux_ensemble.client import EnsembleError
 from flux_ensemble.metrics.job_filter import FIELDS, compile_filter
 from flux_ensemble.queues.local.client import LocalClient
 
@@ -83,6 +84,23 @@ def test_jobs_are_sorted_and_the_first_are_taken(
 ) -> None:
     lines = printed(capsys, state, "jobs", "-n", "-o", "{params.x}-", *options)
     assert [line.removesuffix("-") or "-" for line in lines] == codes
+
+
+def test_what_jobs_are_sorted_by_is_a_column_of_the_default_table(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heading, *rows = printed(capsys, state, "jobs", "--sort", "-index,t_end,outcome,params.x")
+    assert heading.split()[6:] == ["INDEX", "T_END", "PARAMS"]
+    assert len({len(row.split()) for row in rows}) <= 2
+    assert "INDEX" not in printed(capsys, state, "jobs", "--sort", "group")[0]
+
+
+def test_an_outcome_that_is_none_is_refused(state: Path) -> None:
+    with pytest.raises(
+        EnsembleError,
+        match="outcome: expected one of success, failed, canceled, timeout, interrupted, not 'faild'",
+    ):
+        list(LocalClient(state).jobs("s", outcome="faild"))
 
 
 def test_without_an_order_the_last_are_taken(
