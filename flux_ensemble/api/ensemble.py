@@ -105,7 +105,7 @@ class Ensemble:
 
         ensemble = cls(name=name)
         host: Host
-        if _chosen(queue, state_dir) == "flux":
+        if _chosen(queue, state_dir, "looking at runs of this machine") == "flux":
             host = FluxHost(name)
         else:
             host = LocalHost(name, _root(state_dir))
@@ -570,8 +570,15 @@ def _root(state_dir: str | Path | None) -> Path:
     return local_root() if state_dir is None else Path(state_dir)
 
 
-def _chosen(queue: Queue | None, state_dir: str | Path | None) -> Queue:
-    """Return the queue to run on: the requested one, else Flux if an instance is reached."""
+def _chosen(
+    queue: Queue | None, state_dir: str | Path | None, instead: str = "running on this machine"
+) -> Queue:
+    """Return the requested queue, else Flux if an instance is reached.
+
+    Args:
+        queue, state_dir: as for `Ensemble.start`.
+        instead: what is done without Flux, for the message about that.
+    """
     if queue not in (None, "flux", "local"):
         raise ValueError(f"queue: expected 'flux' or 'local', not {queue!r}")
     if queue is not None:
@@ -583,7 +590,5 @@ def _chosen(queue: Queue | None, state_dir: str | Path | None) -> Queue:
 
     if reaches_flux():
         return "flux"
-    print(
-        "flux-ensemble: no Flux instance can be reached: running on this machine", file=sys.stderr
-    )
+    print(f"flux-ensemble: no Flux instance can be reached: {instead}", file=sys.stderr)
     return "local"

@@ -29,7 +29,10 @@ MOST_ROWS, MOST_TEXT = 50, 200
 
 #: Okabe and Ito's colours, which colour-blind people can distinguish, by outcome; each also has a
 #: word.
-_COLOURS = {"success": "#009E73", "failed": "#D55E00"}
+_COLOURS = {"success": "#009E73", "failed": "#D55E00", "timeout": "#D55E00", "canceled": "#999999"}
+
+#: Notebooks align cells at the right, which is for numbers.
+_LEFT = ' style="text-align:left"'
 
 _COLUMNS = ("waiting", "pending", "running", "success", "failed", "canceled", "timeout")
 
@@ -51,7 +54,7 @@ def status_html(status: Mapping[str, Any]) -> str:
         for name, counts in list(groups.items())[:MOST_ROWS]
     ]
     errors = "".join(f"<pre>{_text(error)}</pre>" for error in status.get("errors", ())[:5])
-    return _framed(head, ("group", "finished", *_COLUMNS), rows, len(groups), errors)
+    return _framed(head, ("group", "finished", *_COLUMNS), rows, len(groups), errors, texts=2)
 
 
 def document_html(document: Mapping[str, Any]) -> str:
@@ -80,11 +83,20 @@ def _framed(
     rows: Sequence[Iterable[str]],
     total: int,
     foot: str = "",
+    texts: int | None = None,
 ) -> str:
+    """Return a table with what is above and below it; its first `texts` columns are no numbers."""
+
+    def joined(kind: str, cells: Iterable[str]) -> str:
+        return "".join(
+            f"<{kind}{_LEFT if texts is None or number < texts else ''}>{cell}</{kind[:2]}>"
+            for number, cell in enumerate(cells)
+        )
+
     table = ""
     if rows:
-        cells = "".join(f'<th scope="col">{heading}</th>' for heading in headings)
-        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+        cells = joined('th scope="col"', headings)
+        body = "".join(f"<tr>{joined('td', row)}</tr>" for row in rows)
         table = f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
     if total > len(rows):
         foot = f"<p>and {total - len(rows)} more</p>" + foot
@@ -92,18 +104,20 @@ def _framed(
 
 
 def _bar(counts: Mapping[str, int]) -> str:
-    """Return a bar of the finished jobs, and their number."""
+    """Return a bar of the finished jobs, with a part for each outcome, and their number."""
     finished = counts["finished"]
     total = finished + counts["waiting"] + counts["pending"] + counts["running"]
     if not total:
         return "0"
-    kind = "failed" if counts["failed"] + counts["timeout"] else "success"
-    share = 100 * finished / total
+    parts = "".join(
+        f'<div style="width:{100 * counts[outcome] / total:.1f}%;background:{colour}"></div>'
+        for outcome, colour in _COLOURS.items()
+        if counts[outcome]
+    )
     return (
         f'<div role="img" aria-label="{finished} of {total} finished" '
-        'style="display:inline-block;width:8em;height:0.7em;border:1px solid currentColor">'
-        f'<div style="width:{share:.1f}%;height:100%;background:{_COLOURS[kind]}"></div></div> '
-        f"{finished:,}/{total:,}"
+        'style="display:inline-flex;width:8em;height:0.7em;border:1px solid currentColor">'
+        f"{parts}</div> {finished:,}/{total:,}"
     )
 
 

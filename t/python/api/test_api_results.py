@@ -153,6 +153,20 @@ def test_an_attached_ensemble_has_the_document_that_was_loaded(
         other.run(state_dir=tmp_path / "state")
 
 
+def test_attach_says_that_it_looks_at_runs_of_this_machine(
+    ended: Ensemble,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("flux_ensemble.api.hosts.reaches_flux", lambda: False)
+    monkeypatch.setattr("flux_ensemble.api.hosts.local_root", lambda: tmp_path / "state")
+    assert Ensemble.attach("sweep").status()["state"] == "completed"
+    assert capsys.readouterr().err == (
+        "flux-ensemble: no Flux instance can be reached: looking at runs of this machine\n"
+    )
+
+
 def test_the_document_of_an_attached_ensemble_is_checked_where_it_was_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -249,6 +250,14 @@ def test_nothing_that_a_notebook_shows_is_markup() -> None:
         assert "<img" not in html
         assert "\x1b" not in html
         assert "&lt;script&gt;" in html
+
+
+def test_the_bar_of_a_group_has_a_part_for_each_outcome() -> None:
+    counts = {"waiting": 5, "pending": 0, "running": 1, "finished": 4}
+    ended = {"success": 2, "failed": 1, "canceled": 0, "timeout": 1}
+    html = status_html({"name": "a", "state": "running", "groups": {"g": {**counts, **ended}}})
+    assert re.findall(r"width:([\d.]+)%", html) == ["20.0", "10.0", "10.0"]
+    assert "4/10" in html
 
 
 def test_what_a_notebook_shows_is_short_and_says_so() -> None:
