@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from flux_ensemble.cli.commands.run import begun_as
 from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.session import follow, target
 from flux_ensemble.cli.session.follow import Follower
@@ -797,3 +798,24 @@ def test_log_prints_lines_or_json(
         assert run_command(arguments) == 0
         assert capsys.readouterr().out == printed
         assert handle.sent == [("log", {"name": "a", "follow": False})]
+
+
+@pytest.mark.parametrize(
+    ("ensembles", "name"),
+    [
+        ("", None),
+        ("hunt:running", "hunt"),
+        ("hunt:completed", "hunt"),
+        ("hunt:completed hunt-2:completed", "hunt"),
+        ("hunt:running hunt-2:running", "hunt"),
+        ("hunt:failed hunt-2:canceled hunt-9:paused hunt-10:running hunt-x:running", "hunt-10"),
+        # Without the first one it is unknown by what name that was requested.
+        ("hunt-2:running", None),
+    ],
+)
+def test_a_run_goes_on_with_the_newest_of_its_name_that_has_not_ended(
+    ensembles: str, name: str | None
+) -> None:
+    pairs = [one.split(":") for one in ensembles.split()]
+    listed: Any = [{"name": name, "state": state} for name, state in pairs]
+    assert begun_as("hunt", listed) == name
