@@ -200,7 +200,11 @@ test_expect_success 'a worker is killed: its tasks are gone with it, run elsewhe
 	{ flux ensemble run killed.yaml >run.log 2>&1 & run=$!; } &&
 	wait_loaded killed &&
 	wait_until has_lines killed.ran 5 &&
-	kill -9 $(worker killed pool.0) &&
+	victim=$(worker killed pool.0) &&
+	scratch=$(ps -o args= -p $(pgrep -P $victim | head -n 1) | awk "{print \$NF}") &&
+	test -d $scratch/output &&
+	kill -9 $victim &&
+	wait_until test ! -e $scratch &&
 	wait $run &&
 	is 60 "$(status_of killed groups.sim.success)" &&
 	is 60 "$(status_of killed groups.sim.finished)" &&

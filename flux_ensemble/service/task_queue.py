@@ -16,12 +16,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
-import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from flux_ensemble.document.job_sets import TAG_KEY
@@ -30,7 +27,8 @@ from flux_ensemble.engine.events import JobEvent, Tag
 from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.flux.steps import Steps
 from flux_ensemble.queues.local.binding import Binding
-from flux_ensemble.queues.local.directory import Directory, open_directory
+from flux_ensemble.queues.local.directory import Directory
+from flux_ensemble.queues.local.ends import free_beginning
 from flux_ensemble.queues.local.processes import ProcessRunner
 from flux_ensemble.queues.local.queue import LocalQueue
 from flux_ensemble.queues.nested.instance import EVENTS, Facts, Heard
@@ -45,6 +43,10 @@ MARK = 1000
 #: Most bytes of the output of one job that are kept after its end, and of all of these jobs.
 MOST_BYTES = 1 << 16
 MOST_IN_ALL = 1 << 26
+
+#: Most bytes of the output of a running job on the disk, and seconds between two looks at it.
+MOST_RUNNING = 1 << 20
+LOOK_SECONDS = 1.0
 
 
 class _Soon:
@@ -136,6 +138,7 @@ class TaskQueue:
         self._marks = 0
         self._queue: LocalQueue | None = None
         self._output: Directory | None = None
+        self._looks: Handle | None = None
         #: The jobs whose output is kept, with its size, in the order of their ends.
         self._outputs: dict[int, int] = {}
         self._bytes = 0
@@ -172,13 +175,11 @@ class TaskQueue:
         self._marked.clear()
 
     def _begin(self, spec: Spec, load: Mapping[str, Any]) -> LocalQueue:
-        self._output = open_directory(Path(tempfile.mkdtemp(prefix="output-")))
         cluster = VirtualCluster(1, self.facts.cores, self.facts.gpus)
         runner = ProcessRunner(
             self._loop,
             environment=load["environment"],
             cwd=load["cwd"],
-            output=self._output,
             ready=lambda: True,
             lost=self._fail,
             warn=lambda text: self._warn(text),
@@ -186,9 +187,13 @@ class TaskQueue:
             prefix=spec.job_prefix,
             binding=self._binding,
         )
+        self._output = runner.output
+        look = partial(self._bound, runner)
+        self._looks = self._loop.timer(LOOK_SECONDS, look, every=LOOK_SECONDS)
         try:
             return LocalQueue(spec, cluster, self._loop, runner, self._post, self._wanted)
         except BaseException:
+            self._looks.cancel()
             runner.close()
             raise
 
@@ -224,12 +229,11 @@ class TaskQueue:
     def close(self) -> None:
         """Kill all jobs, and wait until they are gone."""
         self.silence()
+        self._output = None
+        if self._looks is not None:
+            self._looks.cancel()
         if self._queue is not None:
             self._queue.close()
-        output, self._output = self._output, None
-        if output is not None:
-            output.close()
-            shutil.rmtree(output.path, ignore_errors=True)
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -306,6 +310,14 @@ class TaskQueue:
 
     def _jobspec(self, tag: Tag) -> dict[str, Any]:
         return {"attributes": {"user": {TAG_KEY: {**self._name, **tag._asdict()}}}}
+
+    def _bound(self, runner: ProcessRunner) -> None:
+        """Free the space of all but the end of what running jobs have written."""
+        for job in runner.kept:
+            path = runner.output.path / f"{job}.out"
+            with contextlib.suppress(OSError):
+                if path.stat().st_blocks * 512 > MOST_RUNNING:
+                    free_beginning(path, MOST_BYTES)
 
     def _keep(self, job: int) -> None:
         """Shorten the output of a job that has ended; drop that of the first if it is too much."""

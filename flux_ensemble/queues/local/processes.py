@@ -25,12 +25,13 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from flux_ensemble.document import jobspec
 from flux_ensemble.queues.local import memos, supervisor
 from flux_ensemble.queues.local.binding import GPU_VARIABLES, Binding
-from flux_ensemble.queues.local.directory import Directory
+from flux_ensemble.queues.local.directory import Directory, open_directory
 from flux_ensemble.queues.local.leftovers import PREFIX
 from flux_ensemble.queues.local.memos import MemoSocket
 from flux_ensemble.queues.local.supervisor.ties import Ties
@@ -44,6 +45,10 @@ GRACE_SECONDS = 5.0
 _SUPERVISOR = os.path.join(supervisor.__path__[0], "__main__.py")
 
 _CHUNK = 1 << 16
+
+#: Most bytes of the path of the directory for temporary files, in which the one with the socket for
+#: memos is made: the whole path has 107 (unix(7)).
+_LONGEST = 75
 
 #: Seconds before the rest of a message that the supervisor did not take is sent.
 _RETRY_SECONDS = 0.01
@@ -74,6 +79,14 @@ class _Running:
     grace: Handle | None = None
 
 
+def _make_scratch() -> str:
+    """Make a directory in that for temporary files, or in /tmp if a socket's path is too long."""
+    directory = tempfile.gettempdir()
+    if len(os.fsencode(directory)) > _LONGEST:
+        directory = "/tmp"
+    return tempfile.mkdtemp(prefix=PREFIX, dir=directory)
+
+
 class ProcessRunner:
     """A runner of jobs: a `queues.virtual.queue.Runner`.
 
@@ -81,7 +94,8 @@ class ProcessRunner:
         loop: for timers and file descriptors.
         environment: of the jobs.
         cwd: the base of relative working directories.
-        output: the directory for the output of jobs whose document names no file.
+        output: the directory for the output of jobs whose document names no file; without, the
+            runner has one that ends with it, and with this process, if that is killed.
         ready: called before anything is sent to the supervisor; if False, nothing is sent.
         lost: called with a sentence if the supervisor ends by itself; running jobs are killed
             without a report.
@@ -101,7 +115,7 @@ class ProcessRunner:
         *,
         environment: Mapping[str, str],
         cwd: str,
-        output: Directory,
+        output: Directory | None = None,
         ready: Callable[[], bool],
         lost: Callable[[str], None],
         warn: Callable[[str], None],
@@ -114,7 +128,6 @@ class ProcessRunner:
         self._binding = binding
         self._prefix = prefix
         self._cwd = cwd
-        self._output = output
         self._ready = ready
         self._lost = lost
         self._full = full
@@ -125,14 +138,16 @@ class ProcessRunner:
         self._retry: Handle | None = None
         self._halted = False
         self._closed = False
-        self.scratch = tempfile.mkdtemp(prefix=PREFIX)
+        self.scratch = _make_scratch()
+        self._ends_output = output is None
+        self.output = output or open_directory(Path(self.scratch, "output"), make=True)
         self._memos = MemoSocket(self.scratch, self._memo, warn)
         self._environment = {**environment, memos.VARIABLE: self._memos.path}
         self._channel, theirs = socket.socketpair()
         lifeline, ours = os.pipe()
         self._their_lifeline, held = os.pipe()
         self._ties = Ties(self._their_lifeline, ours)
-        passed = [theirs.fileno(), lifeline, held, output.fd]
+        passed = [theirs.fileno(), lifeline, held, self.output.fd]
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-X", "utf8", _SUPERVISOR,
@@ -166,6 +181,11 @@ class ProcessRunner:
         return self._queue
 
     @property
+    def kept(self) -> list[int]:
+        """The running jobs whose output is in `output`."""
+        return [job for job, running in self._running.items() if running.kept]
+
+    @property
     def running(self) -> int:
         """Number of jobs that have processes, or are about to."""
         return len(self._running)
@@ -193,6 +213,8 @@ class ProcessRunner:
         for running in self._running.values():
             self._forget(running)
         self._ties.close()
+        if self._ends_output:
+            self.output.close()
 
     def _close_all(self) -> None:
         self._channel.close()
@@ -320,7 +342,7 @@ class ProcessRunner:
                     memos = False
                 self._ended(self._running[message["ended"]], message["status"], message["t"])
             elif "unkept" in message:
-                path = self._output.path / f"{message['unkept']}.out"
+                path = self.output.path / f"{message['unkept']}.out"
                 self._full(f"cannot write {path}: {message['note']}")
             else:
                 running = self._running[message["refused"]]
@@ -351,7 +373,7 @@ class ProcessRunner:
             self._binding.give(running.job.id)
         if running.kept:
             # A job without output leaves no file.
-            name, directory = f"{running.job.id}.out", self._output.fd
+            name, directory = f"{running.job.id}.out", self.output.fd
             with contextlib.suppress(OSError):
                 if os.stat(name, dir_fd=directory, follow_symlinks=False).st_size == 0:
                     os.unlink(name, dir_fd=directory)

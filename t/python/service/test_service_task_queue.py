@@ -30,6 +30,7 @@ jobs:
   - {name: say, command: "echo hello {x}", params: {x: 1}, count: 4}
   - {name: much, command: "sh -c 'yes | head -c 100000; sleep 60'"}
   - {name: sleep, command: "sleep 60", count: 4}
+  - {name: flood, command: "sh -c 'yes | head -c 5000000; echo end; sleep 60'"}
   - {name: bad, command: "sh -c 'echo so bad; exit 3'", count: 4}
 """
 LOAD = {"run": 7, "environment": dict(os.environ), "cwd": "/"}
@@ -218,6 +219,25 @@ def test_what_a_job_wrote_is_kept_within_bounds(
     service.until(lambda: service.ended(much))
     assert service.queue.output(much) == "y\n" * 5
     assert sum(file.stat().st_size for file in output_files(service.queue)) <= 20
+
+
+@pytest.mark.parametrize("holes", [True, False])
+def test_what_a_running_job_writes_takes_little_space_and_its_end_can_be_read(
+    service: Service, monkeypatch: pytest.MonkeyPatch, holes: bool
+) -> None:
+    if not holes:
+        monkeypatch.setattr("flux_ensemble.queues.local.ends._fallocate", lambda: lambda *_: -1)
+    (job,) = service.submit("flood", 1)
+    service.until(lambda: (service.queue.output(job) or "").endswith("y\nend\n"))
+    (file,) = output_files(service.queue)
+    service.until(lambda: file.stat().st_blocks * 512 <= 1 << 20)
+    assert (file.stat().st_size > 1 << 22) is holes
+    output = service.queue.output(job)
+    assert output is not None
+    assert (len(output), output[-8:]) == (1 << 16, "y\ny\nend\n")
+    service.queue.member.cancel(CancelJobs(2, (job,), "enough"), lambda outcome: None)
+    service.until(lambda: service.ended(job))
+    assert service.queue.output(job) == output
 
 
 def test_a_worker_that_drains_starts_no_more_of_its_jobs(service: Service) -> None:
