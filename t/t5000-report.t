@@ -89,7 +89,10 @@ test_expect_success 'metrics of the service are those of the status' '
 test_expect_success 'metrics are given before the service is loaded, and say that it is not there' '
 	flux start flux ensemble metrics-exporter --textfile early.prom --interval 0 2>err &&
 	grep "flux_ensemble_up 0.0" early.prom &&
-	grep "service is not loaded.*until it answers" err
+	grep "service is not loaded.*until it answers" err &&
+	FLUX_URI=local:///no-such flux ensemble metrics-exporter --textfile absent.prom --interval 0 2>err &&
+	grep "flux_ensemble_up 0.0" absent.prom &&
+	grep "no Flux instance at FLUX_URI.*until it answers" err
 '
 
 test_expect_success 'where the instance ends with the run, that says what keeps the results, or keeps them' '

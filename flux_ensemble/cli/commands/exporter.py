@@ -15,7 +15,7 @@ import click
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.common import FILE, USAGE, Duration, Failure, warn
 from flux_ensemble.cli.session.target import queue_options, reach
-from flux_ensemble.client import Client, EnsembleError
+from flux_ensemble.client import Client, EnsembleError, is_named
 from flux_ensemble.extras import install_command
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.results.hosts import Target
@@ -80,17 +80,7 @@ def exporter(
         raise Failure(
             f"the exporter needs prometheus_client: {install_command('metrics')}"
         ) from None
-    target = reach(Client, queue, state_dir)
-    try:
-        target.list()
-    except EnsembleError as error:
-        # The instance answers: its service may be loaded, or come back, later.
-        if isinstance(target, LocalClient) or error.errno in (errno.EPERM, errno.EACCES):
-            raise
-        warn(f"{error}; until it answers, the metric 'up' is 0")
-    # From now on no other host may answer in its place.
-    connect = Client if isinstance(target, Client) else lambda: target
-    collect = _collector(connect, max_series)
+    collect = _collector(_host(queue, state_dir), max_series)
     try:
         if textfile is not None:
             _write(textfile, collect, interval)
@@ -99,6 +89,26 @@ def exporter(
             _serve(address, collect, token_file)
     except ExporterError as error:
         raise Failure(str(error), USAGE) from None
+
+
+def _host(queue: str | None, state_dir: Path | None) -> Callable[[], Target]:
+    """Return a function that connects to the host of the ensembles, and to no other one.
+
+    An instance that was named may start, or be reachable again, later, and so may its service.
+    """
+    target: Target | None = None
+    try:
+        target = reach(Client, queue, state_dir)
+        target.list()
+    except EnsembleError as error:
+        is_flux = queue == "flux" or is_named() if target is None else isinstance(target, Client)
+        if not is_flux or error.errno in (errno.EPERM, errno.EACCES):
+            raise
+        warn(f"{error}; until it answers, the metric 'up' is 0")
+    if isinstance(target, LocalClient):
+        local = target
+        return lambda: local
+    return Client
 
 
 def _collector(connect: Callable[[], Target], most: int) -> Callable[[], Iterator[Metric]]:

@@ -59,8 +59,7 @@ def test_a_local_run_does_not_answer_for_an_instance_that_is_gone(
         ["list"], ["status", "study"], ["metrics", "study"], ["why", "study"], ["jobs", "study"],
         ["log", "study"], ["failures", "study"], ["export", "study", "out.csv"],
         ["report", "study"], ["top", "--once"], ["unload", "study"], ["cancel", "study"],
-        ["metrics-exporter", "--textfile", "out", "--interval", "0"], ["watch", "study"],
-        ["run", "study.yaml"], ["load", "study.yaml"],
+        ["watch", "study"], ["run", "study.yaml"], ["load", "study.yaml"],
     ],
 )  # fmt: skip
 def test_no_command_takes_another_target_than_the_one_that_is_named(
@@ -78,6 +77,20 @@ def test_no_command_takes_another_target_than_the_one_that_is_named(
     # Who names the local queue gets that.
     if words[0] != "load":
         assert GONE not in _err([words[0], "--queue", "local", *words[1:]], capsys)
+
+
+def test_an_exporter_waits_for_the_instance_that_is_named_and_takes_no_other(
+    study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FLUX_URI", "local:///nowhere")
+    words = ["metrics-exporter", "--textfile", "out.prom", "--interval", "0"]
+    assert run_command(words) == 0
+    warned = capsys.readouterr().err
+    assert GONE in warned
+    assert "until it answers, the metric 'up' is 0" in warned
+    written = Path("out.prom").read_text()
+    assert "flux_ensemble_up 0.0" in written
+    assert "study" not in written
 
 
 def _err(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
