@@ -320,7 +320,10 @@ class StateLog:
                     self.directory = stack.enter_context(top.enter(self.name, make=True))
                     self.directory.check_own()
                 except OSError as error:
-                    raise StateError(f"cannot write to {root}: {error.strerror}") from None
+                    raise StateError(
+                        f"cannot write to {root}: {error.strerror}; name another state directory "
+                        "with --state-dir"
+                    ) from None
                 try:
                     self._begin(stack, top, document.encode(), resume)
                 except _TakenError:

@@ -233,7 +233,8 @@ def test_a_state_directory_that_cannot_be_written_is_named(tmp_path: Path) -> No
     with mounted(tmp_path / "state", "ro"):
         code, _, err = Run(tmp_path, DOCUMENT).end()
         assert code == 1
-        assert f"cannot write to {tmp_path / 'state'}: Read-only file system" in err
+        said = f"cannot write to {tmp_path / 'state'}: Read-only file system; name another state "
+        assert f"{said}directory with --state-dir" in err
 
 
 @pytest.mark.parametrize("words", [["run", "--queue", "local", "-"], ["list", "--queue", "local"]])
