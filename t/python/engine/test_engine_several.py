@@ -489,7 +489,7 @@ def test_a_retry_is_sent_at_once_to_another_member_where_its_own_takes_no_more(
     for one in sent:
         engine.handle(CommandDone(100.5, one.id, {"ids": []}))
     life = [("submit", {}), ("validate", {}), *what, ("clean", {})]
-    events = [[101.0 + number / 8, *entry] for number, entry in enumerate(life)]
+    events: list[Any] = [[101.0 + number / 8, *entry] for number, entry in enumerate(life)]
     cut = len(events) - left
     commands = []
     for batch in (events[:cut], events[cut:]):
