@@ -36,7 +36,6 @@ from flux_ensemble.metrics import about
 from flux_ensemble.metrics.columns import Known
 from flux_ensemble.metrics.families import FAMILIES
 from flux_ensemble.metrics.job_row import COLUMNS, IN_RULES, MEMO, PARAMS
-from flux_ensemble.metrics.operations import FUNCTIONS
 from flux_ensemble.metrics.statistics import STATISTICS
 
 DOCS = Path(__file__).resolve().parent
@@ -281,8 +280,6 @@ def _commands() -> Iterator[str]:
     )
 
 
-_FURTHER = {name: text for name, text in about.FUNCTIONS.items() if name not in FUNCTIONS}
-
 #: A section of a docstring, and an entry of one.
 _SECTION = re.compile(r"(Args|Returns|Raises|Attributes|Yields):")
 _ENTRY = re.compile(r"    (\S[^:]*): (.*)")
@@ -371,8 +368,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     ),
     "variables": partial(_names, about.VARIABLES),
     "instance": _instance,
-    "functions": partial(_names, {name: about.FUNCTIONS[name] for name in FUNCTIONS}, "`{}()`"),
-    "further-functions": partial(_names, _FURTHER, "`{}()`"),
+    "functions": partial(_names, about.FUNCTIONS, "`{}()`"),
     "search": partial(_names, FAMILIES["search"].fields, "`search.ID.{}`"),
     "best": partial(_names, about.BEST, "`best.NAME.{}`"),
 }

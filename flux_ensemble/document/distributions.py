@@ -5,9 +5,8 @@ distribution's quantile function (inverse transform sampling: Devroye, "Non-Unif
 Generation", chapter II). `Constant` and `Param` take none. The value of a `Param` comes from the
 job, and those of a `FromLog` from a file.
 
-The expression of a `Computed` is in the language of conditions, with the functions of calculus and
-powers besides: a document is not a program. With `step` the job publishes several values while it
-runs, spread evenly:
+The expression of a `Computed` is in the language of conditions: a document is not a program. With
+`step` the job publishes several values while it runs, spread evenly:
 
     memo: {loss: {expression: "(log10(lr) + 3) ** 2 + exp(-epoch / 9)", step: epoch, steps: 27}}
 """
@@ -225,7 +224,7 @@ def compiled(text: str) -> Expression[str]:
         return keys[0]
 
     try:
-        return compile_expression(text, resolve, calculus=True)
+        return compile_expression(text, resolve)
     except (SyntaxError, RecursionError, MemoryError):
         raise ValueError(f"expected an expression such as '(x - 1) ** 2', not {text!r}") from None
 

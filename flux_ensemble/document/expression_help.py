@@ -56,7 +56,7 @@ def expression_names() -> Iterator[tuple[str, Sequence[str]]]:
     yield "text", ("in quotes: 'failed'",)
     yield "compare", ("== != < <= > >=", "in", "not in: job.outcome in ['failed']")
     yield "join", ("and", "or", "not")
-    yield "compute", ("+ - * / // %", *(f"{name}()" for name in FUNCTIONS))
+    yield "compute", ("+ - * / // % **", *(f"{name}()" for name in FUNCTIONS))
     scope = scope_of("job-fail", Known.END, [], FEATURES)
     names = (f"{name}.NAME" if name in (PARAMS, MEMO) else name for name in sorted(scope.names))
     yield "the job", [f"job.{name}" for name in names]

@@ -84,7 +84,7 @@ def lint_jobs(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _equal_jobs(entry, given, at)
     yield from _empty_cells(spec, value)
     yield from _one_stream(spec)
-    yield from _equal_submissions(spec)
+    yield from _equal_submissions(spec, value)
     yield from _shared_by_members(spec, value)
     yield from _shared_files(spec, value)
 
@@ -544,8 +544,9 @@ def _equal_jobs(
             return
 
 
-def _equal_submissions(spec: Spec) -> Iterator[Finding]:
+def _equal_submissions(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
     """Actions that give the value that an expression has at the moment to several jobs."""
+    numbered = {entry.get("name") for entry in value.get("jobs", ()) if _has_number(entry)}
     for index, rule in enumerate(spec.rules):
         for number, action in enumerate(rule.actions):
             computed = (action.expressions or {}).get("params")
@@ -553,7 +554,9 @@ def _equal_submissions(spec: Spec) -> Iterator[Finding]:
                 continue
             count = _count(spec, action)
             name = next((name for name, value in computed.items() if _counts(value)), None)
-            if count > 1 and name is not None and not _has_number(computed):
+            if action.label in numbered or _has_number(computed):
+                continue
+            if count > 1 and name is not None:
                 many = bool(rule.more_actions)
                 at: Path = ("actions", number) if many else ("action",)
                 yield Finding(

@@ -56,17 +56,19 @@ for _part in parts("metrics"):
     for _kind, _texts in getattr(_part, "METRICS", {}).items():
         INSTANCE[_kind].update(_texts)
 
-#: Functions of expressions (`operations.CALCULUS`).
+#: Functions of expressions (`operations.FUNCTIONS`).
 FUNCTIONS: Final[Mapping[str, str]] = {
     "abs": "the absolute value",
     "max": "the largest of several numbers",
     "min": "the smallest of several numbers",
     "round": "the nearest integer, or with a second argument, from -308 to 308, so many digits",
+    "floor": "the largest integer that is not larger",
+    "ceil": "the smallest integer that is not smaller",
+    "sqrt": "the square root",
     "exp": "e to the power of a number",
     "log": "the natural logarithm, or with a second argument that to this base",
     "log2": "the logarithm to base 2",
     "log10": "the logarithm to base 10",
-    "sqrt": "the square root",
     "sin": "the sine of an angle in radians",
     "cos": "the cosine of an angle in radians",
     "tan": "the tangent of an angle in radians",

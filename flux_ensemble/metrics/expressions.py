@@ -22,10 +22,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from flux_ensemble.metrics.hints import in_seconds, remedy
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.operations import (
-    CALCULUS,
     FUNCTIONS,
     OPERATORS,
-    POWER,
     Unfit,
     Value,
     taken,
@@ -144,7 +142,6 @@ class Expression(Generic[Variable]):
 def compile_expression(
     text: str,
     resolve: Callable[[list[str]], Variable],
-    calculus: bool = False,
     fitted: Callable[[Variable, Value], Value] | None = None,
 ) -> Expression[Variable]:
     """Compile an expression.
@@ -152,7 +149,6 @@ def compile_expression(
     Args:
         text: the expression, of at most MAX_LENGTH characters.
         resolve: returns the variable for the keys of a name: `a.b["c"]` has the keys a, b, c.
-        calculus: allow powers, and functions such as `exp`.
         fitted: returns a literal that a variable is compared with in the form of the variable's
             values, or raises ValueError if the variable can never have that value.
 
@@ -163,11 +159,11 @@ def compile_expression(
 
     >>> sorted(compile_expression("max(a.b, c['d-e']) > 1", ".".join).variables)
     ['a.b', 'c.d-e']
-    >>> compile_expression("open('file')", ".".join)
+    >>> compile_expression("math.sqrt(x)", ".".join)
     Traceback (most recent call last):
-    ValueError: 'open' is not a function of conditions (functions: abs, max, min, round)
+    ValueError: 'math.sqrt' is not a function of conditions (write sqrt)
     """
-    compiler = _Compiler(text, resolve, calculus, fitted)
+    compiler = _Compiler(text, resolve, fitted)
     compiler.add(_tree(text))
     return Expression(tuple(compiler.steps), frozenset(compiler.variables))
 
@@ -228,14 +224,11 @@ class _Compiler(Generic[Variable]):
         self,
         text: str,
         resolve: Callable[[list[str]], Variable],
-        calculus: bool,
         fitted: Callable[[Variable, Value], Value] | None,
     ) -> None:
         self._text = text
         self._resolve = resolve
         self._fitted = fitted
-        self._calculus = calculus
-        self._functions = CALCULUS if calculus else FUNCTIONS
         self.steps: list[Step] = []
         self.variables: list[Variable] = []
 
@@ -257,8 +250,7 @@ class _Compiler(Generic[Variable]):
                 self.add(node.operand)
                 self.steps.append(step)
             case ast.BinOp():
-                power = self._calculus and isinstance(node.op, ast.Pow)
-                step = Step("call", POWER if power else _operation(node.op), 2)
+                step = Step("call", _operation(node.op), 2)
                 self.add(node.left)
                 self.add(node.right)
                 self.steps.append(step)
@@ -336,16 +328,18 @@ class _Compiler(Generic[Variable]):
 
     def _call(self, node: ast.Call) -> None:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if name not in self._functions:
+        if name not in FUNCTIONS:
+            written = ast.unparse(node.func)
+            last = written.rpartition(".")[2]
+            known = f"write {last}" if last in FUNCTIONS else f"functions: {', '.join(FUNCTIONS)}"
             raise ValueError(
-                f"{shortened(repr(ast.unparse(node.func)))} is not a function of conditions "
-                f"(functions: {', '.join(self._functions)})"
+                f"{shortened(repr(written))} is not a function of conditions ({known})"
             )
         if node.keywords or not node.args:
             raise ValueError(f"{name}() takes one or more plain arguments")
         for argument in node.args:
             self.add(argument)
-        self.steps.append(Step("call", self._functions[name], len(node.args)))
+        self.steps.append(Step("call", FUNCTIONS[name], len(node.args)))
 
 
 def _check_ordered(*operands: ast.expr) -> None:
@@ -410,7 +404,6 @@ def _refusal(node: ast.AST, text: str = "") -> ValueError:
 
 #: Operators that expressions do not have -> their written form.
 _WRITTEN: dict[type[ast.AST], str] = {
-    ast.Pow: "**",
     ast.Is: "is",
     ast.IsNot: "is not",
     ast.BitAnd: "&",

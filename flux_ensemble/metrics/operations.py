@@ -173,6 +173,8 @@ OPERATORS: Mapping[type[ast.AST], Callable[..., Value]] = {
     ast.Div: _arithmetic(operator.truediv),
     ast.FloorDiv: _arithmetic(operator.floordiv),
     ast.Mod: _arithmetic(operator.mod),
+    # Of floats, since powers of integers can have any number of digits.
+    ast.Pow: _arithmetic(_floating(math.pow)),
     ast.Eq: _equal,
     ast.NotEq: _unequal,
     ast.Lt: _ordered(operator.lt),
@@ -188,15 +190,10 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "max": _arithmetic(max),
     "min": _arithmetic(min),
     "round": _arithmetic(_round),
-}
-
-#: Further functions, and powers, for values of simulated jobs. Powers are of floats, since those of
-#: integers can have any number of digits.
-CALCULUS: Mapping[str, Callable[..., Value]] = {
-    **FUNCTIONS,
+    "floor": _arithmetic(math.floor),
+    "ceil": _arithmetic(math.ceil),
     **{
         name: _arithmetic(_floating(getattr(math, name)))
-        for name in ("exp", "log", "log2", "log10", "sqrt", "sin", "cos", "tan", "tanh", "pow")
+        for name in ("sqrt", "exp", "log", "log2", "log10", "sin", "cos", "tan", "tanh", "pow")
     },
 }
-POWER: Callable[..., Value] = CALCULUS["pow"]

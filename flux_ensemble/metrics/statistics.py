@@ -36,6 +36,40 @@ class Streaming(Protocol):
         ...
 
 
+class ConfidenceInterval:
+    """Half the width of the 95 % confidence interval of the mean.
+
+    It is the standard error times the 97.5 % quantile of Student's t distribution with one degree
+    of freedom less than there are values (Student, "The Probable Error of a Mean", Biometrika 6,
+    1908): the mean of independent, normally distributed values is within it in 95 of 100 cases.
+
+    >>> interval = ConfidenceInterval()
+    >>> for value in (1.0, 2.0, 3.0, 6.0):
+    ...     interval.update(value)
+    >>> round(interval.get(), 4)
+    3.4374
+    """
+
+    def __init__(self) -> None:
+        self._variance = made("Var", {})
+        self._number = 0
+
+    def update(self, value: Number) -> None:
+        """Take in a value."""
+        self._variance.update(value)
+        self._number += 1
+
+    def get(self) -> float | None:
+        """Return the half width; None for fewer than two values."""
+        variance = self._variance.get()
+        if self._number < 2 or variance is None:
+            return None
+        # Late, for the same reason as River.
+        from scipy.special import stdtrit
+
+        return float((variance / self._number) ** 0.5 * stdtrit(self._number - 1, 0.975))
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of statistic.
@@ -67,6 +101,11 @@ STATISTICS: dict[str, Kind] = {
         "there was none",
         None,
         always=True,
+    ),
+    "ci95": Kind(
+        "half the width of the 95 % confidence interval of the mean, by Student's t; empty for "
+        "fewer than two values",
+        ConfidenceInterval,
     ),
 }
 

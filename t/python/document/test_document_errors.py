@@ -470,7 +470,8 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
          ".when: expected a finite number, not inf"),
         ("{trigger: metric, name: count.echo.success, when: __import__('os'), "
          "action: {name: terminate}}", ".when: '__import__' is not a function of conditions "
-         "(functions: abs, max, min, round)"),
+         "(functions: abs, max, min, round, floor, ceil, sqrt, exp, log, log2, log10, sin, "
+         "cos, tan, tanh, pow)"),
         ("{trigger: job-finish, when: '> 5', action: {name: terminate}}", ".when: '> 5' compares "
          "the metric of a metric rule; this trigger has none, so write an expression such as "
          "'count.GROUP.success > 3'"),

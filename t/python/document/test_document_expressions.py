@@ -97,7 +97,7 @@ def read(rule: str) -> Rule:
          ".action.params: 'lambda: 1' is not allowed in an expression"),
         ("{trigger: job-fail, " + SUBMIT + 'params: {x: "{open(1)}"}}}',
          ".action.params: 'open' is not a function of conditions (functions: abs, max, min, "
-         "round)"),
+         "round, floor, ceil, sqrt, exp, log, log2, log10, sin, cos, tan, tanh, pow)"),
         ("{trigger: job-fail, " + SUBMIT + 'params: {x: "{' + "-" * 300 + '1}"}}}',
          ".action.params: an expression nests at most 200 levels deep, where each term of a sum "
          "counts as one"),

@@ -28,7 +28,7 @@ from flux_ensemble.features.search.paths import COUNTS, FRONT, OF_BEST, PRUNED
 from flux_ensemble.metrics import about
 from flux_ensemble.metrics.families import FAMILIES
 from flux_ensemble.metrics.names import COUNTERS, GAUGES, MEMBER_METRICS, STREAMS
-from flux_ensemble.metrics.operations import CALCULUS
+from flux_ensemble.metrics.operations import FUNCTIONS
 from flux_ensemble.metrics.statistics import ALWAYS, STATISTICS
 
 CUSTOM = (DOCS / "custom.md").read_text()
@@ -98,7 +98,7 @@ def _pairs(table: Mapping[str, Iterable[str]]) -> list[str]:
     [
         (about.COUNTERS, COUNTERS),
         (about.VARIABLES, (*STREAMS, *GAUGES)),
-        (about.FUNCTIONS, CALCULUS),
+        (about.FUNCTIONS, FUNCTIONS),
         (_pairs(about.INSTANCE), _pairs(MEMBER_METRICS)),
         (
             FAMILIES["search"].fields,

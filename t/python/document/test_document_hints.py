@@ -45,7 +45,7 @@ def when(condition: str, trigger: str = "job-fail") -> str:
         ("count.a.success <> 1", "write '!=' for '<>'"),
         ("count.a.success ≥ 1", "write '>=' for '≥'"),
         ("count.a.failed / count.a.finished > 50%", "write 0.5 for '50%'"),
-        ("job.params.x ** 2 > 4", "write a power as a product"),
+        ("job.params.x ^ 2 > 4", "a power is written as x ** 2"),
         ("job.params.x is 3", "write '==' for 'is'"),
         ("if job.params.x > 3", "leave out 'if'"),
         ("'{job.params.x} > 3'", "an expression has no braces: write job.params.x"),

@@ -195,6 +195,10 @@ def test_jobs_that_a_count_makes_equal_have_a_warning(entry: str, rule: str, sai
         ("count: 8, params: {i: 0}", "params: {i: '{index}'}"),
         ("params: {i: 0}", "params: {i: '{count.a.submitted}'}"),
         ("params: {t: 0}", "count: 8, params: {t: '{job.params.t}'}"),
+        (
+            "command: 'run {t} {index}', params: {t: 0}",
+            "count: 8, params: {t: '{count.a.submitted}'}",
+        ),
     ],
 )
 def test_jobs_that_are_not_equal_or_may_be_have_none(entry: str, rule: str) -> None:
