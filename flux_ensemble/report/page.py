@@ -10,7 +10,7 @@ import hashlib
 import re
 import time
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import PurePath
@@ -24,6 +24,9 @@ from flux_ensemble.report.summary import cards, headline
 from flux_ensemble.report.texts import plural
 
 #: The beginning of each report file.
+#: The name under which a report has its runs.
+RUNS = "flux-ensemble-runs"
+
 MARK = "<!doctype html>\n<!-- A report of flux-ensemble -->\n"
 
 #: Scripts and styles, in order; those of uPlot include its licence.
@@ -50,6 +53,11 @@ _NO_SCRIPT = (
 )
 
 
+def runs_of(statuses: Iterable[Mapping[str, Any]]) -> str:
+    """Return the runs of a report: the same text for the same ones, however far they are."""
+    return " ".join(f"{status['name']}@{status['t_start']}" for status in statuses)
+
+
 def page(contents: Sequence[Content], t: float) -> str:
     """Return the page.
 
@@ -70,6 +78,7 @@ def page(contents: Sequence[Content], t: float) -> str:
     head = h(
         "head",
         h("meta", charset="utf-8"),
+        h("meta", name=RUNS, content=runs_of(content.run.source.status for content in contents)),
         h("meta", http_equiv="Content-Security-Policy", content=policy),
         h("meta", name="viewport", content="width=device-width, initial-scale=1"),
         h("meta", name="generator", content=f"flux-ensemble {__version__}"),

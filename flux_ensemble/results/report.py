@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from flux_ensemble.files import replacing
 from flux_ensemble.report.document import text_of
 from flux_ensemble.report.files import Files
 from flux_ensemble.report.gather import gather
-from flux_ensemble.report.page import MARK, page
+from flux_ensemble.report.page import MARK, RUNS, page, runs_of
 from flux_ensemble.report.sections import Content
 from flux_ensemble.report.source import Failure, Source
 from flux_ensemble.report.summary import figure_of
@@ -25,6 +26,9 @@ from flux_ensemble.results.log_lines import explain
 from flux_ensemble.results.sources import source_of
 from flux_ensemble.results.statistics import metrics_rows
 from flux_ensemble.words import plain
+
+#: Bytes at the beginning of a report within which its runs are.
+_HEAD = 65536
 
 
 class ReportError(EnsembleError):
@@ -117,6 +121,27 @@ def check_free(path: Path) -> None:
     """
     if path.exists() and not _is_report(path):
         raise ReportError(f"{path} exists and is no report: --force replaces it")
+
+
+def default_file(name: str, sources: Sequence[Source]) -> Path:
+    """Return the file for a report for which none was named.
+
+    NAME.html, unless it has a report of other runs, as of a run of that name in an earlier
+    instance: then NAME-2.html, and so on.
+    """
+    runs = runs_of(source.status for source in sources)
+    path, number = Path(f"{name}.html"), 1
+    while path.exists() and _is_report(path) and _runs_in(path) != runs:
+        number += 1
+        path = Path(f"{name}-{number}.html")
+    return path
+
+
+def _runs_in(path: Path) -> str | None:
+    with path.open(errors="replace") as file:
+        found = re.search(rf'<meta [^>]*name="{RUNS}"[^>]*>', file.read(_HEAD))
+    content = None if found is None else re.search(r'content="([^"]*)"', found[0])
+    return None if content is None else content[1]
 
 
 def _is_report(path: Path) -> bool:

@@ -63,7 +63,7 @@ def report(
     from flux_ensemble.cli.display.reports import written
     from flux_ensemble.report.page import MOST_ENSEMBLES
     from flux_ensemble.report.recording_source import recorded
-    from flux_ensemble.results.report import describe
+    from flux_ensemble.results.report import default_file, describe
 
     count = len(names) + len(recordings)
     if not count:
@@ -72,11 +72,11 @@ def report(
         raise Failure(f"a report is of at most {MOST_ENSEMBLES} ensembles, not {count}", USAGE)
     if simulation is not None and count > 1:
         raise Failure("--simulation is for a report of one ensemble", USAGE)
-    if output is None:
-        output = Path(f"{names[0] if names else recordings[0].stem}.html")
     with _refusals():
         other = None if simulation is None else recorded(simulation)
         sources = [*_named(names, queue, state_dir), *map(recorded, recordings)]
+        if output is None:
+            output = default_file(names[0] if names else recordings[0].stem, sources)
         contents = [describe(one, other, path=output, environment=environment) for one in sources]
     written(output, contents, force=force)
     if shown and str(output) != "-":

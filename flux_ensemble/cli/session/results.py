@@ -123,7 +123,8 @@ class Results:
             code = max(code, _tried(export.path, partial(_export, target, name, export)))
         if self.report is not None or self.shown:
             path = self.report or Path(f"{name}.html")
-            code = max(code, _tried(path, partial(_report, target, name, path, self.shown)))
+            write = partial(_report, target, name, self.report, self.shown)
+            code = max(code, _tried(path, write))
         return code
 
 
@@ -164,12 +165,15 @@ def _export(target: Target, name: str, export: Export) -> None:
     say(f"{path}: {count} {noun}{'s'[: count != 1]}")
 
 
-def _report(target: Target, name: str, path: Path, shown: bool) -> None:
+def _report(target: Target, name: str, path: Path | None, shown: bool) -> None:
     from flux_ensemble.cli.display.reports import written
-    from flux_ensemble.results.report import describe
+    from flux_ensemble.results.report import default_file, describe
     from flux_ensemble.results.sources import source_of
 
-    written(path, [describe(source_of(target, name), path=path, environment=False)], force=False)
+    source = source_of(target, name)
+    if path is None:
+        path = default_file(name, [source])
+    written(path, [describe(source, path=path, environment=False)], force=False)
     if shown:
         open_page(path)
 

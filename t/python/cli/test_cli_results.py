@@ -170,6 +170,29 @@ def test_best_jobs_that_cannot_be_exported_are_refused_before_anything_runs(
     assert not (tmp_path / "state").exists()
 
 
+def test_a_report_without_a_file_of_its_own_replaces_none_of_another_run(
+    do: Do, tmp_path: Path
+) -> None:
+    def reports() -> dict[str, str]:
+        return {path.name: path.read_text() for path in tmp_path.glob("*.html")}
+
+    assert do("--open")[0] == 0
+    first = reports()
+    assert first.keys() == {"study.html"}
+    words = ["--state-dir", "state", "study"]
+    assert run_command(["report", *words]) == 0
+    assert reports().keys() == {"study.html"}
+    first = reports()
+    assert run_command(["rm", *words]) == 0
+    assert do("--open")[0] == 0
+    assert reports().keys() == {"study.html", "study-2.html"}
+    assert reports()["study.html"] == first["study.html"]
+    # Who names a file gets that.
+    assert run_command(["report", *words, "-o", "study.html"]) == 0
+    assert reports().keys() == {"study.html", "study-2.html"}
+    assert reports()["study.html"] != first["study.html"]
+
+
 def test_open_opens_the_report_in_a_browser(
     do: Do, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
