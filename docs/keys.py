@@ -22,7 +22,7 @@ import click
 
 import flux_ensemble
 from flux_ensemble.cli.main import ensemble
-from flux_ensemble.client import tables
+from flux_ensemble.client.tables import JobTable
 from flux_ensemble.document.editor_schema import Explained, editor_schema, explained
 from flux_ensemble.document.expression_help import expression_names
 from flux_ensemble.document.keys.document import DOCUMENT_KEYS, KEYS, parts
@@ -37,6 +37,7 @@ from flux_ensemble.metrics.columns import Known
 from flux_ensemble.metrics.families import FAMILIES
 from flux_ensemble.metrics.job_row import COLUMNS, IN_RULES, MEMO, PARAMS
 from flux_ensemble.metrics.statistics import STATISTICS
+from flux_ensemble.results.failures import FailureSummary
 
 DOCS = Path(__file__).resolve().parent
 TYPES = DOCS.parent / "flux_ensemble" / "entry_keys.py"
@@ -323,9 +324,13 @@ def _signature(function: Any) -> str:
     return str(inspect.Signature(plain))
 
 
+#: Classes of what methods return, which programs do not import.
+RETURNED: Mapping[str, Any] = {"FailureSummary": FailureSummary, "JobTable": JobTable}
+
+
 def _python(name: str) -> Iterator[str]:
     """Yield what users call of the package: a function, or a class with its methods."""
-    what = getattr(flux_ensemble, name, None) or getattr(tables, name)
+    what = RETURNED.get(name) or getattr(flux_ensemble, name)
     arguments = "" if issubclass(type(what), type) and issubclass(what, dict) else _signature(what)
     yield f"### {name}{arguments}\n"
     yield from _described(what.__doc__ or "")
@@ -357,7 +362,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "actions": _actions,
     "job-in-rules": _job_in_rules,
     "job-rows": _job_rows,
-    **{f"python-{name}": partial(_python, name) for name in (*flux_ensemble.__all__, "JobTable")},
+    **{f"python-{name}": partial(_python, name) for name in (*flux_ensemble.__all__, *RETURNED)},
     "counters": partial(_names, about.COUNTERS),
     "statistics": partial(
         _names,
