@@ -134,7 +134,7 @@ def _course(content: Content, key: str) -> Iterator[Markup]:
     ended = sum(count for (_, outcome), count in run.jobs.outcomes.items() if outcome)
     text = f"{plural(ended, 'job')} had ended after {seconds(run.span)}"
     if content.simulated is not None:
-        text += f"; in the simulation after {seconds(content.simulated.span)} (broken lines)"
+        text += f"; in the simulation after {seconds(content.simulated.span)} (dashed lines)"
     yield _chart(key, "progress", "Jobs that have ended", text + ".")
     if content.simulated is not None:
         yield _compared(run, content.simulated)
@@ -218,13 +218,14 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
     # Other groups may have parameters that these jobs do not have.
     names = list(dict.fromkeys(name for job in best for name in job["params"]))[:8]
     if params:
-        what = figure.words if figure else "how long each ran"
+        # As the chart begins: see `parallel.js`.
+        what = figure.words if figure else "lowest runtime"
         yield _chart(
             key,
             "parallel",
             "Parameters of the jobs",
             f"Each line is a job, through its values of {', '.join(names or params[:8])}; the "
-            f"strongest lines are jobs that succeeded with the {what}. Broken lines are jobs that "
+            f"strongest lines are jobs that succeeded with the {what}. Dashed lines are jobs that "
             "failed.",
         )
     if figure is None:
@@ -293,7 +294,7 @@ def _quantile(values: Sequence[float], share: float) -> float | None:
 
 def _statistics(content: Content, key: str) -> Iterator[Markup]:
     if content.run.jobs.count:
-        text = "How often each value was there; choose what and of which group above the chart."
+        text = "How often each value occurred; choose what and of which group above the chart."
         yield _chart(key, "histogram", "Distribution", text)
     headings, rows = content.statistics
     if rows:

@@ -182,7 +182,9 @@ def test_jobs_that_are_compared_have_no_columns_of_parameters_of_others() -> Non
 def test_where_the_document_keeps_no_best_the_card_says_so_and_guesses_none() -> None:
     text = best_card(simulated({**TWINS, "metrics": []}))
     assert text.startswith("\u2013 The document keeps no best point")
-    assert "<div data-first>" not in html(simulated({**TWINS, "metrics": []}))
+    page = html(simulated({**TWINS, "metrics": []}))
+    assert "<div data-first>" not in page
+    assert "the strongest lines are jobs that succeeded with the lowest runtime." in page
 
 
 def test_a_failed_job_with_the_highest_value_is_no_best_point() -> None:
