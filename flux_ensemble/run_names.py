@@ -52,6 +52,15 @@ def named_otherwise(asked: str, name: str, remove: str) -> str:
     return f"{asked!r} has ended and is kept ('{remove}' removes it): this run is {name!r}"
 
 
+def cannot_resume(name: str) -> str:
+    """Return the sentence about a run that `--resume` would continue, had it not been canceled.
+
+    >>> cannot_resume("sweep-2")
+    "'sweep-2' was cancelled, which is final: 'run' without --resume starts it anew"
+    """
+    return f"{name!r} was cancelled, which is final: 'run' without --resume starts it anew"
+
+
 def goes_on_already(name: str, state: str = "running") -> str:
     """Return the refusal of a run whose name belongs to one that has not ended.
 

@@ -38,7 +38,7 @@ from flux_ensemble.deploy.service_start import ensure_service
 from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.results.hosts import Target
-from flux_ensemble.run_names import can_be_named, named_otherwise
+from flux_ensemble.run_names import can_be_named, cannot_resume, named_otherwise
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -431,6 +431,9 @@ class _Run:
         if begun is not None:
             if begun != spec.name:
                 say(f"going on with {begun!r}")
+            canceled = canceled_as(spec.name, listed)
+            if canceled is not None:
+                say(cannot_resume(canceled))
             code = follower.follow(begun)
         else:
             others = [(other["name"], other["t_start"]) for other in listed]
@@ -452,6 +455,19 @@ def begun_as(asked: str, listed: Sequence[Listed]) -> str | None:
         return None
     left = [name for name, state in states.items() if state not in EXIT_CODES]
     return asked if asked in left else max(left, key=lambda name: (len(name), name), default=asked)
+
+
+def canceled_as(asked: str, listed: Sequence[Listed]) -> str | None:
+    """Return the newest run of a name if that was canceled and none is left to go on; else None.
+
+    Args:
+        asked: the requested name.
+        listed: all ensembles.
+    """
+    states = {one["name"]: one["state"] for one in listed if can_be_named(one["name"], asked)}
+    newest = max(states, key=lambda name: (len(name), name), default=asked)
+    ended = all(state in EXIT_CODES for state in states.values())
+    return newest if ended and states.get(newest) == "canceled" else None
 
 
 def _local(state_dir: Path | None) -> LocalClient:

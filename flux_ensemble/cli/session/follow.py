@@ -68,6 +68,12 @@ LEAVE_SECONDS = 5.0
 #: Kinds of waits in `status` of jobs that are in the queue.
 _TOLD = frozenset(("stopped", "nodes", "held"))
 
+#: What an interrupt means, and how to leave a run to the service.
+FINAL = (
+    "this is final; if its terminal is closed instead, the ensemble continues, and --resume "
+    "follows it"
+)
+
 #: Hint if the instance cannot be queried later.
 FORGETS = (
     "this instance ends with this command, and what it knows of the jobs with it: --report FILE "
@@ -489,6 +495,7 @@ class Follower:
             self._stop()
         else:
             self._end(INTERRUPTED, "interrupted", " (again to leave at once)")
+            self._line((Span(f"   {FINAL}", "detail"),))
 
     def _expire(self) -> None:
         """Leave the remaining jobs to the next allocation."""

@@ -61,6 +61,13 @@ _INTERRUPTS: Mapping[int, str] = {
 }
 
 
+#: What an interrupt means, and how to end a run that is to be resumed.
+FINAL = (
+    "this is final; for a run that --resume can continue, close its terminal or send it SIGTERM "
+    "instead"
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Options of a run on this machine.
@@ -300,6 +307,7 @@ class Printer:
             self._interrupt(_INTERRUPTS[number])
         else:
             self._cancel(INTERRUPTED, "interrupted: cancelling its jobs (again to kill them)")
+            self.note(FINAL)
 
     def _interrupt(self, why: str) -> None:
         if self._forced is None:

@@ -41,7 +41,7 @@ from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.queues.local import state_forms
 from flux_ensemble.queues.local.directory import Directory, open_directory
 from flux_ensemble.queues.local.root import StateError, UnreadableError, advised
-from flux_ensemble.run_names import can_be_named, free_name, goes_on_already
+from flux_ensemble.run_names import can_be_named, cannot_resume, free_name, goes_on_already
 from flux_ensemble.runtime.durability.format import FORMAT, KEY, LaterFormatError, check_format
 from flux_ensemble.runtime.durability.lines import MAX_LINE, Lines, whole_lines
 
@@ -344,7 +344,7 @@ class StateLog:
             raise running_already(self._name) from None
         if not self._is_in(top):
             raise StateError(f"{self._name!r} was unloaded just now: try again")
-        resume = self._check_resume(document, resume)
+        resume = self._check_resume(top, document, resume)
         self.resumed = bool(resume)
         for one in ("eventlog.new", "eventlog", "jobs.new", "jobs", "events"):
             self.directory.check(one)
@@ -399,7 +399,14 @@ class StateLog:
         take_lock(self.directory, name, fd, seconds)
         return fd
 
-    def _check_resume(self, document: bytes, resume: bool | None) -> bool | None:
+    def _refuse_canceled(self, top: Directory) -> None:
+        """Raise an error if the latest run of the name was canceled."""
+        latest = [*runs_of(top, self._asked)][-1]
+        with contextlib.suppress(OSError, ValueError), top.enter(latest) as directory:
+            if read_snapshot(directory)["status"]["state"] == "canceled":
+                raise StateError(cannot_resume(latest))
+
+    def _check_resume(self, top: Directory, document: bytes, resume: bool | None) -> bool | None:
         """Return `resume`, but None if there is nothing to go on with: then the run begins."""
         state = state_of(self.directory)
         killed = state == "unfinished"
@@ -414,6 +421,7 @@ class StateLog:
         if resume and state == "nothing":
             return None
         if resume and not killed:
+            self._refuse_canceled(top)
             raise StateError(f"there is no run of {name!r} that was interrupted before it ended")
         if resume:
             try:

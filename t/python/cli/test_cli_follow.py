@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.cli.commands.run import begun_as
+from flux_ensemble.cli.commands.run import begun_as, canceled_as
 from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.session import follow, target
 from flux_ensemble.cli.session.follow import Follower
@@ -305,7 +305,10 @@ def test_a_signal_cancels_the_ensemble_that_is_run_and_waits_for_its_end(stop: S
     )
     assert runs.load(REQUEST, "a", []) == 130
     assert ("cancel", {"name": "a"}) in handle.sent
-    assert view.lines == ["   interrupted: cancelling its jobs (again to leave at once)"]
+    assert view.lines == [
+        "   interrupted: cancelling its jobs (again to leave at once)",
+        f"   {follow.FINAL}",
+    ]
 
 
 def test_a_terminal_that_is_closed_leaves_the_ensemble_to_the_service() -> None:
@@ -556,7 +559,8 @@ def test_a_signal_to_run_cancels_the_ensemble_when_the_service_is_back() -> None
     assert runs.load(REQUEST, "a", []) == 130
     assert handle.ops() == ["load", "status", "log", "list", "log", "cancel", "status", "metrics"]
     assert view.lines == [
-        "   interrupted: its jobs are cancelled when the service is back (again to leave at once)"
+        "   interrupted: its jobs are cancelled when the service is back (again to leave at once)",
+        f"   {follow.FINAL}",
     ]
 
 
@@ -819,3 +823,21 @@ def test_a_run_goes_on_with_the_newest_of_its_name_that_has_not_ended(
     pairs = [one.split(":") for one in ensembles.split()]
     listed: Any = [{"name": name, "state": state} for name, state in pairs]
     assert begun_as("hunt", listed) == name
+
+
+@pytest.mark.parametrize(
+    ("ensembles", "name"),
+    [
+        ("", None),
+        ("hunt:canceled", "hunt"),
+        ("hunt:completed hunt-9:failed hunt-10:canceled hunt-x:running", "hunt-10"),
+        ("hunt:canceled hunt-2:completed", None),
+        ("hunt:running hunt-2:canceled", None),
+    ],
+)
+def test_a_run_that_was_canceled_is_named_to_who_would_resume_it(
+    ensembles: str, name: str | None
+) -> None:
+    pairs = [one.split(":") for one in ensembles.split()]
+    listed: Any = [{"name": name, "state": state} for name, state in pairs]
+    assert canceled_as("hunt", listed) == name

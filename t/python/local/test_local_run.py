@@ -149,8 +149,20 @@ def test_ctrl_c_cancels_the_jobs_and_exits_with_130(tmp_path: Path) -> None:
     code, out, _ = run.end()
     assert code == 130
     assert "interrupted: cancelling its jobs" in out
+    assert "this is final; for a run that --resume can continue, close its terminal" in out
     await_end(pid)
     assert States(run.state).status("test")["groups"]["wait"]["canceled"] == 1
+    refusal = "was cancelled, which is final: 'run' without --resume starts it anew"
+    code, _, err = Run(tmp_path, WAITING, "--resume").end()
+    assert code == 1
+    assert f"'test' {refusal}" in err
+    again = Run(tmp_path, WAITING)
+    await_pid(tmp_path / "fifo")
+    again.process.send_signal(signal.SIGINT)
+    again.end()
+    code, _, err = Run(tmp_path, WAITING, "--resume").end()
+    assert code == 1
+    assert f"'test-2' {refusal}" in err
 
 
 def test_a_second_signal_kills_the_jobs(tmp_path: Path) -> None:
