@@ -20,8 +20,8 @@ from benchmark import Benchmark, Numbers, Row
 if TYPE_CHECKING:
     from live import Stage
 
-#: Members, with the jobs a second of each; a real one runs up to some 200.
-PLAYED = ((10, 100), (50, 100), (50, 200), (1000, 5))
+#: Members, with the jobs a second of each: a real one runs up to some 200, and a worker a thousand.
+PLAYED = ((10, 100), (50, 100), (50, 200), (30, 1000), (1000, 5))
 
 #: Seconds of jobs before what is measured, and that are measured.
 BEFORE, MEASURED = 5, 15
