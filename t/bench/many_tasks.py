@@ -92,7 +92,7 @@ class Watch(threading.Thread):
     def run(self) -> None:
         while not self._over.wait(TICK):
             now = {"service": self._memory(self.stage.service)}
-            for kind, pid in processes():
+            for kind, pid in processes(self.stage):
                 now[kind] = now.get(kind, 0.0) + self._memory(pid)
             for kind, memory in now.items():
                 self.most[kind] = max(memory, self.most.get(kind, 0.0))
@@ -110,15 +110,16 @@ class Watch(threading.Thread):
         return 0.0
 
 
-def processes() -> Iterator[tuple[str, int]]:
-    """The workers, and the processes that start their tasks."""
+def processes(stage: Stage) -> Iterator[tuple[str, int]]:
+    """The workers of this instance, and the processes that start their tasks."""
+    # The directory of the instance is in the environment of all that it runs.
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (process / "cmdline").read_bytes()
-            if b"--worker" in words:
-                yield "worker", int(process.name)
-            elif b"queues/local/supervisor" in words:
-                yield "starters", int(process.name)
+            kinds = {b"--worker": "worker", b"queues/local/supervisor": "starters"}
+            kind = next((kinds[word] for word in kinds if word in words), None)
+            if kind and str(stage.directory).encode() in (process / "environ").read_bytes():
+                yield kind, int(process.name)
 
 
 def kill(stage: Stage, chance: random.Random) -> str:
@@ -128,7 +129,7 @@ def kill(stage: Stage, chance: random.Random) -> str:
         if each == "service":
             stage.kill_kept_service()
             continue
-        pids = [pid for found, pid in processes() if found == each]
+        pids = [pid for found, pid in processes(stage) if found == each]
         if not pids:
             return ""
         with contextlib.suppress(ProcessLookupError):
