@@ -70,8 +70,8 @@ class Members:
         #: Pool -> the number of its members in a state of LIVE.
         self._live = dict.fromkeys(self._pools, 0)
         self._firings = 0
-        #: Groups for which the entry `not-placed` was logged.
-        self._not_placed: list[str] = []
+        #: Groups for which the entry `not-placed` was logged -> the reason.
+        self.not_placed: dict[str, str] = {}
 
     def _origin(self, member: str) -> Origin:
         """Return a new origin for a command on a member that the engine sends by itself."""
@@ -189,7 +189,7 @@ class Members:
         self.known[member.ordinal] = member
         self._core.member_names[member.ordinal] = member.name
         self._live[pool.name] += 1
-        self._not_placed.clear()
+        self.not_placed.clear()
         self._core.record(eventlog.MemberStart(member=member.name))
         command = StartMember(self._table.next_id(), member.name, pool.name, member.ordinal)
         self._core.send(Pending(self._origin(member.name), command))
@@ -291,7 +291,7 @@ class Members:
 
     def none_for(self, group: str, pools: tuple[str, ...], need: Need) -> None:
         """Log, once for a group, that no member could ever have room for a job of the group."""
-        if group in self._not_placed:
+        if group in self.not_placed:
             return
         live = sum(self._live[pool] for pool in pools)
         up = self.placement.number(pools)
@@ -299,8 +299,7 @@ class Members:
             return
         fault = f"is large enough for a job of {need}"
         what = fault if live else "is up or starting; 'grow' starts one"
-        self._not_placed.append(group)
-        reason = f"no member of {', '.join(pools)} {what}"
+        self.not_placed[group] = reason = f"no member of {', '.join(pools)} {what}"
         self._core.record(eventlog.NotPlaced(group=group, reason=reason))
 
     def takes_jobs(self, ordinal: int) -> bool:
@@ -379,7 +378,7 @@ class Members:
             "firings": self._firings,
             "gone": self.gone,
             "lost": self.lost,
-            "not_placed": self._not_placed,
+            "not_placed": list(self.not_placed.items()),
             "members": [
                 [
                     member.name,
@@ -403,7 +402,7 @@ class Members:
         self._numbers = dict(value["numbers"])
         self._started = [(pool, number) for pool, number in value["started"]]
         self.gone, self.lost = dict(value["gone"]), dict(value["lost"])
-        self._not_placed = list(value["not_placed"])
+        self.not_placed = dict(value["not_placed"])
         keys: dict[int, list[int]] = {}
         for key in self._core.workload.jobs:
             keys.setdefault(ordinal_of(key), []).append(key)

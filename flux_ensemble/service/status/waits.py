@@ -121,6 +121,7 @@ class Waits:
             yield _unwritten(ensemble, ensemble.unwritten)
         for member, refused in _refused(ensemble):
             yield _submission(ensemble, member, refused)
+        yield from _not_placed(ensemble)
         if not self._tracker.any_held and not (conditions is not None and conditions.troubled):
             self.forget(ensemble)
             return
@@ -246,6 +247,17 @@ def _unwritten(ensemble: Ensemble, unwritten: Unwritten) -> Wait:
     workload = ensemble.engine.workload
     jobs = sum(workload.waiting(group) for group in ensemble.engine.spec.groups)
     return _wait("nothing new begins", None, None, jobs, cause, unwritten.t)
+
+
+def _not_placed(ensemble: Ensemble) -> Iterator[Wait]:
+    """Yield the groups whose jobs fit on no member that there is or will be."""
+    engine = ensemble.engine
+    if engine.members is None:
+        return
+    for group, reason in engine.members.not_placed.items():
+        if jobs := engine.workload.waiting(group):
+            who = f"{counted(jobs, 'job')} of group {bounded(group)!r} wait{'s'[: jobs == 1]}"
+            yield _wait(who, group, None, jobs, Cause(eventlog.NotPlaced.tag, reason), None)
 
 
 def _submission(ensemble: Ensemble, member: str | None, refused: Refused) -> Wait:

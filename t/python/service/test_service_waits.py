@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +13,8 @@ from flux_ensemble.bindings import require_flux
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.engine import Engine
-from flux_ensemble.engine.events import JobEvent, Started, Tag
+from flux_ensemble.engine.events import JobEvent, MemberUp, Started, Tag
+from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.runtime.ports import Unwritten
 from flux_ensemble.service.status.conditions import Conditions, First
 from flux_ensemble.service.tracker import Tracker
@@ -51,7 +53,9 @@ class Running:
             self.looks += 1
             return engine.job_at(*of)
 
-        self.engine = SimpleNamespace(workload=engine.workload, job_at=look, spec=engine.spec)
+        self.engine = SimpleNamespace(
+            workload=engine.workload, job_at=look, spec=engine.spec, members=engine.members
+        )
 
 
 class Bench:
@@ -227,6 +231,29 @@ def test_a_log_that_cannot_be_written_is_a_wait_whatever_else_is_known() -> None
     assert [reason for _, reason in bench.told(_STOPPED)][1:] == ["the queue is stopped: later"]
     running.unwritten = None
     assert bench.told(_FINE) == []
+
+
+def test_jobs_that_no_member_is_large_enough_for_wait_for_one_also_after_a_restart() -> None:
+    document = {
+        "name": "test",
+        "members": [{"name": "pool", "runs": "tasks", "count": {"min": 1, "max": 2}}],
+        "jobs": [{"name": "a", "command": "a", "count": 2, "cores": 64}],
+        "rules": [{"trigger": "start", "action": {"name": "submit", "label": "a"}}],
+    }
+    spec = load_mapping(document)
+    first = Engine(spec)
+    first.handle(Started(0.0))
+    first.handle(MemberUp(1.0, "pool.0", 1, 1, 2))
+    bench = Bench()
+    running: Any = bench.running
+    for engine in (first, restore(spec, json.loads(json.dumps(dump(first))), [])):
+        running.engine = engine
+        (wait,) = bench.waits.of(running, _FINE)
+        assert (wait["group"], wait["jobs"], wait["kind"]) == ("a", 2, "not-placed")
+        assert wait["text"] == (
+            "2 jobs of group 'a' wait: no member of pool is large enough for a job of 1 node, "
+            "64 cores"
+        )
 
 
 def test_an_ensemble_that_has_ended_waits_for_no_log() -> None:
