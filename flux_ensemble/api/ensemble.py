@@ -11,6 +11,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Literal
 
 from flux_ensemble.api.draft import Draft
+from flux_ensemble.client import EnsembleError
 from flux_ensemble.client.tables import JobTable
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.entries import caller, key_of
@@ -221,7 +222,7 @@ class Ensemble:
 
         Raises:
             DocumentError: the document has errors; warnings about it are printed.
-            EnsembleError: it cannot be started.
+            EnsembleError: it cannot be started; an earlier run of this object stays its run.
             StartedElsewhereError: the ensemble is one of `attach`.
         """
         from flux_ensemble.api import hosts
@@ -247,11 +248,16 @@ class Ensemble:
             self._host = host
         else:
             cluster = _cluster(nodes or NODES, cores, gpus or 0)
-            # Stored before it is waited for, so that an interrupt of `run` can end it.
-            self._host = started = hosts.start_locally(
+            started = hosts.start_locally(
                 spec, self._draft.yaml(spec), cluster, _root(state_dir), resume
             )
-            started.begun()
+            # Stored before it is waited for, so that an interrupt of `run` can end it.
+            before, self._host = self._host, started
+            try:
+                started.begun()
+            except EnsembleError:
+                self._host = before
+                raise
         if self._host.name != self.name:
             remove = f"flux ensemble rm {self.name}"
             if not isinstance(self._host, hosts.FluxHost):

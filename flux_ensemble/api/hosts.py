@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.api.local_session import LocalSession
+from flux_ensemble.api.local_session import LocalSession, in_python
 from flux_ensemble.api.threads import Stopped
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.client import Client, EnsembleError, is_named
@@ -203,7 +203,10 @@ def load(client: Client, text: str) -> str:
         ensure_service(client)
     except DeployError as error:
         raise EnsembleError(errno.ENOSYS, str(error)) from None
-    return client.load(text)["name"]
+    try:
+        return client.load(text)["name"]
+    except EnsembleError as error:
+        raise EnsembleError(error.errno or errno.EIO, in_python(str(error))) from None
 
 
 def start_locally(

@@ -236,6 +236,7 @@ def in_python(sentence: str) -> str:
         ("--no-resume", "resume=False"),
         ("--resume", "resume=True"),
         ("--state-dir", "state_dir"),
+        ("with --name", "with name=, or follow that one with Ensemble.attach()"),
     ):
         sentence = sentence.replace(option, argument)
     return sentence

@@ -133,6 +133,34 @@ def waiting_root(ensemble: Ensemble) -> Path:
     return root
 
 
+def test_a_refused_start_leaves_the_run_of_the_ensemble_alone(waiting: Ensemble) -> None:
+    for again in (waiting.start, waiting.run):
+        with pytest.raises(EnsembleError, match=r"name with name=, or .* Ensemble.attach\(\)"):
+            again("local", state_dir=waiting_root(waiting))
+    assert waiting.pause() == "paused"
+    assert waiting.resume() == "running"
+    waiting.cancel()
+    assert asyncio.run(waiting.wait())["state"] == "canceled"
+
+
+def test_an_ensemble_whose_start_was_refused_is_not_started(
+    waiting: Ensemble, tmp_path: Path
+) -> None:
+    make(name="old").run("local", state_dir=tmp_path)
+    second = make("sleep 100", name="old").start("local", state_dir=tmp_path)
+    call = Rule(trigger="start", action=Action(name="custom", label="nothing"))
+    plugin = Ensemble(name="plugin", rules=[call], plugins=["no_such_module"])
+    for refused in (make(), make(name="old"), plugin):
+        with pytest.raises(EnsembleError):
+            refused.start("local", state_dir=tmp_path)
+        assert repr(refused) == f"<Ensemble {refused.name!r}: not started>"
+        assert "not started" in refused._repr_html_()
+        with pytest.raises(NotStartedError):
+            refused.jobs()
+    second.cancel()
+    asyncio.run(second.wait())
+
+
 def test_a_run_of_another_program_is_steered_by_attach(tmp_path: Path) -> None:
     script = f"""
 from flux_ensemble import *
