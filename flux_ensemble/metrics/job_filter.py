@@ -55,6 +55,19 @@ def compile_filter(text: str) -> Callable[[Mapping[str, Any]], bool]:
     return lambda job: expression.holds(lambda path: _value(job, path))
 
 
+def keys_in(filter: str) -> frozenset[str]:
+    """Return the parameters and the keys of memos that a filter names.
+
+    Args:
+        filter: the expression, which is valid.
+
+    >>> sorted(keys_in("memo.loss < 1 and job.params.t > 3 and job.runtime > 60"))
+    ['memo.loss', 'params.t']
+    """
+    paths = compile_expression(filter.strip(), _resolve, fitted=_fitted).variables
+    return frozenset(".".join(path) for path in paths if path[0] in _MAPPINGS)
+
+
 def compile_choice(
     filter: str | None, group: str | None = None, outcome: str | None = None
 ) -> Callable[[Mapping[str, Any]], bool]:
@@ -118,7 +131,12 @@ def _resolve(keys: list[str]) -> tuple[str, ...]:
     name = ".".join(path)
     if name in FIELDS or (len(path) == 2 and path[0] in _MAPPINGS):
         return path
-    param = "" if len(path) > 1 else f"; a parameter is {shown(f'params.{name}')}"
+    param = (
+        ""
+        if len(path) > 1
+        else f"; a parameter is {shown(f'params.{name}')}, and a value that jobs publish "
+        f"{shown(f'memo.{name}')}"
+    )
     fields = listed((*FIELDS, *(f"{mapping}.NAME" for mapping in _MAPPINGS)))
     near = hint(name, FIELDS)
     raise ValueError(f"a job has no field {shown(name)} ({near}fields: {fields}){param}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import wraps
@@ -24,7 +24,12 @@ from flux_ensemble.cli.common import (
     say,
 )
 from flux_ensemble.cli.display.formats import Output, print_json, table_options
-from flux_ensemble.cli.display.jobs_table import job_row, jobs_table, sorted_format
+from flux_ensemble.cli.display.jobs_table import (
+    job_row,
+    jobs_table,
+    nested_fields,
+    sorted_format,
+)
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.results import Export, ExportFile
 from flux_ensemble.cli.session.target import targeted
@@ -50,6 +55,9 @@ STATES = {
     "completed": 'outcome == "success"',
     **{outcome: f'outcome == "{outcome}"' for outcome in ATTEMPT_OUTCOMES},
 }
+
+#: The beginnings of fields whose names users choose.
+_NAMED = ("params.", "memo.")
 
 #: Default number of jobs in a table.
 MOST_JOBS = 1000
@@ -187,6 +195,13 @@ class Order:
     sort: str | None = None
     count: int | None = None
 
+    @property
+    def fields(self) -> list[str]:
+        """The parameters and keys of memos that `sort` names."""
+        names = (name.strip().removeprefix("-") for name in (self.sort or "").split(","))
+        fields = (name.removeprefix("job.") for name in names)
+        return [field for field in fields if field.startswith(_NAMED)]
+
     def take(self, jobs: Iterable[Any], most: int = 0) -> tuple[list[Any], int]:
         """Sort jobs, and drop those beyond the number.
 
@@ -238,13 +253,51 @@ def _sorted(rows: list[Any], field: str, *, reverse: bool) -> list[Any]:
 
 @contextmanager
 def chosen(target: Target, name: str, choice: Choice) -> Iterator[Iterable[Any]]:
-    """Yield the chosen jobs of an ensemble; afterwards, report jobs that the record dropped."""
+    """Yield the chosen jobs of an ensemble; afterwards, report jobs that the record dropped.
+
+    If there are none, report what the filter names and no job has.
+    """
     found = target.jobs(name, **asdict(choice))
+    empty = True
+
+    def noted() -> Iterator[Any]:
+        nonlocal empty
+        for job in found:
+            empty = False
+            yield job
+
     with naming(target, name, choice.group):
-        yield found
+        yield noted()
+        if empty and choice.filter is not None:
+            from flux_ensemble.metrics.job_filter import keys_in
+
+            report_unknown(target, name, keys_in(choice.filter))
     # Not known of a local run.
     if dropped := getattr(found, "dropped", 0):
         print_error(f"{dropped} jobs are not in the record: it is full (limits.records)")
+
+
+def report_unknown(target: Target, name: str, fields: Collection[str]) -> None:
+    """Report the parameters and keys of memos that no job of an ensemble has.
+
+    Args:
+        target: has the ensemble.
+        name: of it.
+        fields: such as "params.t" and "memo.loss".
+    """
+    if not fields:
+        return
+    known: dict[str, set[str]] = {"params": set(), "memo": set()}
+    for job in target.jobs(name):
+        known["params"].update(job.get("params", ()))
+        known["memo"].update(job.get("memo", ()))
+    for field in sorted(fields):
+        kind, _, key = field.partition(".")
+        if key not in known[kind] and any(known.values()):
+            have = "parameters" if kind == "params" else "jobs have published"
+            names = listed(sorted(known[kind])) if known[kind] else "nothing"
+            near = hint(field, [f"{kind}.{one}" for one in known[kind]])
+            say(f"no job has {field!r} ({near}{have}: {names})")
 
 
 @click.command
@@ -285,6 +338,14 @@ def jobs(
         output = output._replace(fmt=sorted_format(order.sort))
     table = jobs_table(output.fmt)
     output.show(table, [job_row(job, table, label_of(target)) for job in rows])
+    if rows:
+        named = {*nested_fields(output.fmt), *order.fields}
+        report_unknown(target, name, {field for field in named if not _any_has(rows, field)})
+
+
+def _any_has(rows: Iterable[_Job], field: str) -> bool:
+    kind, _, key = field.partition(".")
+    return any(key in row.get(kind, ()) for row in rows)
 
 
 @click.command

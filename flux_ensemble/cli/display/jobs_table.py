@@ -51,6 +51,15 @@ def jobs_table(fmt: str) -> Table:
     return Table("jobs", {**_HEADINGS, **more}, _FORMATS, ("params.NAME", "memo.NAME"), "params")
 
 
+def nested_fields(fmt: str) -> list[str]:
+    """Return the parameters and keys of memos that a format names.
+
+    >>> nested_fields("{id} {params.t:>4} {memo.loss}")
+    ['params.t', 'memo.loss']
+    """
+    return [field for field, _, _ in _NESTED.findall(fmt)]
+
+
 def sorted_format(sort: str) -> str:
     """Return the default format, with the columns by which jobs are sorted.
 

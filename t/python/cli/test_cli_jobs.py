@@ -95,6 +95,25 @@ def test_what_jobs_are_sorted_by_is_a_column_of_the_default_table(
     assert "INDEX" not in printed(capsys, state, "jobs", "--sort", "group")[0]
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--sort", "params.y"], "no job has 'params.y' (did you mean 'params.x'? parameters: x)"),
+        (["--sort", "-memo.e"], "no job has 'memo.e' (jobs have published: nothing)"),
+        (["--filter", "params.xx > 1"], "no job has 'params.xx' (did you mean 'params.x'? para"),
+        (["-o", "{id} {memo.e} {params.x}"], "no job has 'memo.e' (jobs have published: nothing)"),
+        (["--filter", "params.x > 7", "--sort", "params.x", "-o", "{params.x}"], ""),
+        (["--group", "b", "-o", "{params.x}"], ""),
+    ],
+)
+def test_what_no_job_has_is_named(
+    options: list[str], said: str, state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["jobs", "--state-dir", str(state), "s", *options]) == 0
+    error = capsys.readouterr().err
+    assert said in error if said else error == ""
+
+
 def test_an_outcome_that_is_none_is_refused(state: Path) -> None:
     with pytest.raises(EnsembleError, match="outcome: expected one of success, failed"):
         list(LocalClient(state).jobs("s", outcome="faild"))

@@ -99,7 +99,7 @@ def test_jobs_that_end_between_two_steps_are_found_once(monkeypatch: pytest.Monk
     ("text", "reason"),
     [
         ("job.colour == 1", "a job has no field 'colour'"),
-        ("t == 300", "; a parameter is 'params.t'"),
+        ("t == 300", "; a parameter is 'params.t', and a value that jobs publish 'memo.t'"),
         ("params > 1", "a job has no field 'params'"),
         ("job.exception.colour == 1", "a job has no field 'exception.colour'"),
         ("returncode !=", "expected an expression such as"),
