@@ -2,6 +2,9 @@
 
 The command depends on where the package came from (PEP 610) and on what installed it. It does not
 rely on an index that has the package. Errors about a missing package quote it.
+
+The broker runs the service with Flux's Python, which finds the package in a virtual environment
+that is not its own; the command is for that environment.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ _REQUIREMENT = re.compile(r"""(?P<what>[^;]+);.*\bextra == ['"](?P<extra>[\w-]+)
 
 
 def install_command(extra: str) -> str:
-    """Return the shell command that adds an extra to this environment.
+    """Return the shell command that adds an extra to the environment that has this package.
 
     Args:
         extra: as in `[project.optional-dependencies]` of pyproject.toml.
@@ -41,25 +44,35 @@ def install_command(extra: str) -> str:
         package = Distribution.from_name(PACKAGE)
     except PackageNotFoundError:
         # Its directory is on the path, and nothing else of it.
-        return shlex.join([*_pip(), f"{PACKAGE}[{extra}]"])
+        return shlex.join([*_pip(Path(sys.prefix)), f"{PACKAGE}[{extra}]"])
     source = _source(package, extra)
-    place = _place(package)
-    if source is None:
-        return shlex.join([*_pip(), *place, *_requirements(package, extra)])
-    if _has("uv-receipt.toml"):
-        return shlex.join(["uv", "tool", "install", *source])
-    if _has("pipx_metadata.json"):
-        return shlex.join(["pipx", "install", "--force", *source])
-    return shlex.join([*_pip(), *place, *source])
-
-
-def _place(package: Distribution) -> list[str]:
-    """Return pip's words for the directory that has the package, if pip needs to be told."""
     where = Path(str(package.locate_file(""))).resolve()
+    prefix = _environment(where)
+    place = _place(where, prefix)
+    if source is None:
+        return shlex.join([*_pip(prefix), *place, *_requirements(package, extra)])
+    if (prefix / "uv-receipt.toml").is_file():
+        return shlex.join(["uv", "tool", "install", *source])
+    if (prefix / "pipx_metadata.json").is_file():
+        return shlex.join(["pipx", "install", "--force", *source])
+    return shlex.join([*_pip(prefix), *place, *source])
+
+
+def _environment(where: Path) -> Path:
+    """Return the virtual environment that has a directory; if none does, that of this process."""
+    if not where.is_relative_to(Path(sys.prefix).resolve()):
+        for directory in where.parents:
+            if (directory / "pyvenv.cfg").is_file():
+                return directory
+    return Path(sys.prefix)
+
+
+def _place(where: Path, prefix: Path) -> list[str]:
+    """Return pip's words for the directory that has the package, if pip needs to be told."""
     if where == Path(site.getusersitepackages()).resolve():
         return ["--user"]
     # What `pip --target` has made is found by PYTHONPATH.
-    return [] if where.is_relative_to(Path(sys.prefix).resolve()) else ["--target", str(where)]
+    return [] if where.is_relative_to(prefix.resolve()) else ["--target", str(where)]
 
 
 def _source(package: Distribution, extra: str) -> list[str] | None:
@@ -96,13 +109,13 @@ def _requirements(package: Distribution, extra: str) -> Iterator[str]:
             yield what
 
 
-def _has(receipt: str) -> bool:
-    """Return whether this environment has the receipt of a tool that keeps one per program."""
-    return Path(sys.prefix, receipt).is_file()
-
-
-def _pip() -> list[str]:
-    """Return the words that install into this environment."""
+def _pip(prefix: Path) -> list[str]:
+    """Return the words that install into an environment."""
+    if prefix != Path(sys.prefix):
+        # What PATH has, there, is unknown.
+        pip, python = prefix / "bin" / "pip", prefix / "bin" / "python"
+        known = [str(pip), "install"]
+        return known if pip.is_file() else ["uv", "pip", "install", "--python", str(python)]
     pip = shutil.which("pip")
     if pip is not None and Path(pip).parent == Path(sys.executable).parent:
         return ["pip", "install"]

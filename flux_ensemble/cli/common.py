@@ -248,7 +248,12 @@ def first_problems(text: str, file: str | None) -> str:
 
 
 def check_document(
-    text: str, file: str | None, name: str | None, workers: int | None = None
+    text: str,
+    file: str | None,
+    name: str | None,
+    workers: int | None = None,
+    *,
+    begins: bool = False,
 ) -> Spec:
     """Read a document as the service will, and print the warnings about it.
 
@@ -257,10 +262,13 @@ def check_document(
         file: its name.
         name: the ensemble's name, if it is not the document's.
         workers: as of `LoadOptions`.
+        begins: the ensemble is about to begin. If a package for it is missing where it runs, that
+            is an error of the host, and no warning here.
 
     Raises:
         Failure: it has errors; all of them, one per line.
     """
+    from flux_ensemble.document.feature import objection
     from flux_ensemble.document.lint import Warnings
     from flux_ensemble.document.loading import DocumentError, load_text
 
@@ -272,8 +280,10 @@ def check_document(
         )
     except DocumentError as exc:
         raise Failure(first_problems(str(exc), file), USAGE) from exc
+    reason = (objection(spec, "") or "").removeprefix("document") if begins else ""
     for sentence in warnings.warnings:
-        warn(sentence)
+        if not reason or not sentence.endswith(reason):
+            warn(sentence)
     return spec
 
 

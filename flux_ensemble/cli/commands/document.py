@@ -163,6 +163,8 @@ def init(template: str | None, file: str | None, listing: bool, force: bool) -> 
     The templates are the examples of flux-ensemble. FILE is by default called as the template, and
     "-" is standard output. Its first line names the schema of documents, for editors.
     """
+    from flux_ensemble.document.feature import objection
+    from flux_ensemble.document.loading import load_text
     from flux_ensemble.document.starters import Starters
     from flux_ensemble.suggestions import hint
 
@@ -190,6 +192,9 @@ def init(template: str | None, file: str | None, listing: bool, force: bool) -> 
     except OSError as exc:
         raise Failure(f"cannot write {path}: {exc.strerror}", USAGE) from None
     click.echo(f"{path}: written; '{own_command('run', str(path))}' runs it")
+    reason = objection(load_text(text, name=path.stem), str(path))
+    if reason is not None:
+        warn(reason)
 
 
 @click.command

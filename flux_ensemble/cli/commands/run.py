@@ -291,7 +291,8 @@ class _Run:
 
             text = begun_with(text, label, self.name, self.state_dir)
         tasks = self.tasks and client is not None
-        spec = check_document(text, label, self.name, workers=1 if tasks else None)
+        workers = 1 if tasks else None
+        spec = check_document(text, label, self.name, workers, begins=not self.resume)
         if self.resume and self.record is not None:
             raise Failure(
                 "--record cannot be given with --resume: it would miss the beginning", USAGE
@@ -516,7 +517,7 @@ def load(
             f"{NO_SERVICE}: '{own_command('run', '--queue', 'local', file)}' runs it", USAGE
         )
     text, label = read_document(file)
-    spec = check_document(text, label, name, workers=1 if tasks else None)
+    spec = check_document(text, label, name, workers=1 if tasks else None, begins=True)
     try:
         client = Client()
     except (BindingsError, EnsembleError) as exc:

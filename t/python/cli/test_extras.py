@@ -39,7 +39,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
         package = Distribution.at(info)
         monkeypatch.setattr(Distribution, "from_name", lambda name: package)
         monkeypatch.setattr(sys, "prefix", str(tmp_path))
-        monkeypatch.setattr(extras, "_pip", lambda: ["pip", "install"])
+        monkeypatch.setattr(extras, "_pip", lambda prefix: ["pip", "install"])
 
     return pretend
 
@@ -141,6 +141,27 @@ def test_what_is_in_a_directory_of_its_own_gets_its_extras_there(
     assert install_command("tui") == f"pip install --target {tmp_path} '{tmp_path}/clone[tui]'"
 
 
+def test_what_another_environment_has_gets_its_extras_there(
+    tmp_path: Path, installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service runs with Flux's Python, and finds the package in a virtual environment."""
+    pip = extras._pip
+    installed({"url": _clone(tmp_path / "clone"), "dir_info": {"editable": True}})
+    monkeypatch.setattr(extras, "_pip", pip)
+    monkeypatch.setattr(sys, "prefix", "/usr")
+    home = tmp_path.parent
+    (home / "pyvenv.cfg").touch()
+    command = f"install --editable '{tmp_path}/clone[tui]'"
+    python = f"{home}/bin/python"
+    assert (
+        install_command("tui")
+        == f"uv pip {command.replace('install', f'install --python {python}')}"
+    )
+    (home / "bin").mkdir()
+    (home / "bin" / "pip").touch()
+    assert install_command("tui") == f"{home}/bin/pip {command}"
+
+
 def test_pip_is_that_of_this_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = tmp_path / "bin" / "python"
     (tmp_path / "site" / "pip").mkdir(parents=True)
@@ -149,16 +170,16 @@ def test_pip_is_that_of_this_environment(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
-    assert extras._pip() == [str(python), "-m", "pip", "install"]
+    assert extras._pip(tmp_path) == [str(python), "-m", "pip", "install"]
     monkeypatch.setattr(sys, "path", [])
-    assert extras._pip() == ["uv", "pip", "install", "--python", str(python)]
+    assert extras._pip(tmp_path) == ["uv", "pip", "install", "--python", str(python)]
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path))
-    assert extras._pip() == ["uv", "pip", "install"]
+    assert extras._pip(tmp_path) == ["uv", "pip", "install"]
     pip = tmp_path / "bin" / "pip"
     pip.parent.mkdir()
     pip.touch(mode=0o755)
     monkeypatch.setenv("PATH", str(pip.parent))
-    assert extras._pip() == ["pip", "install"]
+    assert extras._pip(tmp_path) == ["pip", "install"]
 
 
 def test_no_message_and_no_page_names_an_index_that_has_no_release() -> None:

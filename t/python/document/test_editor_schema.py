@@ -23,6 +23,7 @@ from flux_ensemble.document.editor_schema import editor_schema, explained
 from flux_ensemble.document.keys.document import DOCUMENT, KEYS
 from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.document.starters import MODELINE, Starters, schema_file
+from flux_ensemble.extras import install_command
 from flux_ensemble.metrics.columns import Known
 from flux_ensemble.metrics.job_fields import scope_of
 
@@ -323,6 +324,26 @@ def test_init_writes_a_template_that_runs_and_replaces_nothing_unasked(
     assert "An ensemble that would go on for ever" in capsys.readouterr().out
     assert run_command(["init", "map-reduce", "-"]) == 0
     assert capsys.readouterr().out.startswith(MODELINE)
+
+
+def test_init_says_how_what_its_template_needs_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["init", "--list"]) == 0
+    for name in re.findall(r"^[\w-]+", capsys.readouterr().out, re.MULTILINE):
+        assert run_command(["init", name]) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("flux_ensemble.features.search.installed.find_spec", lambda module: None)
+    assert run_command(["init", "--force", "tune"]) == 0
+    found = capsys.readouterr().err
+    assert "needs 'optuna', which is not installed here" in found
+    assert install_command("search") in found
+    # One reason is printed once: that of the queue, which cannot begin it.
+    assert run_command(["run", "--queue", "local", "--state-dir", "state", "tune.yaml"]) == 2
+    assert capsys.readouterr().err.count(install_command("search")) == 1
+    assert run_command(["validate", "tune.yaml"]) == 0
+    assert capsys.readouterr().err.count(install_command("search")) == 1
 
 
 def test_validate_takes_several_files_and_says_all_as_json(
