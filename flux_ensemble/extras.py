@@ -113,9 +113,10 @@ def _pip(prefix: Path) -> list[str]:
     """Return the words that install into an environment."""
     if prefix != Path(sys.prefix):
         # What PATH has, there, is unknown.
-        pip, python = prefix / "bin" / "pip", prefix / "bin" / "python"
-        known = [str(pip), "install"]
-        return known if pip.is_file() else ["uv", "pip", "install", "--python", str(python)]
+        own = prefix / "bin" / "pip"
+        if own.is_file():
+            return [str(own), "install"]
+        return ["uv", "pip", "install", "--python", str(prefix / "bin" / "python")]
     pip = shutil.which("pip")
     if pip is not None and Path(pip).parent == Path(sys.executable).parent:
         return ["pip", "install"]
