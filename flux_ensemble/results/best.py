@@ -8,6 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.client import EnsembleError
+from flux_ensemble.suggestions import hint
+from flux_ensemble.texts import listed
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import BestJob, EnsembleStatus
@@ -83,6 +85,21 @@ def none_kept(target: Target, name: str) -> str:
                 reason = no_best(name, f"{job['group']}-{key}")
                 return f"{reason}; '{command}' sorts its jobs (-memo.{key}: the largest first)"
     return no_best(name)
+
+
+def unpublished(target: Target, status: EnsembleStatus) -> Iterator[str]:
+    """Yield of each entry `best` that no job has published its value though some have succeeded."""
+    for best in status.get("best", ()):
+        group, key = best["group"], best["of"]
+        if best["job"] is not None or not status["groups"][group]["success"]:
+            continue
+        keys: set[str] = set()
+        for job in islice(target.jobs(status["name"], group=group), _MOST_JOBS):
+            keys.update(job.get("memo") or ())
+        if key not in keys:
+            published = f"published: {listed(sorted(keys))}" if keys else "they published nothing"
+            near = hint(key, keys)
+            yield f"{best['name']}: no job of group {group!r} published {key!r} ({near}{published})"
 
 
 def best_of(

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flux_ensemble.cli.common import Failure, naming
+from flux_ensemble.cli.common import Failure, naming, say
 from flux_ensemble.cli.display.formats import Output, Table, print_json, table_options
 from flux_ensemble.cli.display.tables import BESTS, best_rows
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
-from flux_ensemble.results.best import none_kept
+from flux_ensemble.results.best import none_kept, unpublished
 from flux_ensemble.results.hosts import Target, label_of
 from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import one_line
@@ -103,6 +103,8 @@ def best(name: str, output: Output, target: Target) -> None:
         print_json(kept)
     else:
         output.show(BESTS, rows)
+        for sentence in unpublished(target, status):
+            say(sentence)
 
 
 def _chosen(searches: list[SearchStatus], name: str, id: str | None) -> list[SearchStatus]:

@@ -154,6 +154,18 @@ def test_export_writes_the_best_jobs_of_a_run_too(
     assert len(json.loads((tmp_path / "best:all.json").read_text())) == 2
 
 
+def test_a_best_job_by_a_value_that_nobody_published_says_so(
+    do: Do, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "study.yaml").write_text(BEST.replace("of: a-length", "of: a-lenght"))
+    assert do()[0] == 0
+    capsys.readouterr()
+    assert run_command(["best", "study", "--state-dir", "state"]) == 0
+    assert (
+        "longest: no job of group 'a' published 'lenght' (did you mean 'length'? published: length"
+    ) in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("file", "error"),
     [
