@@ -202,10 +202,11 @@ def _lifts(failure: Failure) -> Markup | None:
     if not failure.lifts:
         return None
     items = []
-    for name, value, failed, ended, lift in failure.lifts:
-        share = failed / ended if ended else 0.0
-        words = f" {failed:,} of {plural(ended, failure.noun)} failed so, lift {lift:.2g}"
-        items.append(h("li", meter(share, "o-failed"), h("code", f"{name} = {value}"), words))
+    for one in failure.lifts:
+        share = one.failed / one.ended if one.ended else 0.0
+        many = f"{one.failed:,} of {plural(one.ended, failure.noun)}"
+        words = f" {many} failed so, lift {one.lift:.2g}"
+        items.append(h("li", meter(share, "o-failed"), h("code", one.words), words))
     return h("ul.lifts", items)
 
 

@@ -64,20 +64,28 @@ def place_of(job: Job) -> str | None:
 
 
 class Lift(NamedTuple):
-    """A value that is over-represented among jobs that failed for a reason.
+    """A value, or a pair of values, that is over-represented among jobs that failed for a reason.
 
     Attributes:
-        name, value: such as `params.t` and `300`.
+        condition: names and values, such as `params.t` and `300`.
         failed: number of these jobs with the value.
         ended: number of all jobs of the group with the value that have ended.
         lift: its share among these jobs, divided by its share among all that have ended.
     """
 
-    name: str
-    value: str
+    condition: tuple[tuple[str, str], ...]
     failed: int
     ended: int
     lift: float
+
+    @property
+    def words(self) -> str:
+        """The condition in words.
+
+        >>> Lift((("params.t", "4"), ("params.k", "1")), 3, 3, 2.0).words
+        'params.t = 4 and params.k = 1'
+        """
+        return " and ".join(f"{name} = {value}" for name, value in self.condition)
 
 
 @dataclass(frozen=True)

@@ -210,11 +210,11 @@ def _failed(run: Run, failures: Sequence[Failure]) -> Iterator[Markup]:
     first = failures[0]
     yield h("p", h("b", first.group), f": {first.reason}, {plural(first.jobs, first.noun)}")
     if first.lifts:
-        name, value, _, _, lift = first.lifts[0]
-        yield h("p", h("code", f"{name} = {value}"), f" is {lift:.2g} times as frequent among them")
-    elif first.note:
+        lift = first.lifts[0]
+        yield h("p", h("code", lift.words), f" is {lift.lift:.2g} times as frequent among them")
+    if first.note:
         yield h("p.quiet", first.note)
-    elif first.tail:
+    if first.tail:
         yield h("p", h("code", first.tail[-1]))
     if len(failures) > 1:
         yield h("p.quiet", f"{plural(len(failures) - 1, 'more reason')}: see below.")

@@ -4,8 +4,10 @@
                              described──► a `Failure` for each, with what the last of its jobs wrote
 
 A value is over-represented among the failed jobs of a kind by its lift: its share among them,
-divided by its share among all jobs of the group that have ended. Nodes are examined like
-parameters. Among a few failed jobs some value is frequent by chance; such values are not reported.
+divided by its share among all jobs of the group that have ended. Among a few failed jobs some value
+is frequent by chance; such values are not reported. Of two values that only together are so
+frequent the combination is reported. Nodes come after parameters, and have to be more certain: jobs
+get their nodes in the order of their parameters.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 from flux_ensemble.client import EnsembleError
@@ -42,14 +45,20 @@ FAILED = ("failed", "timeout")
 #: Minimum number of failed jobs with a value, and minimum lift, for it to be reported.
 MIN_JOBS, MIN_LIFT = 3, 1.5
 
-#: Largest probability that one of the values of a parameter is that frequent by chance.
+#: Largest probability that one of the values of a parameter, or one of the places, is that frequent
+#: by chance.
 MAX_CHANCE = 0.05
+MAX_CHANCE_OF_PLACE = 0.001
 
 #: Values and places that are reported of a kind, and different values of a parameter that are
 #: counted.
 MOST_SHOWN = 3
 MOST_RANKS = 5
 MOST_VALUES = 10_000
+
+#: Combinations are looked for in groups of up to so many jobs, and parameters.
+MOST_JOBS = 10_000
+MOST_PARAMS = 8
 
 
 @dataclass
@@ -109,6 +118,9 @@ class Failures:
         self._ended: Counter[str] = Counter()
         self._traits: defaultdict[str, Counter[Trait]] = defaultdict(Counter)
         self._values: Counter[tuple[str, str]] = Counter()
+        #: The parameters of the first jobs of each group, with the kind of their failure.
+        self._rows: defaultdict[str, list[tuple[tuple[Trait, ...], FailureKind | None]]]
+        self._rows = defaultdict(list)
         self._files = SharedFiles()
 
     def unshown(self, job: Job) -> str:
@@ -145,13 +157,13 @@ class Failures:
                     continue
                 self._values[group, trait[0]] += 1
             counted[trait] += 1
-        if job["outcome"] not in FAILED:
+        kind = self._kind(job) if job["outcome"] in FAILED else None
+        if len(self._rows[group]) <= MOST_JOBS:
+            params = [trait for trait in traits if not _is_place(trait[0])]
+            self._rows[group].append((tuple(params[:MOST_PARAMS]), kind))
+        if kind is None:
             return
         self.failed += 1
-        key = group, reason(job)
-        kind = self._kinds.get(key)
-        if kind is None:
-            kind = self._kinds[key] = FailureKind(*key, job)
         kind.example = job
         kind.jobs += 1
         if place is not None:
@@ -162,18 +174,99 @@ class Failures:
         """Return the kinds of failures, the most frequent first."""
         return sorted(self._kinds.values(), key=lambda kind: (-kind.jobs, kind.group, kind.reason))
 
+    def _kind(self, job: Job) -> FailureKind:
+        key = job["group"], reason(job)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = FailureKind(*key, job)
+        return kind
+
     def lifts(self, kind: FailureKind) -> list[Lift]:
-        """Return the values that are most over-represented among the jobs of a kind."""
-        lifts = []
-        for (name, value), failed in kind.traits.items():
-            ended, everyone = self._traits[kind.group][name, value], self._ended[kind.group]
-            lift = (failed / kind.jobs) / (ended / everyone)
-            if failed < MIN_JOBS or lift < MIN_LIFT:
+        """Return the values that are most over-represented among the jobs of a kind.
+
+        Those of parameters come before places.
+        """
+        counted = self._traits[kind.group]
+        lifts, ordered = [], set(self._ordered(kind))
+        for trait, failed in kind.traits.items():
+            name, ended = trait[0], counted[trait]
+            lift = self._lift(kind, (trait,), failed, ended)
+            if lift is None:
                 continue
             tries = self._values[kind.group, name]
-            if tries * chance(failed, kind.jobs, ended, everyone) <= MAX_CHANCE:
-                lifts.append(Lift(name, value, failed, ended, lift))
-        return sorted(lifts, key=lambda lift: -lift.failed * lift.lift)[:MOST_SHOWN]
+            most = MAX_CHANCE_OF_PLACE if _is_place(name) else MAX_CHANCE
+            likely = chance(failed, kind.jobs, ended, self._ended[kind.group])
+            if likely * tries <= most or (likely <= most and name in ordered):
+                lifts.append(lift)
+        pairs = list(self._pairs(kind))
+        # A value all of whose failed jobs a combination has is no reason of its own.
+        explained = {(trait, pair.failed) for pair in pairs for trait in pair.condition}
+        lifts = [one for one in lifts if (one.condition[0], one.failed) not in explained]
+        lifts += pairs
+        lifts.sort(key=lambda one: (_is_place(one.condition[0][0]), -one.failed * one.lift))
+        return lifts[:MOST_SHOWN]
+
+    def _lift(
+        self, kind: FailureKind, condition: tuple[Trait, ...], failed: int, ended: int
+    ) -> Lift | None:
+        """Return how over-represented a condition is; None if it hardly is."""
+        lift = (failed / kind.jobs) / (ended / self._ended[kind.group])
+        if failed < MIN_JOBS or lift < MIN_LIFT:
+            return None
+        return Lift(condition, failed, ended, lift)
+
+    def _ordered(self, kind: FailureKind) -> Iterator[str]:
+        """Yield the parameters of which failed jobs have the largest or the smallest numbers.
+
+        The sum of the ranks of their values is compared with that of as many jobs at random
+        (Wilcoxon), by the normal distribution.
+        """
+        found: defaultdict[str, list[tuple[float, int, int]]] = defaultdict(list)
+        for (name, text), ended in self._traits[kind.group].items():
+            if not _is_place(name):
+                found[name].append((_number(text), ended, kind.traits[name, text]))
+        for name, values in found.items():
+            everyone, drawn = (sum(each) for each in list(zip(*values, strict=True))[1:])
+            finite = all(math.isfinite(value) for value, _, _ in values)
+            if not finite or len(values) < 3 or not 0 < drawn < everyone:
+                continue
+            # Ranks are counted from the middle one, twice.
+            below = total = squares = 0
+            for _, ended, failed in sorted(values):
+                rank = 2 * below + ended - everyone
+                total += failed * rank
+                squares += ended * rank**2
+                below += ended
+            variance = squares / everyone * drawn * (everyone - drawn) / (everyone - 1)
+            if math.erfc(abs(total) / math.sqrt(2 * variance)) <= MAX_CHANCE:
+                yield name
+
+    def _pairs(self, kind: FailureKind) -> Iterator[Lift]:
+        """Yield the pairs of values of parameters of which each makes the other one worse."""
+        rows, everyone = self._rows[kind.group], self._ended[kind.group]
+        if everyone > MOST_JOBS:
+            return
+        # Combinations are only those of jobs that failed.
+        failures = Counter(
+            pair for traits, of in rows if of is kind for pair in combinations(traits, 2)
+        )
+        failures = Counter({pair: many for pair, many in failures.items() if many >= MIN_JOBS})
+        if not failures:
+            return
+        there = Counter(
+            pair for traits, _ in rows for pair in combinations(traits, 2) if pair in failures
+        )
+        counted, values = self._traits[kind.group], self._values
+        for pair, failed in failures.items():
+            ended = there[pair]
+            lift = self._lift(kind, pair, failed, ended)
+            tries = math.prod(values[kind.group, name] for name, _ in pair)
+            if lift is None or tries * chance(failed, kind.jobs, ended, everyone) > MAX_CHANCE:
+                continue
+            if all(
+                chance(failed, kind.traits[one], ended, counted[one]) <= MAX_CHANCE for one in pair
+            ):
+                yield lift
 
     @property
     def again(self) -> int:
@@ -271,6 +364,18 @@ def reason(job: Job) -> str:
     return "unknown" if code is None else f"exit {code}"
 
 
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _is_place(name: str) -> bool:
+    """Return whether a trait is where a job ran, not one of its parameters."""
+    return not name.startswith("params.")
+
+
 def _traits(job: Job) -> Iterator[Trait]:
     for name, value in job["params"].items():
         yield f"params.{name}", as_text(value)
@@ -332,9 +437,10 @@ class FailureSummary:
         failed, ended: number of jobs that failed, and of all that have ended.
         nodes: the nodes on which all jobs failed, each with a sentence.
         reasons: the most frequent first. Each has `group`, `reason`, `jobs` (their number), `lifts`
-            (values that are over-represented: `name`, `value`, `failed`, `ended`, `lift`), `note`,
-            `example` (the last job), `tail` (the last lines that it wrote), and `filter`, with
-            which `jobs` returns all of them.
+            (values that are over-represented: `words`, such as "params.t = 4", `failed`, `ended`,
+            `lift`), `note`, `example` (the last job), `tail` (the last lines that it wrote), and
+            `filter`, with which `jobs` returns all of them.
+        output: the command that prints what all of them wrote, or "".
     """
 
     summary: str
@@ -342,6 +448,7 @@ class FailureSummary:
     ended: int
     nodes: list[tuple[str, str]]
     reasons: list[Failure]
+    output: str = ""
 
     def __iter__(self) -> Iterator[Failure]:
         return iter(self.reasons)
@@ -360,6 +467,9 @@ class FailureSummary:
         for failure in self.reasons:
             yield ""
             yield from map(hanging, _about(failure))
+        if self.output:
+            yield ""
+            yield hanging(f"all that they wrote: {self.output}")
 
 
 def failures_of(
@@ -367,6 +477,7 @@ def failures_of(
     name: str,
     jobs: Iterable[Job],
     command: Callable[[FailureKind], str] | None = None,
+    group: str | None = None,
 ) -> FailureSummary:
     """Return why jobs of an ensemble failed.
 
@@ -375,6 +486,7 @@ def failures_of(
         name: the ensemble.
         jobs: its jobs, or those of a group.
         command: returns what shows the jobs of a kind; default: a command for a shell.
+        group: the group of the jobs, or None for all.
 
     Raises:
         EnsembleError: the jobs cannot be had, or are those of another user.
@@ -387,19 +499,27 @@ def failures_of(
             )
         counted.add(job)
     outputs = Outputs(target, name)
-    reasons = described(
-        counted,
-        label=label_of(target),
-        tail=outputs.tail,
-        missing=outputs.missing,
-        command=command or (lambda kind: command_of(target, *kind.words(name))),
+    reasons = list(
+        described(
+            counted,
+            label=label_of(target),
+            tail=outputs.tail,
+            missing=outputs.missing,
+            command=command or (lambda kind: command_of(target, *kind.words(name))),
+        )
     )
+    output, wrote = "", {one.outcome for one in reasons if one.tail}
+    if wrote and command is None:
+        words = [] if group is None else ["--group", group]
+        words += ["--outcome", next(one for one in FAILED if one in wrote)]
+        output = command_of(target, "output", name, *words)
     return FailureSummary(
         summary=counted.said,
         failed=counted.failed,
         ended=counted.ended,
         nodes=[(_node(place, target), what) for place, what in counted.bad_places()],
-        reasons=list(reasons),
+        reasons=reasons,
+        output=output,
     )
 
 
@@ -410,7 +530,7 @@ def _about(failure: Failure) -> Iterator[str]:
         yield f"  ranks: {failure.where}"
     for lift in failure.lifts:
         yield (
-            f"  {lift.name} = {lift.value}: {lift.failed:,} of {plural(lift.ended, failure.noun)} "
+            f"  {lift.words}: {lift.failed:,} of {plural(lift.ended, failure.noun)} "
             f"failed so (lift {lift.lift:.2g})"
         )
     if failure.note:

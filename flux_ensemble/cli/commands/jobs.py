@@ -447,7 +447,7 @@ def failures(name: str, group: str | None, target: Target) -> None:
     from flux_ensemble.results.failures import failures_of
 
     with chosen(target, name, Choice(group=group)) as found:
-        why = failures_of(target, name, found)
+        why = failures_of(target, name, found, group=group)
     for line in why.lines():
         click.echo(line)
 

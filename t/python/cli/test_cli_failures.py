@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
+import random
 import re
 import shlex
 from pathlib import Path
@@ -109,14 +111,71 @@ def test_a_value_that_failed_jobs_share_has_a_lift() -> None:
     found = counted(*good, *bad)
     (kind,) = found.kinds()
     (lift,) = found.lifts(kind)
-    assert (lift.name, lift.value, lift.failed, lift.ended) == ("params.t", "4", 10, 10)
+    assert (lift.words, lift.failed, lift.ended) == ("params.t = 4", 10, 10)
     assert lift.lift == pytest.approx(4.0)
 
 
 def test_so_has_a_rank() -> None:
     found = counted(*(job() for _ in range(20)), *(job("failed", 1, ranks="7") for _ in range(5)))
     (lift,) = found.lifts(found.kinds()[0])
-    assert (lift.name, lift.value) == ("ranks", "7")
+    assert lift.words == "ranks = 7"
+
+
+def words(found: Failures) -> list[str]:
+    return [lift.words for lift in found.lifts(found.kinds()[0])]
+
+
+def test_parameters_are_blamed_and_not_the_node_that_the_last_jobs_had() -> None:
+    steps, springs = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5), (1, 5, 10, 20, 40, 50)
+    unstable = {(0.5, k) for k in (10, 20, 40, 50)}
+    unstable |= {(0.3, 40), (0.3, 50), (0.2, 50), (0.1, 50)}
+    jobs = [
+        job(
+            *(("failed", 3) if (dt, k) in unstable else ()),
+            params={"dt": dt, "k": k}, ranks=str(int(number >= 18)),
+        )
+        for number, (dt, k) in enumerate(itertools.product(steps, springs))
+    ]  # fmt: skip
+    assert sorted(words(counted(*jobs))) == ["params.dt = 0.5", "params.k = 50"]
+
+
+def test_two_values_that_only_together_fail_are_one_condition() -> None:
+    jobs = [
+        job(
+            *(("failed", 3) if (dt, k) == (0.1, "b") else ()),
+            params={"dt": dt, "k": k, "seed": seed}, ranks=str(seed % 2),
+        )
+        for dt, k, seed in itertools.product((0.05, 0.1, 0.2), "abc", range(4))
+    ]  # fmt: skip
+    found = counted(*jobs)
+    assert words(found) == ["params.dt = 0.1 and params.k = b"]
+    (lift,) = found.lifts(found.kinds()[0])
+    assert (lift.failed, lift.ended, lift.lift) == (4, 4, 9.0)
+
+
+def test_of_two_values_that_each_fail_there_is_no_combination() -> None:
+    jobs = [
+        job(*(("failed", 3) if dt == 2 else ()), params={"dt": dt, "k": k, "seed": seed})
+        for dt, k, seed in itertools.product(range(4), "ab", range(6))
+    ]
+    assert words(counted(*jobs)) == ["params.dt = 2"]
+
+
+def test_accidents_are_rare() -> None:
+    chosen = random.Random(7)
+    shown = 0
+    for _ in range(200):
+        bad = chosen.sample(range(64), 9)
+        found = counted(*(
+            job(
+                *(("failed", 1) if number in bad else ()), ranks=str(number // 16),
+                params={"a": number % 4, "b": number // 4 % 4, "c": "xyzw"[number // 16]},
+            )
+            for number in range(64)
+        ))  # fmt: skip
+        shown += bool(words(found))
+        assert not any("ranks" in one for one in words(found))
+    assert shown < 30
 
 
 def test_a_value_that_is_frequent_by_chance_has_none() -> None:
@@ -221,7 +280,7 @@ def test_values_are_compared_with_those_of_jobs_that_ended_by_themselves() -> No
     cut_off = [job("interrupted", None, params={"t": 3}) for _ in range(20)]
     (kind,) = (found := counted(*failed, *others, *cut_off)).kinds()
     (lift,) = found.lifts(kind)
-    assert (lift.name, lift.failed, lift.ended) == ("params.t", 3, 3)
+    assert (lift.words, lift.failed, lift.ended) == ("params.t = 3", 3, 3)
 
 
 def test_what_an_exception_says_is_not_told_twice(tmp_path: Path) -> None:
@@ -252,10 +311,7 @@ def test_members_are_compared_and_each_has_ranks_of_its_own() -> None:
     )
     (kind,) = found.kinds()
     assert kind.ranks == {"pool.1:0": 6}
-    assert [(one.name, one.value) for one in found.lifts(kind)] == [
-        ("member", "pool.1"),
-        ("ranks", "pool.1:0"),
-    ]
+    assert words(found) == ["member = pool.1", "ranks = pool.1:0"]
 
 
 @pytest.mark.parametrize(
@@ -307,6 +363,22 @@ def test_a_recommended_command_asks_where_the_run_was(
         if pattern is not None:
             (said,) = re.findall(pattern, out, re.MULTILINE)
     assert "exit 1" in out or "failed" in out
+
+
+@pytest.mark.parametrize("more", [[], ["--group", "a"]])
+def test_what_all_failed_jobs_wrote_is_a_command_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    loud = FAILS.replace('"false"', "sh -c 'echo no luck >&2; exit 3'")
+    (tmp_path / "b.yaml").write_text(loud)
+    place = ["--state-dir", str(tmp_path / "runs")]
+    run_command(["run", "-q", "--queue", "local", *place, str(tmp_path / "b.yaml")])
+    capsys.readouterr()
+    assert run_command(["failures", "b", *more, *place]) == 0
+    (said,) = re.findall(r"^all that they wrote: (.*)$", capsys.readouterr().out, re.MULTILINE)
+    assert " ".join(["output", "b", *more, "--outcome", "failed"]) in said
+    assert run_command(shlex.split(said)[1:]) == 0
+    assert "no luck" in capsys.readouterr().out
 
 
 def test_a_run_that_the_user_put_on_the_local_queue_is_looked_for_there(
