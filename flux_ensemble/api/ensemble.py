@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from flux_ensemble.api.hosts import Host
-    from flux_ensemble.client.responses import Ended, EnsembleStatus, Entry, Why
+    from flux_ensemble.client.responses import EnsembleStatus, Entry, RunEnded, Why
     from flux_ensemble.entry_keys import EnsembleKeys
     from flux_ensemble.queues.simulation.simulation import Prediction
     from flux_ensemble.queues.virtual.cluster import VirtualCluster
@@ -270,7 +270,9 @@ class Ensemble:
         return self
 
     @takes_old_arguments
-    def run(self, queue: Queue | None = None, *, timeout: float | None = None, **how: Any) -> Ended:
+    def run(
+        self, queue: Queue | None = None, *, timeout: float | None = None, **how: Any
+    ) -> RunEnded:
         """Run the ensemble to its end; in a notebook, display its progress.
 
         An interrupt cancels the ensemble and its jobs.
@@ -281,7 +283,8 @@ class Ensemble:
             how: the other arguments of `start`.
 
         Returns:
-            {"name", "state", "reason"} at its end.
+            {"name", "state", "reason", "trouble"} at its end; "trouble" is what went wrong, such
+            as "2 jobs failed", also in one that has completed.
 
         Raises:
             DocumentError, EnsembleError: as `start`.
@@ -308,14 +311,15 @@ class Ensemble:
                 host.wait(None, Event())
             raise
 
-    async def wait(self, timeout: float | None = None) -> Ended:
+    async def wait(self, timeout: float | None = None) -> RunEnded:
         """Wait until the ensemble and its jobs have ended; in a notebook, display its progress.
 
         Args:
             timeout: seconds to wait at most.
 
         Returns:
-            {"name", "state", "reason"} at its end.
+            {"name", "state", "reason", "trouble"} at its end; "trouble" is what went wrong, such
+            as "2 jobs failed", also in one that has completed.
 
         Raises:
             TimeoutError: it has not ended in time; it continues.
@@ -553,7 +557,12 @@ class Ensemble:
     # -- in a notebook ----------------------------------------------------------------
 
     def __repr__(self) -> str:
-        state = "not started" if self._host is None else self._host.status()["state"]
+        from flux_ensemble.client.troubles import joined
+
+        if self._host is None:
+            return f"<Ensemble {self.name!r}: not started>"
+        status = self._host.status()
+        state = ", ".join(filter(None, (status["state"], joined(status))))
         return f"<Ensemble {self.name!r}: {state}>"
 
     def _repr_html_(self) -> str:

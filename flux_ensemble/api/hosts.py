@@ -9,6 +9,7 @@ import errno
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,8 @@ from flux_ensemble.api.local_session import LocalSession, in_python
 from flux_ensemble.api.threads import Stopped
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.client import Client, EnsembleError, is_named
-from flux_ensemble.client.responses import Ended, EnsembleStatus, Entry, Why
+from flux_ensemble.client.responses import EnsembleStatus, Entry, RunEnded, Why
+from flux_ensemble.client.troubles import sentence
 from flux_ensemble.eventlog import Load
 from flux_ensemble.metrics.job_row import JobRow
 from flux_ensemble.queues.local.client import LocalClient
@@ -84,9 +86,14 @@ class Host(ABC):
         """Do as `Client.log`, until it ends or `stopped` is set."""
         return self.follower(stopped).log(self.name, follow=follow)
 
-    def wait(self, timeout: float | None, stopped: Event) -> Ended:
+    def wait(self, timeout: float | None, stopped: Event) -> RunEnded:
         """Do as `Client.wait`, or until `stopped` is set."""
-        return self.follower(stopped).wait(self.name, timeout)
+        client = self.follower(stopped)
+        ended = client.wait(self.name, timeout)
+        trouble = ""
+        with suppress(EnsembleError):  # the service has gone since
+            trouble = sentence(client.status(self.name)["ensembles"][0])
+        return {**ended, "trouble": trouble}
 
     def ask(self, op: str, **payload: Any) -> Mapping[str, Any]:
         """Send a request about the ensemble, and return the response."""
@@ -175,7 +182,7 @@ class LocalHost(Host):
 
         return LocalClient(self._root, sleep=sleep)
 
-    def wait(self, timeout: float | None, stopped: Event) -> Ended:
+    def wait(self, timeout: float | None, stopped: Event) -> RunEnded:
         if self._session is not None:
             self._session.wait(timeout, stopped)
             timeout = 0.0

@@ -12,11 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from html import escape
 from threading import Event, Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.client import EnsembleError
+from flux_ensemble.client.troubles import joined
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.texts import printable, shortened
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import EnsembleStatus
 
 #: Seconds between two requests for the status.
 INTERVAL = 1.0
@@ -37,18 +41,18 @@ _LEFT = ' style="text-align:left"'
 _COLUMNS = ("waiting", "pending", "running", "success", "failed", "canceled", "timeout")
 
 
-def status_html(status: Mapping[str, Any]) -> str:
+def status_html(status: EnsembleStatus) -> str:
     """Return HTML for a started ensemble: its state, and a row for each group.
 
     >>> "<b>" in status_html({"name": "<b>", "state": "running", "groups": {}})
     False
     """
-    reason = status.get("reason") or ""
+    reason = ", ".join(filter(None, (status.get("reason"), joined(status))))
     head = (
         f"<strong>{_text(status['name'])}</strong>: {_text(status['state'])}"
         + f" <span>({_text(reason)})</span>" * bool(reason)
     )
-    groups = status.get("groups", {})
+    groups: Mapping[str, Any] = status.get("groups", {})
     rows = [
         (_text(name), _bar(counts), *(_number(counts[key]) for key in _COLUMNS))
         for name, counts in list(groups.items())[:MOST_ROWS]

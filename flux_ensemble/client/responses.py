@@ -28,6 +28,12 @@ class Ended(TypedDict):
     reason: str
 
 
+class RunEnded(Ended):
+    """The end of an ensemble of Python: `trouble` is what went wrong all the same, or ""."""
+
+    trouble: str
+
+
 class Summary(TypedDict):
     """An ensemble of `list`.
 

@@ -26,13 +26,14 @@ from flux_ensemble.cli.common import (
     print_error,
 )
 from flux_ensemble.cli.display.formats import print_json
-from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION, exit_code, sentence
+from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION, exit_code
 from flux_ensemble.cli.display.views import make_lines
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.log_reader import LogReader
 from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.reconnect import Received
+from flux_ensemble.client.troubles import sentence
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.results.hosts import Target, label_of
 from flux_ensemble.results.log_lines import explain, explain_several

@@ -26,21 +26,20 @@ def time_is_up(timeout: float) -> str:
 
 def closing(status: EnsembleStatus) -> Line:
     """Return the last line of `run` and `watch`: how the ensemble ended, and after how long."""
-    from flux_ensemble.cli.display import troubles
     from flux_ensemble.cli.display.plain_tables import fsd
+    from flux_ensemble.client import troubles
 
     state, reason = status["state"], status["reason"]
     t_end = status["t_end"]
     t_start = status["t_start"]
     after = "" if t_end is None or t_start is None else f" after {fsd(t_end - t_start)}"
-    wrong = troubles.sentence(status)
-    joint = "but" if state == "completed" else "and"
+    wrong = troubles.joined(status)
     return (
         Span(f"{status['name']}: "),
         Span(state, STATE_STYLES.get(state, "")),
         Span(after),
         Span(f": {reason}" if reason else ""),
-        Span(f", {joint} {wrong}" if wrong else "", "bad"),
+        Span(f", {wrong}" if wrong else "", "bad"),
     )
 
 

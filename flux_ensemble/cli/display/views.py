@@ -23,7 +23,7 @@ from flux_ensemble.cli.display.progress import (
     known_jobs,
     progress_lines,
 )
-from flux_ensemble.cli.display.troubles import failed_jobs
+from flux_ensemble.client.troubles import failed_jobs
 from flux_ensemble.texts import hanging
 from flux_ensemble.words import Line, Span, plain
 

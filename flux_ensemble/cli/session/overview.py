@@ -138,7 +138,7 @@ def next_steps(
 
 def _steps(status: EnsembleStatus, command: Callable[..., str]) -> Iterator[Advice]:
     from flux_ensemble.cli.common import EXIT_CODES
-    from flux_ensemble.cli.display.troubles import failed_jobs
+    from flux_ensemble.client.troubles import failed_jobs
 
     name = status["name"]
     resumes = status.get("resumes")

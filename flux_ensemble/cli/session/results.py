@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flux_ensemble.cli.common import FAILED, OK, USAGE, Failure, print_error, say
-from flux_ensemble.cli.display.troubles import sentence
 from flux_ensemble.client import EnsembleError
+from flux_ensemble.client.troubles import sentence
 from flux_ensemble.files import writing
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 from flux_ensemble.results.hosts import Target

@@ -46,6 +46,9 @@ def test_run_returns_how_it_ended(tmp_path: Path) -> None:
     ensemble = make("sh -c 'exit 3'")
     ended = ensemble.run("local", state_dir=tmp_path)
     assert (ended["name"], ended["state"]) == ("demo", "completed")
+    assert ended["trouble"] == "1 job failed"
+    assert repr(ensemble) == "<Ensemble 'demo': completed, but 1 job failed>"
+    assert f"({ended['reason']}, but 1 job failed)" in ensemble._repr_html_()
     (job,) = ensemble.jobs(outcome="failed")
     assert (job["group"], job["returncode"]) == ("a", 3)
     assert ensemble.metrics()["count"]["a"]["failed"] == 1
@@ -53,6 +56,20 @@ def test_run_returns_how_it_ended(tmp_path: Path) -> None:
     assert list(ensemble.jobs(filter="job.returncode == 0")) == []
     with pytest.raises(EnsembleError, match="filter"):
         list(ensemble.jobs(filter="job."))
+
+
+def test_a_search_that_found_nothing_is_told_in_the_words_of_the_command(tmp_path: Path) -> None:
+    search = {
+        "id": "a", "group": "a", "variables": {"x": {"low": 0, "high": 1}},
+        "minimize": "a-loss", "trials": 2, "sampler": "random",
+    }  # fmt: skip
+    rule = Rule(trigger="start", action={"name": "search", "label": "a"})
+    job = Job(name="a", command="echo {x}")
+    ensemble = Ensemble(name="tune", jobs=[job], search=[search], rules=[rule])
+    trouble = ensemble.run("local", state_dir=tmp_path)["trouble"]
+    assert trouble.startswith("search 'a' found nothing in 2 trials: ")
+    told = CliRunner().invoke(ensemble_command, ["watch", "tune", "--state-dir", str(tmp_path)])
+    assert f", but {trouble}\n" in " ".join(told.output.split()) + "\n"
 
 
 def test_a_run_that_has_ended_leaves_no_file_open(tmp_path: Path) -> None:
@@ -268,8 +285,9 @@ def test_nothing_that_a_notebook_shows_is_markup() -> None:
     counts = dict.fromkeys(
         ("waiting", "pending", "running", "success", "failed", "canceled", "timeout", "finished"), 1
     )
-    status = {
+    status: Any = {
         "name": EVIL, "state": EVIL, "reason": EVIL, "groups": {EVIL: counts}, "errors": [EVIL],
+        "searches": [{"trouble": EVIL}],
     }  # fmt: skip
     rule = {"id": EVIL, "trigger": EVIL, "action": {"name": EVIL, "label": EVIL}}
     document = {"name": EVIL, "jobs": [{"name": EVIL, "command": [EVIL]}, EVIL], "rules": [rule]}
@@ -283,7 +301,8 @@ def test_nothing_that_a_notebook_shows_is_markup() -> None:
 def test_the_bar_of_a_group_has_a_part_for_each_outcome() -> None:
     counts = {"waiting": 5, "pending": 0, "running": 1, "finished": 4}
     ended = {"success": 2, "failed": 1, "canceled": 0, "timeout": 1}
-    html = status_html({"name": "a", "state": "running", "groups": {"g": {**counts, **ended}}})
+    status: Any = {"name": "a", "state": "running", "groups": {"g": {**counts, **ended}}}
+    html = status_html(status)
     assert re.findall(r"width:([\d.]+)%", html) == ["20.0", "10.0", "10.0"]
     assert "4/10" in html
 
@@ -293,7 +312,8 @@ def test_what_a_notebook_shows_is_short_and_says_so() -> None:
         ("waiting", "pending", "running", "success", "failed", "canceled", "timeout", "finished"), 0
     )
     groups = {f"g{number}": counts for number in range(1000)}
-    html = status_html({"name": "big", "state": "running", "groups": groups})
+    status: Any = {"name": "big", "state": "running", "groups": groups}
+    html = status_html(status)
     assert html.count("<tr>") == MOST_ROWS + 1
     assert f"and {1000 - MOST_ROWS} more" in html
 

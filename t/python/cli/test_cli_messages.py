@@ -382,7 +382,7 @@ def test_a_trial_that_is_not_complete_says_why(reason: str, sentence: str) -> No
 
 
 def test_the_last_line_says_why_a_rule_is_disabled() -> None:
-    from flux_ensemble.cli.display.troubles import sentence
+    from flux_ensemble.client.troubles import sentence
 
     error = "judge failed: ZeroDivisionError: division by zero\n  File f.py, line 2\n    1 / 0"
     rules = [{"id": "judge", "error": error, "enabled": False}]

@@ -15,6 +15,7 @@ from play import Play, Scale, Started, document, on_start
 from flux_ensemble.cli.display import troubles
 from flux_ensemble.cli.session.results import Summary
 from flux_ensemble.client.responses import EnsembleStatus
+from flux_ensemble.client.troubles import sentence
 from flux_ensemble.k8s.operator import names, tls
 from flux_ensemble.k8s.operator.check import check
 from flux_ensemble.k8s.operator.cluster import ClusterFailure
@@ -299,7 +300,7 @@ def test_how_run_ends_is_how_its_ensemble_in_kubernetes_ends(
     status = bench.look()
     assert (code, status["phase"]) == (int(phase == "Failed"), phase)
     assert (status["members"][0]["state"], phase in bench.events()) == (phase, True)
-    assert status["members"][0].get("trouble", "") == troubles.sentence(of_run) == trouble
+    assert status["members"][0].get("trouble", "") == sentence(of_run) == trouble
     for name in ("Completed", "Ready"):
         assert condition(status, name)[0] == str(phase == "Completed")
     assert condition(status, "Failed")[0] == str(phase == "Failed")

@@ -1,0 +1,97 @@
+"""Troubles of an ensemble, although it may have completed: jobs, rules and searches.
+
+What programs and notebooks get of its end, the final message of a command, its exit code, and the
+file of `run --summary` derive from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from flux_ensemble.texts import one_line, shortened
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import EnsembleStatus
+
+#: Most rules that a sentence names.
+_MOST = 5
+
+#: Characters of a rule's error that a sentence has.
+_LONGEST = 120
+
+
+def sentence(status: EnsembleStatus) -> str:
+    """Return what went wrong, or "".
+
+    >>> sentence({"failed": 6, "groups": {}, "searches": [{"trouble": "search 'a' gave up"}]})
+    "6 jobs failed and search 'a' gave up"
+    """
+    parts = [one for wrong in KINDS.values() for one in wrong(status)]
+    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
+
+
+def joined(status: EnsembleStatus) -> str:
+    """Return what went wrong as the continuation of how an ensemble ended, or "".
+
+    >>> joined({"state": "completed", "failed": 6, "groups": {"md": {"failed": 7, "timeout": 0}}})
+    'but 6 jobs failed'
+    """
+    wrong = sentence(status)
+    joint = "but" if status["state"] == "completed" else "and"
+    return f"{joint} {wrong}" if wrong else ""
+
+
+def failed_jobs(status: EnsembleStatus) -> int:
+    """Return the number of jobs that failed or ran out of time, and were not tried again.
+
+    >>> failed_jobs({"groups": {"md": {"failed": 7, "timeout": 1}}})
+    8
+    """
+    return status.get("failed", _failed_attempts(status))
+
+
+def _failed_attempts(status: EnsembleStatus) -> int:
+    groups = status.get("groups", {}).values()
+    return sum(group["failed"] + group["timeout"] for group in groups)
+
+
+def _jobs(status: EnsembleStatus) -> Iterator[str]:
+    groups = list(status.get("groups", {}).values())
+    number = failed_jobs(status)
+    if number != _failed_attempts(status):
+        # Some jobs were tried again.
+        if number:
+            yield f"{number} job{'s'[: number != 1]} failed"
+        return
+    for number, what in (
+        (sum(group["failed"] for group in groups), "failed"),
+        (sum(group["timeout"] for group in groups), "ran out of time"),
+    ):
+        if number:
+            yield f"{number} job{'s'[: number != 1]} {what}"
+
+
+def _rules(status: EnsembleStatus) -> Iterator[str]:
+    # Guests see neither rules nor groups. An error that was recovered from is cleared.
+    wrong = [rule for rule in status.get("rules", ()) if rule["error"]]
+    for rule in wrong[:_MOST]:
+        what = "failed" if rule["enabled"] else "is disabled"
+        cause = str(rule["error"]).partition("\n")[0]
+        yield f"rule {rule['id']!r} {what} ({shortened(one_line(cause), _LONGEST)})"
+    if len(wrong) > _MOST:
+        yield f"{len(wrong) - _MOST} more rules failed"
+
+
+def _searches(status: EnsembleStatus) -> Iterator[str]:
+    for search in status.get("searches", ()):
+        if search["trouble"]:
+            yield search["trouble"]
+
+
+#: Troubles by kind, each in words.
+KINDS: Mapping[str, Callable[[EnsembleStatus], Iterator[str]]] = {
+    "job": _jobs,
+    "rule": _rules,
+    "search": _searches,
+}
