@@ -61,13 +61,20 @@ def cannot_resume(name: str) -> str:
     return f"{name!r} was cancelled, which is final: 'run' without --resume starts it anew"
 
 
-def goes_on_already(name: str, state: str = "running") -> str:
+def goes_on_already(name: str, watch: str, state: str = "running", *, alone: bool = False) -> str:
     """Return the refusal of a run whose name belongs to one that has not ended.
 
-    >>> goes_on_already("sweep-2", "paused")
-    "an ensemble named 'sweep-2' is paused already: wait for its end, or give this one another ..."
+    Args:
+        name: the name of that one.
+        watch: the command that follows it.
+        state: its state.
+        alone: it goes on without a process of its user's.
+
+    >>> goes_on_already("sweep-2", "flux ensemble watch sweep-2", "paused")
+    "an ensemble named 'sweep-2' is paused already: 'flux ensemble watch sweep-2' follows it; ..."
     """
+    goes_on = ", with or without its 'run'" if alone else ""
     return (
-        f"an ensemble named {name!r} is {state} already: wait for its end, or give this one "
-        "another name with --name"
+        f"an ensemble named {name!r} is {state} already{goes_on}: '{watch}' follows it; wait for "
+        "its end, or give this one another name with --name"
     )

@@ -175,10 +175,10 @@ test_expect_success 'one that goes on keeps others of its name out, whatever nam
 	flux ensemble rm long && flux ensemble run --timeout 0.1 long.yaml;
 	is long-2 "$(flux ensemble load long.yaml)" &&
 	test_must_fail flux ensemble load long.yaml 2>err &&
-	grep "an ensemble named .long-2. is running already: wait for its end, or give this one another name with --name" err &&
+	grep "an ensemble named .long-2. is running already, with or without its .run.: .flux ensemble watch long-2. follows it; wait for its end, or give this one another name with --name" err &&
 	load_module reload &&
 	test_must_fail flux ensemble load long.yaml 2>err &&
-	grep "an ensemble named .long-2. is running already: wait for its end, or give this one another name with --name" err &&
+	grep "an ensemble named .long-2. is running already, with or without its .run.: .flux ensemble watch long-2. follows it; wait for its end, or give this one another name with --name" err &&
 	flux ensemble cancel long-2 && test_expect_code 3 flux ensemble wait long-2
 '
 

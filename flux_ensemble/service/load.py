@@ -22,6 +22,7 @@ from flux_ensemble.document.feature import objection
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.faults import ENDINGS
+from flux_ensemble.own_command import own_command
 from flux_ensemble.run_names import free_name, goes_on_already
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Loop
@@ -206,7 +207,9 @@ class Loading:
                     errno.EEXIST, f"an ensemble named {name!r} is being loaded already"
                 )
             if name in states and not self._ensembles.get(name).ended:
-                raise RequestError(errno.EEXIST, goes_on_already(name, states[name]))
+                watch = own_command("watch", name, flux=True)
+                text = goes_on_already(name, watch, states[name], alone=True)
+                raise RequestError(errno.EEXIST, text)
         live = sum(not ensemble.ended for ensemble in self._ensembles)
         check_ensembles(live + len(self._checks))
         return free_name(asked, {*states, *self._recovery.unreadable})

@@ -53,15 +53,18 @@ def overview() -> None:
     if target is None or not ensembles:
         click.echo("flux-ensemble runs many jobs from one document, and says why some failed.")
         click.echo(f"There is no ensemble {where} yet. Begin with a sweep of your own:\n")
-        _print(first_steps())
+        _print(first_steps(flux=_is_flux(target)))
         _say_local_runs(target)
         return
     from flux_ensemble.cli.display.tables import ENSEMBLES, ensemble_row
 
     now = time.time()
     ENSEMBLES.show([ensemble_row(summary_of(status), now) for status in ensembles])
+    more = len(names_of(target)) - MOST if len(ensembles) == MOST else 0
+    if more > 0:
+        click.echo(f"and {more} more: '{command_of(target, 'list')}'")
     click.echo()
-    _print(next_steps(ensembles, partial(command_of, target)))
+    _print(next_steps(ensembles, partial(command_of, target), flux=_is_flux(target)))
     _say_local_runs(target)
 
 
@@ -70,7 +73,7 @@ def _say_unloaded(target: Target | None) -> None:
     click.echo("flux-ensemble runs many jobs from one document, and says why some failed.")
     click.echo("The service of this Flux instance does not run, so its ensembles are not known.\n")
     shown = own_command("supervise", flux=True), "starts it, with what the instance has kept"
-    _print(iter([shown, *first_steps()]))
+    _print(iter([shown, *first_steps(flux=True)]))
     _say_local_runs(target)
 
 
@@ -115,25 +118,27 @@ def latest(target: Target) -> list[EnsembleStatus]:
     return found[::-1]
 
 
-def first_steps() -> Iterator[Advice]:
-    """Yield the commands for a first ensemble."""
-    yield own_command("init", TEMPLATE), f"writes {TEMPLATE}.yaml: change its command and values"
-    yield own_command("run", f"{TEMPLATE}.yaml", "--open"), "runs it, and shows its report"
-    yield own_command("--help"), "lists all commands"
+def first_steps(*, flux: bool) -> Iterator[Advice]:
+    """Yield the commands for a first ensemble, in a Flux instance or without one."""
+    command = partial(own_command, flux=flux)
+    yield command("init", TEMPLATE), f"writes {TEMPLATE}.yaml: change its command and values"
+    yield command("run", f"{TEMPLATE}.yaml", "--open"), "runs it, and shows its report"
+    yield command("--help"), "lists all commands"
 
 
 def next_steps(
-    ensembles: Sequence[EnsembleStatus], command: Callable[..., str]
+    ensembles: Sequence[EnsembleStatus], command: Callable[..., str], *, flux: bool = False
 ) -> Iterator[Advice]:
     """Yield the commands that lead on, the latest ensemble first.
 
     Args:
         ensembles: the status of each, the latest last.
         command: returns a command about them, from its words.
+        flux: they are in a Flux instance.
     """
     for status in reversed(ensembles):
         yield from _steps(status, command)
-    yield own_command("--help"), "lists all commands"
+    yield own_command("--help", flux=flux), "lists all commands"
 
 
 def _steps(status: EnsembleStatus, command: Callable[..., str]) -> Iterator[Advice]:

@@ -93,9 +93,9 @@ class _TakenError(Exception):
     """The name belongs to a run that has ended."""
 
 
-def running_already(name: str) -> StateError:
-    """Make the error for a name whose run goes on."""
-    return StateError(goes_on_already(name))
+def running_already(root: Path, name: str) -> StateError:
+    """Make the error for a name whose run in a state directory goes on."""
+    return StateError(goes_on_already(name, advised(root, "watch", name)))
 
 
 def check_directory(directory: Directory) -> None:
@@ -218,7 +218,7 @@ def choose(top: Directory, asked: str, resume: bool | None) -> str:
         return asked  # its lock is waited for a little: a reader or a removal may have it
     for name, state in runs.items():
         if state == "running":
-            raise running_already(name)
+            raise running_already(top.path, name)
     unfinished = [name for name, state in runs.items() if state == "unfinished"]
     if resume and not unfinished:
         _check_readable(top, runs)
@@ -250,7 +250,7 @@ def _give_up(top: Directory, name: str) -> None:
         directory = stack.enter_context(top.enter(name))
         directory.check_own()
         for lock, seconds, error in (
-            ("lock", LOOK_SECONDS, running_already(name)),
+            ("lock", LOOK_SECONDS, running_already(top.path, name)),
             ("jobs.lock", JOBS_SECONDS, still_killed(name)),
         ):
             fd = directory.open_or_make(lock, os.O_RDWR)
@@ -341,7 +341,7 @@ class StateLog:
         try:
             self._lock(stack, "lock", LOOK_SECONDS)
         except BlockingIOError:
-            raise running_already(self._name) from None
+            raise running_already(top.path, self._name) from None
         if not self._is_in(top):
             raise StateError(f"{self._name!r} was unloaded just now: try again")
         resume = self._check_resume(top, document, resume)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.cli.session.overview import MOST, latest, next_steps
+from flux_ensemble.cli.session.overview import MOST, first_steps, latest, next_steps
 from flux_ensemble.queues.local.client import LocalClient
 
 #: The program of this environment.
@@ -136,6 +136,12 @@ def test_the_latest_ensemble_comes_first() -> None:
     assert steps[:3] == [f"report run-{number} --open" for number in (2, 1, 0)]
 
 
+def test_in_a_flux_instance_all_commands_are_those_of_flux() -> None:
+    texts = [text for text, _ in (*first_steps(flux=True), *next_steps([], str, flux=True))]
+    assert texts[-1] == "flux ensemble --help"
+    assert all(text.startswith("flux ensemble ") for text in texts)
+
+
 def test_only_the_latest_ensembles_are_asked_for_and_shown(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +151,7 @@ def test_only_the_latest_ensembles_are_asked_for_and_shown(
     out = home.shell("flux-ensemble")
     assert "run-0" not in out
     assert f"run-{MOST}" in out
+    assert "and 1 more: 'flux-ensemble list'\n" in out
 
     asked: list[str | None] = []
     status = LocalClient.status

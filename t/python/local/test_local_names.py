@@ -131,6 +131,7 @@ def test_two_runs_of_a_name_at_once_are_refused_also_after_others_have_ended(
     code, _, err = do("run", "test.yaml")
     assert code == 1
     assert "an ensemble named 'test-2' is running already" in err
+    assert "'flux-ensemble watch test-2 --state-dir state' follows it" in err
     (tmp_path / "fifo").write_text("\n")
     assert run.end()[0] == 0
 
