@@ -121,7 +121,7 @@ def test_without_a_command_the_ensembles_of_the_instance_are_shown(
     monkeypatch.setattr(overview, "Client", target.Client)
     assert run_command([]) == 0
     said = capsys.readouterr().out
-    assert "flux-ensemble init sweep" in said
+    assert "flux ensemble init sweep" in said
     # What the instance has kept is not known, and nothing is said of it.
     assert "flux ensemble supervise" in said
     assert "no ensemble" not in said
