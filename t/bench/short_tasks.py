@@ -67,6 +67,19 @@ with parsl.load(Config(executors=[executor], usage_tracking=0)):
         task.result()
 """
 
+#: A task that publishes numbers, and prints how many milliseconds one takes.
+_MEMO = """
+import sys, time
+import flux_ensemble as fe
+
+times = []
+for number in range(int(sys.argv[1])):
+    begin = time.perf_counter()
+    fe.memo(number=number)
+    times.append(1e3 * (time.perf_counter() - begin))
+print(sorted(times)[len(times) // 2])
+"""
+
 #: By the package that has to be installed.
 _PEERS = {"hyperqueue": _HQ, "parsl": _PARSL}
 
@@ -105,6 +118,7 @@ def _measure(tasks: int, jobs: int, others: int, rounds: int) -> Numbers:
                     _seconds([sys.executable, "-c", script, str(others)])
                 )
     return {
+        "memo": _memo(tasks),
         "tasks": tasks,
         "jobs": jobs,
         **dict.fromkeys(_PEERS, others),
@@ -120,6 +134,18 @@ def _run(name: str, count: int, *options: str) -> float:
     jobs = json.loads(summary.read_text())["jobs"]
     assert jobs["success"] == count, jobs
     return seconds
+
+
+def _memo(count: int) -> float:
+    """Milliseconds of a memo from Python in a task: the median of so many."""
+    Path("memo.py").write_text(_MEMO)
+    command = f"{sys.executable} memo.py {count}"
+    Path("memo.yaml").write_text(
+        DOCUMENT.format(name="memo", count=1).replace('"true"', json.dumps(command))
+        .replace("count: 1", "output: memo.out")
+    )  # fmt: skip
+    _seconds([*_OURS, "--tasks", "memo.yaml"])
+    return float(Path("memo.out").read_text())
 
 
 def _seconds(*commands: Sequence[str]) -> float:
@@ -153,6 +179,9 @@ def rows(numbers: Numbers) -> list[Row]:
         )
         for kind, rate in rates.items()
         if kind != "tasks"
+    ] + [
+        Row("tasks: `flux_ensemble.memo` in a task, from Python", numbers["memo"], "<=", 0.2, "ms",
+            f"the median of {numbers['tasks']:,} in a row")
     ]  # fmt: skip
 
 

@@ -31,7 +31,7 @@ ROWS = {
         True,
         ["start rule with 20 jobs", "service as a broker module", "service beside the broker"],
     ),
-    "tasks": (True, ["the local queue, without Flux", "a Flux job each"]),
+    "tasks": (True, ["the local queue, without Flux", "a Flux job each", "memo` in a task"]),
     "many-tasks": (True, ["100 of them / 50", "the service", "a worker", "KVS of one"]),
     "reaction": (True, ["p50", "p99"]),
     "chain": (True, ["a client that does nothing else"]),
