@@ -31,7 +31,7 @@ _IMPORTANCES = 20
 _STEPS, _PART = 400, 50
 
 #: Size of a drawing, and the space to the left and below for labels of the axes.
-_WIDTH, _HEIGHT, _LEFT, _BELOW = 640, 170, 76, 22
+_WIDTH, _HEIGHT, _LEFT, _BELOW = 640, 170, 100, 22
 
 #: Ratio of the first to the best value from which the axis is logarithmic.
 _LOG = 1000
@@ -214,13 +214,14 @@ def _drawing(steps: list[tuple[int, float]], trials: int, described: str) -> Mar
         line = "".join(f"H{right:.1f}V{down:.1f}" for right, down in more)
         parts.append(h("path.best", d=f"M{right:.1f} {down:.1f}{line}"))
     ends = sorted({low, high})
+    digits = 3 if len({f"{end:.3g}" for end in ends}) == len(ends) else 6
     axis = _HEIGHT - _BELOW
     return h(
         "svg.course",
         h("path.axis", d=f"M{_LEFT} 0V{axis}H{_WIDTH}"),
         parts,
         [
-            h("text", number(end), x=_LEFT - 8, y=f"{y(end) + 4:.1f}", text_anchor="end")
+            h("text", f"{end:.{digits}g}", x=_LEFT - 8, y=f"{y(end) + 4:.1f}", text_anchor="end")
             for end in ends
         ],
         h("text", "1", x=_LEFT, y=_HEIGHT - 6),

@@ -1,8 +1,9 @@
 // What all drawings share: colours of the page, canvases as sharp as the screen, and a tip.
 
-const OUTCOMES = ["active", "success", "canceled", "timeout", "failed"];
+const OUTCOMES = ["active", "success", "interrupted", "canceled", "timeout", "failed"];
 const WORDS = {
-  active: "active", success: "succeeded", canceled: "canceled", timeout: "ran out of time", failed: "failed",
+  active: "active", success: "succeeded", interrupted: "interrupted", canceled: "canceled",
+  timeout: "ran out of time", failed: "failed",
 };
 
 /** A colour of the page, by the name of its variable in the style sheet. */

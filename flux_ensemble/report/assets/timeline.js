@@ -3,7 +3,7 @@
 const GUTTER = 64;
 const STRIP = 22;
 const AXIS = 24;
-const RANK = { success: 1, active: 2, canceled: 3, timeout: 4, failed: 5 };
+const RANK = { success: 1, active: 2, interrupted: 3, canceled: 4, timeout: 5, failed: 6 };
 
 class Timeline {
   constructor(box, run) {

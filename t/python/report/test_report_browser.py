@@ -247,6 +247,27 @@ def test_no_pixel_hides_a_failure(browser: Browser, tmp_path: Path) -> None:
     assert found[1] > 100 * found[0]
 
 
+def test_interrupted_jobs_have_their_own_colour_in_the_time_line(
+    browser: Browser, tmp_path: Path
+) -> None:
+    jobs = [job(number, ranks=str(number), t_end=14.0) for number in range(4)]
+    for one in jobs[2:]:
+        one.update(outcome="interrupted", returncode=None)
+    page = browser.open(write(tmp_path / "a.html", source(jobs)))
+    assert page.text("[data-chart=timeline] .legend").split() == ["succeeded", "interrupted"]
+    grey = page.run("""
+        const wanted = parts(colour("o-interrupted")).join();
+        const canvas = document.querySelector("[data-chart=timeline] canvas");
+        const pixels = canvas.getContext("2d").getImageData(0, 44, canvas.width, 60).data;
+        let found = 0;
+        for (let at = 0; at < pixels.length; at += 4) {
+          if (pixels.slice(at, at + 3).join() === wanted) found++;
+        }
+        return found;
+    """)
+    assert grey > 0
+
+
 def test_what_others_wrote_is_text_and_nothing_else(browser: Browser, tmp_path: Path) -> None:
     exception = {"type": EVIL, "note": EVIL}
     jobs = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from reports import simulated, write
 
 from flux_ensemble.report.gather import gather
 from flux_ensemble.report.importance import MOST, importances
-from flux_ensemble.report.searches import course, searches
+from flux_ensemble.report.searches import _drawing, course, searches
 
 SEARCHES: dict[str, Any] = {
     "name": "tune",
@@ -104,6 +105,39 @@ def test_the_course_of_what_is_better_and_better_is_thinned_and_keeps_its_ends()
     assert ">200</text>" in html
     assert ">1e+06</text>" in html
     assert len(course([value for _, value in run.jobs.trials["trial"]], "minimize")) == 5000
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([1234567.0, 6.678221234e-11], ["6.68e-11", "1.23e+06"]),
+        ([-6.678221234e-111, -7.1e-5], ["-7.1e-05", "-6.68e-111"]),
+        ([100.02, 100.01], ["100.01", "100.02"]),
+        ([1.0000002, 1.0000001], ["1", "1"]),
+    ],
+)
+def test_labels_of_a_course_have_no_more_digits_than_they_need(
+    values: list[float], labels: list[str]
+) -> None:
+    drawing = str(_drawing(course(values, "minimize"), len(values), "words"))
+    assert re.findall(r">([^<]*)</text>", drawing)[:2] == labels
+
+
+def test_no_label_of_a_course_is_cut_off(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    loss = {"expression": "-1.23456e-101 - 1e-106 * x"}
+    document = {**SEARCHES, "search": [{**SEARCHES["search"][0], "stop": None}]}
+    document["search"][0].pop("stop")
+    document["rules"] = SEARCHES["rules"][:1]
+    document["jobs"] = SEARCHES["jobs"][:1]
+    document["simulate"] = {"trial": {"duration": 60, "memo": {"loss": loss}}}
+    with browsing() as browser:
+        page = browser.open(write(tmp_path / "a.html", simulated(document)))
+        left = page.run(
+            "return [...document.querySelectorAll('.course text')].map((one) => one.getBBox().x)"
+        )
+    assert len(left) == 4
+    assert min(left) >= 0
 
 
 #: Searches whose trials know what matters: x twice as much as y, and z and the words not at all.
