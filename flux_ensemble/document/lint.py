@@ -83,7 +83,7 @@ def lint(
     >>> found = Warnings()
     >>> spec = load_text("jobs: [{name: a, command: x}]", name="demo", warnings=found)
     >>> found.warnings
-    ['document:1: no rule submits anything, so the ensemble ends as soon as it has started']
+    ["document:1: no rule submits anything, so the ensemble ends as soon as it has started; ..."]
     """
     findings = (
         *found,
@@ -103,6 +103,15 @@ def lint(
 # -- rules --------------------------------------------------------------------------
 
 
+def _first_rule(spec: Spec, jobs: Sequence[Mapping[str, Any]]) -> str:
+    """Return the end of a sentence with the line that a document without rules needs."""
+    unstarted = (found for section in sections() for found in section.unstarted(spec))
+    if spec.rules or not jobs or any(unstarted):
+        return ""
+    action = f"{{name: submit, label: {jobs[0]['name']}}}"
+    return f"; add 'rules: [{{trigger: start, action: {action}}}]'"
+
+
 def _rules(
     spec: Spec, entries: Sequence[Mapping[str, Any]], jobs: Sequence[Mapping[str, Any]]
 ) -> Iterator[Finding]:
@@ -120,7 +129,8 @@ def _rules(
     if not any(asked.values()) and not any(rule.scope == "queue" for rule in spec.rules):
         yield Finding(
             ("rules",) if spec.rules else (),
-            "no rule submits anything, so the ensemble ends as soon as it has started",
+            "no rule submits anything, so the ensemble ends as soon as it has started"
+            + _first_rule(spec, jobs),
         )
         return
     for section in sections():

@@ -387,11 +387,8 @@ class _Builder:
             return None
         frame = self._stack[-1]
         if frame.odd is not None:
-            # A value is missing in {1, 2}, which Python has for a set of values.
-            remedy = "put it in quotes" if value is not None else "a list has brackets: [1, 2]"
-            message = f"expected a key that is text, not {shortened(frame.odd)} ({remedy})"
-            frame.odd = None
-            self.problems.add(self._path(), message, frame.key_line)
+            odd, frame.odd = frame.odd, None
+            self.problems.add(self._path(), _odd_key(frame.value, odd, value), frame.key_line)
         frame.size += size
         frame.height = max(frame.height, height + 1)
         if isinstance(frame.value, list):
@@ -406,6 +403,23 @@ class _Builder:
             frame.value[key] = value
             return id(frame.value), key
         return None
+
+
+def _odd_key(mapping: dict[str, Any], key: str, value: Any) -> str:
+    """Return the problem of a key that is no text.
+
+    Without a value, it is the item of a list without brackets: of the value before it, as in
+    `{range: 1, 10}`, which becomes the list that was meant, or as in `{1, 2}`, a set in Python.
+    """
+    if value is not None:
+        return f"expected a key that is text, not {shortened(key)} (put it in quotes)"
+    last = next(reversed(mapping), None)
+    if last is None or isinstance(mapping[last], (dict, list)):
+        return f"expected a key that is text, not {shortened(key)} (a list has brackets: [1, 2])"
+    before = mapping[last]
+    mapping[last] = [before, plain_scalar(key)]
+    items = f"{shortened(str(before))}, {shortened(key)}"
+    return f"a list has brackets: '{shortened(last)}: [{items}]'"
 
 
 def _mappings(value: Any, line: int) -> list[dict[str, Any]]:

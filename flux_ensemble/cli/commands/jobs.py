@@ -472,7 +472,9 @@ def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target:
     from flux_ensemble.results.job_output import NOTHING, Outputs
 
     if bool(which) == (choice != Choice()):
-        raise Failure("name jobs, or choose them by options such as --group", USAGE)
+        raise Failure(
+            "name jobs, or choose them by options such as --group or --outcome failed", USAGE
+        )
     outputs = Outputs(target, name)
     label = label_of(target)
     if which:

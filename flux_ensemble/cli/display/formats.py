@@ -105,7 +105,11 @@ class Table:
             reason = str(exc).removeprefix("--format: ")
             if reason.startswith("Unknown format field"):
                 fields = [field for field in self.headings if not field.startswith("color_")]
+                name = reason.rpartition(": ")[2]
                 reason += f" (fields: {', '.join([*fields, *self.families])})"
+                if "params.NAME" in self.families and "." not in name:
+                    reason += f"; a parameter is '{{params.{name}}}', and a value that jobs "
+                    reason += f"publish '{{memo.{name}}}'"
             raise click.UsageError(f"--format: {reason}") from exc
 
     def _show_plainly(self, rows: Iterable[Mapping[str, Any]], fmt: str, no_header: bool) -> None:

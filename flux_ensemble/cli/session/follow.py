@@ -76,8 +76,8 @@ FINAL = (
 
 #: Hint if the instance cannot be queried later.
 FORGETS = (
-    "this instance ends with this command, and what it knows of the jobs with it: --report FILE "
-    "and --export FILE keep that"
+    "this instance ends with this command, and its record of the jobs is lost then: --report FILE "
+    "and --export FILE keep it"
 )
 
 #: Hint if the instance can still be queried, and forgets the jobs when it ends.

@@ -260,7 +260,11 @@ def test_output_wants_jobs_or_a_choice_of_them(
     state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["output", "--state-dir", str(state), "s"]) == 2
-    assert "name jobs, or choose them by options such as --group" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "name jobs, or choose them by options such as --group or --outcome failed" in said
+    assert run_command(["jobs", "--state-dir", str(state), "s", "-o", "{dt}"]) == 2
+    said = capsys.readouterr().err
+    assert "a parameter is '{params.dt}', and a value that jobs publish '{memo.dt}'" in said
 
 
 SHARED = """

@@ -325,7 +325,8 @@ def test_a_document_whose_rules_submit_nothing_has_a_warning() -> None:
     load_text("jobs: [{name: a, command: x}]", name="test", warnings=warnings)
     load_text("jobs: [{name: a, command: x}]\nfinish: never", name="test", warnings=warnings)
     assert warnings.warnings == [
-        "document:1: no rule submits anything, so the ensemble ends as soon as it has started"
+        "document:1: no rule submits anything, so the ensemble ends as soon as it has started; add "
+        "'rules: [{trigger: start, action: {name: submit, label: a}}]'"
     ]
 
 
@@ -393,7 +394,8 @@ def test_the_documents_of_examples_and_tests_have_no_false_warning() -> None:
         "'{{id}}', '{index}' or a parameter into its name",
         "t1022-why.t:15: rules[2].when: 'count.sim.success >= 3' can never hold: the rules submit "
         "at most 2 jobs of group 'sim'",
-        f"t3302-odd-jobs.t:1: {submits_nothing}",
+        f"t3302-odd-jobs.t:1: {submits_nothing}; add 'rules: [{{trigger: start, action: "
+        "{name: submit, label: a}}]'",
     ]
 
 

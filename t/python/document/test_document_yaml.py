@@ -170,6 +170,16 @@ def test_a_key_that_is_not_text_is_a_problem(key: str) -> None:
     ]
 
 
+def test_a_list_without_brackets_is_one_problem() -> None:
+    document, problems = read_yaml("a: {range: 1, 10}\nb: {1, 2}\n")
+    assert document.value == {"a": {"range": [1, 10]}, "b": {}}
+    assert problems.listed() == [
+        (1, "a", "a list has brackets: 'range: [1, 10]'"),
+        (2, "b", "expected a key that is text, not 1 (a list has brackets: [1, 2])"),
+        (2, "b", "expected a key that is text, not 2 (a list has brackets: [1, 2])"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
