@@ -29,6 +29,7 @@ class PyFluxEnsemble(PythonPackage):
     depends_on("py-setuptools@77:", type="build", when="+compiled")
 
     depends_on("py-river@0.24.2:", type=("build", "run"))
+    depends_on("py-scipy@1.15:", type=("build", "run"))
     depends_on("py-pyyaml@6:", type=("build", "run"))
     depends_on("py-jsonschema@4.18:", type=("build", "run"))
     depends_on("py-jobspec@0.1.15:", type=("build", "run"))
