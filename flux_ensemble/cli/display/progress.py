@@ -23,7 +23,7 @@ import click
 
 from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.texts import one_line
-from flux_ensemble.words import Line, Span, in_words
+from flux_ensemble.words import Line, Span, in_words, plain
 
 #: The rate at which jobs end is measured over so many seconds; while less than `SOON` seconds are
 #: known, since the start.
@@ -35,8 +35,9 @@ SOON = 5.0
 MOST_NAME = 24
 LEAST_BAR, MOST_BAR = 6, 40
 
-#: Columns next to a bar that are reserved for the states of the jobs.
-LEAST_DETAIL = 20
+#: Columns next to a bar that are reserved for the states of the jobs: as many of these steps as
+#: they need, so that a bar does not change with each count.
+DETAIL_STEP = 20
 
 #: States of the jobs of a group, with their styles.
 _DETAILS = (
@@ -48,6 +49,10 @@ _DETAILS = (
     ("canceled", "warn"),
     ("interrupted", "warn"),
 )
+
+
+#: The order in which they are left out where there is no room for all.
+_DROPPED = ("waiting", "pending", "interrupted", "canceled", "running", "timeout", "failed")
 
 
 @dataclass(frozen=True)
@@ -277,18 +282,26 @@ def bar_lines(groups: Sequence[Progress], width: int, *, ascii_only: bool = Fals
     names = min(max(len(one.name) for one in groups), name_room(width))
     counts = max(len(_fraction(one)) for one in groups)
     lefts = max(len(_left(one)) for one in groups)
-    fixed = names + counts + lefts + 10
-    room = max(0, min(MOST_BAR, width - fixed - LEAST_DETAIL))
+    fixed = names + counts + (lefts + 2 if lefts else 0) + 9
+    wanted = max(len(plain(details_of(one.counts))) for one in groups)
+    details = max(1, math.ceil(wanted / DETAIL_STEP)) * DETAIL_STEP
+    room = max(0, min(MOST_BAR, width - fixed - details))
     bars = room if room >= LEAST_BAR else LEAST_BAR if width - fixed > LEAST_BAR + 1 else 0
     labels = told_apart([one.name for one in groups], names, ascii_only)
     return [
-        _bar_line(one, f"{label:<{names}} ", bars, counts, lefts, ascii_only)
+        _bar_line(one, f"{label:<{names}} ", bars, counts, lefts, width - fixed - bars, ascii_only)
         for one, label in zip(groups, labels, strict=True)
     ]
 
 
 def _bar_line(
-    group: Progress, label: str, bars: int, counts: int, lefts: int, ascii_only: bool
+    group: Progress,
+    label: str,
+    bars: int,
+    counts: int,
+    lefts: int,
+    details_room: int,
+    ascii_only: bool,
 ) -> Line:
     spans = [Span(label, "name")]
     if bars:
@@ -299,7 +312,7 @@ def _bar_line(
     spans.append(Span(f"{_fraction(group):>{counts}} {percent(group.share):>4}"))
     if lefts:
         spans.append(Span(f"  {_left(group):<{lefts}}", "detail"))
-    details = details_of(group.counts)
+    details = _fitting(group.counts, details_room)
     return (*spans, Span("  "), *details) if details else tuple(spans)
 
 
@@ -322,6 +335,20 @@ def details_of(counts: Mapping[str, Any], thousands: str = ",") -> Line:
             number = format(counts[key], thousands)
             spans += [Span(", ")] * bool(spans) + [Span(f"{number} {key}", style)]
     return tuple(spans)
+
+
+def _fitting(counts: Mapping[str, Any], room: int) -> Line:
+    """Return the states of `details_of` that fit into `room` columns, those that failed first.
+
+    >>> [span.text for span in _fitting({"running": 8, "waiting": 12, "failed": 4}, 20)]
+    ['8 running', ', ', '4 failed']
+    """
+    left = dict(counts)
+    for key in _DROPPED:
+        if len(plain(details_of(left))) <= room:
+            break
+        left[key] = 0
+    return details_of(left)
 
 
 def percent(share: float) -> str:

@@ -141,7 +141,7 @@ class Terminal:
         t_start = status.get("t_start")
         elapsed = None if t_start is None else now - t_start
         texts = []
-        for line in progress_lines(whole, groups, elapsed, width - 3, room, ascii_only=self._ascii):
+        for line in progress_lines(whole, groups, elapsed, width - 4, room, ascii_only=self._ascii):
             text = as_text((Span("   "), *line))
             text.truncate(width - 1, overflow="crop")
             texts.append(text)

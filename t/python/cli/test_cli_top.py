@@ -464,6 +464,16 @@ def test_lines_fit_whatever_the_width() -> None:
                 assert all("5/" in plain(line)[:width] for line in found)
 
 
+@pytest.mark.parametrize("width", [60, 76, 80, 117])
+@pytest.mark.parametrize("rate", [None, 0.4])
+def test_no_state_of_jobs_is_cut_within_its_word(width: int, rate: float | None) -> None:
+    counts = {**COUNTS, "running": 8, "waiting": 12, "failed": 4}
+    (line,) = bar_lines([Progress("throw-the-ball", counts, 32, 56, rate)], width)
+    assert len(plain(line)) <= width
+    assert plain(line).endswith("4 failed")
+    assert "8 running" in plain(line) or width == 60
+
+
 #: Names as people give them: what differs is at the end, in the middle, or in two places.
 LONG = {
     "end": [f"equilibration-of-the-solvated-membrane-protein-at-{t}K" for t in (280, 290, 300)],
