@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 #: The key whose values are left out, and the text in their place.
@@ -59,6 +60,21 @@ def _spans(root: Any) -> Iterator[tuple[int, int]]:
             nodes.extend((value, hidden) for value in node.value)
         elif hidden:
             yield node.start_mark.index, node.end_mark.index
+
+
+def logarithmic(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the variables with `log: true`, of the searches and algorithms of a document.
+
+    >>> variables = {"lr": {"low": 0.01, "high": 0.1, "log": True}, "x": {"low": 0, "high": 1}}
+    >>> list(logarithmic({"search": [{"id": "a", "variables": variables}]}))
+    ['lr']
+    """
+    sections = [section for section in document.values() if isinstance(section, list)]
+    for entry in chain.from_iterable(sections):
+        variables = entry.get("variables") if isinstance(entry, Mapping) else None
+        for name, one in variables.items() if isinstance(variables, Mapping) else ():
+            if isinstance(one, Mapping) and one.get("log") is True:
+                yield str(name)
 
 
 def without_environment(value: Any) -> Any:

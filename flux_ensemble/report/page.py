@@ -174,6 +174,7 @@ def _about(content: Content) -> dict[str, Any]:
         "f58": run.source.kind == "Flux",
         "params": list(run.jobs.params),
         "memo": run.jobs.points.keys,
+        "logarithmic": content.logarithmic,
         "figure": None if figure is None else asdict(figure),
         "simulatedSpan": None if content.simulated is None else content.simulated.span,
         "summary": plural(run.jobs.count, "job"),

@@ -34,6 +34,7 @@ class Content:
         files: makes references to the output of jobs.
         document: its text; None if unknown.
         figure: by which points are compared.
+        logarithmic: parameters that its searches vary by order of magnitude.
         usage: of the nodes; None if unknown.
         simulated: another run of the same document, to compare with.
         seed: of the document.
@@ -49,6 +50,7 @@ class Content:
     usage: Usage | None
     simulated: Run | None = None
     seed: Any = None
+    logarithmic: Sequence[str] = ()
     rows: int = MOST_ROWS
     left_out: list[str] = field(default_factory=list)
 
@@ -88,7 +90,7 @@ def sections(content: Content, key: str) -> Iterator[Markup]:
             )
 
 
-def _chart(key: str, name: str, title: str, summary: str) -> Markup:
+def _chart(key: str, name: str, title: str, summary: Child) -> Markup:
     """Return the placeholder of a chart, which a script fills, and its summary in words."""
     return h(
         "figure.figure",
@@ -220,14 +222,17 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
     names = list(dict.fromkeys(name for job in best for name in job["params"]))[:8]
     if params:
         # As the chart begins: see `parallel.js`.
-        what = figure.words if figure else "lowest runtime"
+        what = figure.words if figure else f"lowest {next(iter(run.jobs.points.keys), 'runtime')}"
         yield _chart(
             key,
             "parallel",
             "Parameters of the jobs",
-            f"Each line is a job, through its values of {', '.join(names or params[:8])}; the "
-            f"strongest lines are jobs that succeeded with the {what}. Dashed lines are jobs that "
-            "failed.",
+            [
+                f"Each line is a job, through its values of {', '.join(names or params[:8])}; the "
+                "strongest lines are jobs that succeeded with the ",
+                h("span.compared", what),
+                ". Dashed lines are jobs that failed.",
+            ],
         )
     if figure is None:
         return

@@ -12,7 +12,7 @@ from typing import Any
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.eventlog import Stored
 from flux_ensemble.files import replacing
-from flux_ensemble.report.document import text_of
+from flux_ensemble.report.document import logarithmic, text_of
 from flux_ensemble.report.files import Files
 from flux_ensemble.report.gather import gather
 from flux_ensemble.report.page import MARK, RUNS, page, runs_of
@@ -70,6 +70,7 @@ def describe(
         document=None if loaded is None else text_of(loaded, environment=environment),
         figure=figure_of(run),
         seed=None if document is None else document.get("seed"),
+        logarithmic=[*logarithmic(document or {})],
         usage=usage(
             times.rows("t_run"), times.rows("t_end"), run.jobs.ranks, run.end, size and size[0]
         ),

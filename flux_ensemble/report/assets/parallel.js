@@ -4,15 +4,31 @@ const MOST_AXES = 8;
 /** Up to so many jobs each has a line of its own; of more those that are alike are put together. */
 const MOST_LINES = 2000;
 const LEVELS = 48;
+/** Numbers whose largest is more than so many times the smallest are on a logarithmic axis. */
+const LOG = 1000;
 
 /** The number of a value, which may be a text such as "1e-3"; NaN where it is none. */
 function numberOf(value) {
   return typeof value === "number" ? value : typeof value === "string" && value.trim() !== "" ? Number(value) : NaN;
 }
 
+/** The marks of a logarithmic axis: powers of ten, or its ends if it has less than two of them. */
+function decades(low, high) {
+  const [first, last] = [Math.ceil(Math.log10(low) - 1e-9), Math.floor(Math.log10(high) + 1e-9)];
+  if (last - first < 1) return [low, high];
+  const every = Math.ceil((last - first + 1) / 6);
+  return Array.from({ length: Math.floor((last - first) / every) + 1 }, (_, at) => 10 ** (first + at * every));
+}
+
+/** A mark of a logarithmic axis. */
+function decade(value) {
+  const short = +value.toPrecision(3);
+  return short < 1e-3 || short >= 1e5 ? short.toExponential().replace("+", "") : `${short}`;
+}
+
 /** The places of values on an axis, from 0 at the bottom to 1 at the top. */
 class Axis {
-  constructor(name, column, rows) {
+  constructor(name, column, rows, isLog = false) {
     this.name = name;
     this.column = column;
     const values = column.values ? column.values.filter((value) => value !== null) : null;
@@ -35,8 +51,15 @@ class Axis {
       if (value < low) low = value;
       if (value > high) high = value;
     }
-    const span = high - low || 1;
     this.count = high > low ? 3 : 1;
+    this.isLog = low > 0 && high > low && (isLog || high / low > LOG);
+    if (this.isLog) {
+      const place = (value) => Math.log(value / low) / Math.log(high / low);
+      this.place = (row) => place(at(row));
+      this.marks = decades(low, high).map((value) => [place(value), decade(value)]);
+      return;
+    }
+    const span = high - low || 1;
     this.place = (row) => (at(row) - low) / span;
     this.marks = high > low ? ticks(low, high, 5).map((value) => [(value - low) / span, shownValue(+value.toPrecision(6))]) : [[0.5, shownValue(low)]];
   }
@@ -47,14 +70,14 @@ class Parallel {
     this.run = run;
     const { rows, columns } = run.jobs;
     this.rows = rows;
-    const axes = run.about.params.map((name) => new Axis(name, columns[`params.${name}`], rows));
+    const axes = run.about.params.map((name) => new Axis(name, columns[`params.${name}`], rows, run.about.logarithmic.includes(name)));
     const varied = axes.filter((axis) => axis.count > 1);
     const wanted = varied.length ? varied : axes;
     this.params = wanted.slice(0, MOST_AXES);
     this.outcomes = columns.outcome.values.map((value) => value || "active");
     const whats = [...run.about.memo.map((key) => [`memo.${key}`, key]), ["runtime", "runtime"]];
     const { figure } = run.about;
-    this.what = figure ? `memo.${figure.key}` : "runtime";
+    this.what = figure ? `memo.${figure.key}` : whats[0][0];
     this.mode = figure ? figure.mode : "min";
     this.groups = columns.group;
     const tools = element("div", { class: "tools" });
@@ -72,13 +95,20 @@ class Parallel {
     box.append(tools);
     this.frame = element("div", { class: "drawing" });
     box.append(this.frame);
+    this.compared = document.querySelector(`#${CSS.escape(box.getAttribute("aria-describedby"))} .compared`);
     this.surface = new Surface(this.frame, 300);
     this.listeners = [];
     redraws.add(() => this.draw());
     this.changed();
   }
 
+  /** By what jobs are compared, in words. */
+  get words() {
+    return `${this.mode === "max" ? "highest" : "lowest"} ${this.what.replace(/^memo\./, "")}`;
+  }
+
   changed() {
+    this.compared.textContent = this.words;
     const { columns } = this.run.jobs;
     const runtime = { values: null, array: columns.t_end.array, number: (row) => columns.t_end.number(row) - columns.t_run.number(row) };
     const column = this.what === "runtime" ? runtime : columns[this.what];

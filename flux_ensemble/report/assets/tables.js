@@ -169,7 +169,7 @@ function drawFirst(box, run, parallel) {
     const names = run.about.params.filter((name) => rows.some((row) => columns(name).get(row) !== null)).slice(0, 8);
     const what = parallel.what.replace(/^memo\./, "");
     const value = parallel.what === "runtime" ? seconds : shownValue;
-    table.querySelector("caption > span").textContent = `Jobs that succeeded with the ${parallel.mode === "max" ? "highest" : "lowest"} ${what}`;
+    table.querySelector("caption > span").textContent = `Jobs that succeeded with the ${parallel.words}`;
     const { output } = run.jobs.columns;
     const files = output && rows.some((row) => output.get(row)) ? ["Output"] : [];
     const head = ["Job", "Group", what, ...names];

@@ -268,6 +268,58 @@ def test_interrupted_jobs_have_their_own_colour_in_the_time_line(
     assert grey > 0
 
 
+#: Keeps the texts that are drawn, as `texts`.
+TEXTS = """
+  window.texts = [];
+  const fill = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...where) {
+    window.texts.push(text);
+    return fill.call(this, text, ...where);
+  };"""
+
+
+def test_numbers_of_many_magnitudes_are_on_logarithmic_axes(
+    browser: Browser, tmp_path: Path
+) -> None:
+    jobs = [
+        job(
+            number, params={"wide": 1e-7 * 1.5**number, "rate": 0.02 + number / 100, "x": number},
+            memo={"loss": 10.0 ** (number % 9 - 9)},
+        )
+        for number in range(40)
+    ]  # fmt: skip
+    variables = {"rate": {"low": 0.02, "high": 0.41, "log": True}}
+    loaded = json.dumps({"name": "made", "search": [{"id": "s", "variables": variables}]})
+    entry = {"timestamp": 10.0, "name": "load", "context": {"document": loaded}}
+    file = write(tmp_path / "a.html", source(jobs, entries=[entry]))
+    added = browser.before(TEXTS)
+    try:
+        page = browser.open(file)
+    finally:
+        browser.after(added)
+    texts = set(page.run("return window.texts"))
+    assert {"1e-7", "1e-5", "0.001"} <= texts
+    assert {"0.1"} <= texts  # ends of less than two decades
+    assert {"1e-9", "1e-5"} <= texts
+    assert page.complaints() == []
+
+
+def test_the_caption_of_the_parameters_follows_what_jobs_are_compared_by(
+    browser: Browser, tmp_path: Path
+) -> None:
+    jobs = [job(number, params={"t": number}, memo={"fom": number}) for number in range(5)]
+    page = browser.open(write(tmp_path / "a.html", source(jobs)))
+    caption = "figure:has([data-chart=parallel]) figcaption"
+    assert "that succeeded with the lowest fom. Dashed" in page.text(caption)
+    choose = """
+        const select = document.querySelectorAll("[data-chart=parallel] select")[arguments[0]];
+        select.value = arguments[1];
+        select.dispatchEvent(new Event("change"));"""
+    page.run(choose, 0, "runtime")
+    page.run(choose, 1, "max")
+    assert "that succeeded with the highest runtime. Dashed" in page.text(caption)
+
+
 def test_what_others_wrote_is_text_and_nothing_else(browser: Browser, tmp_path: Path) -> None:
     exception = {"type": EVIL, "note": EVIL}
     jobs = [
