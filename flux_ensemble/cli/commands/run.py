@@ -327,9 +327,10 @@ class _Run:
 
         cluster = self._cluster()
         if self.queue is None:
+            fewer = " (--nodes 1: no more at once than it has)" if self.nodes is None else ""
             click.echo(
                 "flux-ensemble: no Flux instance can be reached: running on this machine as "
-                f"{cluster.nodes} nodes of {cluster.cores} cores",
+                f"{cluster.nodes} nodes of {cluster.cores} cores{fewer}",
                 err=True,
             )
         options = Options(

@@ -136,6 +136,10 @@ def test_without_flux_run_says_so_in_one_line_and_runs_here(tmp_path: Path) -> N
         "flux-ensemble: no Flux instance can be reached: running on this machine "
         "as 3 nodes of 2 cores\n"
     )
+    done = subprocess.run(
+        command("run", "test.yaml"), cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert " cores (--nodes 1: no more at once than it has)\n" in done.stderr
     for words in (["status", "test"], ["metrics", "test"], ["log", "test"], ["list"]):
         shown = subprocess.run(command(*words), env=environment, capture_output=True, text=True)
         assert shown.returncode == 0
