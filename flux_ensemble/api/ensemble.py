@@ -6,6 +6,9 @@ import os
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from inspect import signature
+from numbers import Real
+from operator import index
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +21,7 @@ from flux_ensemble.entries import caller, key_of
 from flux_ensemble.job_ids import JobIds
 from flux_ensemble.renamed import takes_old_arguments
 from flux_ensemble.run_names import named_otherwise
+from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import hanging
 
 if TYPE_CHECKING:
@@ -171,7 +175,7 @@ class Ensemble:
 
         Raises:
             DocumentError: the document has errors.
-            ValueError: the cluster cannot run its jobs.
+            TypeError, ValueError: the cluster is wrong, or cannot run its jobs.
             SimulationError: the simulation cannot continue.
         """
         import math
@@ -224,6 +228,7 @@ class Ensemble:
             DocumentError: the document has errors; warnings about it are printed.
             EnsembleError: it cannot be started; an earlier run of this object stays its run.
             StartedElsewhereError: the ensemble is one of `attach`.
+            TypeError, ValueError: an argument is wrong.
         """
         from flux_ensemble.api import hosts
         from flux_ensemble.api.draft import LoadedDraft
@@ -247,7 +252,7 @@ class Ensemble:
             host.name = hosts.load(host.client, self._draft.yaml(spec))
             self._host = host
         else:
-            cluster = _cluster(nodes or NODES, cores, gpus or 0)
+            cluster = _cluster(nodes, cores, gpus)
             started = hosts.start_locally(
                 spec, self._draft.yaml(spec), cluster, _root(state_dir), resume
             )
@@ -289,9 +294,17 @@ class Ensemble:
         Raises:
             DocumentError, EnsembleError: as `start`.
             TimeoutError: it was cancelled after `timeout` seconds.
+            TypeError, ValueError: an argument is wrong; nothing has been started.
         """
         from flux_ensemble.api.notebook import showing
 
+        _check_timeout(timeout)
+        arguments = signature(self.start).parameters
+        for name in how:
+            if name not in arguments:
+                near = hint(name, arguments)
+                named = ", ".join(("timeout", *arguments))
+                raise TypeError(f"run: unknown argument {name!r} ({near}arguments: {named})")
         with self._canceling():
             self.start(queue, **how)
             # What is displayed at last is the end, also of what is cancelled.
@@ -329,6 +342,7 @@ class Ensemble:
         from flux_ensemble.api.threads import in_thread
 
         host = self._running
+        _check_timeout(timeout)
         with showing(self) as show:
             show()
             return await in_thread(lambda stopped: host.wait(timeout, stopped))
@@ -573,10 +587,42 @@ class Ensemble:
         return status_html(self._host.status())
 
 
-def _cluster(nodes: int, cores: int | None, gpus: int) -> VirtualCluster:
+def _cluster(nodes: int | None, cores: int | None, gpus: int | None) -> VirtualCluster:
+    """Return the cluster of the local queue, or of a simulation.
+
+    Raises:
+        TypeError, ValueError: an argument is no such number.
+    """
     from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
-    return VirtualCluster(nodes, cores or len(os.sched_getaffinity(0)), gpus)
+    return VirtualCluster(
+        _whole("nodes", nodes, NODES),
+        _whole("cores", cores, len(os.sched_getaffinity(0))),
+        _whole("gpus", gpus, 0),
+    )
+
+
+def _whole(name: str, value: Any, default: int) -> int:
+    if value is None:
+        return default
+    try:
+        return index(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected a whole number, not {value!r}") from None
+
+
+def _check_timeout(timeout: Any) -> None:
+    """Check the argument before anything runs that would then not be waited for.
+
+    Raises:
+        TypeError, ValueError: it is no number of seconds.
+    """
+    if timeout is None:
+        return
+    if not isinstance(timeout, Real):
+        raise TypeError(f"timeout: expected a number of seconds, not {timeout!r}")
+    if not float(timeout) >= 0:
+        raise ValueError(f"timeout: expected a number of seconds, not {timeout!r}")
 
 
 def _root(state_dir: str | Path | None) -> Path:

@@ -264,6 +264,36 @@ def test_what_cannot_run_says_so_at_once(tmp_path: Path) -> None:
         make().status()
 
 
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        ({"timeout": "3"}, TypeError, "timeout: expected a number of seconds, not '3'"),
+        ({"timeout": float("nan")}, ValueError, "timeout: expected a number of seconds, not nan"),
+        ({"cores": "2"}, TypeError, "cores: expected a whole number, not '2'"),
+        ({"cores": 1.5}, TypeError, "cores: expected a whole number, not 1.5"),
+        ({"cores": 0}, ValueError, "at least 1 cores, not 0"),
+        ({"nodes": 0}, ValueError, "at least 1 nodes, not 0"),
+        ({"gpus": -1}, ValueError, "at least 0 gpus, not -1"),
+        ({"core": 2}, TypeError, "'core' [(]did you mean 'cores'"),
+    ],
+)
+def test_an_argument_that_is_wrong_is_named_before_anything_runs(
+    tmp_path: Path, given: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    ensemble = make("sleep 100")
+    with pytest.raises(error, match=said):
+        ensemble.run("local", state_dir=tmp_path, **given)
+    assert repr(ensemble) == "<Ensemble 'demo': not started>"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_wait_with_a_timeout_that_is_no_number_says_so(waiting: Ensemble) -> None:
+    with pytest.raises(TypeError, match="timeout: expected a number of seconds, not '3'"):
+        asyncio.run(waiting.wait("3"))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="nodes: expected a whole number"):
+        make().simulate(nodes="2")  # type: ignore[arg-type]
+
+
 def test_a_simulation_takes_what_the_document_says() -> None:
     prediction = make(simulate={"a": {"duration": "1h"}}).simulate(nodes=1)
     assert prediction.makespan == 3600.0
