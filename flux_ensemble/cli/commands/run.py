@@ -224,7 +224,8 @@ def run(**options: Any) -> int:
 
     In a Flux instance the jobs go to its queue, by the service, which is loaded where it is
     not yet; without one they are processes of this machine. Ctrl-C ends the ensemble and
-    cancels its jobs; a second Ctrl-C leaves at once.
+    cancels its jobs, which is final; a second Ctrl-C leaves at once. If the terminal is closed
+    instead, --resume goes on with it.
     """
     kept = {field.name for field in fields(_Run)} - {"minicluster", "summary", "results"}
     strict = options.pop("strict")
