@@ -235,10 +235,7 @@ class Ensemble:
         from flux_ensemble.document.lint import Warnings
 
         if isinstance(self._draft, LoadedDraft):
-            raise StartedElsewhereError(
-                f"ensemble {self.name!r} was started elsewhere: 'await wait()' waits for its end, "
-                "and 'to_yaml()' has its document, which 'flux-ensemble run' runs again"
-            )
+            raise StartedElsewhereError(self._elsewhere())
         warnings = Warnings()
         spec = self._draft.check(warnings=warnings)
         for sentence in warnings.warnings:
@@ -311,6 +308,22 @@ class Ensemble:
             with showing(self) as show, self._canceling():
                 show()
                 return self._running.wait(timeout, Event())
+
+    def _elsewhere(self) -> str:
+        """Return why an ensemble of `attach` is not started, and what to do."""
+        status = self.status()
+        told = f"ensemble {self.name!r} was started elsewhere: "
+        if not status.get("resumable"):
+            return (
+                f"{told}'await wait()' waits for its end, and 'to_yaml()' has its document, which "
+                "'flux-ensemble run' runs again"
+            )
+        if status.get("resumes"):
+            return told + status["reason"]
+        return (
+            f"{told}its run was interrupted: 'run(resume=True)' of the Ensemble that its program "
+            "made goes on with it, so run that program, or its cells, again with resume=True"
+        )
 
     @contextmanager
     def _canceling(self) -> Iterator[None]:

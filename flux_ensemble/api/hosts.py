@@ -51,7 +51,10 @@ class Host(ABC):
 
     def status(self) -> EnsembleStatus:
         """Return the entry of `ensembles` in `Client.status`."""
-        status: EnsembleStatus = self.client.status(self.name)["ensembles"][0]
+        return self._status(self.client)
+
+    def _status(self, client: Client | LocalClient) -> EnsembleStatus:
+        status: EnsembleStatus = client.status(self.name)["ensembles"][0]
         return status
 
     def metrics(self) -> dict[str, dict[str, Any]]:
@@ -89,11 +92,11 @@ class Host(ABC):
     def wait(self, timeout: float | None, stopped: Event) -> RunEnded:
         """Do as `Client.wait`, or until `stopped` is set."""
         client = self.follower(stopped)
-        ended = client.wait(self.name, timeout)
-        trouble = ""
+        ended: RunEnded = {**client.wait(self.name, timeout), "trouble": ""}
         with suppress(EnsembleError):  # the service has gone since
-            trouble = sentence(client.status(self.name)["ensembles"][0])
-        return {**ended, "trouble": trouble}
+            status = self._status(client)
+            ended["reason"], ended["trouble"] = status["reason"], sentence(status)
+        return ended
 
     def ask(self, op: str, **payload: Any) -> Mapping[str, Any]:
         """Send a request about the ensemble, and return the response."""
@@ -175,6 +178,11 @@ class LocalHost(Host):
             self._session.write()
         return LocalClient(self._root)
 
+    def _status(self, client: Client | LocalClient) -> EnsembleStatus:
+        status = super()._status(client)
+        status["reason"] = in_python(status["reason"])
+        return status
+
     def follower(self, stopped: Event) -> LocalClient:
         def sleep(seconds: float) -> None:
             if stopped.wait(seconds):
@@ -190,7 +198,10 @@ class LocalHost(Host):
 
     def ask(self, op: str, **payload: Any) -> Mapping[str, Any]:
         if self._session is None:
-            return super().ask(op, **payload)
+            try:
+                return super().ask(op, **payload)
+            except EnsembleError as error:
+                raise EnsembleError(error.errno or errno.EIO, in_python(str(error))) from None
         args = {key: value for key, value in payload.items() if value is not None}
         return self._session.ask(op, args)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -225,18 +226,34 @@ def _reap(loop: LocalLoop) -> None:
     loop.run(lambda: not loop.timers or time.monotonic() > deadline)
 
 
+#: Options of commands, and what `Ensemble` has for them.
+_ARGUMENTS = {
+    "--force": "force=True",
+    "--no-resume": "resume=False",
+    "--resume": "resume=True",
+    "--state-dir": "state_dir",
+    "with --name": "with name=, or follow that one with Ensemble.attach()",
+}
+
+#: Quoted words, or an option. A command stays as it is, unless it names no file of its own.
+_OPTIONS = re.compile(r"'[^']*'|(?:with )?--[a-z-]+")
+
+
 def in_python(sentence: str) -> str:
     """Return a sentence about options of a command with the arguments of `Ensemble`.
 
     >>> in_python("jobs.csv exists: --force replaces it")
     'jobs.csv exists: force=True replaces it'
+    >>> in_python("'run --resume' goes on with it"), in_python("'run --resume a.yaml' goes on")
+    ("'run(resume=True)' goes on with it", "'run --resume a.yaml' goes on")
     """
-    for option, argument in (
-        ("--force", "force=True"),
-        ("--no-resume", "resume=False"),
-        ("--resume", "resume=True"),
-        ("--state-dir", "state_dir"),
-        ("with --name", "with name=, or follow that one with Ensemble.attach()"),
-    ):
-        sentence = sentence.replace(option, argument)
-    return sentence
+
+    def said(found: re.Match[str]) -> str:
+        words = found[0]
+        if words.startswith("'"):
+            return "'run(resume=True)'" if re.search(r"--resume( FILE|')", words) else words
+        start = "with " if words not in _ARGUMENTS and words.startswith("with ") else ""
+        option = words.removeprefix(start)
+        return start + _ARGUMENTS.get(option, option)
+
+    return _OPTIONS.sub(said, sentence)

@@ -18,7 +18,7 @@ from patience import PATIENCE
 
 import flux_ensemble
 from flux_ensemble import Action, Ensemble, Job, Rule, job_params
-from flux_ensemble.api.ensemble import NotStartedError
+from flux_ensemble.api.ensemble import NotStartedError, StartedElsewhereError
 from flux_ensemble.api.notebook import MOST_ROWS, document_html, status_html
 from flux_ensemble.cli.main import ensemble as ensemble_command
 from flux_ensemble.client import EnsembleError
@@ -194,6 +194,29 @@ Ensemble(name="far", finish="never", jobs=[Job(name="a", command="sleep 100")],
         assert far.terminate() in ("ending", "completed")
         assert asyncio.run(far.wait(PATIENCE))["state"] == "completed"
         assert process.wait(PATIENCE) == 0
+
+
+def test_an_interrupted_run_of_a_program_says_how_python_goes_on_with_it(tmp_path: Path) -> None:
+    script = f"""
+from flux_ensemble import *
+Ensemble(name="demo", jobs=[Job(name="a", command="sleep 100")],
+         rules=[Rule(trigger="start", action=Action(name="submit", label="a"))],
+).run("local", state_dir={str(tmp_path)!r})
+"""
+    with subprocess.Popen([sys.executable, "-c", script]) as process:
+        while not (tmp_path / "demo" / "control").exists():
+            assert process.poll() is None
+        process.kill()
+    far = Ensemble.attach("demo", "local", state_dir=tmp_path)
+    for reason in (far.status()["reason"], asyncio.run(far.wait())["reason"]):
+        assert reason == "its run was interrupted: 'run(resume=True)' goes on with it"
+    with pytest.raises(EnsembleError, match=r"'run\(resume=True\)' goes on with it$"):
+        far.pause()
+    with pytest.raises(StartedElsewhereError, match=r"'run\(resume=True\)' of the Ensemble"):
+        far.run(resume=True)
+    again = make("sleep 100").start("local", state_dir=tmp_path, resume=True)
+    again.cancel()
+    assert asyncio.run(again.wait())["state"] == "canceled"
 
 
 def test_a_run_of_a_program_is_steered_by_the_commands(waiting: Ensemble) -> None:
