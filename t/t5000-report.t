@@ -97,7 +97,7 @@ test_expect_success 'metrics are given before the service is loaded, and say tha
 
 test_expect_success 'where the instance ends with the run, that says what keeps the results, or keeps them' '
 	flux start flux ensemble run study.yaml >out &&
-	grep "^this instance ends with this command.*--report FILE and --export FILE keep that" out &&
+	grep "^this instance ends with this command.*--report FILE and --export FILE keep it" out &&
 	test_must_fail grep "flux ensemble failures" out &&
 	flux start flux ensemble run --report left.html --export left.json study.yaml >out 2>err &&
 	test_must_fail grep "this instance ends" out &&

@@ -180,12 +180,18 @@ def _course(search: Mapping[str, Any], values: Sequence[float], key: str) -> Mar
         f"first, {number(best)} after {plural(steps[-1][0], 'trial')} and to the end, after "
         f"{len(values):,}."
     )
+    if _is_logarithmic(*sorted((first, best))):
+        words += " The axis is logarithmic."
     return h(
         "figure.figure",
         h("h4.charted", f"The best value of search {search['id']!r}"),
         _drawing(_thinned(steps), len(values), f"{key}-text"),
         h("figcaption", words, id=f"{key}-text"),
     )
+
+
+def _is_logarithmic(low: float, high: float) -> bool:
+    return low > 0 and high / low > _LOG
 
 
 def _thinned(steps: list[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -196,7 +202,7 @@ def _thinned(steps: list[tuple[int, float]]) -> list[tuple[int, float]]:
 
 def _drawing(steps: list[tuple[int, float]], trials: int, described: str) -> Markup:
     low, high = sorted((steps[0][1], steps[-1][1]))
-    scale = math.log10 if low > 0 and high / low > _LOG else float
+    scale = math.log10 if _is_logarithmic(low, high) else float
     bottom, top = scale(low), scale(high)
 
     def x(count: int) -> float:

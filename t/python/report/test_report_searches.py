@@ -97,6 +97,7 @@ def test_the_course_of_what_is_better_and_better_is_thinned_and_keeps_its_ends()
     run = gather(source, lambda entry, t: "")
     run.jobs.trials["trial"] = [(float(t), 1e6 / (t + 1)) for t in range(5000)]
     html = next(part for part in searches(run, "e0") if "<svg" in part)
+    assert "The axis is logarithmic." in html
     lines = re.findall(r'<path class="best" d="(M[HMV 0-9.]*)"', html)
     assert 100 < sum(line.count("V") for line in lines) <= 401
     # Each goes on where the one before has ended.
