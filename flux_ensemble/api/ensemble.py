@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -437,19 +438,37 @@ class Ensemble:
             lambda kind: f"jobs(group={kind.group!r}, filter={kind.expression!r})",
         )
 
-    def output(self, job: Mapping[str, Any]) -> str:
+    def output(self, job: Mapping[str, Any] | int | str) -> str:
         """Return what a job wrote (the end, if it is long); "" if that cannot be read.
 
         Args:
-            job: one of `jobs`.
+            job: one of `jobs`, or its id, as `best` has it.
 
+        Raises:
+            EnsembleError: there is no job with the id.
+
+        >>> echoes.output(echoes.best()[0]["job"])
+        '2\\n'
         >>> [echoes.output(job) for job in echoes.jobs(outcome="success")]
         ['1\\n', '2\\n']
         """
         from flux_ensemble.results.job_output import Outputs
 
-        written = Outputs(self._running.client, self.name).written(job)
+        written = Outputs(self._running.client, self.name).written(self._row(job))
         return "".join(text.decode(errors="replace") for _, text in written)
+
+    def _row(self, job: Mapping[str, Any] | int | str) -> Mapping[str, Any]:
+        if isinstance(job, Mapping):
+            return job
+        # A job of a member has its name before its id.
+        member, _, id = str(job).rpartition(":")
+        if not id.isdecimal():
+            raise TypeError(f"job: expected one of jobs(), or its id, not {job!r}")
+        of_member = f" and job.member == {member!r}" if member else ""
+        rows = list(self.jobs(filter=f"job.id == {id}{of_member}"))
+        if not rows:
+            raise EnsembleError(errno.ENOENT, f"ensemble {self.name!r} has no job {job}")
+        return rows[-1]
 
     def best(self) -> list[dict[str, Any]]:
         """Return the best jobs, and the best trials of searches.

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from flux_ensemble.texts import one_line, printable, shortened
+from flux_ensemble.words import counted, each_pair
+
 if TYPE_CHECKING:
     from flux_ensemble.metrics.job_row import JobRow
+
+#: Most jobs in the text of a table, and most characters of one.
+_SHOWN, _LONGEST = 10, 160
 
 
 class JobTable:
@@ -18,9 +24,13 @@ class JobTable:
         rows: returns the jobs.
         others: returns jobs whose fields are columns too, such as those of which `rows` are a few.
 
-    >>> jobs = JobTable(lambda: [{"id": 1, "params": {"t": 300}, "memo": {"loss": 0.5}}])
+    >>> job = {"id": 1, "group": "md", "outcome": None, "params": {"t": 300}, "memo": {"loss": 0.5}}
+    >>> jobs = JobTable(lambda: [job])
     >>> [job["id"] for job in jobs]
     [1]
+    >>> jobs
+    1 job: list(...) has their mappings, to_pandas() a table
+      1 md active t=300 loss=0.5
     """
 
     def __init__(
@@ -33,6 +43,18 @@ class JobTable:
 
     def __iter__(self) -> Iterator[JobRow]:
         return iter(self._rows())
+
+    def __repr__(self) -> str:
+        rows = list(self._rows())
+        lines = [f"{counted(len(rows), 'job')}: list(...) has their mappings, to_pandas() a table"]
+        for row in rows[:_SHOWN]:
+            values = each_pair({**row["params"], **row["memo"]})
+            words = (row["id"], row["group"], row["outcome"] or "active", *values)
+            line = " ".join(map(str, words))
+            lines.append(f"  {shortened(one_line(printable(line)), _LONGEST)}")
+        if len(rows) > _SHOWN:
+            lines.append(f"  and {len(rows) - _SHOWN:,} more")
+        return "\n".join(lines)
 
     def to_pandas(self) -> Any:
         """Return the jobs as a `pandas.DataFrame`, with columns such as `params.t`.

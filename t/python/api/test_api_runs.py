@@ -452,6 +452,22 @@ def test_parameters_that_are_too_large_for_an_environment_run_and_are_an_error_t
     assert found.startswith("the parameters of this job have more than 65,536 characters")
 
 
+def test_a_table_of_jobs_is_shown_and_a_job_is_named_by_its_id(tmp_path: Path) -> None:
+    job = Job(name="a", command="echo {x}", params={"x": list(range(12))})
+    ensemble = Ensemble(name="shown", jobs=[job], rules=[START])
+    ensemble.run("local", state_dir=tmp_path)
+    lines = repr(ensemble.jobs()).splitlines()
+    assert lines[0] == "12 jobs: list(...) has their mappings, to_pandas() a table"
+    assert re.fullmatch(r"  \d+ a success x=\d+", lines[1])
+    assert lines[-1] == "  and 2 more"
+    rows = list(ensemble.jobs())
+    assert [ensemble.output(row["id"]) for row in rows] == [f"{r['params']['x']}\n" for r in rows]
+    with pytest.raises(EnsembleError, match="ensemble 'shown' has no job 4711"):
+        ensemble.output(4711)
+    with pytest.raises(TypeError, match="expected one of jobs"):
+        ensemble.output("first")
+
+
 def test_params_outside_of_a_job_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FLUX_JOB_ID", raising=False)
     with pytest.raises(RuntimeError, match="params is for use inside a job"):
