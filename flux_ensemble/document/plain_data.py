@@ -57,6 +57,18 @@ def text_problem(text: str) -> str | None:
     return None
 
 
+def _instead(value: Any) -> str:
+    """Return what to write in place of a value of Python that is no plain data."""
+    if isinstance(value, set | frozenset):
+        return ": write a list"
+    if callable(value):
+        return (
+            ": a job runs a command, so write a program that calls it (docs/python.md, "
+            "'Within a job')"
+        )
+    return ""
+
+
 class _TooLarge(Exception):
     """The value is too large or too deep to check."""
 
@@ -97,7 +109,7 @@ class _Walk:
             if not -_INT64 <= value < _INT64:
                 self._refuse(path, "expected an integer of at most 64 bits")
         elif value is not None and kind is not bool:
-            self._refuse(path, f"expected plain data, not {shown(value)}")
+            self._refuse(path, f"expected plain data, not {shown(value)}{_instead(value)}")
 
     def _mapping(self, value: dict[Any, Any], path: Path) -> None:
         for key, item in value.items():

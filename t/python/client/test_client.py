@@ -131,7 +131,7 @@ def test_each_method_sends_its_topic() -> None:
     [
         (float("nan"), "expected a finite number, not nan"),
         (float("inf"), "expected a finite number, not inf"),
-        ({1, 2}, "expected plain data, not {1, 2}"),
+        ({1, 2}, "expected plain data, not {1, 2}: write a list"),
         (b"bytes", "expected plain data, not b'bytes'"),
         ("\ud800", "expected UTF-8 text, not a lone surrogate"),
         (10**5000, "expected an integer of at most 64 bits"),

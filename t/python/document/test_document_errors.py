@@ -755,7 +755,10 @@ def test_a_long_value_is_not_quoted_in_full() -> None:
         ({"jobs": [{"name": "a", "command": "b", 3: 4}]},
          "document: jobs[0]: expected a key that is text, not 3"),
         ({"jobs": [{"name": "a", "command": {"b"}}]},
-         "document: jobs[0].command: expected plain data, not {'b'}"),
+         "document: jobs[0].command: expected plain data, not {'b'}: write a list"),
+        ({"jobs": [{"name": "a", "command": print}]},
+         "document: jobs[0].command: expected plain data, not <built-in function print>: a job "
+         "runs a command, so write a program that calls it (docs/python.md, 'Within a job')"),
         ({"jobs": [{"name": "a", "command": "\ud800"}]},
          "document: jobs[0].command: expected UTF-8 text, not a lone surrogate"),
         ({"jobs": [{"name": "a", "command": "b", "count": 10**5000}]},
