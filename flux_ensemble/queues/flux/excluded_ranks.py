@@ -19,9 +19,6 @@ from flux_ensemble.queues.flux.allocations import ranks_of
 from flux_ensemble.queues.flux.broker import Broker, check
 from flux_ensemble.queues.flux.steps import Resume, Step, run
 
-#: Seconds for which an answer about ranks that are down is reused: many jobs may fail at once.
-FRESH_SECONDS = 1.0
-
 
 class Others:
     """The ranks of an instance on which jobs can run instead of others.
@@ -33,7 +30,6 @@ class Others:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._asking: list[Resume] = []
-        self._known: tuple[str, Mapping[str, Any]] | None = None
 
     def without(self, jobspec: Mapping[str, Any], off: Sequence[str]) -> Generator[Step, Any, str]:
         """Find out which ranks a job can be kept off.
@@ -66,10 +62,10 @@ class Others:
         return True
 
     def _look(self, resume: Resume) -> None:
-        """Find out the ranks that are down and the configuration, once for all callers."""
-        if self._known is not None:
-            resume(self._known)
-            return
+        """Find out the ranks that are down and the configuration, once for those that ask at once.
+
+        An older answer is not reused: a job that is kept off the only rank that is up would wait.
+        """
         self._asking.append(resume)
         if len(self._asking) == 1:
             run(self._ask(), self._answered)
@@ -81,12 +77,6 @@ class Others:
         return ranks_of(status["down"]) or "", config
 
     def _answered(self, answer: Any) -> None:
-        if not isinstance(answer, Exception):
-            self._known = answer
-            self._broker.loop.timer(FRESH_SECONDS, self._forget)
         asking, self._asking = self._asking, []
         for resume in asking:
             resume(answer)
-
-    def _forget(self) -> None:
-        self._known = None
