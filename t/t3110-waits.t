@@ -21,6 +21,14 @@ says() {
 	flux ensemble status "$1" | grep "$2"
 }
 
+# Whether the log of an ensemble says something.
+#
+# $1 - The ensemble.
+# $2 - The text.
+logged() {
+	flux ensemble log "$1" | grep "$2"
+}
+
 # Whether so many jobs of an ensemble have succeeded.
 #
 # $1 - The ensemble.
@@ -48,11 +56,11 @@ test_expect_success 'a queue that is disabled holds the jobs, and status, why an
 	flux ensemble top --once fed >top.out && grep "is disabled: maintenance" top.out &&
 	! grep " left" top.out &&
 	test_expect_code 0 flux ensemble doctor >doctor.out; grep "queue .*takes no jobs (maintenance)" doctor.out &&
+	wait_until logged fed "held .*maintenance" &&
 	flux queue enable &&
 	flux ensemble wait fed &&
 	is 40 "$(flux jobs -ano "{name}" | grep -c "^a$")" &&
-	flux ensemble log fed >log.out && grep "held .*maintenance" log.out &&
-	grep "go-on .*the queue accepts jobs of group" log.out &&
+	logged fed "go-on .*the queue accepts jobs of group" &&
 	! says fed "to be submitted"
 '
 

@@ -42,7 +42,7 @@ test_expect_success 'how a task ended is known, and what it wrote while its work
 	members:
 	  - {name: pool, runs: tasks}
 	jobs:
-	  - {name: ok, command: "sh -c \"echo \$FLUX_JOB_ID; echo bad >&2; flux-ensemble memo x=1.5\""}
+	  - {name: fine, command: "sh -c \"echo \$FLUX_JOB_ID; echo bad >&2; flux-ensemble memo x=1.5\""}
 	  - {name: code, command: "sh -c \"exit 3\""}
 	  - {name: signal, command: "sh -c \"kill -9 \$\$\""}
 	  - {name: missing, command: no-such-program}
@@ -52,7 +52,7 @@ test_expect_success 'how a task ended is known, and what it wrote while its work
 	rules:
 	  - trigger: start
 	    actions:
-	      - {name: submit, label: ok}
+	      - {name: submit, label: fine}
 	      - {name: submit, label: code}
 	      - {name: submit, label: signal}
 	      - {name: submit, label: missing}
@@ -61,11 +61,11 @@ test_expect_success 'how a task ended is known, and what it wrote while its work
 	      - {name: submit, label: many}
 	EOD
 	flux ensemble load ends.yaml &&
-	wait_status_of ends groups.ok.finished 1 groups.code.finished 1 groups.signal.finished 1 \
+	wait_status_of ends groups.fine.finished 1 groups.code.finished 1 groups.signal.finished 1 \
 		groups.missing.finished 1 groups.slow.finished 1 groups.again.finished 1 \
 		groups.many.finished 1 &&
 	flux ensemble jobs -n -o "{group} {status} {returncode}" ends >jobs &&
-	grep "^ok success 0" jobs &&
+	grep "^fine success 0" jobs &&
 	grep "^code failed 3" jobs &&
 	grep "^signal failed -9" jobs &&
 	grep "^missing failed 127" jobs &&
@@ -73,8 +73,8 @@ test_expect_success 'how a task ended is known, and what it wrote while its work
 	grep "^again success" jobs &&
 	is "0 1" "$(sort ranks | xargs)" &&
 	flux ensemble metrics ends >metrics &&
-	grep "^ok  *x .* 1.5 " metrics &&
-	job=$(flux ensemble jobs -n -o "{id}" --filter "job.group == \"ok\"" ends) &&
+	grep "^fine  *x .* 1.5 " metrics &&
+	job=$(flux ensemble jobs -n -o "{id}" --filter "job.group == \"fine\"" ends) &&
 	flux ensemble output ends $job >output &&
 	grep bad output
 '
