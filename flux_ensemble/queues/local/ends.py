@@ -37,6 +37,8 @@ def free_beginning(path: str | os.PathLike[str], most: int) -> None:
 
 @cache
 def _fallocate() -> Any:
-    function = ctypes.CDLL(None, use_errno=True).fallocate64
+    library = ctypes.CDLL(None, use_errno=True)
+    # musl has the one name alone, whose offsets have 64 bits everywhere.
+    function = getattr(library, "fallocate64", None) or library.fallocate
     function.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
     return function
