@@ -45,16 +45,18 @@ class JobTable:
         return iter(self._rows())
 
     def __repr__(self) -> str:
-        rows = list(self._rows())
-        lines = [f"{counted(len(rows), 'job')}: list(...) has their mappings, to_pandas() a table"]
-        for row in rows[:_SHOWN]:
+        lines, number = list[str](), 0
+        for number, row in enumerate(self, 1):
+            if number > _SHOWN:
+                continue
             values = each_pair({**row["params"], **row["memo"]})
             words = (row["id"], row["group"], row["outcome"] or "active", *values)
             line = " ".join(map(str, words))
             lines.append(f"  {shortened(one_line(printable(line)), _LONGEST)}")
-        if len(rows) > _SHOWN:
-            lines.append(f"  and {len(rows) - _SHOWN:,} more")
-        return "\n".join(lines)
+        if number > _SHOWN:
+            lines.append(f"  and {number - _SHOWN:,} more")
+        head = f"{counted(number, 'job')}: list(...) has their mappings, to_pandas() a table"
+        return "\n".join((head, *lines))
 
     def to_pandas(self) -> Any:
         """Return the jobs as a `pandas.DataFrame`, with columns such as `params.t`.

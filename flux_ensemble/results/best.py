@@ -89,13 +89,13 @@ def none_kept(target: Target, name: str) -> str:
 
 def unpublished(target: Target, status: EnsembleStatus) -> Iterator[str]:
     """Yield of each entry `best` that no job has published its value though some have succeeded."""
+    from flux_ensemble.results.hosts import keys_of
+
     for best in status.get("best", ()):
         group, key = best["group"], best["of"]
         if best["job"] is not None or not status["groups"][group]["success"]:
             continue
-        keys: set[str] = set()
-        for job in islice(target.jobs(status["name"], group=group), _MOST_JOBS):
-            keys.update(job.get("memo") or ())
+        keys = keys_of(islice(target.jobs(status["name"], group=group), _MOST_JOBS))["memo"]
         if key not in keys:
             published = f"published: {listed(sorted(keys))}" if keys else "they published nothing"
             near = hint(key, keys)

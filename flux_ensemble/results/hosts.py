@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.client import Client
@@ -38,6 +38,23 @@ def command_of(target: Target, *words: str) -> str:
 def members_of(status: Mapping[str, Any]) -> list[MemberStatus]:
     """Return the members of an ensemble that have not ended."""
     return [member for pool in status.get("pools", {}).values() for member in pool["members"]]
+
+
+def keys_of(jobs: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
+    """Return the names that users chose for values of jobs.
+
+    Returns:
+        {"params", "memo"}: the parameters, and the keys of memos.
+
+    >>> keys_of([{"params": {"t": 300}, "memo": {}}, {"params": {}, "memo": {"loss": 0.5}}])
+    {'params': {'t'}, 'memo': {'loss'}}
+    """
+    keys: dict[str, set[str]] = {"params": set(), "memo": set()}
+    for job in jobs:
+        for kind, names in keys.items():
+            # Guests see no memos.
+            names.update(job.get(kind) or ())
+    return keys
 
 
 def runs_of(status: Mapping[str, Any]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import wraps
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -36,13 +36,10 @@ from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.job_ids import shown
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 from flux_ensemble.queues.local.client import LocalClient
-from flux_ensemble.results.hosts import Target, label_of, members_of
+from flux_ensemble.results.hosts import Target, keys_of, label_of, members_of
 from flux_ensemble.scalars import number
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, one_line, printable
-
-if TYPE_CHECKING:
-    pass
 
 _Job = Mapping[str, Any]
 
@@ -287,10 +284,7 @@ def report_unknown(target: Target, name: str, fields: Collection[str]) -> None:
     """
     if not fields:
         return
-    known: dict[str, set[str]] = {"params": set(), "memo": set()}
-    for job in target.jobs(name):
-        known["params"].update(job.get("params", ()))
-        known["memo"].update(job.get("memo", ()))
+    known = keys_of(target.jobs(name))
     for field in sorted(fields):
         kind, _, key = field.partition(".")
         if key not in known[kind] and any(known.values()):
