@@ -26,11 +26,15 @@ from typing import Any
 import plots
 from benchmark import Benchmark, Numbers, Row
 from live import Stage, live
+from scenario import processes_of
 
 SIZES = (1_000, 10_000, 100_000)
 
 #: Trials of the search.
 TRIALS = 60
+
+#: What the command lines of the processes have, by their kinds.
+_WORDS = {"worker": b"--worker", "starters": b"queues/local/supervisor"}
 
 _MEMORY = "service {service:.0f} MB, worker {worker:.0f} MB"
 
@@ -112,14 +116,9 @@ class Watch(threading.Thread):
 
 def processes(stage: Stage) -> Iterator[tuple[str, int]]:
     """The workers of this instance, and the processes that start their tasks."""
-    # The directory of the instance is in the environment of all that it runs.
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            words = (process / "cmdline").read_bytes()
-            kinds = {b"--worker": "worker", b"queues/local/supervisor": "starters"}
-            kind = next((kinds[word] for word in kinds if word in words), None)
-            if kind and str(stage.directory).encode() in (process / "environ").read_bytes():
-                yield kind, int(process.name)
+    for kind, word in _WORDS.items():
+        for pid in processes_of(stage.directory, word):
+            yield kind, pid
 
 
 def kill(stage: Stage, chance: random.Random) -> str:

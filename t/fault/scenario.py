@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import select
@@ -115,6 +116,22 @@ def words(pid: int) -> list[bytes]:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return []
+
+
+def processes_of(directory: Path, word: bytes) -> list[int]:
+    """The processes with a word in their command line, and the directory in their environment.
+
+    The directory of an instance is in the environment of all that it runs.
+    """
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        pid = int(process.name)
+        if not any(word in each for each in words(pid)):
+            continue
+        with contextlib.suppress(OSError):
+            if str(directory).encode() in (process / "environ").read_bytes():
+                found.append(pid)
+    return found
 
 
 def hold_of(uri: str, what: str = "commits") -> Path:

@@ -18,7 +18,7 @@ from typing import Any
 
 from flux.resource import resource_list
 from kills import patience
-from scenario import FINAL, TICK, Context, children, stopping, words
+from scenario import FINAL, TICK, Context, children, processes_of, stopping, words
 from scene import Scene, scene
 from verify import Findings
 from workloads import REPLACED, Expected, Submits, Workload
@@ -110,16 +110,8 @@ def _goes_on(stage: Scene, workload: Workload) -> bool:
 
 
 def _workers(stage: Scene) -> list[int]:
-    """The processes of the workers of this scene: its instance is in their environment."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        pid = int(process.name)
-        if b"--worker" not in words(pid):
-            continue
-        with contextlib.suppress(OSError):
-            if str(stage.directory).encode() in (process / "environ").read_bytes():
-                found.append(pid)
-    return found
+    """The processes of the workers of this scene."""
+    return processes_of(stage.directory, b"--worker")
 
 
 def _kill(stage: Scene, kind: str) -> bool:
