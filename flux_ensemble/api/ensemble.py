@@ -319,12 +319,7 @@ class Ensemble:
                 f"{told}'await wait()' waits for its end, and 'to_yaml()' has its document, which "
                 "'flux-ensemble run' runs again"
             )
-        if status.get("resumes"):
-            return told + status["reason"]
-        return (
-            f"{told}its run was interrupted: 'run(resume=True)' of the Ensemble that its program "
-            "made goes on with it, so run that program, or its cells, again with resume=True"
-        )
+        return told + status["reason"]
 
     @contextmanager
     def _canceling(self) -> Iterator[None]:

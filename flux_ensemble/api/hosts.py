@@ -180,7 +180,8 @@ class LocalHost(Host):
 
     def _status(self, client: Client | LocalClient) -> EnsembleStatus:
         status = super()._status(client)
-        status["reason"] = in_python(status["reason"])
+        if not status.get("resumable"):  # else the run says what is to be done
+            status["reason"] = in_python(status["reason"])
         return status
 
     def follower(self, stopped: Event) -> LocalClient:
@@ -198,10 +199,7 @@ class LocalHost(Host):
 
     def ask(self, op: str, **payload: Any) -> Mapping[str, Any]:
         if self._session is None:
-            try:
-                return super().ask(op, **payload)
-            except EnsembleError as error:
-                raise EnsembleError(error.errno or errno.EIO, in_python(str(error))) from None
+            return super().ask(op, **payload)
         args = {key: value for key, value in payload.items() if value is not None}
         return self._session.ask(op, args)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from flux_ensemble.api.threads import Stopped
 from flux_ensemble.client import EnsembleError, user_context
 from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.queues.local.again import of_program
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.run import LocalRun, RunError
@@ -184,6 +185,7 @@ class LocalSession:
             with ExitStack() as stack:
                 log = StateLog(root, spec.name, text, resume)
                 stack.callback(log.close)
+                log.note_again(of_program(resume))
                 if log.name != spec.name:
                     self.name, spec = log.name, spec.renamed(log.name)
                 loop = LocalLoop()
@@ -235,7 +237,7 @@ _ARGUMENTS = {
     "with --name": "with name=, or follow that one with Ensemble.attach()",
 }
 
-#: Quoted words, or an option. A command stays as it is, unless it names no file of its own.
+#: Quoted words, or an option. A command stays as it is.
 _OPTIONS = re.compile(r"'[^']*'|(?:with )?--[a-z-]+")
 
 
@@ -244,14 +246,14 @@ def in_python(sentence: str) -> str:
 
     >>> in_python("jobs.csv exists: --force replaces it")
     'jobs.csv exists: force=True replaces it'
-    >>> in_python("'run --resume' goes on with it"), in_python("'run --resume a.yaml' goes on")
-    ("'run(resume=True)' goes on with it", "'run --resume a.yaml' goes on")
+    >>> in_python("'run --resume a.yaml' goes on with it")
+    "'run --resume a.yaml' goes on with it"
     """
 
     def said(found: re.Match[str]) -> str:
         words = found[0]
         if words.startswith("'"):
-            return "'run(resume=True)'" if re.search(r"--resume( FILE|')", words) else words
+            return words
         start = "with " if words not in _ARGUMENTS and words.startswith("with ") else ""
         option = words.removeprefix(start)
         return start + _ARGUMENTS.get(option, option)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -33,6 +34,7 @@ from flux_ensemble.cli.display.messages import not_over, time_is_up
 from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import EnsembleView, summarize
 from flux_ensemble.client import user_context
+from flux_ensemble.queues.local.again import Again
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError, advised, default_root
 from flux_ensemble.queues.local.run import FunctionsError, LocalRun, RunError
@@ -124,9 +126,11 @@ def run_locally(
         root = options.state_dir or default_root()
         log = StateLog(root, spec.name, text, options.resume, source)
         stack.callback(log.close)
-        # A full disk is reported for the files that matter. Standard input cannot be read again.
-        with contextlib.suppress(OSError):
-            log.note_again("" if options.again.endswith(" -") else options.again)
+        if options.again.endswith(" -"):
+            # Standard input cannot be read again, but its document is kept.
+            kept = shlex.quote(str(log.directory.path / "document"))
+            options = replace(options, again=f"{options.again} < {kept}")
+        log.note_again(Again(options.again))
         advice = partial(advised, root, local=options.local)
         spec = _told(spec, log, root, advice, resume=bool(options.resume))
         recorder = _recorder(options.record, spec, text)

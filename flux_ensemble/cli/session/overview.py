@@ -19,6 +19,7 @@ from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.session.target import local_names, names_of, reach
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.own_command import own_command
+from flux_ensemble.queues.local.again import Again
 from flux_ensemble.queues.local.client import LocalClient, summary_of
 from flux_ensemble.results.hosts import Target, command_of
 
@@ -146,12 +147,10 @@ def _steps(status: EnsembleStatus, command: Callable[..., str]) -> Iterator[Advi
     from flux_ensemble.client.troubles import failed_jobs
 
     name = status["name"]
-    resumes = status.get("resumes")
     if status.get("resumable"):
-        yield (
-            str(resumes) if resumes else command("run", "--resume", "FILE"),
-            f"goes on with {name!r}, which was interrupted",
-        )
+        again: Any = status.get("again")  # not of another user's run
+        if again:
+            yield Again(**again).advice(name)
         return
     if status["state"] not in EXIT_CODES:
         yield command("top", name), f"shows {name!r}, which is {status['state']}"

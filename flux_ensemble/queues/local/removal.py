@@ -47,11 +47,8 @@ def unload(states: States, root: Path, name: str, *, force: bool) -> str:
         if state not in FINAL_STATES:
             raise RequestError(errno.EBUSY, goes_on)
         if states.is_interrupted(status) and not force:
-            raise RequestError(
-                errno.EBUSY,
-                f"the run of {name!r} was interrupted and can go on with 'run --resume': --force "
-                "removes it",
-            )
+            reason = f"ensemble {name!r} has not ended: {status['reason']}; --force removes it"
+            raise RequestError(errno.EBUSY, reason)
     with ExitStack() as stack:
         top = stack.enter_context(open_directory(root))
         top.check_own()

@@ -16,7 +16,7 @@ Each ensemble has a directory of its name in the state directory:
     scratch       the path of its scratch directory (`queues.local.leftovers`)
 
     asked         the name that was requested for the run
-    again         the command that continues the run
+    again         the command that continues the run, or the Python program that does
     given-up      present if a run was begun in its place with --no-resume
 
 A new run does not replace these files: it gets another name (`run_names`). If a run was killed, the
@@ -39,6 +39,7 @@ from typing import Any
 
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.queues.local import state_forms
+from flux_ensemble.queues.local.again import Again
 from flux_ensemble.queues.local.directory import Directory, open_directory
 from flux_ensemble.queues.local.root import StateError, UnreadableError, advised
 from flux_ensemble.run_names import can_be_named, cannot_resume, free_name, goes_on_already
@@ -68,8 +69,8 @@ FORMAT_FILE = "format"
 ASKED, GIVEN_UP = "asked", "given-up"
 
 
-#: The file with the command that continues the run, and its greatest length in bytes.
-AGAIN, MAX_COMMAND = "again", 4096
+#: The file that says how the run is continued: see `queues.local.again`.
+AGAIN = "again"
 
 
 #: The directory for the output of jobs.
@@ -375,14 +376,17 @@ class StateLog:
         self._jobs = Lines(self.directory.create("jobs.new"))
         stack.callback(self._jobs.close)
 
-    def note_again(self, command: str) -> None:
-        """Keep the command that continues the run, for users who find it interrupted.
+    def note_again(self, again: Again) -> None:
+        """Keep how the run is continued, for users who find it interrupted.
 
-        Raises:
-            OSError: it cannot be written.
+        A full disk is reported for the files that matter.
         """
-        if len(data := command.encode(errors="replace")) <= MAX_COMMAND:
-            self.directory.replace(AGAIN, data)
+        data = again.to_bytes()
+        with contextlib.suppress(OSError):
+            if data is None:
+                self.directory.remove(AGAIN)
+            else:
+                self.directory.replace(AGAIN, data)
 
     def _is_in(self, top: Directory) -> bool:
         """Return whether the directory still has its name, and was not removed before its lock."""

@@ -5,22 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.eventlog import UNWRITTEN, Finish, Start
 from flux_ensemble.queues.local import state_forms
+from flux_ensemble.queues.local.again import MAX_BYTES, Again
 from flux_ensemble.queues.local.directory import Directory, open_directory
 from flux_ensemble.queues.local.root import StateError, UnreadableError, advised
 from flux_ensemble.queues.local.state_dir import (
     AGAIN,
     FORMAT_FILE,
     GIVEN_UP,
-    MAX_COMMAND,
     check_directory,
     is_running,
     read_snapshot,
@@ -107,8 +107,8 @@ def _wait_again(status: dict[str, Any]) -> None:
         group["pending"] = group["running"] = 0
 
 
-def _resuming(directory: Directory, where: object) -> str | None:
-    """Return the command that continues an interrupted run, as it can be typed here; or None.
+def _again(directory: Directory, where: object) -> Again | None:
+    """Return how an interrupted run is continued; None if it is another user's.
 
     Args:
         directory: of the run. Another user could recommend any command.
@@ -117,14 +117,9 @@ def _resuming(directory: Directory, where: object) -> str | None:
     if os.fstat(directory.fd).st_uid != os.geteuid():
         return None
     try:
-        command = directory.read(AGAIN, MAX_COMMAND).decode()
-    except (OSError, StateError, ValueError):
-        return None
-    if not command or not command.isprintable():
-        return None
-    if not isinstance(where, str) or where == os.getcwd():
-        return command
-    return f"cd {shlex.quote(where)} && {command}"
+        return Again.from_bytes(directory.read(AGAIN, MAX_BYTES), where)
+    except (OSError, StateError):
+        return Again("")
 
 
 class States:
@@ -133,8 +128,8 @@ class States:
     The directory may belong to another user, and may have any contents.
     """
 
-    #: The reason of an ensemble whose run did not end in order, with the command that resumes it.
-    INTERRUPTED = "its run was interrupted: '{}' goes on with it"
+    #: The reason of an ensemble whose run did not end in order, with what resumes it.
+    INTERRUPTED = "its run was interrupted: {}"
 
     #: The reason of such an ensemble if another one was begun in its place.
     GIVEN_UP = "its run was interrupted, and given up with --no-resume"
@@ -240,7 +235,7 @@ class States:
         """
         with self.find(name, "status.json") as directory:
             status: dict[str, Any] = self._read(directory)["status"]
-            for key in ("resumable", "resumes"):
+            for key in ("resumable", "resumes", "again"):
                 status.pop(key, None)  # set below
             if status["state"] not in FINAL_STATES and not self.runs(directory):
                 # A run that has just ended wrote its final status before it released the lock.
@@ -249,13 +244,16 @@ class States:
                 t_end = os.stat("status.json", dir_fd=directory.fd).st_mtime
                 status.update(state="failed", reason=self.GIVEN_UP, t_end=t_end)
                 if GIVEN_UP not in directory.names():
-                    command = _resuming(directory, status.get("directory"))
-                    reason = self.INTERRUPTED.format(command or "run --resume")
+                    again = _again(directory, status.get("directory"))
+                    by_other = "its user can go on with it"
+                    reason = self.INTERRUPTED.format(again.clause() if again else by_other)
                     if _is_full(directory):
                         reason += ", once there is room on its disk, which is full"
                     status.update(reason=reason, resumable=True)
-                    if command is not None:
-                        status["resumes"] = command
+                    if again:
+                        status["again"] = asdict(again)
+                    if again and again.command:
+                        status["resumes"] = again.command
                 _wait_again(status)
             elif status["state"] not in FINAL_STATES:
                 t = os.stat("status.json", dir_fd=directory.fd).st_mtime

@@ -21,6 +21,7 @@ from flux_ensemble import Action, Ensemble, Job, Rule, job_params
 from flux_ensemble.api.ensemble import NotStartedError, StartedElsewhereError
 from flux_ensemble.api.notebook import MOST_ROWS, document_html, status_html
 from flux_ensemble.cli.main import ensemble as ensemble_command
+from flux_ensemble.cli.session.overview import next_steps
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.scalars import spelled
 
@@ -196,27 +197,76 @@ Ensemble(name="far", finish="never", jobs=[Job(name="a", command="sleep 100")],
         assert process.wait(PATIENCE) == 0
 
 
-def test_an_interrupted_run_of_a_program_says_how_python_goes_on_with_it(tmp_path: Path) -> None:
-    script = f"""
+PROGRAM = """
+import sys
 from flux_ensemble import *
-Ensemble(name="demo", jobs=[Job(name="a", command="sleep 100")],
-         rules=[Rule(trigger="start", action=Action(name="submit", label="a"))],
-).run("local", state_dir={str(tmp_path)!r})
+WAITS = "touch $0/begun; test -e $0/go || sleep 100"
+ended = Ensemble(
+    name="demo",
+    jobs=[Job(name="a", command=["sh", "-c", WAITS, sys.argv[1]])],
+    rules=[Rule(trigger="start", action=Action(name="submit", label="a"))],
+).run("local", state_dir=sys.argv[1], resume=RESUME)
+print(ended["state"])
 """
-    with subprocess.Popen([sys.executable, "-c", script]) as process:
-        while not (tmp_path / "demo" / "control").exists():
+
+
+def killed(directory: Path, resume: bool | None = None, *, file: bool = True) -> Ensemble:
+    """Kill a program, which is a file or is typed, while it runs an ensemble; return that."""
+    text = PROGRAM.replace("RESUME", str(resume))
+    (directory / "my study.py").write_text(text)
+    chosen = [sys.executable, *(["my study.py"] if file else ["-c", text]), "state"]
+    with subprocess.Popen(chosen, cwd=directory) as process:
+        while not (directory / "state" / "begun").exists():
             assert process.poll() is None
         process.kill()
-    far = Ensemble.attach("demo", "local", state_dir=tmp_path)
+    return Ensemble.attach("demo", "local", state_dir=directory / "state")
+
+
+@pytest.mark.parametrize("resume", [None, True])
+def test_an_interrupted_run_of_a_program_says_that_the_program_goes_on_with_it(
+    tmp_path: Path, resume: bool | None
+) -> None:
+    far = killed(tmp_path, resume)
+    command = f"cd {tmp_path} && {sys.executable} 'my study.py' state"
+    clause = f"'{command}' goes on with it" + (
+        "" if resume else ", with resume=True in its run() or start()"
+    )
     for reason in (far.status()["reason"], asyncio.run(far.wait())["reason"]):
-        assert reason == "its run was interrupted: 'run(resume=True)' goes on with it"
-    with pytest.raises(EnsembleError, match=r"'run\(resume=True\)' goes on with it$"):
+        assert reason == f"its run was interrupted: {clause}"
+    with pytest.raises(EnsembleError, match=re.escape(clause) + "$"):
         far.pause()
-    with pytest.raises(StartedElsewhereError, match=r"'run\(resume=True\)' of the Ensemble"):
+    with pytest.raises(StartedElsewhereError, match=re.escape(clause) + "$"):
         far.run(resume=True)
-    again = make("sleep 100").start("local", state_dir=tmp_path, resume=True)
-    again.cancel()
-    assert asyncio.run(again.wait())["state"] == "canceled"
+    for words in (("status", "demo"), ("list",), ("rm", "demo"), ("pause", "demo")):
+        told = CliRunner().invoke(
+            ensemble_command,
+            [*words, "--state-dir", str(tmp_path / "state")],
+            env={"COLUMNS": "999"},
+        )
+        said = f"{told.output}{told.exception}"
+        assert clause in said
+        assert "FILE" not in said
+    (again,) = (one for one in next_steps([far.status()], "{}".format) if "study" in one[0])
+    assert again[0] == command
+    # What is said is done, and works.
+    program = tmp_path / "my study.py"
+    program.write_text(program.read_text().replace("resume=None", "resume=True"))
+    (tmp_path / "state" / "go").touch()
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout == "completed\n"
+
+
+def test_an_interrupted_run_of_a_session_says_that_run_goes_on_with_it(tmp_path: Path) -> None:
+    far = killed(tmp_path, file=False)
+    clause = "run(resume=True) of the same Ensemble, in its notebook or session, goes on with it"
+    assert far.status()["reason"] == f"its run was interrupted: {clause}"
+    assert "resumes" not in far.status()
+    with pytest.raises(EnsembleError, match=re.escape(clause) + "$"):
+        far.pause()
+    assert next(next_steps([far.status()], "{}".format)) == (
+        "run(resume=True)",
+        "in its notebook or session: goes on with 'demo', which was interrupted",
+    )
 
 
 def test_a_run_of_a_program_is_steered_by_the_commands(waiting: Ensemble) -> None:

@@ -100,6 +100,25 @@ def test_a_run_that_was_killed_leads_to_the_command_that_goes_on_with_it(home: H
     assert "flux-ensemble report study --open" in home.advice()
 
 
+def test_a_run_of_standard_input_goes_on_with_the_document_that_is_kept(home: Home) -> None:
+    words = [str(PROGRAM), "run", "--name", "study", "-"]
+    with subprocess.Popen(
+        words, cwd=home.path, env=home.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdin is not None
+        assert run.stdout is not None
+        run.stdin.write(WAITS)
+        run.stdin.close()
+        while not (home.path / "here").exists():
+            assert run.poll() is None
+        run.send_signal(signal.SIGTERM)
+        told = run.stdout.read()
+    (command,) = [one for one in home.advice(cwd=Path("/")) if "--resume" in one]
+    assert command.removeprefix(f"cd {home.path} && ") in told
+    (home.path / "go").touch()
+    assert "study: completed" in home.shell(command, cwd=Path("/"))
+
+
 def test_a_run_with_failures_leads_to_why_and_to_its_report(home: Home) -> None:
     (home.path / "study.yaml").write_text(FAILS)
     home.shell("flux-ensemble run study.yaml")

@@ -1,0 +1,112 @@
+"""How a run goes on that was interrupted: by a command, or by the Python program that began it.
+
+The run keeps it in a file (`state_dir.AGAIN`), and readers say it in a sentence.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from flux_ensemble.own_command import own_command
+
+#: Greatest length of the file in bytes.
+MAX_BYTES = 4096
+
+#: The second line of the file for a run that a Python program began, which has to ask for it to go
+#: on; and for one that does.
+_ASKS, _HAS = "needs resume=True", "has resume=True"
+
+
+@dataclass(frozen=True)
+class Again:
+    """How a run goes on that was interrupted.
+
+    Attributes:
+        command: for a shell, in the directory in which the run was begun; "" if none is known.
+        python: a Python program began the run. Its command is that of the program; it has none in
+            a notebook.
+        resume: the program says `resume=True`.
+
+    >>> print(Again("flux-ensemble run --resume a.yaml").clause())
+    'flux-ensemble run --resume a.yaml' goes on with it
+    >>> print(Again("python3 a.py", python=True, resume=True).clause())
+    'python3 a.py' goes on with it
+    >>> print(Again("python3 a.py", python=True).clause())
+    'python3 a.py' goes on with it, with resume=True in its run() or start()
+    >>> print(Again("", python=True).clause())
+    run(resume=True) of the same Ensemble, in its notebook or session, goes on with it
+    """
+
+    command: str
+    python: bool = False
+    resume: bool = False
+
+    def to_bytes(self) -> bytes | None:
+        """Return the contents of the file; None if they are too long for it."""
+        how = [_HAS if self.resume else _ASKS] if self.python else []
+        data = "\n".join([self.command, *how]).encode(errors="replace")
+        return data if len(data) <= MAX_BYTES else None
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: object) -> Again:
+        """Return what a file says, with a command that can be typed here.
+
+        Args:
+            data: the contents, which anybody may have written.
+            where: the directory in which the run was begun.
+
+        >>> Again.from_bytes(Again("python3 a.py", python=True).to_bytes(), "/data")
+        Again(command='cd /data && python3 a.py', python=True, resume=False)
+        """
+        command, _, how = data.decode(errors="replace").partition("\n")
+        if not command.isprintable():
+            command = ""
+        if command and isinstance(where, str) and where != os.getcwd():
+            command = f"cd {shlex.quote(where)} && {command}"
+        return cls(command, how in (_ASKS, _HAS), how == _HAS)
+
+    def clause(self) -> str:
+        """Return what goes on with the run, as the end of a sentence."""
+        if self.command:
+            asks = ", with resume=True in its run() or start()" if self._asks else ""
+            return f"'{self.command}' goes on with it{asks}"
+        if self.python:
+            return (
+                "run(resume=True) of the same Ensemble, in its notebook or session, goes on with it"
+            )
+        return f"'{self._of_document}' goes on with it, where FILE is its document"
+
+    def advice(self, name: str) -> tuple[str, str]:
+        """Return a command or a call that goes on with a run, and what it does."""
+        what = f"goes on with {name!r}, which was interrupted"
+        if self.command:
+            return self.command, what + (", with resume=True in its run()" if self._asks else "")
+        if self.python:
+            return "run(resume=True)", f"in its notebook or session: {what}"
+        return self._of_document, f"{what}, where FILE is its document"
+
+    @property
+    def _of_document(self) -> str:
+        return own_command("run", "--resume", "FILE")
+
+    @property
+    def _asks(self) -> bool:
+        return self.python and not self.resume
+
+
+def of_program(resume: bool | None) -> Again:
+    """Return how a run goes on that this Python program begins.
+
+    Args:
+        resume: what the program says.
+    """
+    # A notebook, an interactive session and `python -c` have no file.
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    # A notebook that runs a file has not been started with it.
+    started = file and any(Path(word).name == Path(file).name for word in sys.orig_argv)
+    of_module = file and "-m" in sys.orig_argv
+    return Again(shlex.join(sys.orig_argv) if started or of_module else "", True, bool(resume))
