@@ -417,6 +417,7 @@ class Ensemble:
         <BLANKLINE>
         echo: exit 1: 1 job
           ranks: 0 (1)
+          point: x=3
           job 3 wrote at last:
             3
           see: jobs(group='echo', filter='job.returncode == 1')

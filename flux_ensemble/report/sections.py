@@ -178,16 +178,20 @@ def _failures(content: Content) -> Iterator[Markup]:
             "article.failure",
             h("h4", h("b", failure.group), f": {failure.reason} ", many),
             _lifts(failure),
+            _points(failure),
             h("p", failure.note) if failure.note else None,
             h("p.quiet", f"Ranks: {failure.where}") if failure.where else None,
-            [h("p.quiet", f"Job {failure.example} wrote at last:"), pre(failure.tail)]
-            if failure.tail
-            else h("p.quiet", f"Job {failure.example}: {failure.missing}.")
-            if failure.missing
-            else None,
-            h("p.quiet", "Its output: ", reference(file))
-            if (file := content.files.of(failure.file))
-            else None,
+            [
+                [
+                    h("p.quiet", _sentence(words)),
+                    pre(one.tail),
+                    _output(content, one.file),
+                ]
+                for one, words in failure.wrote()
+            ],
+            h("p.quiet", f"{_sentence(failure.others)}.") if failure.others else None,
+            h("p.quiet", f"Job {failure.example}: {failure.missing}.") if failure.missing else None,
+            None if failure.written else _output(content, failure.file),
             h("p", h("code", failure.command)) if failure.command else None,
         )  # fmt: skip
     rest = failures[12:]
@@ -198,6 +202,22 @@ def _failures(content: Content) -> Iterator[Markup]:
             [[one.group, one.reason, one.jobs] for one in content.first(rest, "further reasons")],
             numeric=(2,),
         )
+
+
+def _output(content: Content, path: str | None) -> Markup | None:
+    file = content.files.of(path)
+    return h("p.quiet", "Its output: ", reference(file)) if file else None
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _points(failure: Failure) -> Markup | None:
+    if not failure.points:
+        return None
+    title = "Point: " if len(failure.points) == 1 else "Points: "
+    return h("p", title, [[h("code", point), " "] for point in failure.points])
 
 
 def _lifts(failure: Failure) -> Markup | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from flux_ensemble.eventlog import Stored
+from flux_ensemble.report.texts import plural
 
 Job = Mapping[str, Any]
 
@@ -88,6 +89,22 @@ class Lift(NamedTuple):
         return " and ".join(f"{name} = {value}" for name, value in self.condition)
 
 
+class Written(NamedTuple):
+    """What some jobs that failed for a reason wrote at last.
+
+    Attributes:
+        example: the last of them.
+        tail: the last lines that it wrote.
+        jobs: number of those that were read and wrote the same, but for numbers and names.
+        file: with the output of the example; None if it has none.
+    """
+
+    example: str
+    tail: list[str]
+    jobs: int
+    file: str | None
+
+
 @dataclass(frozen=True)
 class Failure:
     """The failed jobs of a group that failed for the same reason.
@@ -99,11 +116,13 @@ class Failure:
         noun: "job", or "attempt" if some were tried again.
         where: their ranks, in words.
         lifts: the values that are over-represented, the most important first.
+        points: of the jobs, if these are few: parameters, in words.
         note: of the exception of the last one.
-        example: the last one.
-        tail: the last lines that it wrote.
+        example: one of them: that of `tail`, or else the last one.
+        written: what they wrote at last, the most frequent first.
+        read: number of jobs of which that was read.
         missing: why these cannot be read, or "".
-        file: with its output; None if it has none.
+        file: with the output of the last one; None if it has none.
         filter: chooses the jobs among those of the group.
         command: lists all of the jobs.
     """
@@ -116,10 +135,35 @@ class Failure:
     noun: str
     where: str
     lifts: list[Lift]
+    points: list[str]
     note: str
     example: str
-    tail: list[str]
+    written: list[Written]
+    read: int
     missing: str
     file: str | None
     filter: str
     command: str
+
+    @property
+    def tail(self) -> list[str]:
+        """The last lines that the example wrote."""
+        return self.written[0].tail if self.written else []
+
+    def wrote(self) -> Iterator[tuple[Written, str]]:
+        """Yield what jobs wrote at last, each with its sentence."""
+        for one in self.written:
+            alike = "" if one.jobs == self.read else f" ({self._share(one.jobs)})"
+            yield one, f"job {one.example} wrote at last{alike}:"
+
+    @property
+    def others(self) -> str:
+        """A sentence about jobs without an example of what they wrote; "" if there are none."""
+        others = self.read - sum(one.jobs for one in self.written)
+        return (
+            f"something else, or nothing: {self._share(others)}" if self.written and others else ""
+        )
+
+    def _share(self, jobs: int) -> str:
+        read = " read" if self.read < self.jobs else ""
+        return f"{jobs:,} of {plural(self.read, self.noun)}{read}"

@@ -212,6 +212,8 @@ def _failed(run: Run, failures: Sequence[Failure]) -> Iterator[Markup]:
     if first.lifts:
         lift = first.lifts[0]
         yield h("p", h("code", lift.words), f" is {lift.lift:.2g} times as frequent among them")
+    elif first.points:
+        yield h("p", "At ", [[h("code", point), " "] for point in first.points])
     if first.note:
         yield h("p.quiet", first.note)
     if first.tail:

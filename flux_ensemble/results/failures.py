@@ -1,7 +1,10 @@
 """Reasons of failures: the kinds of failures, and what the jobs of each have in common.
 
     jobs ──add──► Failures ──kinds──► a kind for each group and reason, the most frequent first
-                             described──► a `Failure` for each, with what the last of its jobs wrote
+                             described──► a `Failure` for each, with what its jobs wrote at last
+
+One exit code may be that of several problems: jobs of a kind are read, up to some number, and an
+example is shown for each of the most frequent last lines, compared without numbers and names.
 
 A value is over-represented among the failed jobs of a kind by its lift: its share among them,
 divided by its share among all jobs of the group that have ended. Among a few failed jobs some value
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,13 +28,13 @@ from flux_ensemble.client import EnsembleError
 from flux_ensemble.job_ids import shown
 from flux_ensemble.metrics.signals import name_of
 from flux_ensemble.queues.local.client import LocalClient
-from flux_ensemble.report.source import Failure, Lift, place_of
+from flux_ensemble.report.source import Failure, Lift, Written, place_of
 from flux_ensemble.report.texts import plural
 from flux_ensemble.results.hosts import Target, command_of, label_of
 from flux_ensemble.results.job_output import Outputs
 from flux_ensemble.results.shared_files import SharedFiles
 from flux_ensemble.scalars import as_text
-from flux_ensemble.texts import hanging
+from flux_ensemble.texts import clip, hanging, one_line
 
 Job = Mapping[str, Any]
 
@@ -56,6 +60,19 @@ MOST_SHOWN = 3
 MOST_RANKS = 5
 MOST_VALUES = 10_000
 
+#: Most failed jobs of a kind whose points are listed, each with up to so many parameters.
+FEW, MOST_NAMES = 5, 8
+
+#: Most characters of a point.
+MOST_TEXT = 200
+
+#: Most failed jobs of a kind that are read, and most of their different last lines that are shown.
+MOST_READ, MOST_WRITTEN = 20, 3
+
+#: Parts of a line that differ between jobs with the same problem: quotations, and words with a
+#: digit or a slash.
+_OWN = re.compile(r"""'[^']*'|"[^"]*"|[^\s=:,;()\[\]]*[\d/][^\s=:,;()\[\]]*""")
+
 #: Combinations are looked for in groups of up to so many jobs, and parameters.
 MOST_JOBS = 10_000
 MOST_PARAMS = 8
@@ -70,14 +87,33 @@ class FailureKind:
         example: the last one.
         jobs: number of jobs.
         ranks: number of jobs by place.
+        spread: jobs to be read: all, or some that are evenly spread among them.
     """
 
     group: str
     reason: str
     example: Job
     jobs: int = 0
+    spread: list[Job] = field(default_factory=list)
     ranks: Counter[str] = field(default_factory=Counter)
     traits: Counter[Trait] = field(default_factory=Counter)
+    _step: int = 1
+
+    def add(self, job: Job) -> None:
+        """Count a job, and keep it if it is one to be read."""
+        self.example = job
+        if self.jobs % self._step == 0:
+            self.spread.append(job)
+            if len(self.spread) > MOST_READ:
+                del self.spread[1::2]
+                self._step *= 2
+        self.jobs += 1
+
+    @property
+    def read(self) -> list[Job]:
+        """The jobs to be read, with the last one at the end."""
+        before = [job for job in self.spread if job is not self.example]
+        return [*before[-MOST_READ + 1 :], self.example]
 
     def words(self, name: str) -> tuple[str, ...]:
         """The words of the command that shows these jobs of ensemble `name`."""
@@ -164,8 +200,7 @@ class Failures:
         if kind is None:
             return
         self.failed += 1
-        kind.example = job
-        kind.jobs += 1
+        kind.add(job)
         if place is not None:
             kind.ranks[place] += 1
         kind.traits.update(trait for trait in traits if trait in counted)
@@ -180,6 +215,26 @@ class Failures:
         if kind is None:
             kind = self._kinds[key] = FailureKind(*key, job)
         return kind
+
+    def points(self, kind: FailureKind) -> list[str]:
+        """Return the points of a kind's jobs, if these are few.
+
+        Parameters that no other value is known of are left out.
+        """
+        if kind.jobs > FEW:
+            return []
+        found: dict[str, None] = {}
+        for job in sorted(kind.spread, key=lambda job: job["index"]):
+            params = job["params"]
+            varied = {
+                name: value
+                for name, value in params.items()
+                if self._values[kind.group, f"params.{name}"] > 1
+            }
+            words = [f"{name}={as_text(value)}" for name, value in (varied or params).items()]
+            more = " ..." if len(words) > MOST_NAMES else ""
+            found[one_line(clip(" ".join(words[:MOST_NAMES]), MOST_TEXT)) + more] = None
+        return [point for point in found if point]
 
     def lifts(self, kind: FailureKind) -> list[Lift]:
         """Return the values that are most over-represented among the jobs of a kind.
@@ -408,7 +463,7 @@ def described(
         unshown = counted.unshown(kind.example)
         job, most = kind.example, kind.ranks.most_common(MOST_RANKS)
         more = ", ..." if len(kind.ranks) > MOST_RANKS else ""
-        lines = [] if unshown else tail(job)
+        written, read = _written(counted, kind, tail, label, files=files)
         yield Failure(
             group=kind.group,
             reason=kind.reason,
@@ -419,13 +474,42 @@ def described(
             where=", ".join(f"{ranks} ({jobs})" for ranks, jobs in most) + more,
             lifts=counted.lifts(kind),
             note=job["exception"]["note"] or "",
-            example=shown(job["id"], job, label),
-            tail=lines,
-            missing="" if lines else unshown or missing(job),
+            points=counted.points(kind),
+            example=written[0].example if written else shown(job["id"], job, label),
+            written=written,
+            read=read,
+            missing="" if written else unshown or missing(job),
             file=job["output"] if files else None,
             filter=kind.expression,
             command=command(kind),
         )
+
+
+def _written(
+    counted: Failures,
+    kind: FailureKind,
+    tail: Callable[[Job], list[str]],
+    label: Callable[[int], str],
+    *,
+    files: bool,
+) -> tuple[list[Written], int]:
+    """Return what jobs of a kind wrote at last, and the number of those that were read.
+
+    There is an item for each different last line, the most frequent first; the last of its jobs is
+    its example.
+    """
+    found: dict[str, Written] = {}
+    own = [job for job in kind.read if not counted.unshown(job)]
+    for job in own:
+        if lines := tail(job):
+            form = _OWN.sub("?", lines[-1])
+            before = found.pop(form, None)
+            alike = 1 if before is None else before.jobs + 1
+            file = job["output"] if files else None
+            found[form] = Written(shown(job["id"], job, label), lines, alike, file)
+    latest = [*found.values()][::-1]
+    written = sorted(latest, key=lambda one: -one.jobs)
+    return written[:MOST_WRITTEN], len(own)
 
 
 @dataclass(frozen=True, repr=False)
@@ -438,8 +522,9 @@ class FailureSummary:
         nodes: the nodes on which all jobs failed, each with a sentence.
         reasons: the most frequent first. Each has `group`, `reason`, `jobs` (their number), `lifts`
             (values that are over-represented: `words`, such as "params.t = 4", `failed`, `ended`,
-            `lift`), `note`, `example` (the last job), `tail` (the last lines that it wrote), and
-            `filter`, with which `jobs` returns all of them.
+            `lift`), `points` (of a few jobs), `note`, `example` (a job), `tail` (the last lines
+            that it wrote), `written` (such examples of each different last line), and `filter`,
+            with which `jobs` returns all of them.
         output: the command that prints what all of them wrote, or "".
     """
 
@@ -533,12 +618,16 @@ def _about(failure: Failure) -> Iterator[str]:
             f"  {lift.words}: {lift.failed:,} of {plural(lift.ended, failure.noun)} "
             f"failed so (lift {lift.lift:.2g})"
         )
+    if failure.points:
+        yield f"  point{'s'[: len(failure.points) != 1]}: {'; '.join(failure.points)}"
     if failure.note:
         yield f"  {failure.note}"
-    if failure.tail:
-        yield f"  job {failure.example} wrote at last:"
-        yield from (f"    {line}" for line in failure.tail)
-    elif failure.missing:
+    for one, sentence in failure.wrote():
+        yield f"  {sentence}"
+        yield from (f"    {line}" for line in one.tail)
+    if failure.others:
+        yield f"  {failure.others}"
+    if failure.missing:
         yield f"  job {failure.example}: {failure.missing}"
     yield f"  see: {failure.command}"
 

@@ -16,7 +16,7 @@ import pytest
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.results import failures
-from flux_ensemble.results.failures import Failures, chance, reason
+from flux_ensemble.results.failures import Failures, FailureSummary, chance, failures_of, reason
 from flux_ensemble.results.job_output import Outputs
 
 
@@ -337,6 +337,87 @@ def test_what_others_wrote_is_not_shown_of_a_job_that_never_ran() -> None:
     refused = job("failed", None, output="/a.out", t_run=None)
     assert counted(refused).unshown(refused) == ""
     assert "wrote to its file" in counted(job(output="/a.out"), refused).unshown(refused)
+
+
+def summed(tails: list[str], **more: Any) -> FailureSummary:
+    """Return the summary of failed jobs of one kind, each with the line that it wrote at last."""
+    jobs = [
+        job("failed", 1, id=number, index=number, params={"x": number})
+        for number, _ in enumerate(tails)
+    ]
+
+    class Told(LocalClient):
+        def owner(self, name: str) -> int:
+            return os.geteuid()
+
+        def command(self, *words: str) -> str:
+            return " ".join(words)
+
+    class Lines(Outputs):
+        def tail(self, job: Any) -> list[str]:
+            return [tails[job["id"]]] if tails[job["id"]] else []
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(failures, "Outputs", Lines)
+        return failures_of(Told(Path("/none")), "b", jobs)
+
+
+def test_two_problems_with_one_exit_code_have_an_example_each() -> None:
+    (one,) = summed(
+        ["no file '/a/1.dat'", "no file '/a/2.dat'", "bad value 3.5e-4", "no file '/b/x'"]
+    )
+    assert [(found.example, found.tail, found.jobs) for found in one.written] == [
+        ("3", ["no file '/b/x'"], 3),
+        ("2", ["bad value 3.5e-4"], 1),
+    ]
+    assert (one.example, one.tail) == ("3", ["no file '/b/x'"])
+
+
+def test_examples_of_one_exit_code_are_shown_with_their_number() -> None:
+    text = repr(summed(["no file a1", "no file a2", "bad value", "bad", "worse", ""]))
+    assert text.splitlines()[2:-3] == [
+        "a: exit 1: 6 jobs",
+        "  ranks: 0 (6)",
+        "  job 1 wrote at last (2 of 6 jobs):",
+        "    no file a2",
+        "  job 4 wrote at last (1 of 6 jobs):",
+        "    worse",
+        "  job 3 wrote at last (1 of 6 jobs):",
+        "    bad",
+        "  something else, or nothing: 2 of 6 jobs",
+    ]
+
+
+def test_of_many_jobs_some_are_read_which_are_spread_among_them() -> None:
+    lines = [f"step {number}: energy is {number / 7}" for number in range(600)]
+    lines += ["killed by a neighbour"] * 400
+    (one,) = summed(lines)
+    assert [written.jobs for written in one.written] == [10, 7]
+    assert one.read == 17
+
+
+def test_a_thousand_different_last_lines_stay_readable() -> None:
+    words = ["".join(chr(97 + int(digit)) for digit in str(number)) for number in range(1000)]
+    text = repr(summed(words))
+    assert len(text.splitlines()) == 14
+    assert "something else, or nothing: 14 of 17 jobs read" in text
+
+
+def test_the_points_of_a_few_failed_jobs_are_named() -> None:
+    same = {"seed": 7, "name": "two words"}
+    good = [job(params={"t": t, **same}) for t in range(5)]
+    bad = [job("failed", 1, index=-t, params={"t": t / 4, **same}) for t in (9, 10)]
+    found = counted(*good, *bad)
+    assert found.points(found.kinds()[0]) == ["t=2.5", "t=2.25"]
+    # A further attempt has the same point, and where nothing varies all is named.
+    found = counted(job("failed", 1, params=same), job("failed", 1, params=same, attempt=1))
+    assert found.points(found.kinds()[0]) == ["seed=7 name=two words"]
+    assert counted(job("failed", 1)).points(found.kinds()[0]) == ["seed=7 name=two words"]
+
+
+def test_the_points_of_many_failed_jobs_are_not_named() -> None:
+    found = counted(*(job("failed", 1, params={"t": t}) for t in range(6)))
+    assert found.points(found.kinds()[0]) == []
 
 
 FAILS = """

@@ -158,7 +158,10 @@ BROKEN = """
       const range = document.createRange();
       if (!word.firstChild || word.innerText.split(/[\\s=_-]/).length > 1) return false;
       range.selectNodeContents(word);
-      return new Set([...range.getClientRects()].map((one) => Math.round(one.top))).size > 1;
+      // What is in one line overlaps, also a bar and the number beside it.
+      const parts = [...range.getClientRects()].filter((one) => one.height);
+      const bottom = Math.min(...parts.map((one) => one.bottom));
+      return parts.some((one) => one.top >= bottom);
     })
     .map((cell) => cell.innerText);
 """
