@@ -35,6 +35,7 @@ from flux_ensemble.document.starters import schema_file
 from flux_ensemble.metrics import about
 from flux_ensemble.metrics.columns import Known
 from flux_ensemble.metrics.families import FAMILIES
+from flux_ensemble.metrics.job_fields import IDLE, IDLE_FIELDS
 from flux_ensemble.metrics.job_row import COLUMNS, IN_RULES, MEMO, PARAMS
 from flux_ensemble.metrics.statistics import STATISTICS
 from flux_ensemble.results.failures import FailureSummary
@@ -363,6 +364,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "job-in-rules": _job_in_rules,
     "job-rows": _job_rows,
     **{f"python-{name}": partial(_python, name) for name in (*flux_ensemble.__all__, *RETURNED)},
+    "idle": partial(_names, IDLE_FIELDS, f"`{IDLE}.{{}}`"),
     "counters": partial(_names, about.COUNTERS),
     "statistics": partial(
         _names,

@@ -748,6 +748,19 @@ class NotStarted(OfGroup, tag="not-started"):
     """Jobs wait, because their time limit is longer than the allocation lasts."""
 
 
+class NotJoined(Entry, tag="not-joined"):
+    """The ensemble ends, and an `idle` rule on several groups has not fired for some values."""
+
+    style = "warn"
+    announces = True
+
+    rule: str
+    reason: str
+
+    def sentence(self, t: float, jobid: JobId) -> str:
+        return f"{self.rule}: it did not fire, since {self.reason}"
+
+
 class MemoLeftOut(OfGroup, tag="memo-left-out"):
     """A key of a memo has no statistics."""
 

@@ -32,6 +32,7 @@ done <<-EOD
 	replica-exchange
 	longest-first
 	custom-action
+	join
 EOD
 
 # Its results and its failures are those of commands, which the simulator does not run.

@@ -15,6 +15,7 @@ from flux_ensemble.document.keys.rules import ACTION_KEYS
 from flux_ensemble.document.model import Action
 from flux_ensemble.document.templates import Template
 from flux_ensemble.metrics.conditions import Names, Variable
+from flux_ensemble.metrics.job_fields import IdleField
 from flux_ensemble.metrics.paths import MetricPath
 from flux_ensemble.scalars import packed
 
@@ -58,6 +59,11 @@ class Filling:
         """The metrics that the expressions read."""
         variables = Template.variables(self._values)
         return {variable for variable in variables if isinstance(variable, MetricPath)}
+
+    @property
+    def of_idle(self) -> bool:
+        """True if an expression reads how the jobs went that an `idle` rule waited for."""
+        return any(isinstance(one, IdleField) for one in Template.variables(self._values))
 
     def fill(
         self,

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from flux_ensemble.feature_list import FEATURES
 from flux_ensemble.metrics.columns import Known
-from flux_ensemble.metrics.job_fields import scope_of
+from flux_ensemble.metrics.job_fields import IDLE, IDLE_FIELDS, scope_of
 from flux_ensemble.metrics.job_row import MEMO, PARAMS
 from flux_ensemble.metrics.names import (
     COUNTERS,
@@ -60,6 +60,7 @@ def expression_names() -> Iterator[tuple[str, Sequence[str]]]:
     scope = scope_of("job-fail", Known.END, [], FEATURES)
     names = (f"{name}.NAME" if name in (PARAMS, MEMO) else name for name in sorted(scope.names))
     yield "the job", [f"job.{name}" for name in names]
+    yield "idle jobs", [f"{IDLE}.{name}" for name in IDLE_FIELDS]
     yield "counts", [f"count.GROUP.{name}" for name in COUNTERS]
     yield "statistics", [f"{name}['GROUP-VARIABLE']" for name in ALWAYS]
     yield "variables", [*STREAMS, *GAUGES, "keys of memos (flux job memo)"]

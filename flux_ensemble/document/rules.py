@@ -201,7 +201,7 @@ class _RuleReader(ActionReader):
         self._check_keys(entry, trigger, at)
         name = self._name(entry, trigger, at)
         if "by" in entry and trigger == "idle":
-            self._by(entry["by"], groups[0] if groups else None, (*at, "by"))
+            self._by(entry["by"], groups, (*at, "by"))
         fields = read_keys(RULE_KEYS, entry, self._problems, at)
         self._check_times(entry, trigger, fields, at)
         when = entry.get("when")
@@ -306,24 +306,26 @@ class _RuleReader(ActionReader):
         key = "group" if "group" in entry else "name"
         value = entry.get(key, [])
         groups = _valid(value) if isinstance(value, list) else [value]
-        if len(groups) > 1 and not trigger.startswith("job-"):
-            self._problems.add((*at, key), "only a 'job-*' trigger can have several groups")
+        if len(groups) > 1 and not (trigger.startswith("job-") or trigger == "idle"):
+            self._problems.add(
+                (*at, key), "only a 'job-*' or 'idle' trigger can have several groups"
+            )
         of_jobs = _KEYS["group"].takes(trigger)
         if of_jobs and entry.get("scope") != "queue":
             for group in groups:
                 self._group(group, (*at, key))
         return list(dict.fromkeys(groups))
 
-    def _by(self, names: list[str | None], group: str | None, at: Path) -> None:
-        """Check that each job of the group has the parameters of an `idle` rule."""
-        if group is None:
+    def _by(self, names: list[str | None], groups: list[str], at: Path) -> None:
+        """Check that each job of the groups has the parameters of an `idle` rule."""
+        if not groups:
             self._problems.add(at, "'by' needs 'group', the group whose parameters these are")
-            return
-        # One with problems has its own.
-        known = self._context.groups.get(group)
-        for index, name in enumerate(names):
-            for message in () if known is None or name is None else missing(known, name):
-                self._problems.add((*at, index), message)
+        for group in groups:
+            # One with problems has its own.
+            known = self._context.groups.get(group)
+            for index, name in enumerate(names):
+                for message in () if known is None or name is None else missing(known, name):
+                    self._problems.add((*at, index), message)
 
     def _check_keys(self, entry: Mapping[str, Any], trigger: str, at: Path) -> None:
         """Check that the rule has no key that means nothing to its trigger."""

@@ -9,7 +9,7 @@ from flux_ensemble.document.keys.rules import KNOWN_AT
 from flux_ensemble.document.model import Rule, Spec
 from flux_ensemble.metrics.by_value import unsplit
 from flux_ensemble.metrics.conditions import SUBJECTS, Names
-from flux_ensemble.metrics.job_fields import JobScope, idle_scope, scope_of
+from flux_ensemble.metrics.job_fields import IDLE, JobScope, idle_scope, scope_of
 
 #: Variables whose values come with an event of a job -> the trigger on that; others are memo keys.
 _EVENTS = {"duration": "job-finish", "pending": "job-start"}
@@ -32,7 +32,7 @@ def job_scope(
     >>> job_scope(["timer"], (), {}) is None
     True
     """
-    if by:
+    if IDLE in triggers:
         return idle_scope(by)
     known = [groups[name] for name in selected if name in groups] or list(groups.values())
     params = frozenset(param for group in known for param in group.params)

@@ -42,7 +42,7 @@ class Combinations:
     def begin(self, firing: Firing, indices: Collection[int]) -> bool:
         """Count jobs that are requested; return False if there are too many combinations."""
         jobs = self.jobs
-        for name, count in self._tally(firing, indices):
+        for name, count in self.tally(firing, indices):
             jobs[name] = jobs.get(name, 0) + count
             if len(jobs) > MAX_COMBINATIONS:
                 return False
@@ -50,7 +50,7 @@ class Combinations:
 
     def end(self, firing: Firing, indices: Collection[int]) -> Iterator[str]:
         """Count jobs as over, and yield the combinations that have no jobs any more."""
-        for name, count in self._tally(firing, indices):
+        for name, count in self.tally(firing, indices):
             left = self.jobs[name] - count
             if left:
                 self.jobs[name] = left
@@ -63,7 +63,7 @@ class Combinations:
         _, params = self._submissions.of(firing)[index]
         return name_of(self._group.name, {name: params[name] for name in self.by})
 
-    def _tally(self, firing: Firing, indices: Collection[int]) -> Iterable[tuple[str, int]]:
+    def tally(self, firing: Firing, indices: Collection[int]) -> Iterable[tuple[str, int]]:
         """Return pairs of a combination and its number of jobs; a combination may occur twice."""
         submission = self._submissions.of(firing)
         if not isinstance(indices, range) or 2 * len(indices) <= len(submission):

@@ -179,10 +179,13 @@ class Core:
             self.stats.watch_rate(group)
         self.stats.of_members.want(self.rules.wants_of_members)
         for state in self.rules.states.values():
-            if state.rule.by and state.rule.group is not None:
-                self.workload.watch(state.rule.group, state.rule.by)
+            for group in state.rule.groups if state.rule.by else ():
+                self.workload.watch(group, state.rule.by)
             if state.rule.detector is not None:
                 self.stats.watch(state.rule.id, state.rule.detector)
+        for state in self.rules.wants_tallies:
+            if state.live:
+                self.workload.tally(state.rule.id, state.rule.groups, state.rule.by)
 
     def enable(
         self, state: RuleState, reason: str, chain: tuple[str, ...]
@@ -381,6 +384,9 @@ class Core:
             self.emit(StopTimer(HEARTBEAT))
         for rule in self.rules.states.values():
             self.stop_timer(rule)
+        for id, tally in self.workload.tallies.items() if state == "completed" else ():
+            for reason in tally.missing():
+                self.record(eventlog.NotJoined(rule=id, reason=reason))
         for key in self.pending_table.abandon():
             self.emit(StopTimer(key))
         self.scale_outcomes.clear()

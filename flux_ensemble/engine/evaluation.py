@@ -23,7 +23,9 @@ from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.rule_state import RuleState
+from flux_ensemble.engine.rules import idle_of
 from flux_ensemble.engine.scaler import Scaler
+from flux_ensemble.engine.tallies import Tally, values_in
 from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
 from flux_ensemble.metrics.conditions import Lookup, variables
 from flux_ensemble.metrics.numbers import finite
@@ -164,19 +166,28 @@ class Evaluation:
                             core.make_up_for(asked)
             waiting = dict(deferred)
             for idle in drained:
-                waiting.update(dict.fromkeys((state, idle) for state in core.rules.idle(idle)))
+                waiting.update(dict.fromkeys(core.rules.idle(idle)))
             drained.clear()
             deferred.clear()
             # Combinations of one rule that are idle at once did not cause each other, so they
             # lengthen the chain by one only.
             each: dict[str, None] = {}
             for state, idle in sorted(waiting, key=lambda item: item[0].position):
-                if not (state.armed and core.acting) or core.workload.busy_of(idle):
+                names = idle_of(state.rule, idle)
+                if not (state.armed and core.acting) or any(map(core.workload.busy_of, names)):
                     continue
-                if core.pending_table.busy_of(idle):
+                tally, values = core.workload.tallies.get(state.rule.id), values_in(idle)
+                if tally is not None and not tally.begun(values):
+                    continue
+                if any(map(core.pending_table.busy_of, names)):
                     deferred[state, idle] = None
                     continue
-                self.run([_idle(state, idle, core.t, depth)])
+                fired = state.fired
+                self.run([_idle(state, idle, core.t, depth, tally)])
+                if tally is not None:
+                    tally.looked_at(values, state.fired > fired)
+                if not state.live:
+                    core.workload.tallies.pop(state.rule.id, None)
                 if state.rule.by:
                     each[state.rule.id] = None
                 else:
@@ -241,14 +252,21 @@ class Evaluation:
         return self._scaling.objection(action) is None
 
 
-def _idle(state: RuleState, idle: str | None, t: float, chain: tuple[str, ...]) -> TriggerQueue:
-    """Return a rule as triggered because a group, a combination, or the ensemble is idle."""
-    event: dict[str, Any] = {"trigger": "idle", "group": state.rule.group, "timestamp": t}
-    if not state.rule.by or idle is None:
-        return TriggerQueue(state, Cause(event, None, chain))
+def _idle(
+    state: RuleState, idle: str | None, t: float, chain: tuple[str, ...], tally: Tally | None
+) -> TriggerQueue:
+    """Return a rule as triggered because groups, combinations, or the ensemble are idle."""
+    rule, names = state.rule, idle_of(state.rule, idle)
+    event: dict[str, Any] = {"trigger": "idle", "group": rule.group, "timestamp": t}
+    if rule.more_groups:
+        event["groups"] = list(rule.groups)
+    went = {} if tally is None else tally.of(values_in(idle))
+    if not rule.by or idle is None:
+        view = None if tally is None else CombinationView({}, went)
+        return TriggerQueue(state, Cause(event, None, chain, view))
     event["params"] = parse_name(idle)[1]
-    view = CombinationView(event["params"])
-    cause = Cause(event, None, chain, view, combinations=(idle,))
+    view = CombinationView(event["params"], went)
+    cause = Cause(event, None, chain, view, combinations=tuple(filter(None, names)))
     return TriggerQueue(state, cause, combination=idle)
 
 

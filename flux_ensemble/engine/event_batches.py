@@ -246,7 +246,7 @@ class LifeBatches:
         core, stats = self._core, self._core.stats
         of_values = stats.by or stats.rates or stats.watches or self._observer.values.ended
         singly = of_values or stats.of_members.active or core.hooks.singly
-        return core.t_walltime is None and not singly
+        return core.t_walltime is None and not (singly or core.workload.tallies)
 
     def _is_expected(self, firing: Firing, member: Member, key: int, index: int) -> bool:
         """Return whether a job was sent, has not appeared, and needs no action when it does."""

@@ -17,7 +17,7 @@ from flux_ensemble.engine.jobs import FIELDS, ActiveJob, Phase, runtime
 from flux_ensemble.engine.submissions import Submissions
 from flux_ensemble.engine.trigger_queue import Cause
 from flux_ensemble.feature_list import parts
-from flux_ensemble.metrics.job_fields import JobField
+from flux_ensemble.metrics.job_fields import IDLE, IdleField, JobField
 from flux_ensemble.metrics.job_row import COLUMNS, MEMO, PARAMS, JobRow
 from flux_ensemble.scalars import numbers
 
@@ -53,8 +53,9 @@ class JobView:
         self._job = job
         self._t = t
 
-    def __call__(self, field: JobField) -> Any:
+    def __call__(self, field: JobField | IdleField) -> Any:
         """Return the value of a field; None if it has none, or none yet."""
+        assert isinstance(field, JobField)
         if field.name == PARAMS:
             return self.params.get(field.key or "")
         if field.name == MEMO:
@@ -110,24 +111,29 @@ class JobView:
 
 
 class CombinationView:
-    """A view of the parameters that the jobs of a combination have in common.
+    """A view of the jobs of a combination, of which none is left.
 
     Args:
-        params: the parameters, by name.
+        params: the parameters that they have in common, by name.
+        went: how the jobs went, by `IDLE_FIELDS`; empty if nothing reads it.
     """
 
-    __slots__ = ("params",)
+    __slots__ = ("_went", "params")
 
-    def __init__(self, params: Mapping[str, Any]) -> None:
+    def __init__(self, params: Mapping[str, Any], went: Mapping[str, int]) -> None:
         self.params = params
+        self._went = went
 
-    def __call__(self, field: JobField) -> Any:
-        """Return the value of a parameter."""
+    def __call__(self, field: JobField | IdleField) -> Any:
+        """Return the value of a parameter, or how many jobs went as the field says."""
+        if isinstance(field, IdleField):
+            return self._went.get(field.name)
         return self.params.get(field.key or "")
 
     def told(self) -> dict[str, Any]:
         """Return the fields that a custom function receives besides those of the event."""
-        return {"params": numbers(self.params)}
+        told: dict[str, Any] = {"params": numbers(self.params)} if self.params else {}
+        return {**told, IDLE: dict(self._went)} if self._went else told
 
 
 def pending(t_submit: float, t_start: float | None) -> float | None:

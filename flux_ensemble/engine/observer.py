@@ -395,6 +395,7 @@ class Observer:
         plain = changed is _SUCCEEDED and not (self.values.ended or self._hooks.concluded)
         if plain and firing.trial is None:
             counts["finished"] += 1
+            core.workload.succeeded(job)
             return outcome, _DONE
         changed += _CONCLUDED[outcome]
         if self.values.ended:
@@ -405,6 +406,7 @@ class Observer:
         if outcome == "success":
             if firing.trial is None:
                 counts["finished"] += 1
+                core.workload.succeeded(job)
                 return outcome, changed + _FINISHED
             return outcome, self._finish(job, counts, event, changed, Further.OVER)
         if standing is not None:
@@ -478,6 +480,8 @@ class Observer:
         if further is not Further.AGAIN:
             counts["finished"] += 1
             changed += _FINISHED
+            if job.outcome == "success":
+                self._core.workload.succeeded(job)
             if job.outcome in _BAD:
                 self._core.failed += 1
         if further is Further.GAVE_UP:

@@ -21,7 +21,7 @@ from flux_ensemble.engine.job_changes import DETECTED, RulesByNews
 from flux_ensemble.engine.rule_state import RuleState, dump_turns, load_turns
 from flux_ensemble.metrics.conditions import SUBJECTS, Condition, Subject, compile_condition
 from flux_ensemble.metrics.detector import Detector
-from flux_ensemble.metrics.job_fields import JobScope
+from flux_ensemble.metrics.job_fields import IDLE, JobScope
 from flux_ensemble.metrics.names import MEMBER_METRICS, RATE
 from flux_ensemble.metrics.paths import (
     COUNT,
@@ -68,6 +68,8 @@ class RuleIndex:
         #: True if there are rules with `scope: member`; and the metrics that these read.
         self.any_of_member = False
         self.wants_of_members: set[MetricPath] = set()
+        #: The rules for which it is counted how the jobs went that they wait for.
+        self.wants_tallies: list[RuleState] = []
         #: True if the expiration of the allocation matters to a rule or a time limit.
         self.wants_expiration = any(group.longest for group in spec.groups.values())
         #: (trigger, group or None) -> rules on jobs of this ensemble.
@@ -125,6 +127,13 @@ class RuleIndex:
             self.wants_of_members |= read
         rates = sorted(metric.group for metric in read if metric.statistic == RATE)
         self.wants_rates = tuple(dict.fromkeys((*self.wants_rates, *rates)))
+        if rule.trigger == IDLE and (
+            rule.more_groups
+            or (condition is not None and condition.of_idle)
+            or any(filling.of_idle for filling in fillings if filling is not None)
+            or (rule.by and any(action.name == "custom" for action in rule.actions))
+        ):
+            self.wants_tallies.append(state)
         self.wants_expiration |= rule.trigger == "time-left" or LEFT in read
         self.wants_events |= {_NEEDED[name] for name in rule.triggers if name in _NEEDED}
         return state
@@ -180,7 +189,8 @@ class RuleIndex:
             if rule.scope == "queue":
                 yield self._plain["foreign"]
         elif rule.trigger == "idle":
-            yield self._own["idle", rule.group]
+            for group in rule.groups or (None,):
+                yield self._own["idle", group]
         elif rule.detector is not None:
             yield self._metric[MetricPath(DETECTED, rule.detector.group, rule.id)]
         else:
@@ -197,11 +207,17 @@ class RuleIndex:
             return path
         return MetricPath("", group, self._statistics[statistic].stream(variable))
 
-    def idle(self, name: str | None) -> list[RuleState]:
-        """Return the rules for an idle group, an idle combination, or the idle ensemble (None)."""
+    def idle(self, name: str | None) -> Iterator[tuple[RuleState, str | None]]:
+        """Yield the rules for an idle group, an idle combination, or the idle ensemble (None).
+
+        Each comes with what it is to be idle about: that of the rule's first group, so it is the
+        same whichever of its groups is idle last.
+        """
         group, values = (None, {}) if name is None else parse_name(name)
         by = tuple(values)
-        return [state for state in self._own["idle", group].values() if state.rule.by == by]
+        for state in self._own["idle", group].values():
+            if state.rule.by == by:
+                yield state, next(iter(idle_of(state.rule, name)))
 
     def foreign(self, triggers: Iterable[str], name: str | None) -> list[RuleState]:
         """Return the rules with scope queue for triggers of a foreign job, in order."""
@@ -295,6 +311,19 @@ class RuleIndex:
                 self.retire(state)
             own = value.get("turns", {}).get(state.rule.id, {})
             state.turns.update(load_turns(own, state.rule.action.repetitions))
+
+
+def idle_of(rule: Rule, name: str | None) -> tuple[str | None, ...]:
+    """Return all that has to be idle for a rule: groups, combinations, or the ensemble (None).
+
+    Args:
+        rule: a rule on `idle`.
+        name: one of them.
+    """
+    if name is None or not rule.groups:
+        return (None,)
+    values = name.removeprefix(parse_name(name)[0])
+    return tuple(group + values for group in rule.groups)
 
 
 def _dump_rule(rule: Rule) -> dict[str, Any]:

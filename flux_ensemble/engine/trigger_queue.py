@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.metrics.conditions import Lookup
-from flux_ensemble.metrics.job_fields import JobField
+from flux_ensemble.metrics.job_fields import IdleField, JobField
 
 
 class TriggeringJob(Protocol):
-    """The job that triggers a rule: see `job_view.JobView`."""
+    """The job that triggers a rule, or the jobs that it waited for: see `job_view`."""
 
-    def __call__(self, field: JobField) -> Any: ...
+    def __call__(self, field: JobField | IdleField) -> Any: ...
 
     @property
     def params(self) -> Mapping[str, Any]: ...

@@ -189,8 +189,10 @@ class _RuleReader:
             heartbeat = ", or a heartbeat" if engine.spec.heartbeat else ""
             return f"waits for a change of a metric{heartbeat}"
         if trigger == "idle":
-            busy = engine.workload.busy_of(rule.group)
-            return f"waits for {_whose(rule)} to be idle: {counted(busy, 'job')} not over"
+            busy = sum(map(engine.workload.busy_of, rule.groups or (None,)))
+            waits = f"waits for {_whose(rule)} to be idle: {counted(busy, 'job')} not over"
+            tally = engine.workload.tallies.get(rule.id)
+            return "; ".join([waits, *(() if tally is None else tally.missing())])
         if rule.detector is not None:
             return self._waits_for_detection(rule.id, rule.detector, trigger)
         if trigger == RUNNING_TRIGGER:

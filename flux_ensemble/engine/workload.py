@@ -19,6 +19,7 @@ from flux_ensemble.engine.combinations import Combinations, parse_name
 from flux_ensemble.engine.events import Tag
 from flux_ensemble.engine.firings import Firing, Firings
 from flux_ensemble.engine.jobs import ActiveJob, Phase, ages_of, dump_jobs, load_jobs
+from flux_ensemble.engine.tallies import Tally
 
 
 class Workload:
@@ -50,6 +51,8 @@ class Workload:
         self.drained: dict[str | None, None] = {}
         #: Group -> the combinations that are watched.
         self._watched: dict[str, list[Combinations]] = {}
+        #: Id of a rule on `idle` -> how the jobs go that it waits for.
+        self.tallies: dict[str, Tally] = {}
 
     def busy_of(self, group: str | None) -> int:
         """Return the number of jobs of a group, a combination, or all that are not over."""
@@ -91,17 +94,38 @@ class Workload:
         if not any(combinations.by == by for combinations in watched):
             watched.append(self._counted(Combinations(self._groups[group], by), group))
 
+    def tally(self, rule: str, groups: Collection[str], by: tuple[str, ...]) -> None:
+        """Count from now on how the jobs go that a rule on `idle` waits for.
+
+        Args:
+            rule: the rule's id; nothing happens if it has a tally.
+            groups: of the rule; empty for all.
+            by: parameters of the rule.
+        """
+        if rule in self.tallies:
+            return
+        names = groups or self._groups
+        tally = self.tallies[rule] = Tally([self._groups[name] for name in names], by)
+        for name in names:
+            for firing, indices in self._present(name):
+                tally.asked(firing, indices)
+
     def _counted(self, combinations: Combinations, group: str) -> Combinations:
         """Count the present jobs of a group; return `combinations`."""
+        for firing, indices in self._present(group):
+            combinations.begin(firing, indices)
+        return combinations
+
+    def _present(self, group: str) -> Iterator[tuple[Firing, Collection[int]]]:
+        """Yield the jobs of a group that are not over: firings, and indices of jobs of each."""
         for firing in self.firings:
             if firing.group == group:
-                combinations.begin(firing, firing.to_send())
+                yield firing, firing.to_send()
                 for index in firing.not_seen() if firing.unseen or firing.waiting else ():
-                    combinations.begin(firing, range(index, index + 1))
+                    yield firing, range(index, index + 1)
         for job in self._active[group].values():
             assert job.firing is not None
-            combinations.begin(job.firing, range(job.index, job.index + 1))
-        return combinations
+            yield job.firing, range(job.index, job.index + 1)
 
     def combinations(self, job: ActiveJob) -> tuple[str, ...]:
         """Return the watched combinations of a job."""
@@ -119,11 +143,14 @@ class Workload:
         """Add the jobs of a firing.
 
         Returns:
-            False if there are too many combinations; then none is watched any more.
+            False if there are too many combinations; then the ensemble has to fail.
         """
         for combinations in self._watched.get(firing.group, ()):
             if not combinations.begin(firing, range(firing.first, firing.stop)):
                 self._watched.clear()
+                return False
+        for tally in self.tallies.values():
+            if not tally.asked(firing, range(firing.first, firing.stop)):
                 return False
         self.firings.open(firing)
         if not firing.delayed:
@@ -236,6 +263,13 @@ class Workload:
         self.jobs[id] = self._active[firing.group][id] = job
         return job
 
+    def succeeded(self, job: ActiveJob) -> None:
+        """Count a job that has succeeded and is over, for the rules on `idle` that wait for it."""
+        if self.tallies:
+            assert job.firing is not None
+            for tally in self.tallies.values():
+                tally.succeeded(job.firing, job.index)
+
     def leave(self, job: ActiveJob) -> None:
         """Remove a job that is clean and leaves the queue."""
         firing = job.firing
@@ -322,8 +356,10 @@ class Workload:
     def dump(self) -> dict[str, Any]:
         """Return jobs and firings as JSON; the counts follow from them."""
         jobs, positions = list(self.jobs.values()), self.firings.positions()
+        tallies = {rule: dumped for rule, tally in self.tallies.items() if (dumped := tally.dump())}
         return {
             "total": self.total,
+            **({"tallies": tallies} if tallies else {}),
             "drained": sorted(self.drained, key=lambda group: group or ""),
             **self.firings.dump(),
             "backlog": [positions[firing] for firing in self.backlog],
@@ -338,6 +374,8 @@ class Workload:
         """Set the state from the result of `dump`; return the open firings by position."""
         self.total = value["total"]
         self.drained.update(dict.fromkeys(value["drained"]))
+        for rule, rows in value.get("tallies", {}).items():
+            self.tallies[rule].load(rows)
         firings, jobs = self.firings.load(value), value["jobs"]
         for position in value["backlog"]:
             self.backlog.append(firings[position])

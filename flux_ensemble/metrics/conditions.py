@@ -11,7 +11,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from flux_ensemble.metrics.best import Best
 from flux_ensemble.metrics.by_value import ByValue
@@ -19,8 +19,15 @@ from flux_ensemble.metrics.domains import number
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
 from flux_ensemble.metrics.families import FAMILIES, NO_FAMILIES, Families
 from flux_ensemble.metrics.hints import meant, remedy
-from flux_ensemble.metrics.job_fields import JOB, JobField, JobScope
-from flux_ensemble.metrics.job_row import fitted
+from flux_ensemble.metrics.job_fields import (
+    IDLE,
+    IDLE_FIELDS,
+    JOB,
+    IdleField,
+    JobField,
+    JobScope,
+)
+from flux_ensemble.metrics.job_row import PARAMS, fitted
 from flux_ensemble.metrics.names import COUNTERS, MEMBER_METRICS, RATE
 from flux_ensemble.metrics.operations import Value
 from flux_ensemble.metrics.paths import (
@@ -33,7 +40,7 @@ from flux_ensemble.metrics.paths import (
     parse_path,
 )
 from flux_ensemble.metrics.statistics import NUMBER
-from flux_ensemble.suggestions import elsewhere
+from flux_ensemble.suggestions import elsewhere, hint
 from flux_ensemble.texts import listed, shortened, shown
 
 #: Returns the value of a metric: a number, None, or for a parameter of a best job also text.
@@ -44,17 +51,44 @@ Subject = Literal["metric", "memo"] | None
 Bested = Mapping[str, tuple[Best, Collection[str]]]
 NO_BESTS: Bested = {}
 
+#: The names of parameters at the end of a metric that is kept by their values: `[t,seed]`.
+_OF_VALUE = re.compile(r"(?P<name>.+)\[(?P<params>[A-Za-z_][\w-]*(?:\s*,\s*[A-Za-z_][\w-]*)*)\]")
+
+
 #: Returns the value of a field of the triggering job, of any type; None if it has none.
-JobLookup = Callable[[JobField], Any]
+JobLookup = Callable[[JobField | IdleField], Any]
+
+
+class OfValue(NamedTuple):
+    """A statistic that is kept by value, for the values of the job that triggers the rule.
+
+    >>> of_value = OfValue("mean", ByValue("md", "fom", ("t",)))
+    >>> str(of_value), str(of_value.path(lambda field: 300))
+    ('mean.md-fom[t]', 'mean.md-fom[t=300]')
+    """
+
+    statistic: str
+    by: ByValue
+
+    def path(self, job: JobLookup) -> MetricPath:
+        """Return the metric for the values of a job."""
+        values = {name: job(JobField(PARAMS, name)) for name in self.by.params}
+        variable = self.by.variable + self.by.suffix(values)
+        return MetricPath(self.statistic, self.by.group, variable)
+
+    def __str__(self) -> str:
+        params = ",".join(self.by.params)
+        return f"{self.statistic}.{self.by.group}-{self.by.variable}[{params}]"
+
 
 #: The meaning of a name in an expression; text is the key of a memo.
-Variable = MetricPath | JobField | str
+Variable = MetricPath | JobField | IdleField | OfValue | str
 
 #: Trigger -> the data that a `when` can use besides the metrics that it names.
 SUBJECTS: Mapping[str, Subject] = {"metric": "metric", "job-memo": "memo"}
 
 #: An expression in braces.
-_HEADS = "|".join((JOB, COUNT, BEST, *FAMILIES, "params"))
+_HEADS = "|".join((JOB, IDLE, COUNT, BEST, *FAMILIES, "params"))
 _FILLED = re.compile(rf"\{{\s*((?:{_HEADS})[.\[][^{{}}]*?)\s*\}}")
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -84,9 +118,19 @@ class Condition:
         paths: the metrics that an expression reads.
         compares: True if the condition compares the rule's metric with a number.
         of_job: True if the condition reads fields of the triggering job.
+        of_idle: True if the condition reads how the jobs went that an `idle` rule waited for.
     """
 
-    __slots__ = ("_compare", "_expression", "_number", "compares", "of_job", "paths", "text")
+    __slots__ = (
+        "_compare",
+        "_expression",
+        "_number",
+        "compares",
+        "of_idle",
+        "of_job",
+        "paths",
+        "text",
+    )
 
     def __init__(
         self,
@@ -106,6 +150,7 @@ class Condition:
             variable for variable in variables if isinstance(variable, MetricPath)
         )
         self.of_job = any(isinstance(variable, JobField) for variable in variables)
+        self.of_idle = any(isinstance(variable, IdleField) for variable in variables)
 
     def holds(
         self,
@@ -146,8 +191,10 @@ def variables(
     def value_of(variable: Variable) -> Any:
         if isinstance(variable, MetricPath):
             return lookup(variable)
-        if isinstance(variable, JobField):
+        if isinstance(variable, (JobField, IdleField)):
             return None if job is None else job(variable)
+        if isinstance(variable, OfValue):
+            return None if job is None else lookup(variable.path(job))
         return keys.get(variable)
 
     return value_of
@@ -272,12 +319,14 @@ class Names:
                     f"name each value, or compare with {inside[1]} itself"
                 )
         if head == JOB and len(keys) > 1:
-            if self.job is None:
+            if self.job is None or not self.job.names:
                 raise ValueError(
                     f"{'.'.join(keys)!r} is of a job, and no job triggers this rule "
                     "(only those of 'job-*', 'drift' and 'anomaly')"
                 )
             return self.job.resolve(keys)
+        if head == IDLE and len(keys) > 1:
+            return self._idle(keys)
         if head == BEST and len(keys) > 1 and keys[1] in self._bests:
             best, params = self._bests[keys[1]]
             return best.path(keys, params)
@@ -291,6 +340,8 @@ class Names:
         bare = len(keys) == 1 and self.subject == "memo"
         of_member = (head in MEMBER_METRICS or head == RATE) and not bare
         of_stream = head in self._statistics and not (bare and head == NUMBER)
+        if of_stream and (of_value := self._of_value(keys)) is not None:
+            return of_value
         if head == COUNT or of_stream or of_member:
             path = self._metric(keys)
             reason = self.objection(path)
@@ -309,6 +360,38 @@ class Names:
             f"no metric named {name!r} ({self._meant(keys, heads)}metrics begin with: "
             f"{', '.join(heads)})"
         )
+
+    def _of_value(self, keys: list[str]) -> OfValue | None:
+        """Return the statistic for the values of the job itself: `mean['md-fom[t]']`."""
+        match = _OF_VALUE.fullmatch(".".join(keys[1:]))
+        if match is None:
+            return None
+        params = {name.strip() for name in match["params"].split(",")}
+        for by in self._by:
+            if match["name"] == f"{by.group}-{by.variable}" and params == set(by.params):
+                for name in by.params:
+                    if self.job is None or not self.job.names:
+                        raise ValueError(
+                            f"{'.'.join(keys)!r} is for the values of a job, and no job triggers "
+                            f"this rule: write them, as in {by.form!r}"
+                        )
+                    self.job.resolve([JOB, PARAMS, name])
+                return OfValue(keys[0], by)
+        return None
+
+    def _idle(self, keys: list[str]) -> IdleField:
+        """Return how many of the jobs that an `idle` rule waited for went as the name says."""
+        name = ".".join(keys)
+        if self.job is None or self.job.trigger != IDLE:
+            raise ValueError(
+                f"{name!r} tells how the jobs went that a rule on 'idle' waited for, and this is "
+                "no such rule: write 'count.GROUP.failed', or 'trigger: idle'"
+            )
+        if len(keys) != 2 or keys[1] not in IDLE_FIELDS:
+            meant = hint(keys[1], IDLE_FIELDS)
+            known = listed(f"{IDLE}.{field}" for field in IDLE_FIELDS)
+            raise ValueError(f"no name {name!r} ({meant}names: {known})")
+        return IdleField(keys[1])
 
     def _meant(self, keys: list[str], heads: list[str]) -> str:
         """Return the question about the metric that was probably meant; "" if there is none."""
@@ -341,7 +424,9 @@ class Names:
             )
         if isinstance(variable, JobField):
             return fitted(variable.name, value, str(variable))
-        if isinstance(variable, MetricPath) and variable.statistic not in OF_NAMES:
+        if isinstance(variable, (IdleField, OfValue)) or (
+            isinstance(variable, MetricPath) and variable.statistic not in OF_NAMES
+        ):
             return number(str(variable), value)
         return value
 

@@ -16,6 +16,16 @@ from flux_ensemble.texts import listed, shown
 #: The first key of the names of fields.
 JOB = "job"
 
+#: The first key of the names that tell how the jobs went that an `idle` rule waited for, and the
+#: names after it, with what each is.
+IDLE = "idle"
+IDLE_JOBS, IDLE_SUCCESS, IDLE_FAILED = "jobs", "success", "failed"
+IDLE_FIELDS = {
+    IDLE_JOBS: "how many jobs it waited for",
+    IDLE_SUCCESS: "how many of them succeeded",
+    IDLE_FAILED: "how many did not, however they ended",
+}
+
 #: Fields with keys that users choose.
 _MAPPINGS = {PARAMS, MEMO}
 
@@ -32,6 +42,19 @@ class JobField(NamedTuple):
 
     def __str__(self) -> str:
         return f"{JOB}.{self.name}" if self.key is None else f"{JOB}.{self.name}.{self.key}"
+
+
+class IdleField(NamedTuple):
+    """A number of jobs that an `idle` rule waited for, one of `IDLE_FIELDS`.
+
+    >>> str(IdleField("failed"))
+    'idle.failed'
+    """
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"{IDLE}.{self.name}"
 
 
 class JobScope(NamedTuple):
@@ -117,9 +140,9 @@ def scope_of(
 
 
 def idle_scope(by: Collection[str]) -> JobScope:
-    """Return the scope for the expressions of an `idle` rule with `by`: these parameters.
+    """Return the scope for the expressions of an `idle` rule: the parameters in its `by`.
 
     >>> str(idle_scope(["t"]).resolve(["job", "params", "t"]))
     'job.params.t'
     """
-    return JobScope("idle", frozenset({PARAMS}), frozenset(by))
+    return JobScope(IDLE, frozenset({PARAMS} if by else ()), frozenset(by))

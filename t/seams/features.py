@@ -341,6 +341,25 @@ def _packaged() -> Part:
     }  # fmt: skip
 
 
+def _join() -> Part:
+    sides: Part = {"group": ["join-left", "join-right"], "by": ["s"]}
+    return {
+        "jobs": [
+            job("join-left", "once", {"s": ["a", "b"], "lane": [1, 2]}, retries=2),
+            job("join-right", "spoilt", {"s": ["a", "b"], "x": [5]}),
+            job("join-after", "plain", {"s": "none", "good": 0}),
+        ],
+        "rules": [
+            start("join-left"),
+            start("join-right"),
+            {"id": "join-rule", "trigger": "idle", **sides,
+             "when": "idle.jobs == 3 and idle.success >= 2",
+             "action": {"name": "submit", "label": "join-after",
+                        "params": {"s": "{job.params.s}", "good": "{idle.success}"}}},
+        ],
+    }  # fmt: skip
+
+
 def _output() -> Part:
     return {
         "jobs": [
@@ -440,6 +459,10 @@ FEATURES: Mapping[str, Feature] = {
                 {"drift": 12, "drift-alarm": 1}),
         Feature("packaged", "replica exchange, as it is packaged", _packaged,
                 {"packaged": 9, "packaged-end": 1}),
+        Feature("join", "two groups joined by a parameter, of which one fails", _join,
+                {"join-left": 4, "join-right": 0, "join-after": 2},
+                finished={"join-right": 2}, failed={"join-left": 4, "join-right": 2},
+                simulated={"join-right": 2}),
         Feature("output", "output in directories of the document", _output, {"output": 3}),
         Feature("members", "jobs shared out over two members", _members,
                 {"members": 8, "members-end": 1}, alone=_ON_FLUX),

@@ -114,8 +114,8 @@ _TRIGGERS: Mapping[str, Trigger] = {
     "heartbeat": Trigger("At every heartbeat: every `logging.heartbeat`."),
     "timer": Trigger("When `after` has passed since the start, and then every `every`."),
     "idle": Trigger(
-        "The group, or the ensemble, has no active job left after it had one, and "
-        "[nothing that it caused](triggers.md#idle) is under way."
+        "The group, each of the groups, or the ensemble has no active job left after it had one, "
+        "and [nothing that it caused](triggers.md#idle) is under way."
     ),
     "scale-done": Trigger("A [request](elastic.md#in-a-document) to grow or shrink was met."),
     "scale-denied": Trigger("A [request](elastic.md#in-a-document) to grow or shrink was denied."),
@@ -410,8 +410,8 @@ RULE_KEYS = (
         ("simulate",),
         only=("job-", "idle"),
         read=None,
-        more="Without it, every job of the ensemble, or the ensemble. Only a `job-*` rule can have "
-        "a list.",
+        more="Without it, every job of the ensemble, or the ensemble. An `idle` rule with a list "
+        "[waits for all of them](triggers.md#several-groups).",
     ),
     Key(
         "when",
@@ -483,7 +483,7 @@ RULE_KEYS = (
         (["t"],),
         only=("idle",),
         read=lambda names: tuple(dict.fromkeys(names)),
-        more="They are those of its `group`, see [idle](triggers.md#idle).",
+        more="Every job of its `group` has them, see [idle](triggers.md#for-each-value).",
     ),
     Key(
         "detector",
