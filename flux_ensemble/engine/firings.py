@@ -37,6 +37,7 @@ _UNUSUAL = {
     "bound": False,
     "avoid": (),
     "failed_on": (),
+    "published": None,
 }
 
 
@@ -76,6 +77,9 @@ class Firing:
     #: where the copied job runs. Each is the number of the member, 0 for the enclosing instance,
     #: and the ranks (RFC 22).
     failed_on: tuple[tuple[int, str], ...] = field(default=(), kw_only=True)
+    #: For a job that runs again after an interruption: the number of values of each memo key that
+    #: its interrupted attempts have published, of the one that published most; else None.
+    published: Mapping[str, int] | None = field(default=None, kw_only=True)
     #: The first job that has not been sent to the member.
     next: int = field(init=False)
     #: Indices of the jobs that have appeared in the queue.

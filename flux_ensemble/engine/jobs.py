@@ -18,6 +18,7 @@ from flux_ensemble.engine.events import JobEvent
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.signals import signal_of
+from flux_ensemble.metrics.streams import MAX_NAME, MAX_VARIABLES
 from flux_ensemble.texts import clip
 
 
@@ -116,17 +117,27 @@ _UNUSUAL: Mapping[str, Any] = {
     "exception_note": None,
     "memo": {},
     "memo_left_out": 0,
+    "published": None,
     "_exceptions": None,
     "_last": None,
     "told": (),
 }
 
 #: Attributes whose type JSON does not have, with the type to convert them to.
-_KINDS: Mapping[str, Callable[[Any], Any]] = {"_exceptions": set, "_last": dict, "told": tuple}
+_KINDS: Mapping[str, Callable[[Any], Any]] = {
+    "published": dict,
+    "_exceptions": set,
+    "_last": dict,
+    "told": tuple,
+}
 
 #: The most characters that are kept of a job's memo, as JSON, and of the note of its exception.
 MAX_MEMO = 4096
 MAX_NOTE = 512
+
+#: The most keys whose values are counted in `ActiveJob.published`; longer keys than `MAX_NAME` are
+#: not. As many, and as long, may have statistics.
+MAX_COUNTED = MAX_VARIABLES
 
 #: The most characters of a float, with the separators before and after it.
 _FLOAT_SIZE = 30
@@ -175,6 +186,8 @@ class ActiveJob:
         self.memo = _NO_MEMO
         #: The number of memo values that were left out, since there were too many.
         self.memo_left_out = 0
+        #: The number of values of each key that the job has published; None if there is none.
+        self.published: dict[str, int] | None = None
         #: Nodes that the job waits for; 0 after it has started, and for a foreign job.
         self.nodes = 0
         #: True if the ensemble is cancelling the job.
@@ -281,6 +294,32 @@ class ActiveJob:
     def may_be_canceled(self) -> bool:
         """True if the job has not finished and the ensemble is not cancelling it yet."""
         return not self.canceling and self.phase < Phase.FINISHED
+
+    def publishes(self, key: str) -> bool:
+        """Count a value of a memo key.
+
+        Returns:
+            True if the value stands for one that an interrupted attempt has published, since that
+            attempt has published more values of the key than this one had so far.
+        """
+        if self.published is None:
+            self.published = {}
+        number = self.published.get(key, 0)
+        if number or (len(self.published) < MAX_COUNTED and len(key) <= MAX_NAME):
+            self.published[key] = number + 1
+        before = None if self.firing is None else self.firing.published
+        return before is not None and number < before.get(key, 0)
+
+    def published_in_all(self) -> Mapping[str, int] | None:
+        """Return `Firing.published` for the attempt that runs again after this one."""
+        before = None if self.firing is None else self.firing.published
+        if before is None or self.published is None:
+            return self.published or before
+        published = dict(before)
+        for key, number in self.published.items():
+            if key in published or len(published) < MAX_COUNTED:
+                published[key] = max(number, published.get(key, 0))
+        return published
 
     def mark(self, event: JobEvent) -> None:
         """Remember the time of a handled event."""
@@ -392,6 +431,8 @@ def dump_jobs(jobs: Sequence[ActiveJob]) -> dict[str, Any]:
     """Return jobs as JSON, in columns; without group, firing and index, which firings hold."""
     more = unusual(jobs, _UNUSUAL)
     for _, attributes in more:
+        if "published" in attributes:
+            attributes["published"] = dict(attributes["published"])
         if "_exceptions" in attributes:
             attributes["_exceptions"] = sorted(attributes["_exceptions"])
         if "_last" in attributes:

@@ -387,7 +387,7 @@ class Observer:
         assert outcome is not None
         counts = core.stats.counts[group]
         if job.interrupted:
-            return self._count_interrupted(job, counts, event, changed)
+            return self._count_interrupted(job, group, event, changed)
         counts["attempts"] += 1
         if core.stats.rates and (rate := core.stats.rates.get(group)) is not None:
             rate.add(core.t)
@@ -415,16 +415,19 @@ class Observer:
         return outcome, self._finish(job, counts, event, changed, further)
 
     def _count_interrupted(
-        self, job: ActiveJob, counts: dict[str, int], event: JobEvent, changed: tuple[Change, ...]
+        self, job: ActiveJob, group: str, event: JobEvent, changed: tuple[Change, ...]
     ) -> News:
         """Count the attempt of an interrupted job, and submit it again if it is to run again."""
         core, firing = self._core, job.firing
         assert firing is not None
         fate = self._retrying.fate(job)
         outcome = job.outcome = fate.outcome
+        counts = core.stats.counts[group]
         counts["attempts"] += 1
         counts[outcome] += 1
         changed += _COUNTED[outcome]
+        if self.values.ended:
+            changed += self.values.over(job, group)
         core.record(
             eventlog.Interrupted(
                 id=split(job.id)[1],

@@ -143,6 +143,7 @@ class Submitter:
         *,
         failed: ActiveJob | None = None,
         lost: bool = False,
+        published: Mapping[str, int] | None = None,
     ) -> None:
         """Submit a job again, by a new firing.
 
@@ -155,6 +156,7 @@ class Submitter:
             avoid: the members to avoid.
             failed: the earlier attempt, if its nodes may be the cause of its end.
             lost: the earlier attempt was lost while it may have run.
+            published: `Firing.published` of the new firing.
         """
         origin = Origin(RETRY_RULE, self._table.next_number(RETRY_RULE))
         self._core.record(
@@ -184,6 +186,7 @@ class Submitter:
             bound=firing.bound,
             losses=firing.losses + lost,
             failed_on=firing.failed_on if failed is None else self.places_off(failed),
+            published=published,
         )
         self.ask_for(again, origin, delay)
 
@@ -209,7 +212,16 @@ class Submitter:
         self._core.workload.total -= 1
         overrides = {**(firing.overrides or {}), "urgency": 0} if held else firing.overrides
         failed, again = job if lost else None, (firing.attempt, firing.avoid)
-        self.retry(firing, job.index, overrides, 0.0, *again, failed=failed, lost=lost)
+        self.retry(
+            firing,
+            job.index,
+            overrides,
+            0.0,
+            *again,
+            failed=failed,
+            lost=lost,
+            published=job.published_in_all(),
+        )
 
     def _over_limit(self, group: str, origin: Origin, jobs: int, limit: int) -> str:
         core = self._core

@@ -15,6 +15,7 @@ from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.names import (
     DURATION_OF_FINISHED,
     GAUGES,
+    INTERRUPTED,
     OF_SUCCESS,
     STREAMS,
     of_success,
@@ -50,10 +51,16 @@ class Values:
         self.crowded: set[str] = set()
 
     def published(self, job: ActiveJob, group: str, memo: Mapping[str, Any]) -> tuple[Change, ...]:
-        """Pass the values of a job's memo to streams; return the metrics that changed."""
+        """Pass the values of a job's memo to streams; return the metrics that changed.
+
+        Each value counts once: those that an interrupted attempt has published before are left out,
+        and what comes of an attempt after its interruption is left to the next one.
+        """
         changed: list[Change] = []
         stats = self._core.stats
-        for key, value in memo.items():
+        for key, value in memo.items() if job.outcome != INTERRUPTED else ():
+            if job.publishes(key):
+                continue
             number = finite(value) if type(value) in (int, float) else None
             if number is None or self._is_reserved(group, key):
                 stats.ignore(group, key)
