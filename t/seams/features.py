@@ -120,6 +120,11 @@ def _sheet() -> Part:
     return {"jobs": [job("sheet", "fom", columns)], "rules": [start("sheet")]}
 
 
+def _course() -> Part:
+    group = job("course", "course", {"x": [1, 2, 3, 4]})
+    return {"jobs": [group], "rules": [start("course")], "simulate": {"course": {"duration": 1}}}
+
+
 def _search() -> Part:
     return {
         "search": [
@@ -426,6 +431,7 @@ FEATURES: Mapping[str, Feature] = {
     feature.name: feature
     for feature in (
         Feature("sweep", "a sweep over two parameters", _sweep, {"sweep": 6}),
+        Feature("course", "jobs that publish while they run", _course, {"course": 4}),
         Feature("sheet", "parameters from a CSV file, as they are written", _sheet, {"sheet": 3},
                 files={"sheet.csv": SHEET}),
         Feature("search", "a search, and a job with its best point", _search,

@@ -138,6 +138,12 @@ def ill(work):
         time.sleep(120)
 
 
+def course(work):
+    """Publishes more values than the one before it waited."""
+    for step in (1, 2, 3):
+        work.publish(level=step * float(work.params["x"]))
+
+
 def long(work):
     """Takes as long as it says."""
     time.sleep(0.002 * float(work.params["n"]))
@@ -157,7 +163,21 @@ def replica(work):
 
 KINDS = {
     kind.__name__: kind
-    for kind in (plain, fom, spoilt, trial, epochs, once, never, late, ill, long, drifts, replica)
+    for kind in (
+        plain,
+        fom,
+        spoilt,
+        trial,
+        epochs,
+        once,
+        never,
+        late,
+        ill,
+        course,
+        long,
+        drifts,
+        replica,
+    )
 }
 
 
@@ -166,6 +186,8 @@ def main():
     group, kind, *params = sys.argv[1:]
     work = Work(group, dict(one.split("=", 1) for one in params))
     work.note("begin")
+    if kind == "course":
+        work.publish(level=0.0)
     work.wait()
     code = KINDS[kind](work) or 0
     work.note("end", code=code)

@@ -339,9 +339,15 @@ def _bad(printed: str, name: str) -> int:
 
 
 def _statistics(seen: Evidence, happened: Happened, problems: Problems) -> None:
-    """Statistics are of the values that jobs have published, each once."""
+    """Statistics are of the values that jobs have published, each once.
+
+    What an interrupted attempt has published counts only as that of the attempt in its place.
+    """
     published: dict[str, list[float]] = defaultdict(list)
-    for began in seen.began:
+    found = _matched(seen)
+    again = {id(found[id(row)]) for row in seen.rows
+             if row["outcome"] == "interrupted" and id(row) in found}  # fmt: skip
+    for began in (one for one in seen.began if id(one) not in again):
         for memo in began.memos:
             for key, value in memo.items():
                 published[f"{began.group}-{key}"].append(value)
@@ -350,7 +356,7 @@ def _statistics(seen: Evidence, happened: Happened, problems: Problems) -> None:
         many = counted.get(name)
         # What a trial that is stopped has published last may have come too late.
         stopped = name.startswith("stopping-")
-        if happened.interrupted or happened.forgets or stopped:
+        if happened.forgets or stopped:
             if (many or 0) > len(values):
                 problems.append(f"n.{name}: {many}, of {len(values)} values")
             continue
