@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flux_ensemble import job_ids
+from flux_ensemble.client import troubles
 from flux_ensemble.report.gather import Run
 from flux_ensemble.report.markup import Child, Markup, h
 from flux_ensemble.report.source import Failure
@@ -89,19 +90,39 @@ def _noun(run: Run) -> str:
 
 
 def headline(run: Run, failures: Sequence[Failure]) -> str:
-    """Return one sentence about what happened."""
+    """Return one sentence about what happened: to the jobs, and what else went wrong."""
+    status: Any = run.source.status
+    wrong = [*troubles.KINDS["rule"](status), *troubles.KINDS["search"](status), *_bad_end(status)]
+    return "; ".join([_outcome(run, failures), *wrong]) + "."
+
+
+def _bad_end(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how an ensemble ended that has not completed."""
+    reason = status["reason"]
+    how = {"canceled": "was canceled", "failed": "failed"}.get(status["state"])
+    if how is not None:
+        why = f": {reason}" if reason else ""
+        yield (
+            f"the ensemble was {reason}"
+            if f"was {reason}".startswith(how)
+            else f"the ensemble {how}{why}"
+        )
+
+
+def _outcome(run: Run, failures: Sequence[Failure]) -> str:
+    """Return what became of the jobs."""
     found = counts(run)
     ended = _ended(found)
     bad = found["failed"] + found["timeout"]
     after = seconds(run.span)
     if not ended:
-        return f"No job has ended in {after}."
+        return f"No job has ended in {after}"
     if not bad:
         good = "all of them succeeded" if found["success"] == ended else "none of them failed"
-        return f"{plural(ended, 'job')} ended in {after}, and {good}."
+        return f"{plural(ended, 'job')} ended in {after}, and {good}"
     most = failures[0] if failures else None
     why = f", most often in {most.group}: {most.reason}" if most else ""
-    return f"{bad:,} of {plural(ended, _noun(run))} failed in {after}{why}."
+    return f"{bad:,} of {plural(ended, _noun(run))} failed in {after}{why}"
 
 
 def bar(counts: Mapping[str | None, int]) -> Markup:

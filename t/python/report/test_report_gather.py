@@ -126,6 +126,30 @@ def test_the_headline_counts_once_what_was_interrupted_and_ran_again() -> None:
     assert "1 of 2 jobs failed in" in re.sub(r"<[^>]+>", "", html(source(failed)))
 
 
+def told(**status: Any) -> str:
+    (found,) = re.findall(r'<p class="headline">(.*?)</p>', html(source([job(0)], status=status)))
+    return unescape(re.sub("<[^>]+>", "", found))
+
+
+def test_the_headline_has_what_went_wrong_beside_the_jobs() -> None:
+    status = simulated(LEAST).status
+    nothing = "search 'hpo' found nothing in 12 trials: none has a loss"
+    search = {**status["searches"][0], "trouble": nothing}
+    rule = {**status["rules"][0], "error": "ValueError: no\nline 2"}
+    assert told().endswith(" and all of them succeeded.")
+    for wrong, words in (
+        ({"searches": [search]}, nothing),
+        ({"rules": [rule]}, f"rule '{rule['id']}' failed (ValueError: no)"),
+        (
+            {"state": "canceled", "reason": "canceled by the user"},
+            "the ensemble was canceled by the user",
+        ),
+        ({"state": "canceled", "reason": "too long"}, "the ensemble was canceled: too long"),
+        ({"state": "failed", "reason": "no space"}, "the ensemble failed: no space"),
+    ):
+        assert told(**wrong).endswith(f"all of them succeeded; {words}.")
+
+
 def test_the_best_point_is_the_one_that_the_status_has_whatever_the_jobs_say() -> None:
     jobs = [job(number, params={"t": number}, memo={"fom": number}) for number in range(40)]
     best = {
