@@ -5,7 +5,8 @@ the bars. Nothing blocks, so signals are handled at once. The log's "finish" ent
 
 `run` owns its ensemble: a signal or `--timeout` ends the ensemble and cancels its jobs, and the
 reactor continues until they have ended; a second signal leaves at once. A closed terminal does not
-end the ensemble: SIGHUP leaves it to the service. `watch` does not own it: the first signal leaves.
+end the ensemble: SIGHUP leaves it to the service, unless it is being cancelled already. `watch`
+does not own it: the first signal leaves.
 Both leave shortly before the allocation of the instance expires, so that a script has time to end
 in order, and print what is left. They cancel nothing, since a later instance with the same statedir
 continues the ensemble. From then on, SIGALRM and SIGTERM are not the user's: Flux and Slurm use
@@ -355,12 +356,15 @@ class Follower:
         self._output(self._view.line, line)
 
     def _output(self, show: Callable[..., None], *args: Any) -> None:
-        """Print; an output that nobody reads any more counts as a hangup."""
+        """Print; where nobody reads that any more, leave."""
         try:
             show(*args)
         except OSError:
             drop_output()
-            self._on_signal(signal.SIGHUP)
+            if self._ending:
+                self._expire()
+            else:
+                self._leave()
 
     def _stop(self) -> None:
         self._done = True
@@ -488,14 +492,24 @@ class Follower:
     def _on_signal(self, number: int = signal.SIGINT) -> None:
         if number == signal.SIGALRM or (self._ending and number != signal.SIGINT):
             self._expire()
+        elif self._forced is not None and number == signal.SIGHUP:
+            # The broker of `flux start` sends one for each Ctrl-C, after that of the terminal.
+            return
         elif not self._owner or self._forced is not None or number == signal.SIGHUP:
-            if self._name is not None:
-                self._line((Span(f"   left {self._name!r} to the service", "warn"),))
-            self._forced = INTERRUPTED
-            self._stop()
+            self._leave()
         else:
             self._end(INTERRUPTED, "interrupted", " (again to leave at once)")
             self._line((Span(f"   {FINAL}", "detail"),))
+
+    def _leave(self) -> None:
+        """End the command, and leave the ensemble to the service."""
+        if self._name is not None:
+            lost = self._last and self._kept is None
+            to = ": its instance ends with this command, and so do its jobs"
+            what = f"   left {self._name!r}{to if lost else ' to the service'}"
+            self._line((Span(what, "warn"),))
+        self._forced = INTERRUPTED
+        self._stop()
 
     def _expire(self) -> None:
         """Leave the remaining jobs to the next allocation."""

@@ -318,6 +318,16 @@ def test_a_terminal_that_is_closed_leaves_the_ensemble_to_the_service() -> None:
     assert view.lines == ["   left 'a' to the service"]
 
 
+def test_what_is_left_to_an_instance_that_ends_with_the_command_is_said_to_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follow, "ends_with_us", lambda _: True)
+    runs, _, view = follower(LOADED, send_signal(signal.SIGHUP))
+    assert runs.load(REQUEST, "a", []) == 130
+    ends = ": its instance ends with this command, and so do its jobs"
+    assert view.lines == [f"   left 'a'{ends}"]
+
+
 def test_a_signal_before_the_load_is_answered_cancels_what_it_loads() -> None:
     runs, handle, _ = follower(interrupt, LOADED, finish("canceled"))
     assert runs.load(REQUEST, "a", []) == 130
@@ -328,6 +338,20 @@ def test_a_second_signal_leaves_at_once() -> None:
     runs, handle, view = follower(LOADED, interrupt, interrupt)
     assert runs.load(REQUEST, "a", []) == 130
     assert handle.ops() == ["load", "status", "log", "cancel"]
+    assert view.lines[-1] == "   left 'a' to the service"
+
+
+def test_a_hangup_after_an_interrupt_is_no_second_signal() -> None:
+    # `flux start flux ensemble run`: the terminal sends SIGINT, and the broker SIGHUP at once.
+    hangup = send_signal(signal.SIGHUP)
+    runs, handle, view = follower(
+        LOADED, interrupt, hangup, answer("cancel", {"state": "ending"}), finish("canceled")
+    )
+    assert runs.load(REQUEST, "a", []) == 130
+    assert "status" in handle.ops()[4:]
+    assert "   left 'a' to the service" not in view.lines
+    runs, _, view = follower(LOADED, interrupt, hangup, interrupt, hangup)
+    assert runs.load(REQUEST, "a", []) == 130
     assert view.lines[-1] == "   left 'a' to the service"
 
 
