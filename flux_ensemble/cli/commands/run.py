@@ -33,7 +33,7 @@ from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.own_service import is_needed, serving
 from flux_ensemble.cli.session.results import ExportFile, Results, Summary
 from flux_ensemble.cli.session.target import connect_unless, queue_options, targeted
-from flux_ensemble.client import Client, EnsembleError, user_context
+from flux_ensemble.client import Client, EnsembleError, is_named, user_context
 from flux_ensemble.deploy.service_start import ensure_service
 from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient
@@ -515,9 +515,8 @@ def load(
     could be left to: "run" runs it, and goes on as long as it.
     """
     if queue == "local" or state_dir is not None:
-        raise Failure(
-            f"{NO_SERVICE}: '{own_command('run', '--queue', 'local', file)}' runs it", USAGE
-        )
+        place = ["--queue", "local"] if state_dir is None else ["--state-dir", str(state_dir)]
+        raise Failure(f"{NO_SERVICE}: '{own_command('run', *place, file)}' runs it", USAGE)
     text, label = read_document(file)
     spec = check_document(text, label, name, workers=1 if tasks else None, begins=True)
     try:
@@ -525,7 +524,9 @@ def load(
     except (BindingsError, EnsembleError) as exc:
         if queue == "flux":
             raise
-        raise Failure(f"{exc}\n{NO_SERVICE}: '{own_command('run', file)}' runs it here") from exc
+        # A run asks the instance that is named, too.
+        words = ["run", "--queue", "local", file] if is_named() else ["run", file]
+        raise Failure(f"{exc}\n{NO_SERVICE}: '{own_command(*words)}' runs it here") from exc
     _need_service(client, isolate)
     document = text if spec.expansion is None else spec.expansion
     workers = _nodes(client) if tasks else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -77,6 +78,28 @@ def test_no_command_takes_another_target_than_the_one_that_is_named(
     # Who names the local queue gets that.
     if words[0] != "load":
         assert GONE not in _err([words[0], "--queue", "local", *words[1:]], capsys)
+
+
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        ("local:///nowhere", ["load"]), ("", ["load"]), ("", ["load", "--queue", "local"]),
+        ("local:///nowhere", ["load", "--state-dir", "elsewhere"]),
+    ],
+)  # fmt: skip
+def test_the_command_that_runs_what_cannot_be_loaded_does_so(
+    uri: str,
+    words: list[str],
+    study: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if uri:
+        monkeypatch.setenv("FLUX_URI", uri)
+    capsys.readouterr()
+    advised = re.findall(r"'flux-ensemble (run .*?)' runs it", _err([*words, "study.yaml"], capsys))
+    assert [run_command(shlex.split(one)) for one in advised] == [0]
+    assert Path("elsewhere").is_dir() == ("elsewhere" in words)
 
 
 def test_an_exporter_waits_for_the_instance_that_is_named_and_takes_no_other(
