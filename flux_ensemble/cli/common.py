@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import click
 
@@ -253,7 +253,7 @@ def check_document(
     name: str | None,
     workers: int | None = None,
     *,
-    begins: bool = False,
+    begins: Literal["here", "elsewhere"] | None = None,
 ) -> Spec:
     """Read a document as the service will, and print the warnings about it.
 
@@ -262,11 +262,11 @@ def check_document(
         file: its name.
         name: the ensemble's name, if it is not the document's.
         workers: as of `LoadOptions`.
-        begins: the ensemble is about to begin. If a package for it is missing where it runs, that
-            is an error of the host, and no warning here.
+        begins: where the ensemble is about to begin. If a package for it is missing here, that is
+            an error; elsewhere it is the host that knows, and nothing is printed.
 
     Raises:
-        Failure: it has errors; all of them, one per line.
+        Failure: it has errors; all of them, one per line. Or it cannot begin here.
     """
     from flux_ensemble.document.feature import objection
     from flux_ensemble.document.lint import Warnings
@@ -280,10 +280,12 @@ def check_document(
         )
     except DocumentError as exc:
         raise Failure(first_problems(str(exc), file), USAGE) from exc
-    reason = (objection(spec, "") or "").removeprefix("document") if begins else ""
+    reason = objection(spec, None) if begins else None
     for sentence in warnings.warnings:
-        if not reason or not sentence.endswith(reason):
+        if reason is None or not sentence.endswith(reason):
             warn(sentence)
+        elif begins == "here":
+            raise Failure(sentence, USAGE)
     return spec
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -293,7 +293,10 @@ class _Run:
             text = begun_with(text, label, self.name, self.state_dir)
         tasks = self.tasks and client is not None
         workers = 1 if tasks else None
-        spec = check_document(text, label, self.name, workers, begins=not self.resume)
+        # A run that goes on has its points in its log.
+        here = client is None and not self.resume
+        begins: Literal["here", "elsewhere"] = "here" if here else "elsewhere"
+        spec = check_document(text, label, self.name, workers, begins=begins)
         if self.resume and self.record is not None:
             raise Failure(
                 "--record cannot be given with --resume: it would miss the beginning", USAGE
@@ -518,7 +521,7 @@ def load(
         place = ["--queue", "local"] if state_dir is None else ["--state-dir", str(state_dir)]
         raise Failure(f"{NO_SERVICE}: '{own_command('run', *place, file)}' runs it", USAGE)
     text, label = read_document(file)
-    spec = check_document(text, label, name, workers=1 if tasks else None, begins=True)
+    spec = check_document(text, label, name, workers=1 if tasks else None, begins="elsewhere")
     try:
         client = Client()
     except (BindingsError, EnsembleError) as exc:

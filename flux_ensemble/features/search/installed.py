@@ -92,5 +92,6 @@ def objection(spec: Spec, file: str | None) -> str | None:
     """
     for search, message in missing(searches_of(spec)):
         path = ("search", searches_of(spec).index(search), kind(search))
-        return f"{file or 'document'}: {dotted(path)}: {message}"
+        where = f"{file}: " if file else ""
+        return f"{where}{dotted(path)}: {message}"
     return None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flux_ensemble.cli.main import run_command
 from flux_ensemble.document.distributions import Computed
 from flux_ensemble.document.lint import Warnings
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
@@ -209,6 +211,30 @@ def test_a_sampler_that_is_not_installed_is_refused_where_the_search_would_begin
         f"not installed here: {install_command('search')}"
     )
     assert found.warnings == [f"d.yaml:2: {sentence}"]
+
+
+@pytest.mark.parametrize("options", [(), ("--resume",)])
+def test_a_run_without_its_sampler_says_so_once_in_the_words_of_validate(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr(installed, "find_spec", lambda module: None)
+    (tmp_path / "d.yaml").write_text(TEXT)
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["validate", "d.yaml"]) == 0
+    (warned,) = [
+        line.removeprefix("warning: ")
+        for line in capsys.readouterr().err.splitlines()
+        if "not installed" in line
+    ]
+    place = ["--queue", "local", "--state-dir", str(tmp_path / "runs")]
+    assert run_command(["run", *place, *options, "d.yaml"]) == 2
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if "not installed" in line]
+    # A run that may go on is refused where it begins, which knows no line.
+    sentence = warned.removeprefix("d.yaml:2: ") if options else warned
+    assert said == f"flux-ensemble: ERROR: {sentence}"
 
 
 def test_a_search_that_no_rule_starts_is_warned_of() -> None:
