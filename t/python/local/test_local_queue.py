@@ -152,17 +152,26 @@ def test_working_directories_are_made_and_jobs_do_not_share_them(tmp_path: Path)
     assert [(tmp_path / "runs" / x / "result").read_text() for x in "12"] == ["1\n", "2\n"]
 
 
-def test_a_working_directory_that_cannot_be_made_is_replaced_by_tmp_as_in_flux(
-    tmp_path: Path,
+@pytest.mark.parametrize("what", ["a file above it", "a file", "a link to itself", "a long name"])
+def test_a_job_whose_working_directory_cannot_be_entered_runs_nowhere(
+    tmp_path: Path, what: str
 ) -> None:
     (tmp_path / "plain").write_text("")
-    with bench(tmp_path, command="pwd", workdir="plain/below") as one:
+    (tmp_path / "loop").symlink_to("loop")
+    where, why = {
+        "a file above it": ("plain/below", "Not a directory"),
+        "a file": ("plain", "File exists"),
+        "a link to itself": ("loop/below", "Too many levels of symbolic links"),
+        "a long name": ("x" * 300, "File name too long"),
+    }[what]
+    with bench(tmp_path, command=shell(f"touch {tmp_path}/ran"), workdir=where) as one:
         one.submit()
         one.run()
-    assert one.context("finish") == {"status": 0}
-    warning, where = one.printed().splitlines()
-    assert f"{tmp_path}/plain/below: Not a directory" in warning
-    assert where == "/tmp"
+    assert one.context("finish") == {"status": 1 << 8}
+    note = one.context("exception")["note"]
+    assert note.startswith(f"cannot change to the working directory '{tmp_path}/{where}': ")
+    assert why in note
+    assert not (tmp_path / "ran").exists()
 
 
 def test_output_files_are_made_in_a_working_directory_that_is_made(tmp_path: Path) -> None:
@@ -181,7 +190,7 @@ def test_a_missing_working_directory_sends_no_file_elsewhere(tmp_path: Path, key
         one.submit()
         one.run()
     assert one.context("exception")["note"] == (
-        f"cannot open '{tmp_path}/plain/below/{name}': Not a directory"
+        f"cannot change to the working directory '{tmp_path}/plain/below': Not a directory"
     )
     assert one.context("finish") == {"status": 1 << 8}
     assert not Path("/tmp", name).exists()

@@ -13,7 +13,15 @@ import time
 from typing import Any
 
 from .children import kill_group, wake_for_children
-from .tasks import UnkeptError, enter, open_output, reason_of, shell_status, start_task
+from .tasks import (
+    DirectoryError,
+    UnkeptError,
+    enter,
+    open_output,
+    reason_of,
+    shell_status,
+    start_task,
+)
 from .ties import Ties
 
 #: Most bytes of one read.
@@ -134,18 +142,16 @@ class Supervisor:
         environment["FLUX_JOB_ID"] = str(job.id)
         environment["FLUX_JOB_SIZE"] = str(order["tasks"])
         environment["FLUX_JOB_NNODES"] = str(order["nodes"])
-        warning = enter(order["cwd"], make=order["own"])
-        # A job must not create files in the directory that replaces its own.
-        base = order["cwd"] if warning else ""
         opened: list[int] = []
         try:
-            open_output(order, base, self._output, opened)
-            if warning:
-                os.write(opened[-1], warning.encode(errors="backslashreplace"))
+            enter(order["cwd"], make=order["own"])
+            open_output(order, self._output, opened)
             for fd in opened:
                 os.set_blocking(fd, True)
         except UnkeptError as error:
             self._send({"unkept": job.id, "note": str(error)})
+        except DirectoryError as error:
+            self._send({"refused": job.id, "note": str(error), "status": 1 << 8})
         except (OSError, ValueError) as error:
             note = f"cannot open {getattr(error, 'filename', None)!r}: {reason_of(error)}"
             self._send({"refused": job.id, "note": note, "status": 1 << 8})

@@ -8,9 +8,6 @@ import signal
 import stat
 from typing import Any
 
-#: Working directory of a job whose own one does not exist, as in Flux.
-FALLBACK_DIRECTORY = "/tmp"
-
 #: Most levels of directories that are made for an output file.
 MAX_LEVELS = 32
 
@@ -25,35 +22,39 @@ class UnkeptError(Exception):
     """The queue's file for a job's output cannot be opened; the text is the system's reason."""
 
 
-def enter(directory: str, make: bool) -> str:
+class DirectoryError(Exception):
+    """A job's working directory cannot be entered; the text says which and why."""
+
+
+def enter(directory: str, make: bool) -> None:
     """Change to a job's working directory.
+
+    Flux runs a job elsewhere whose directory is missing. Here it does not run: it would take the
+    files of other such jobs for its own.
 
     Args:
         directory: an absolute path.
         make: make the directory if it is missing.
 
-    Returns:
-        A sentence for the job's output if the directory cannot be entered, else "".
+    Raises:
+        DirectoryError: the directory cannot be entered.
     """
     try:
         if make and directory.count("/") <= MAX_LEVELS and not os.path.isdir(directory):
             os.makedirs(directory, exist_ok=True)
         os.chdir(directory)
     except (OSError, ValueError) as error:
-        os.chdir(FALLBACK_DIRECTORY)
-        return (
-            f"could not change directory to {directory}: {reason_of(error)}; "
-            f"going to {FALLBACK_DIRECTORY} instead\n"
-        )
-    return ""
+        note = f"cannot change to the working directory {directory!r}: {reason_of(error)}"
+        raise DirectoryError(note) from None
 
 
-def open_output(order: dict[str, Any], base: str, directory: int, opened: list[int]) -> None:
+def open_output(order: dict[str, Any], directory: int, opened: list[int]) -> None:
     """Open and empty the output files of a job; one descriptor if both streams share a file.
+
+    Relative paths are those below the current directory.
 
     Args:
         order: the order to start the job.
-        base: the directory of relative paths; "" is the current one.
         directory: the directory for output for which the document names no file.
         opened: receives the descriptors.
 
@@ -71,29 +72,25 @@ def open_output(order: dict[str, Any], base: str, directory: int, opened: list[i
         except OSError as error:
             raise UnkeptError(reason_of(error)) from None
     else:
-        opened.append(_open(stdout, base, flags))
+        opened.append(_open(stdout, flags))
     if stderr not in (None, stdout):
-        opened.append(_open(stderr, base, flags))
+        opened.append(_open(stderr, flags))
 
 
-def _open(path: str, base: str, flags: int) -> int:
-    """Open an output file; make its directory, except the working directory itself.
+def _open(path: str, flags: int) -> int:
+    """Open an output file; make its directory.
 
     Raises:
         OSError, ValueError: the file cannot be opened.
     """
-    whole = os.path.join(base, path)
     try:
-        return os.open(whole, flags, 0o666)
+        return os.open(path, flags, 0o666)
     except FileNotFoundError:
         directory = os.path.dirname(path)
-        inside = not os.path.isabs(path)
         if not directory or directory.count("/") > MAX_LEVELS:
             raise
-        if inside and not os.path.isdir(base or "."):
-            raise
-        os.makedirs(os.path.join(base, directory), exist_ok=True)
-    return os.open(whole, flags, 0o666)
+        os.makedirs(directory, exist_ok=True)
+    return os.open(path, flags, 0o666)
 
 
 def start_task(
