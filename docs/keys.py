@@ -37,6 +37,7 @@ from flux_ensemble.metrics.columns import Known
 from flux_ensemble.metrics.families import FAMILIES
 from flux_ensemble.metrics.job_fields import IDLE, IDLE_FIELDS
 from flux_ensemble.metrics.job_row import COLUMNS, IN_RULES, MEMO, PARAMS
+from flux_ensemble.metrics.names import REASONS
 from flux_ensemble.metrics.statistics import STATISTICS
 from flux_ensemble.results.failures import FailureSummary
 
@@ -365,6 +366,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "job-rows": _job_rows,
     **{f"python-{name}": partial(_python, name) for name in (*flux_ensemble.__all__, *RETURNED)},
     "idle": partial(_names, IDLE_FIELDS, f"`{IDLE}.{{}}`"),
+    "reasons": partial(_names, REASONS),
     "counters": partial(_names, about.COUNTERS),
     "statistics": partial(
         _names,

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
+from signal import SIGKILL
 from typing import Any, Final
 
 from flux_ensemble.engine.compact import columns, unusual
@@ -82,6 +83,7 @@ FIELDS: Final[dict[str, str]] = {
     "ranks": "ranks",
     "returncode": "returncode",
     "signal": "signal",
+    "reason": "reason",
     "outcome": "outcome",
     "interrupted": "interrupted",
     "exception.type": "exception_type",
@@ -266,6 +268,21 @@ class ActiveJob:
     def signal(self) -> int | None:
         """The number of the signal that ended the job; None if no signal did."""
         return None if self.status is None else signal_of(self.status)
+
+    @property
+    def reason(self) -> str | None:
+        """Why the job did not succeed, one of `REASONS`; None if it did, or has no outcome yet."""
+        if self.outcome in (None, "success"):
+            return None
+        if self.outcome in ("timeout", "canceled"):
+            return self.outcome
+        if self.interrupted or self.outcome == INTERRUPTED:
+            return "node"
+        if self.status is None or self.t_start is None:
+            return "start"
+        if self.signal is None:
+            return "exit"
+        return "oom" if self.signal == SIGKILL else "signal"
 
     @property
     def is_usual(self) -> bool:

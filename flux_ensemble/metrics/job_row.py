@@ -30,7 +30,7 @@ from flux_ensemble.metrics.domains import (
     text,
     whole,
 )
-from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES, INTERRUPTED, OUTCOMES
+from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES, INTERRUPTED, OUTCOMES, REASONS
 from flux_ensemble.metrics.operations import Value
 
 #: States of a job, as in flux-jobs(1), and of a trial.
@@ -47,6 +47,10 @@ def _anything(name: str, value: Value) -> Value:
 
 def _outcome(name: str, value: Value) -> Value:
     return one_of(ATTEMPT_OUTCOMES, name, value)
+
+
+def _reason(name: str, value: Value) -> Value:
+    return one_of(tuple(REASONS), name, value)
 
 
 def _state(name: str, value: Value) -> Value:
@@ -164,6 +168,12 @@ class JobRow(TypedDict):
         in_rules="the number of the signal that ended it, empty where none did. Names are compared "
         'like numbers: `job.signal == "SIGSEGV"`',
     )]
+    reason: NotRequired[Annotated[str | None, Column(
+        "why it did not succeed, in a [word](retries.md#the-reason-in-a-word): `exit`, `signal`, "
+        "`oom`, `timeout`, `canceled`, `node` or `start`; null if it succeeded, or is active",
+        known=_END, check=_reason,
+        in_rules="why it did not succeed, in a [word](retries.md#the-reason-in-a-word)",
+    )]]
     exception: JobException
     memo: Annotated[dict[str, Any], Column(
         "what its memos said", known=_START, in_rules="what its [memos](metrics.md) said last")]

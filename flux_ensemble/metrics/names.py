@@ -24,6 +24,19 @@ INTERRUPTED = "interrupted"
 #: Outcomes of an attempt; each attempt has exactly one.
 ATTEMPT_OUTCOMES = (*OUTCOMES, INTERRUPTED)
 
+#: Why an attempt did not succeed, in a word, and what each means.
+REASONS: Mapping[str, str] = {
+    "exit": "it ended with an exit code other than 0",
+    "signal": "a signal ended it",
+    "oom": "SIGKILL ended it (exit code 137), and nobody had cancelled it: so the kernel ends what "
+    "takes too much memory",
+    "timeout": "it reached its time limit",
+    "canceled": "it was cancelled",
+    "node": "its end was no doing of its own: its node, its member or its instance was lost, or "
+    "ended",
+    "start": "it never ran, or could not be started",
+}
+
 #: Counters of a group, as in `count.GROUP.COUNTER`. A job that runs again is submitted again, and
 #: each of its attempts has an outcome; it finishes once.
 COUNTERS = ("submitted", "finished", *ATTEMPT_OUTCOMES, "attempts", "gave-up")

@@ -73,7 +73,7 @@ def read(rule: str) -> Rule:
         ("{trigger: job-fail, when: job.foo > 1, " + SUBMIT + "count: 1}}",
          ".when: no field 'job.foo' (fields of 'job': attempt, copied, duration, exception.note, "
          "exception.type, id, index, interrupted, memo.NAME, ncores, ngpus, nnodes, ntasks, "
-         "outcome, params.NAME, pending, returncode, runtime, signal, urgency)"),
+         "outcome, params.NAME, pending, reason, returncode, runtime, signal, urgency)"),
         ("{trigger: job-fail, when: job > 1, " + SUBMIT + "count: 1}}",
          ".when: no metric named 'job' (metrics begin with: count, iqr, mad, max, mean, min, n, "
          "nodes, queue, rate, time, variance)"),
@@ -234,7 +234,7 @@ DURATION = "expected a duration (seconds, or text such as '30s', '1.5h' or '100m
         ("{times: 1, with: {nodes: '{job.z}'}}", ": with.nodes: no field 'job.z' (fields of "
          "'job': attempt, copied, duration, exception.note, exception.type, id, index, "
          "interrupted, memo.NAME, ncores, ngpus, nnodes, ntasks, outcome, params.NAME, "
-         "pending, returncode, runtime, signal, urgency)"),
+         "pending, reason, returncode, runtime, signal, urgency)"),
         ("{times: 1, with: {attributes: {user: {ensemble: 1}}}}",
          ": the user attribute 'ensemble' is where flux-ensemble marks its jobs"),
         ("{times: 1, with: {label: a}}", ".with.label: unknown key 'label' (keys: nodes, tasks, "
