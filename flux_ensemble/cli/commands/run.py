@@ -518,8 +518,9 @@ def load(
     could be left to: "run" runs it, and goes on as long as it.
     """
     if queue == "local" or state_dir is not None:
-        place = ["--queue", "local"] if state_dir is None else ["--state-dir", str(state_dir)]
-        raise Failure(f"{NO_SERVICE}: '{own_command('run', *place, file)}' runs it", USAGE)
+        place = () if state_dir is None else ("--state-dir", str(state_dir))
+        command = own_command("run", "--queue", "local", *place, file)
+        raise Failure(f"{NO_SERVICE}: '{command}' runs it", USAGE)
     text, label = read_document(file)
     spec = check_document(text, label, name, workers=1 if tasks else None, begins="elsewhere")
     try:
