@@ -17,8 +17,9 @@ import shutil
 import site
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
@@ -56,6 +57,23 @@ def install_command(extra: str) -> str:
     if (prefix / "pipx_metadata.json").is_file():
         return shlex.join(["pipx", "install", "--force", *source])
     return shlex.join([*_pip(prefix), *place, *source])
+
+
+def library(name: str, use: str) -> Any:
+    """Import a library that no extra has.
+
+    Args:
+        name: of the module, and of its package.
+        use: what needs it, for the error.
+
+    Raises:
+        ImportError: it is not installed; the sentence has the command for it.
+    """
+    try:
+        return import_module(name)
+    except ImportError:
+        command = shlex.join([*_pip(Path(sys.prefix)), name])
+        raise ImportError(f"{use} needs {name}: {command}", name=name) from None
 
 
 def _environment(where: Path) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from flux_ensemble.extras import library
 from flux_ensemble.texts import one_line, printable, shortened
 from flux_ensemble.words import counted, each_pair
 
@@ -62,10 +63,9 @@ class JobTable:
         """Return the jobs as a `pandas.DataFrame`, with columns such as `params.t`.
 
         Raises:
-            ImportError: pandas is not installed.
+            ImportError: pandas is not installed; the command for it is named.
         """
-        import pandas
-
+        pandas = library("pandas", "to_pandas()")
         columns, rows = self._table()
         return pandas.DataFrame(rows, columns=columns)
 
@@ -73,10 +73,9 @@ class JobTable:
         """Return the jobs as a `polars.DataFrame`, with the columns of `to_pandas`.
 
         Raises:
-            ImportError: Polars is not installed.
+            ImportError: Polars is not installed; the command for it is named.
         """
-        import polars
-
+        polars = library("polars", "to_polars()")
         columns, rows = self._table()
         # Values of one parameter can be numbers and texts.
         schema = None if rows else columns

@@ -143,6 +143,8 @@ class Failures:
 
     def __init__(self) -> None:
         self.ended = self.failed = self._again = 0
+        #: Jobs that were canceled.
+        self._canceled: set[Work] = set()
         #: Copies that have ended, by their work; True for further attempts.
         self._copies: dict[Work, bool] = {}
         #: Jobs that have not ended, or were interrupted.
@@ -179,6 +181,12 @@ class Failures:
             return
         if original is not None:
             self._copies[work] = job["attempt"] > 0
+        if job["outcome"] == "canceled":
+            # It has not ended by itself, and is no evidence either.
+            self.ended += 1
+            if original is None:
+                self._canceled.add(work)
+            return
         place = place_of(job)
         if place is not None:
             self._there[place] += 1
@@ -335,15 +343,23 @@ class Failures:
         return sum(work not in self._unended for work in self._copies)
 
     @property
+    def canceled(self) -> int:
+        """Number of jobs that were canceled, and not because a copy of theirs was faster."""
+        return sum(work not in self._copies for work in self._canceled)
+
+    @property
     def said(self) -> str:
         """A sentence with the number of failures, or of failed attempts: see `noun`."""
         failed = f"{self.failed:,} of {plural(self.ended, self.noun)}"
         again, copies = self.again, self.copies
+        canceled = "1 was canceled" if self.canceled == 1 else f"{self.canceled:,} were canceled"
         if not again and not copies:
-            return f"{failed} failed"
+            return f"{failed} failed" + (f"; {canceled}" if self.canceled else "")
         more = [f"{again:,} ran again"] if again else []
         if copies:
             more.append("1 was a copy" if copies == 1 else f"{copies:,} were copies")
+        if self.canceled:
+            more.append(canceled)
         jobs = plural(self.ended - again - copies, "job")
         return f"{failed} at {jobs} failed; {', '.join(more)}"
 

@@ -39,6 +39,7 @@ from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.results.hosts import Target
 from flux_ensemble.run_names import can_be_named, cannot_resume, named_otherwise
+from flux_ensemble.words import counted
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -334,7 +335,7 @@ class _Run:
             fewer = " (--nodes 1: no more at once than it has)" if self.nodes is None else ""
             click.echo(
                 "flux-ensemble: no Flux instance can be reached: running on this machine as "
-                f"{cluster.nodes} nodes of {cluster.cores} cores{fewer}",
+                f"{counted(cluster.nodes, 'node')} of {counted(cluster.cores, 'core')}{fewer}",
                 err=True,
             )
         options = Options(

@@ -27,7 +27,7 @@ from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.queues.local.client import summary_of
 from flux_ensemble.results.hosts import Target, label_of
 from flux_ensemble.texts import hanging
-from flux_ensemble.words import STATE_STYLES
+from flux_ensemble.words import STATE_STYLES, counted
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus, Status
@@ -180,7 +180,7 @@ def _scaling(instance: Mapping[str, Any]) -> Iterator[str]:
     if scaler is None:
         return
     to = scaler["changing_to"]
-    size = "unknown" if instance["nodes"] is None else f"{instance['nodes']} nodes"
+    size = "unknown" if instance["nodes"] is None else counted(instance["nodes"], "node")
     yield (
         f"{size}, {scaler['low']} to {scaler['high']} possible"
         + (f", changing to {to}" if to is not None else "")

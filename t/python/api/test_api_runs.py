@@ -285,6 +285,15 @@ def test_jobs_that_run_are_among_those_of_a_run_on_this_machine(waiting: Ensembl
     assert (job["group"], job["outcome"]) == ("a", None)
 
 
+@pytest.mark.parametrize("name", ["pandas", "polars"])
+def test_a_table_without_its_library_names_the_command_for_it(
+    waiting: Ensemble, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=rf"^to_{name}\(\) needs {name}: .*install.* {name}$"):
+        getattr(waiting.jobs(), f"to_{name}")()
+
+
 def test_a_wait_that_is_cancelled_leaves_the_ensemble_alone(waiting: Ensemble) -> None:
     async def cancel() -> None:
         task = asyncio.create_task(waiting.wait())

@@ -283,6 +283,15 @@ def test_values_are_compared_with_those_of_jobs_that_ended_by_themselves() -> No
     assert (lift.words, lift.failed, lift.ended) == ("params.t = 3", 3, 3)
 
 
+def test_what_was_canceled_is_said_and_is_no_evidence() -> None:
+    failed = [job("failed", 1, params={"t": t % 2}) for t in range(6)]
+    canceled = [job("canceled", None, params={"t": 2}, ranks="9", index=n) for n in range(30)]
+    found = counted(*failed, *canceled)
+    assert found.said == "6 of 36 jobs failed; 30 were canceled"
+    assert words(found) == []
+    assert counted(job("canceled", None)).said == "0 of 1 job failed; 1 was canceled"
+
+
 def test_what_an_exception_says_is_not_told_twice(tmp_path: Path) -> None:
     outputs = Outputs(Own(tmp_path), "a")
     file = tmp_path / "a.err"
