@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from flux_ensemble.own_command import own_command
 
@@ -96,6 +98,18 @@ class Again:
     @property
     def _asks(self) -> bool:
         return self.python and not self.resume
+
+
+def clause_of(again: Mapping[str, Any] | None) -> str:
+    """Return what goes on with a run, as the end of a sentence.
+
+    Args:
+        again: the fields of an `Again`, as the status has them; None for another user's run.
+
+    >>> clause_of(None)
+    'its user can go on with it'
+    """
+    return Again(**again).clause() if again else "its user can go on with it"
 
 
 def of_program(resume: bool | None) -> Again:

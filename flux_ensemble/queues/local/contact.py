@@ -19,7 +19,7 @@ from typing import Any
 
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.lifecycle import FINAL_STATES
-from flux_ensemble.queues.local.again import Again
+from flux_ensemble.queues.local.again import clause_of
 from flux_ensemble.queues.local.control import SOCKET, address, peer
 from flux_ensemble.queues.local.directory import Directory
 from flux_ensemble.queues.local.states import States
@@ -188,7 +188,7 @@ def _over(states: States, name: str, op: str | None = None) -> RequestError:
     status = states.status(name)
     before = "" if op is None else f" before it answered '{op}'"
     if states.is_interrupted(status):
-        clause = Again(**status["again"]).clause()
+        clause = clause_of(status.get("again"))
         reason = f"the run of {name!r} was interrupted{before or ' before it ended'}: {clause}"
         return RequestError(errno.EAGAIN, reason)
     if status["state"] in FINAL_STATES:

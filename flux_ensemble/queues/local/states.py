@@ -14,7 +14,7 @@ from typing import Any
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.eventlog import UNWRITTEN, Finish, Start
 from flux_ensemble.queues.local import state_forms
-from flux_ensemble.queues.local.again import MAX_BYTES, Again
+from flux_ensemble.queues.local.again import MAX_BYTES, Again, clause_of
 from flux_ensemble.queues.local.directory import Directory, open_directory
 from flux_ensemble.queues.local.root import StateError, UnreadableError, advised
 from flux_ensemble.queues.local.state_dir import (
@@ -245,13 +245,13 @@ class States:
                 status.update(state="failed", reason=self.GIVEN_UP, t_end=t_end)
                 if GIVEN_UP not in directory.names():
                     again = _again(directory, status.get("directory"))
-                    by_other = "its user can go on with it"
-                    reason = self.INTERRUPTED.format(again.clause() if again else by_other)
+                    known = asdict(again) if again else None
+                    reason = self.INTERRUPTED.format(clause_of(known))
                     if _is_full(directory):
                         reason += ", once there is room on its disk, which is full"
                     status.update(reason=reason, resumable=True)
-                    if again:
-                        status["again"] = asdict(again)
+                    if known:
+                        status["again"] = known
                     if again and again.command:
                         status["resumes"] = again.command
                 _wait_again(status)
