@@ -183,7 +183,7 @@ class TaskQueue:
             ready=lambda: True,
             lost=self._fail,
             warn=lambda text: self._warn(text),
-            full=lambda text: self._warn(text),
+            full=None,
             prefix=spec.job_prefix,
             binding=self._binding,
         )

@@ -100,7 +100,7 @@ class ProcessRunner:
         lost: called with a sentence if the supervisor ends by itself; running jobs are killed
             without a report.
         warn: receives a sentence about a mistake of a job.
-        full: receives a sentence if the output of a job cannot be kept.
+        full: receives a sentence if the output of a job cannot be kept; None if the job then fails.
         prefix: of the jobs' names.
         hold: a descriptor that stays open until the last process of a job is gone, if given.
         binding: of the jobs to cores and GPUs, if they are bound.
@@ -119,7 +119,7 @@ class ProcessRunner:
         ready: Callable[[], bool],
         lost: Callable[[str], None],
         warn: Callable[[str], None],
-        full: Callable[[str], None],
+        full: Callable[[str], None] | None,
         prefix: str = "",
         hold: int | None = None,
         binding: Binding | None = None,
@@ -343,12 +343,14 @@ class ProcessRunner:
                 self._ended(self._running[message["ended"]], message["status"], message["t"])
             elif "unkept" in message:
                 path = self.output.path / f"{message['unkept']}.out"
-                self._full(f"cannot write {path}: {message['note']}")
+                note = f"cannot write {path}: {message['note']}"
+                if self._full is None:
+                    self._refused(self._running[message["unkept"]], note, 1 << 8)
+                else:
+                    self._full(note)
             else:
                 running = self._running[message["refused"]]
-                self.queue.started(running.job)
-                self.queue.exception(running.job, "exec", message["note"])
-                self._ended(running, message["status"])
+                self._refused(running, message["note"], message["status"])
         if gone:
             self._lose()
 
@@ -358,6 +360,11 @@ class ProcessRunner:
         running.t_start = time.monotonic()
         self.queue.started(running.job, message["t"])
         self.limit_changed(running.job)
+
+    def _refused(self, running: _Running, note: str, status: int) -> None:
+        self.queue.started(running.job)
+        self.queue.exception(running.job, "exec", note)
+        self._ended(running, status)
 
     def _ended(self, running: _Running, status: int, t: float | None = None) -> None:
         del self._running[running.job.id]

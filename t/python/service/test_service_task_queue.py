@@ -269,3 +269,12 @@ def test_a_job_has_as_many_cores_as_it_asks_for_and_different_ones() -> None:
     binding.give(1)
     binding.give(1)
     assert binding.take(4, 2, 1) == ([0, 1], ["a"])
+
+
+def test_a_job_whose_output_cannot_be_kept_fails(service: Service) -> None:
+    assert service.queue._output is not None
+    service.queue._output.path.rmdir()
+    (job,) = service.submit("ok", 1)
+    service.until(lambda: service.ended(job))
+    names = [name for other, name in service.events if other == job]
+    assert names == ["submit", "validate", "start", "exception", "finish", "clean"]
