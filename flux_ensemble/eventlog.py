@@ -448,8 +448,13 @@ def _parameters(action: Mapping[str, Any]) -> str:
     params = action.get("params")
     if not isinstance(params, Mapping) or not params:
         return ""
+    return f",(params:{_cut_pairs(params)})"
+
+
+def _cut_pairs(params: Mapping[str, Any]) -> str:
+    """Return values of parameters in a line of limited length."""
     words = " ".join(each_pair(params))
-    return f",(params:{words if len(words) <= _PARAMS else words[: _PARAMS - 3] + '...'})"
+    return words if len(words) <= _PARAMS else words[: _PARAMS - 3] + "..."
 
 
 def explain_cause(title: str, cause: Mapping[str, Any], jobid: JobId) -> str:
@@ -701,19 +706,25 @@ class Retry(OfFiring, tag="retry"):
     Fields:
         attempt: 0 of a job that was interrupted, which runs as if it had not run.
         retry: the number of the firing that submits it.
+        params: the values of parameters that it has in place of those it was asked for, if any.
     """
 
     index: int
     attempt: int
     retry: int
+    params: Mapping[str, Any] | None = None
 
     def sentence(self, t: float, jobid: JobId) -> str:
         again = f"job {self.index} again as retry #{self.retry}"
-        return f"{self.title}: {again} (attempt {self.attempt})"
+        return f"{self.title}: {again} (attempt {self.attempt}){self._given()}"
 
     def announced(self, t: float) -> Iterator[Line]:
         if self.attempt:
-            yield (Span(f"   retry {self.attempt} of {self.title}, job {self.index}", "warn"),)
+            again = f"retry {self.attempt} of {self.title}, job {self.index}"
+            yield (Span(f"   {again}{self._given()}", "warn"),)
+
+    def _given(self) -> str:
+        return f", with {_cut_pairs(self.params)}" if self.params else ""
 
 
 class GaveUp(OfFiring, tag="gave-up"):

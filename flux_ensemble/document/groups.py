@@ -9,11 +9,18 @@ from typing import Any
 from flux_ensemble.document import jobspec, nextgen
 from flux_ensemble.document.bounds import MAX_VALUES
 from flux_ensemble.document.feature import document_features
-from flux_ensemble.document.job_sets import TAG_KEY, TAG_TAKEN, Group, JobSet
+from flux_ensemble.document.job_sets import (
+    TAG_KEY,
+    TAG_TAKEN,
+    Group,
+    JobSet,
+    check_declared,
+    replaced,
+)
 from flux_ensemble.document.jobspec import Task
 from flux_ensemble.document.keys.forms import PARAMETER, matches
 from flux_ensemble.document.keys.jobs import JOB_KEYS
-from flux_ensemble.document.keys.overrides import SHAPE
+from flux_ensemble.document.keys.overrides import GIVEN, SHAPE
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.plain_data import MAX_CHARACTERS, check_plain
 from flux_ensemble.document.points import Points
@@ -124,7 +131,7 @@ class GroupReader:
         entry = {key: value for key, value in entry.items() if key not in variable}
         common = read_keys(JOB_KEYS, entry, self._problems, at)
         if "retries" in entry:
-            common["retries"] = self._retries(entry, at)
+            common["retries"] = self._retries(entry, sweep, at)
         common["features"] = {
             feature.name: read
             for feature in document_features()
@@ -147,7 +154,7 @@ class GroupReader:
         common["tasks"] = max(entry.get("tasks", nodes), nodes)
         return [JobSet(**common, index=index, command=self._command(entry, at), count=count)]
 
-    def _retries(self, entry: dict[str, Any], at: Path) -> Retries:
+    def _retries(self, entry: dict[str, Any], sweep: Sweep, at: Path) -> Retries:
         at = (*at, "retries")
         retries = read_retries(entry["retries"], self._problems, at)
         names = Names(
@@ -165,6 +172,15 @@ class GroupReader:
             JobSet(entry["name"], 0, jobspec=entry.get("jobspec") and {}).overridden(fixed)
         except ValueError as error:
             self._problems.add(at, str(error))
+            return retries
+        given = (retries.overrides or {}).get(GIVEN, {})
+        # Where the sweep has problems, there is no telling what its parameters are.
+        if given and not (entry.get("params") and not sweep.names):
+            try:
+                check_declared(given, sweep.names, entry["name"])
+                replaced(fixed.get(GIVEN, {}), sweep)
+            except ValueError as error:
+                self._problems.add((*at, "with"), str(error))
         return retries
 
     def _check_sizes(self, jobset: JobSet, at: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from flux_ensemble.document.feature import sections
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.jobspec import NO_FILE
+from flux_ensemble.document.keys.overrides import GIVEN
 from flux_ensemble.document.model import Action, Spec
 from flux_ensemble.document.problems import Path
 from flux_ensemble.document.templates import has_braces
@@ -494,7 +495,7 @@ def _as_command(command: Any, at: Path) -> Iterator[Finding]:
 
 
 def given_values(spec: Spec) -> set[tuple[str, str]]:
-    """The parameters that actions give values: the group and the name of each.
+    """The parameters that actions and retries give values: the group and the name of each.
 
     >>> from flux_ensemble.document.loading import load_text
     >>> spec = load_text('''
@@ -512,6 +513,10 @@ def given_values(spec: Spec) -> set[tuple[str, str]]:
             if isinstance(computed, str):
                 computed = spec.groups[label].params if label in spec.groups else ()
             given.update((label, name) for name in (*(action.params or ()), *computed))
+    for group in spec.groups.values():
+        for job_set in group.sets:
+            again = (job_set.retries.overrides or {}).get(GIVEN, ())
+            given.update((group.name, name) for name in again)
     return given
 
 
@@ -629,13 +634,20 @@ def _shared_files(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
                 )
             elif other not in (None, index):
                 message = f"jobs[{other}] writes to the same file, and each job begins it anew"
-            elif job_set.retries.times and (ATTEMPTS not in path or ATTEMPT in job_set.sweep.names):
+            elif job_set.retries.times and not _of_attempt(job_set, path):
                 message = (
                     "each attempt of a job begins the file of the one before anew: put "
                     f"{ATTEMPTS!r} or '{{{{id}}}}' into its name to keep them all"
                 )
             if message is not None:
                 yield Finding(("jobs", index, key), message)
+
+
+def _of_attempt(job_set: JobSet, path: str) -> bool:
+    """Return whether each attempt of a job has its own file."""
+    given = (job_set.retries.overrides or {}).get(GIVEN, {})
+    own = ATTEMPTS in path and ATTEMPT not in job_set.sweep.names
+    return own or not placeholders(path).isdisjoint(given)
 
 
 def _writers(job_set: JobSet, path: str) -> int:

@@ -6,6 +6,7 @@ jobspecs.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-from flux_ensemble.document.keys.overrides import SHAPE
+from flux_ensemble.document.keys.forms import no_scalar
+from flux_ensemble.document.keys.overrides import GIVEN, SHAPE
 from flux_ensemble.document.problems import dotted
 from flux_ensemble.document.retries import Retries
 from flux_ensemble.document.sweep import Sweep
@@ -30,8 +32,9 @@ from flux_ensemble.document.texts import (
     sizes,
     texts_in,
 )
-from flux_ensemble.document.values import ItemsError, parse_values
+from flux_ensemble.document.values import ItemsError, parse_values, texts_among
 from flux_ensemble.document.variable import VariableCheck, resolve, variable_text
+from flux_ensemble.scalars import number, unpacked
 from flux_ensemble.texts import listed, shown
 
 #: Key of `attributes.user` in a jobspec under which a job carries its tag.
@@ -56,7 +59,8 @@ class JobSet:
     the other fields describe the job. Text fields may hold `{param}` placeholders. `variable`
     has the fields that differ from job to job, as text with a placeholder; see `sized`. `features`
     has what features have read of the entry, by their names. `number` is that of a job in its
-    submission, and `attempt` how often it was tried before, where its texts name them.
+    submission, and `attempt` how often it was tried before, where its texts name them. `params`
+    has the values that `retries` gave to parameters, in place of those of the sweep.
 
     >>> md = JobSet("md", 0, ("run", "{t}"), output="md.out")
     >>> list(md.texts())[-1]
@@ -93,6 +97,7 @@ class JobSet:
     variable: Mapping[str, str] = field(default_factory=dict)
     number: int | None = None
     attempt: int = 0
+    params: Mapping[str, Any] = field(default_factory=dict)
 
     def filler(self, params: Mapping[str, Any]) -> Callable[[str], str]:
         """Return the function that fills in the placeholders of a job's texts.
@@ -169,6 +174,56 @@ class JobSet:
                 yield f"a name in {what!r}", text
         for text in texts_in(self.attributes):
             yield "a text in 'attributes'", text
+
+
+def replaced(given: Mapping[str, Any], sweep: Sweep) -> dict[str, Any]:
+    """The values of parameters of a job that runs again, in place of those of a sweep.
+
+    Args:
+        given: the values as JSON. Parameters that the sweep does not declare are left out.
+        sweep: of the job's set.
+
+    Raises:
+        ValueError: a value is no scalar, not finite, or text for a parameter that has numbers.
+
+    >>> replaced({"dt": 0.05, "other": 1}, Sweep({"dt": (0.1, 0.2)}))
+    {'dt': 0.05}
+    >>> replaced({"dt": "small"}, Sweep({"dt": (0.1, 0.2)}))
+    Traceback (most recent call last):
+    ValueError: params.dt: expected a number, as the parameter has, not 'small'
+    """
+    values = {}
+    for name in sweep.names:
+        if name not in given:
+            continue
+        value = values[name] = unpacked(given[name])
+        means = number(value)
+        if not isinstance(value, (str, int, float)):
+            raise ValueError(f"{GIVEN}.{name}: {no_scalar(value)}")
+        if type(value) is float and not math.isfinite(value):
+            raise ValueError(f"{GIVEN}.{name}: expected a finite number, not {value}")
+        of_numbers = value == NUMBER or type(means) in (int, float)
+        if not of_numbers and not texts_among((sweep.params or {})[name]):
+            raise ValueError(
+                f"{GIVEN}.{name}: expected a number, as the parameter has, not {shown(value)}"
+            )
+    return values
+
+
+def check_declared(given: Collection[str], declared: Collection[str], group: str) -> None:
+    """Check that a group has the parameters to which values are given.
+
+    Raises:
+        ValueError: it lacks one.
+
+    >>> check_declared({"t": 300}, ["t"], "md")
+    """
+    for name in given:
+        if name not in declared:
+            raise ValueError(
+                f"group {group!r} has no parameter {shown(name)} "
+                f"(parameters: {listed(sorted(declared))})"
+            )
 
 
 @dataclass(frozen=True)
@@ -257,12 +312,8 @@ class Group:
     def _overridden(
         self, count: int | None, params: Mapping[str, Any], overrides: Mapping[str, Any]
     ) -> Submission:
-        for name in params:
-            if name not in self.params:
-                raise ValueError(
-                    f"group {self.name!r} has no parameter {shown(name)} "
-                    f"(parameters: {listed(sorted(self.params))})"
-                )
+        given = overrides.get(GIVEN, {})
+        check_declared((*params, *given), self.params, self.name)
         values: dict[str, Sequence[Any]] = {}
         for name in [name for name in self.params if name in params]:
             try:
@@ -276,13 +327,18 @@ class Group:
         for original, texts in zip(self.sets, self._texts, strict=True):
             jobset = original.overridden(overrides) if overrides else original
             sweep = jobset.sweep.override(values)
-            if sweep is not jobset.sweep:
+            again: dict[str, Sequence[Any]] = {}
+            if given:
+                jobset = replace(jobset, params=replaced(given, sweep))
+                again = {name: (value,) for name, value in jobset.params.items()}
+            if again or sweep is not jobset.sweep:
                 for key, text in jobset.variable.items():
                     name = variable_text(key, text, sweep.params or {})
-                    if name in values:
-                        check.check(key, text, name, values[name])
+                    if name in again or name in values:
+                        check.check(key, text, name, again.get(name) or values[name])
             if overrides or sweep is not jobset.sweep:
                 own = {name: changed.get(name, size) for name, size in jobset.sweep.sizes.items()}
+                own |= sizes(again)
                 check_sizes(measure(jobset.texts()) if overrides else texts, own)
             parts.append((jobset, sweep, jobset.count if count is None else count))
         return Submission(tuple(parts))
@@ -362,6 +418,8 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
         params = sweep[(job - (self._ends[part - 1] if part else 0)) // count]
         for name in sweep.numbered:
             params[name] = numbered(params[name], index)
+        if jobset.params:
+            params.update((name, numbered(v, index)) for name, v in jobset.params.items())
         if self._numbered[part]:
             jobset = replace(jobset, number=index)
         return jobset.sized(params), params

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from flux_ensemble.document.keys.jobs import RETRIES_KEYS
-from flux_ensemble.document.keys.overrides import OF_EACH, OVERRIDES
+from flux_ensemble.document.keys.overrides import GIVEN, OF_EACH, OVERRIDES
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.document.templates import Template, compiled, has_braces
 from flux_ensemble.metrics.conditions import Names, Variable
 from flux_ensemble.metrics.expressions import Expression
 from flux_ensemble.metrics.names import OUTCOMES
+from flux_ensemble.scalars import packed
 from flux_ensemble.suggestions import hint
 
 #: Most seconds that a factor makes of the time until a job runs again: a year.
@@ -92,7 +93,7 @@ class Policy:
                 if has_braces(value):
                     self._values[key] = Template.within(value, names, key in OF_EACH)
                 else:
-                    self.fixed[key] = OVERRIDES[key](value)
+                    self.fixed[key] = _READ[key](value)
             except ValueError as error:
                 raise ValueError(f"with.{key}: {error}") from None
 
@@ -107,22 +108,34 @@ class Policy:
             condition.holds(lookup) for condition in self._conditions
         )
 
-    def overrides(self, lookup: Callable[[Variable], Any]) -> dict[str, Any]:
-        """Return the overrides of the next attempt: the fixed ones and the computed ones.
+    def overrides(
+        self, lookup: Callable[[Variable], Any], before: Mapping[str, Any] | None = None
+    ) -> dict[str, Any] | None:
+        """Return the overrides of the next attempt: those before, the fixed and the computed ones.
 
         Args:
             lookup: returns the value of a variable.
+            before: the overrides of the attempt that ended.
 
         Raises:
             ValueError: an expression has no value, or one that does not fit.
         """
-        overrides = dict(self.fixed)
+        overrides = {**(before or {}), **self.fixed}
         for key, value in self._values.items():
             try:
-                overrides[key] = OVERRIDES[key](Template.filled(value, lookup))
+                overrides[key] = _READ[key](Template.filled(value, lookup))
             except ValueError as error:
                 raise ValueError(f"{key}: {error}") from None
-        return overrides
+        return overrides or None
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values of parameters as JSON that keeps their spellings."""
+    return {name: packed(value) for name, value in values.items()}
+
+
+#: The keys of `with` -> what reads a value, or raises ValueError.
+_READ: Mapping[str, Callable[[Any], Any]] = {**OVERRIDES, GIVEN: _given}
 
 
 def read_retries(value: Any, problems: Problems, at: Path) -> Retries:

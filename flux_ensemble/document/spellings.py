@@ -23,6 +23,7 @@ _ANY = None
 #: Paths of values of parameters.
 _VALUES: tuple[tuple[str | None, ...], ...] = (
     ("jobs", _ANY, "params", _ANY),
+    ("jobs", _ANY, "retries", "with", "params", _ANY),
     *(path for part in parts("keys") for path in getattr(part, "SPELLED", ())),
     ("rules", _ANY, "action", "params", _ANY),
     ("rules", _ANY, "actions", _ANY, "params", _ANY),

@@ -3,6 +3,9 @@
 A combination is known by its name, such as `md{"t":300}`: the group, and the values as JSON. Names
 of groups have no brace, so no combination has the name of a group.
 
+A job that runs again with other values of parameters (`retries`) belongs to the combination that it
+was asked for, so that this one has no jobs left once the job is over.
+
 The counts follow from the firings and active jobs; a snapshot does not hold them.
 """
 
@@ -37,7 +40,7 @@ class Combinations:
         self.by = by
         self.jobs: dict[str, int] = {}
         self._group = group
-        self._submissions = Submissions({group.name: group})
+        self._submissions = Submissions({group.name: group}, asked=True)
 
     def begin(self, firing: Firing, indices: Collection[int]) -> bool:
         """Count jobs that are requested; return False if there are too many combinations."""

@@ -146,9 +146,8 @@ class Retries:
             return Further.GAVE_UP
         overrides = firing.overrides
         try:
-            changed = policy.overrides(values)
-            if changed:
-                overrides = {**(overrides or {}), **changed}
+            if job_set.retries.overrides:
+                overrides = policy.overrides(values, firing.overrides)
                 core.spec.groups[firing.group].submission(firing.each, firing.params, overrides)
         except ValueError as error:
             return self._give_up(firing, job, f"retries: with: {error}")

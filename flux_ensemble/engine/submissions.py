@@ -18,10 +18,14 @@ class Submissions:
     Args:
         groups: the ensemble's job groups, by name.
         most: the most submissions to keep.
+        asked: True for jobs as they were asked for, whatever `retries` changed since.
     """
 
-    def __init__(self, groups: Mapping[str, Group], most: int = KEPT) -> None:
+    def __init__(
+        self, groups: Mapping[str, Group], most: int = KEPT, *, asked: bool = False
+    ) -> None:
         self._groups = groups
+        self._asked = asked
         self._most = most
         #: The kept submissions, the least recently used first.
         self._kept: dict[Firing, Submission] = {}
@@ -34,7 +38,8 @@ class Submissions:
             submission = kept.pop(firing, None)
             if submission is None:
                 group = self._groups[firing.group]
-                submission = group.submission(firing.each, firing.params, firing.overrides)
+                overrides = None if self._asked else firing.overrides
+                submission = group.submission(firing.each, firing.params, overrides)
                 if len(kept) == self._most:
                     del kept[next(iter(kept))]
             kept[firing] = submission

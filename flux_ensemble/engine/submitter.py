@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from flux_ensemble import eventlog
+from flux_ensemble.document.keys.overrides import GIVEN
 from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE
-from flux_ensemble.document.texts import ATTEMPT
+from flux_ensemble.document.texts import ATTEMPT, numbered
 from flux_ensemble.engine.combinations import MAX_COMBINATIONS
 from flux_ensemble.engine.commands import StartTimer, SubmitJobs
 from flux_ensemble.engine.core import Core
@@ -17,6 +18,7 @@ from flux_ensemble.engine.firings import DELAY, Firing
 from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.pending import Origin, Pending
+from flux_ensemble.scalars import unpacked
 
 #: The most places where a job failed that are remembered.
 _PLACES = 8
@@ -159,6 +161,7 @@ class Submitter:
             published: `Firing.published` of the new firing.
         """
         origin = Origin(RETRY_RULE, self._table.next_number(RETRY_RULE))
+        given = (overrides or {}).get(GIVEN, {})
         self._core.record(
             eventlog.Retry(
                 rule=firing.rule,
@@ -166,6 +169,8 @@ class Submitter:
                 index=index,
                 attempt=attempt,
                 retry=origin.number,
+                params={name: numbered(unpacked(value), index) for name, value in given.items()}
+                or None,
             )
         )
         if attempt and self._core.spec.groups[firing.group].tells_attempts:

@@ -8,6 +8,7 @@ from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.keys.forms import (
     ATTRIBUTES,
     BOOLEAN,
+    CHOICE,
     DURATION,
     ENVIRONMENT,
     NAMED,
@@ -35,6 +36,23 @@ SWEEPS = ("product", "zip", "sample")
 STARTS = ("in-time", "always")
 
 _PATH = "str | PathLike[str]"
+
+#: What differs from the last attempt of a job.
+WITH_KEYS = (
+    *OVERRIDE_KEYS,
+    Key(
+        "params",
+        {
+            "type": "object",
+            "description": "a mapping of parameters",
+            "additionalProperties": CHOICE,
+        },
+        "Values of parameters, in place of those of the last attempt.",
+        ({"dt": "{job.params.dt / 2}"},),
+        read=None,
+        expression=True,
+    ),
+)
 
 RETRIES_KEYS = (
     Key("times", integer(0), "How often a job runs again at most.", (3,), required=True),
@@ -69,11 +87,12 @@ RETRIES_KEYS = (
     ),
     Key(
         "with",
-        mapping("a mapping such as {duration: 2h}", OVERRIDE_KEYS),
+        mapping("a mapping such as {duration: 2h}", WITH_KEYS),
         "What differs from the last attempt.",
         ({"duration": "{job.duration * 2}"},),
         field="overrides",
-        more="It has the keys of a [submit action](actions.md) that replace the group's.",
+        more="It has the keys of a [submit action](actions.md) that replace the group's, "
+        "and `params`: see [other parameters](retries.md#other-parameters).",
     ),
     Key(
         "spread",

@@ -149,6 +149,9 @@ def _dependency(value: Any) -> dict[str, Any]:
 SOME = or_text(integer(1))
 ANY = or_text(integer(0))
 
+#: Among the overrides of a job that runs again, the values that its retries gave to parameters.
+GIVEN = "params"
+
 #: They can have expressions, in an action and in `with` of `retries`.
 OVERRIDE_KEYS = (
     Key(

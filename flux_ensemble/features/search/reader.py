@@ -8,6 +8,7 @@ from typing import Any
 
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.keys.forms import PARAMETER, matches
+from flux_ensemble.document.keys.overrides import GIVEN
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.features.search.keys import SAMPLERS, SEARCH_KEYS, SKIP, STOP_KEYS
@@ -381,6 +382,13 @@ def check_groups(
         group = groups.get(search.group)
         if group is None:
             continue
+        if any(GIVEN in (job_set.retries.overrides or {}) for job_set in group.sets):
+            problems.add(
+                (*at, "group"),
+                f"the jobs of group {search.group!r} run again with other parameters ('params' in "
+                "'with' of its 'retries'), and a trial has those that the sampler chose: leave "
+                "'params' out",
+            )
         point = {variable.name: packed(variable.example) for variable in search.variables}
         try:
             jobs = len(group.submission(None, point))

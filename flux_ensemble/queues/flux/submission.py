@@ -27,6 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.document.job_sets import JobSet, Submission
+from flux_ensemble.document.keys.overrides import GIVEN
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
@@ -336,7 +337,9 @@ class Submitter:
         submission = self._spec.groups[command.group].submission(
             command.each, command.params, command.overrides
         )
-        variant = json.dumps(command.overrides) if command.overrides else ""
+        # Values of parameters are in what is known of a job anyway.
+        other = {key: one for key, one in (command.overrides or {}).items() if key != GIVEN}
+        variant = json.dumps(other) if other else ""
         run(self._steps(_Batch(command, submission, variant)), done)
 
     def _steps(self, batch: _Batch) -> Generator[Step, Any, Outcome]:

@@ -795,3 +795,38 @@ def test_problems_of_one_line_are_told_in_the_order_of_the_document() -> None:
     told = [problem.path for problem in error.value.problems]
     assert told == [f"simulate.{name}" for name in names[: len(told)]]
     assert len(told) > 9
+
+
+@pytest.mark.parametrize(
+    ("params", "problem"),
+    [
+        ("{t: 1}", ": group 'a' has no parameter 't' (parameters: dt)"),
+        ("{t: '{job.params.dt}'}", ": group 'a' has no parameter 't' (parameters: dt)"),
+        ("{dt: small}", ": params.dt: expected a number, as the parameter has, not 'small'"),
+        ("{dt: [1, 2]}", ".params.dt: expected text, a number, true or false, not a list"),
+        ("{dt: null}", ".params.dt: expected text, a number, true or false, not null"),
+        ("trigger", ".params: expected a mapping of parameters, not 'trigger'"),
+        ("{dt: '{job.params.d}'}", ""),
+        ("{dt: '{job.params.dt'}", ""),
+    ],
+)
+def test_parameters_of_retries_that_do_not_fit(params: str, problem: str) -> None:
+    retries = f"{{times: 1, with: {{params: {params}}}}}"
+    sentences = problems(
+        f"jobs: [{{name: a, command: 'x {{dt}}', params: {{dt: [1, 2.5]}}, retries: {retries}}}]\n"
+        "rules: [{trigger: start, action: {name: submit, label: a}}]\n"
+    )
+    at = f"d.yaml:1: jobs[0].retries.with{problem}" if problem else "d.yaml:1: jobs[0].retries: "
+    assert [sentence[: len(at)] for sentence in sentences] == [at]
+
+
+def test_the_jobs_of_a_search_keep_the_parameters_that_the_sampler_chose() -> None:
+    assert problems(
+        "jobs: [{name: a, command: 'x {p}', retries: {times: 1, with: {params: {p: 1}}}}]\n"
+        "search: [{id: s, group: a, trials: 3, minimize: q, variables: {p: {low: 0, high: 1}}}]"
+        "\n"
+    ) == [
+        "d.yaml:2: search[0].group: the jobs of group 'a' run again with other parameters "
+        "('params' in 'with' of its 'retries'), and a trial has those that the sampler chose: "
+        "leave 'params' out"
+    ]

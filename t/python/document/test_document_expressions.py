@@ -238,7 +238,7 @@ DURATION = "expected a duration (seconds, or text such as '30s', '1.5h' or '100m
         ("{times: 1, with: {attributes: {user: {ensemble: 1}}}}",
          ": the user attribute 'ensemble' is where flux-ensemble marks its jobs"),
         ("{times: 1, with: {label: a}}", ".with.label: unknown key 'label' (keys: nodes, tasks, "
-         "cores, gpus, duration, urgency, queue, bank, environment, workdir, attributes)"),
+         "cores, gpus, duration, urgency, queue, bank, environment, workdir, attributes, params)"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_retries(retries: str, sentence: str) -> None:

@@ -466,3 +466,125 @@ def test_where_a_job_failed_is_in_snapshots() -> None:
     sent = [restored.handle(TimerFired(play.t + 3600.0, timer)), play.timer(timer)]
     for commands in sent:
         assert [one.off for one in commands if isinstance(one, SubmitJobs)] == [("1",)]
+
+
+def of_params(given: dict[str, Any], *rules: dict[str, Any], **more: Any) -> tuple[Play, Cuts]:
+    """Group sim has jobs with x 1 and 2 and a step that is not that of the document again."""
+    sim = {
+        "name": "sim",
+        "command": "simulate {x} {dt}",
+        "params": {"x": [1, 2], "dt": {"written": "4e-1"}},
+        "retries": {"times": 3, "with": {"params": given}},
+        **more,
+    }
+    jobs = [sim, {"name": "after", "command": "analyse {x} {dt}", "params": {"x": 0, "dt": 0}}]
+    play = Play(document(jobs=jobs, rules=[on_start("sim"), *rules]))
+    cuts = Cuts(play.engine)
+    play.handle = cuts.handle
+    return play, cuts
+
+
+def ran(play: Play) -> list[dict[str, Any]]:
+    """The parameters of each job that was sent again."""
+    group = play.engine.spec.groups["sim"]
+    return [
+        group.submission(one.each, one.params, one.overrides)[one.first][1] for one in again(play)
+    ]
+
+
+def test_parameters_are_other_than_in_the_attempt_before() -> None:
+    rule = {
+        "trigger": "job-fail",
+        "action": submit("after", params="trigger", repetitions="unlimited"),
+    }
+    play, cuts = of_params({"dt": "{job.params.dt / 2}"}, rule)
+    for job in (2, 3, 5):
+        fail(play, job)
+    assert ran(play) == [{"x": 2, "dt": 0.2}, {"x": 2, "dt": 0.1}, {"x": 2, "dt": 0.05}]
+    assert [(one.first, one.count) for one in again(play)] == [(1, 1)] * 3
+    sent = [one.params for one in play.of(SubmitJobs) if one.group == "after"]
+    assert sent == [
+        {"x": 2, "dt": {"written": "4e-1"}}, {"x": 2, "dt": 0.2}, {"x": 2, "dt": 0.1}
+    ]  # fmt: skip
+    assert [entry["params"] for entry in play.recorded("retry")] == [
+        {"dt": 0.2}, {"dt": 0.1}, {"dt": 0.05}
+    ]  # fmt: skip
+    cuts.check()
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        ({"dt": {"written": "1.10"}}, "1.10"),
+        ({"dt": "{job.params.dt}"}, "4e-1"),
+        ({"dt": "{index}"}, 1),
+        ({"dt": 7}, 7),
+    ],
+)
+def test_parameters_of_a_further_attempt_keep_their_spelling(given: Any, value: Any) -> None:
+    play, cuts = of_params(given)
+    fail(play, 2)
+    assert [one["dt"] for one in ran(play)] == [value]
+    cuts.check()
+
+
+def test_a_rule_on_idle_waits_for_the_combination_that_was_asked_for() -> None:
+    rule = {
+        "trigger": "idle",
+        "group": "sim",
+        "by": ["x", "dt"],
+        "when": "idle.success == 1",
+        "action": submit("after", params="trigger", repetitions="unlimited"),
+    }
+    play, cuts = of_params({"dt": "{job.params.dt / 2}"}, rule)
+    fail(play, 1)
+    play.run(2)
+    assert play.submitted("after") == 1
+    again_id = next(id for id, tag in play.queued.items() if tag.rule == "retry")
+    play.run(again_id)
+    sent = [one.params for one in play.of(SubmitJobs) if one.group == "after"]
+    assert sent == [{"x": x, "dt": {"written": "4e-1"}} for x in (2, 1)]
+    cuts.check()
+
+
+def test_an_interrupted_attempt_keeps_its_parameters() -> None:
+    play, _ = of_params({"dt": "{job.params.dt / 2}"})
+    fail(play, 1)
+    job = next(id for id, tag in play.queued.items() if tag.rule == "retry")
+    play.begin(job)
+    play.post(Interrupted(play.tick(), (job,)))
+    play.event(job, "exception", type="cancel", severity=0)
+    play.end(job, 15)
+    assert ran(play) == [{"x": 1, "dt": 0.2}] * 2
+
+
+def test_sizes_follow_the_parameters_of_a_further_attempt() -> None:
+    play, _ = of_params({"x": "{job.params.x * 3}"}, tasks="{x}")
+    fail(play, 2)
+    (command,) = again(play)
+    group = play.engine.spec.groups["sim"]
+    job_set, params = group.submission(command.each, command.params, command.overrides)[1]
+    assert (job_set.tasks, params["x"]) == (6, 6)
+
+
+@pytest.mark.parametrize(
+    ("given", "more", "reason"),
+    [
+        ({"dt": "{job.memo.none}"}, {}, "params: {job.memo.none} has no value"),
+        (
+            {"dt": "{job.params.dt}s"}, {},
+            "params.dt: expected a number, as the parameter has, not '4e-1s'",
+        ),
+        (
+            {"x": "{job.params.x / 4}"}, {"tasks": "{x}"},
+            "expected an integer >= 1, not '0.5', which is a value of the parameter 'x'",
+        ),
+    ],
+)  # fmt: skip
+def test_a_job_gives_up_where_a_parameter_cannot_be_other(
+    given: Any, more: Any, reason: str
+) -> None:
+    play, _ = of_params(given, **more)
+    fail(play, 2)
+    assert not again(play)
+    assert [entry["reason"] for entry in play.recorded("gave-up")] == [f"retries: with: {reason}"]
