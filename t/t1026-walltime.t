@@ -65,7 +65,7 @@ cat >search.sh <<-EOD
 	else
 		flux ensemble run search.yaml
 	fi
-	flux ensemble jobs search -n -o "$trials" >points
+	flux ensemble jobs search --interrupted -n -o "$trials" >points
 EOD
 
 test_expect_success FLUX 'two-allocations.sh: an allocation that is too short says what is left' '

@@ -69,7 +69,7 @@ cat >leaves.sh <<-EOD
 		else
 			flux ensemble run long.yaml
 		fi
-		flux ensemble jobs long -n -o "{outcome} {params.i}" >leaves.jobs
+		flux ensemble jobs long --interrupted -n -o "{outcome} {params.i}" >leaves.jobs
 	'
 EOD
 
@@ -82,7 +82,7 @@ cat >killed.sh <<-EOD
 		flux ensemble supervise
 		flux ensemble status long >/dev/null 2>&1 || flux ensemble load long.yaml
 		flux ensemble wait long
-		flux ensemble jobs long -n -o "{outcome} {params.i}" >killed.jobs
+		flux ensemble jobs long --interrupted -n -o "{outcome} {params.i}" >killed.jobs
 		flux ensemble status long --json >killed.status
 	'
 EOD

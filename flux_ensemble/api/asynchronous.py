@@ -80,7 +80,7 @@ class AsyncClient:
         """Do as `Client.scale`."""
         return await self._do(lambda client: client.scale(to))
 
-    def jobs(self, name: str, **chosen: str | None) -> AsyncIterator[JobRow]:
+    def jobs(self, name: str, **chosen: Any) -> AsyncIterator[JobRow]:
         """Do as `Client.jobs`."""
         return stream(
             lambda stopped: iter(StoppableClient(self._uri, stopped).jobs(name, **chosen))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flux_ensemble.api.draft import Draft
 from flux_ensemble.client import EnsembleError
-from flux_ensemble.client.tables import JobTable
+from flux_ensemble.client.tables import JobTable, wants_interrupted
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.entries import caller, key_of
 from flux_ensemble.job_ids import JobIds
@@ -381,7 +381,12 @@ class Ensemble:
         return self._running.why(rule)
 
     def jobs(
-        self, *, filter: str | None = None, group: str | None = None, outcome: str | None = None
+        self,
+        *,
+        filter: str | None = None,
+        group: str | None = None,
+        outcome: str | None = None,
+        interrupted: bool = False,
     ) -> JobTable:
         """Return the ensemble's jobs: ended ones, then active ones.
 
@@ -391,14 +396,17 @@ class Ensemble:
             filter: an expression such as "job.returncode != 0".
             group: only jobs of this group.
             outcome: only jobs with this outcome.
+            interrupted: include attempts that were interrupted and whose jobs run again. They are
+                also included if `outcome` or `filter` names them.
 
         >>> [job["outcome"] for job in echoes.jobs(group="echo")]
         ['success', 'success', 'failed']
         """
         host, chosen = self._running, {"filter": filter, "outcome": outcome}
         return JobTable(
-            lambda: host.jobs(group=group, **chosen),
-            lambda: host.jobs(group=group) if any(chosen.values()) else (),
+            lambda: host.jobs(group=group, interrupted=True, **chosen),
+            lambda: host.jobs(group=group, interrupted=True) if any(chosen.values()) else (),
+            interrupted=interrupted or wants_interrupted(filter, outcome),
         )
 
     # -- its results ------------------------------------------------------------------
@@ -430,7 +438,7 @@ class Ensemble:
         return failures_of(
             client,
             self.name,
-            client.jobs(self.name, group=group),
+            client.jobs(self.name, group=group, interrupted=True),
             lambda kind: f"jobs(group={kind.group!r}, filter={kind.expression!r})",
         )
 
@@ -461,7 +469,7 @@ class Ensemble:
         if not id.isdecimal():
             raise TypeError(f"job: expected one of jobs(), or its id, not {job!r}")
         of_member = f" and job.member == {member!r}" if member else ""
-        rows = list(self.jobs(filter=f"job.id == {id}{of_member}"))
+        rows = list(self.jobs(filter=f"job.id == {id}{of_member}", interrupted=True))
         if not rows:
             raise EnsembleError(errno.ENOENT, f"ensemble {self.name!r} has no job {job}")
         return rows[-1]
@@ -492,6 +500,7 @@ class Ensemble:
         filter: str | None = None,
         group: str | None = None,
         outcome: str | None = None,
+        interrupted: bool = False,
         best: bool = False,
         force: bool = False,
     ) -> int:
@@ -499,7 +508,7 @@ class Ensemble:
 
         Args:
             path: the file: .csv, .json, .jsonl, .sqlite or .parquet.
-            filter, group, outcome: as for `jobs`.
+            filter, group, outcome, interrupted: as for `jobs`.
             best: write the rows of `best` instead.
             force: replace an existing file.
 
@@ -515,13 +524,15 @@ class Ensemble:
         from flux_ensemble.api.local_session import in_python
         from flux_ensemble.results.export import ExportError, write, write_best
 
-        if best and (filter or group or outcome):
+        if best and (filter or group or outcome or interrupted):
             raise ValueError("best: all best jobs are written: give no choice of jobs")
         client, file = self._running.client, Path(path)
         try:
             if best:
                 return write_best(client, self.name, file, force=force)
-            jobs = client.jobs(self.name, filter=filter, group=group, outcome=outcome)
+            jobs = client.jobs(
+                self.name, filter=filter, group=group, outcome=outcome, interrupted=interrupted
+            )
             return write(file, jobs, force=force)
         except ExportError as error:
             raise ExportError(in_python(str(error))) from None

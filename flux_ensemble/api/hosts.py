@@ -66,7 +66,7 @@ class Host(ABC):
         answer: Why = self.client.why(self.name, rule)
         return answer
 
-    def jobs(self, **chosen: str | None) -> Iterator[JobRow]:
+    def jobs(self, **chosen: Any) -> Iterator[JobRow]:
         """Do as `Client.jobs`."""
         return iter(self.client.jobs(self.name, **chosen))
 

@@ -27,7 +27,7 @@ from flux_ensemble.client.connection import Connection
 from flux_ensemble.client.errors import EnsembleError, failure
 from flux_ensemble.client.instance import user_context
 from flux_ensemble.client.log import EnsembleLog
-from flux_ensemble.client.tables import JobTable
+from flux_ensemble.client.tables import JobTable, wants_interrupted
 from flux_ensemble.job_ids import JobIds
 
 if TYPE_CHECKING:
@@ -172,6 +172,7 @@ class Client(Connection):
         filter: str | None = None,
         group: str | None = None,
         outcome: str | None = None,
+        interrupted: bool = False,
     ) -> Jobs:
         """Return the jobs of an ensemble, active ones last; `to_pandas()` makes a table of them.
 
@@ -179,13 +180,15 @@ class Client(Connection):
             name: the ensemble.
             filter: an expression over the fields of a job, such as "job.returncode != 0".
             group: only jobs of this group.
-            outcome: only jobs that ended so: success, failed, canceled or timeout.
+            outcome: only jobs that ended so: success, failed, canceled, timeout or interrupted.
+            interrupted: include attempts that were interrupted and whose jobs run again. They are
+                also included if `outcome` or `filter` names them.
 
         >>> [(job["id"], job["returncode"]) for job in client.jobs("demo", outcome="failed")]
         []
         """
         asked = {"name": name, "filter": filter, "group": group, "outcome": outcome}
-        return Jobs(self, asked)
+        return Jobs(self, asked, interrupted=interrupted or wants_interrupted(filter, outcome))
 
     def submit(
         self,
@@ -333,12 +336,16 @@ class Jobs(JobTable):
     Args:
         connection: to the service.
         payload: of the requests: the ensemble, and the selection of jobs.
+        interrupted: as for `JobTable`.
 
     Attributes:
         dropped: after an iteration, the number of jobs that the record had no room for.
     """
 
-    def __init__(self, connection: Connection, payload: dict[str, Any]) -> None:
+    def __init__(
+        self, connection: Connection, payload: dict[str, Any], *, interrupted: bool
+    ) -> None:
+        super().__init__(self._requested, interrupted=interrupted)
         self._connection = connection
         self._payload = payload
         self.dropped = 0
@@ -347,9 +354,10 @@ class Jobs(JobTable):
         chosen = [self._payload[key] for key in ("filter", "outcome")]
         if not any(chosen):
             return ()
-        return Jobs(self._connection, {**self._payload, "filter": None, "outcome": None})
+        every = {**self._payload, "filter": None, "outcome": None}
+        return Jobs(self._connection, every, interrupted=self._interrupted)
 
-    def __iter__(self) -> Iterator[JobRow]:
+    def _requested(self) -> Iterator[JobRow]:
         after: int | None = 0
         while after is not None:
             t_sent = time.monotonic()

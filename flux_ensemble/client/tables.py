@@ -1,7 +1,12 @@
-"""Jobs as a table of pandas or Polars."""
+"""Jobs as a table of pandas or Polars, and which attempts are left out of lists of jobs.
+
+A job that was interrupted runs again as if it had not run. So its interrupted attempts, whose rows
+are `replaced`, are in a list of jobs only if they are asked for.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +20,36 @@ if TYPE_CHECKING:
 #: Most jobs in the text of a table, and most characters of one.
 _SHOWN, _LONGEST = 10, 160
 
+#: The words by which a filter asks for interrupted attempts.
+_ASKED = re.compile(r"\b(interrupted|replaced)\b")
+
+
+def wants_interrupted(filter: str | None, outcome: str | None) -> bool:
+    """Return whether a choice of jobs names interrupted attempts.
+
+    >>> wants_interrupted("job.interrupted and job.runtime > 60", None)
+    True
+    >>> wants_interrupted("job.runtime > 60", "success")
+    False
+    """
+    return outcome == "interrupted" or bool(filter and _ASKED.search(filter))
+
+
+def left_out(number: int, way: str) -> str:
+    """Return the sentence about interrupted attempts that are left out.
+
+    Args:
+        number: of the attempts.
+        way: what shows them.
+
+    >>> left_out(1, "--interrupted")
+    '1 interrupted attempt is left out, since its job runs again; --interrupted shows it'
+    """
+    attempts = counted(number, "interrupted attempt")
+    if number == 1:
+        return f"{attempts} is left out, since its job runs again; {way} shows it"
+    return f"{attempts} are left out, since their jobs run again; {way} shows them"
+
 
 class JobTable:
     """Jobs of an ensemble: mappings to iterate over, or a table with a column for each field.
@@ -24,6 +59,10 @@ class JobTable:
     Args:
         rows: returns the jobs.
         others: returns jobs whose fields are columns too, such as those of which `rows` are a few.
+        interrupted: include the attempts that were interrupted and whose jobs run again.
+
+    Attributes:
+        left_out: after an iteration, the number of such attempts that were left out.
 
     >>> job = {"id": 1, "group": "md", "outcome": None, "params": {"t": 300}, "memo": {"loss": 0.5}}
     >>> jobs = JobTable(lambda: [job])
@@ -38,12 +77,21 @@ class JobTable:
         self,
         rows: Callable[[], Iterable[JobRow]],
         others: Callable[[], Iterable[JobRow]] | None = None,
+        *,
+        interrupted: bool = True,
     ) -> None:
         self._rows = rows
         self._more = others
+        self._interrupted = interrupted
+        self.left_out = 0
 
     def __iter__(self) -> Iterator[JobRow]:
-        return iter(self._rows())
+        self.left_out = 0
+        for row in self._rows():
+            if self._interrupted or "replaced" not in row:
+                yield row
+            else:
+                self.left_out += 1
 
     def __repr__(self) -> str:
         lines, number = list[str](), 0
@@ -56,6 +104,8 @@ class JobTable:
             lines.append(f"  {shortened(one_line(printable(line)), _LONGEST)}")
         if number > _SHOWN:
             lines.append(f"  and {number - _SHOWN:,} more")
+        if self.left_out:
+            lines.append(f"  {left_out(self.left_out, 'jobs(interrupted=True)')}")
         head = f"{counted(number, 'job')}: list(...) has their mappings, to_pandas() a table"
         return "\n".join((head, *lines))
 
@@ -84,7 +134,9 @@ class JobTable:
         return table.with_columns(polars.lit(None).alias(name) for name in missing).select(columns)
 
     def _others(self) -> Iterable[JobRow]:
-        return () if self._more is None else self._more()
+        if self._more is None:
+            return ()
+        return JobTable(self._more, interrupted=self._interrupted)
 
     def _table(self) -> tuple[list[str], list[dict[str, Any]]]:
         """Return the columns, those that every job has without any, and the rows."""

@@ -252,6 +252,8 @@ class Describer:
         values["attempt"] = firing.attempt
         if firing.work is not None:
             values["copy_of"] = firing.work
+        if job.replaced:
+            values["replaced"] = True
         if firing.trial is not None:
             for describe in self._of_trials:
                 values.update(describe(firing.trial, job))

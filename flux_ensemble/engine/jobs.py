@@ -97,6 +97,7 @@ FIELDS: Final[dict[str, str]] = {
 RECORDED: Final[Mapping[str, Any]] = {
     "outcome": "success",
     "interrupted": False,
+    "replaced": False,
     "status": 0,
     "exception_type": None,
     "exception_note": None,
@@ -111,6 +112,7 @@ _UNUSUAL: Mapping[str, Any] = {
     "canceling": False,
     "evicted": False,
     "interrupted": False,
+    "replaced": False,
     "t_alloc": None,
     "ranks": None,
     "t_end": None,
@@ -200,6 +202,8 @@ class ActiveJob:
         #: True if the job's end is, or will be, no doing of the job. Known from the first fatal
         #: exception on.
         self.interrupted = False
+        #: True if the attempt was interrupted, and the job runs again in its place.
+        self.replaced = False
         #: The rules on `job-running` that have fired for the job.
         self.told: tuple[str, ...] = ()
         self._exceptions: set[str] | None = None

@@ -121,6 +121,7 @@ class Jobs:
     Attributes:
         count: number of jobs.
         outcomes: number of jobs by group and outcome; None is active.
+        replaced: number of attempts that were interrupted and whose jobs run again.
         first: the first jobs.
         points: the best jobs by the values that they published.
         params, memo: the columns of parameters and of keys of memos.
@@ -136,6 +137,7 @@ class Jobs:
         self._source = source
         self.count = 0
         self.outcomes: Counter[tuple[str, str | None]] = Counter()
+        self.replaced = 0
         self.first: list[Job] = []
         self.points = Points()
         self.params: dict[str, Values] = {}
@@ -184,7 +186,10 @@ class Jobs:
             self.times.add(name, job[name])
         self._files.add(job["output"])
         self._take("parameters", self.params, MAX_PARAMS, job["params"], row)
-        if job["memo"]:
+        replaced = "replaced" in job
+        self.replaced += replaced
+        # The job publishes these values again.
+        if job["memo"] and not replaced:
             self._take("keys of memos", self.memo, MAX_MEMO, job["memo"], row)
             self.points.add(job)
             value = job["memo"].get(self._objectives.get(job["group"], ""))

@@ -111,10 +111,8 @@ def _time_line(content: Content, key: str) -> Iterator[Markup]:
         n for (_, outcome), n in run.jobs.outcomes.items() if outcome in ("failed", "timeout")
     )
     failed = f"; {bad:,} of them failed or ran out of time" if bad else "; none of them failed"
-    summary = (
-        f"{plural(run.jobs.count, 'job')}{where} and {plural(run.log.fired, 'firing')} in "
-        f"{seconds(run.span)}{failed}."
-    )
+    jobs = plural(run.jobs.count - run.jobs.replaced, "job")
+    summary = f"{jobs}{where} and {plural(run.log.fired, 'firing')} in {seconds(run.span)}{failed}."
     yield _chart(key, "timeline", "Jobs by node, and firings of rules, over time", summary)
 
 
@@ -134,7 +132,7 @@ def _course(content: Content, key: str) -> Iterator[Markup]:
         text += f"; the cluster has {plural(nodes, 'node')} of {plural(cores, 'core')}"
     yield _chart(key, "running", "Jobs that run and wait", text + ".")
     ended = sum(count for (_, outcome), count in run.jobs.outcomes.items() if outcome)
-    text = f"{plural(ended, 'job')} had ended after {seconds(run.span)}"
+    text = f"{plural(ended - run.jobs.replaced, 'job')} had ended after {seconds(run.span)}"
     if content.simulated is not None:
         text += f"; in the simulation after {seconds(content.simulated.span)} (dashed lines)"
     yield _chart(key, "progress", "Jobs that have ended", text + ".")
@@ -377,6 +375,13 @@ def _files(content: Content, jobs: Sequence[Mapping[str, Any]]) -> list[list[Chi
     return [[reference(one)] if any(found) else [] for one in found]
 
 
+def _numbers(run: Run) -> str:
+    """Return the number of jobs, and that of the interrupted attempts beside them."""
+    replaced = run.jobs.replaced
+    jobs = plural(run.jobs.count - replaced, "job")
+    return f"{jobs} and {plural(replaced, 'interrupted attempt')}" if replaced else jobs
+
+
 def _jobs(content: Content, key: str) -> Iterator[Markup]:
     run = content.run
     if not run.jobs.count:
@@ -399,7 +404,7 @@ def _jobs(content: Content, key: str) -> Iterator[Markup]:
     yield h(
         "div",
         table(
-            f"{plural(run.jobs.count, 'job')}, in the order of their ends"
+            f"{_numbers(run)}, in the order of their ends"
             + (f"; the first {len(rows)}" if len(rows) < run.jobs.count else ""),
             ["Job", "Group", "Outcome", "Runtime", "Exit code", "Parameters", "Memo"]
             + ["Output"] * any(files),

@@ -131,7 +131,7 @@ class Outputs:
             # As Python writes texts, so does a filter.
             same = f"output in {paths!r} or error in {paths!r}"
             filter = same if len(same) <= MAX_LENGTH else None
-            for job in self._target.jobs(self._name, filter=filter):
+            for job in self._target.jobs(self._name, filter=filter, interrupted=True):
                 files.add(job)
         return files
 

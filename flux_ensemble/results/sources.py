@@ -30,7 +30,7 @@ def _loaded(client: Client, name: str) -> Source:
     service = status["service"]
     if "pid" not in service:
         raise EnsembleError(errno.EPERM, "only the owner of the instance may make a report")
-    jobs, outputs = client.jobs(name), Outputs(client, name)
+    jobs, outputs = client.jobs(name, interrupted=True), Outputs(client, name)
     nodes = status["nodes"]["node_up_count"]
     facts = {
         "Service": f"flux-ensemble {service['version']}, Python {service['python']}",
@@ -68,7 +68,7 @@ def _local(states: LocalClient, name: str) -> Source:
         kind="local queue",
         status=ensemble,
         metrics=states.metrics(name),
-        jobs=states.jobs(name),
+        jobs=states.jobs(name, interrupted=True),
         entries=states.log(name),
         label=str,
         now=time.time(),

@@ -220,7 +220,7 @@ class Scene:
 
     def recorded(self, name: str) -> list[Mapping[str, Any]]:
         """The jobs of an ensemble, by its record."""
-        return list(Client(self.handle).jobs(name))
+        return list(Client(self.handle).jobs(name, interrupted=True))
 
     def verify(
         self,

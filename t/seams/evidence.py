@@ -161,6 +161,7 @@ class Evidence:
     rows: Sequence[Row]
     entries: Sequence[Row]
     failures: str
+    shown: Sequence[Row]
     jsonl: Sequence[Row]
     csv: Sequence[Mapping[str, str]]
     sqlite: Sequence[Mapping[str, Any]]
@@ -206,7 +207,7 @@ def collect(
 
     files = {kind: f"{name}.export.{kind}" for kind in ("jsonl", "csv", "sqlite")}
     for file in files.values():
-        ask("export", *options, "--force", name, file)
+        ask("export", *options, "--force", "--interrupted", name, file)
     ask("report", *options, "--force", "-o", f"{name}.html", name)
     (status,) = answer("status", name)["ensembles"]
     listed = next(one for one in answer("list")["ensembles"] if one["name"] == name)
@@ -226,7 +227,8 @@ def collect(
         metrics=answer("metrics", name),
         listed=listed,
         searches=searches,
-        rows=answer("jobs", name)["jobs"],
+        rows=answer("jobs", "--interrupted", name)["jobs"],
+        shown=answer("jobs", name)["jobs"],
         entries=[json.loads(line) for line in ask("log", *options, "--json", name).splitlines()],
         failures=ask("failures", *options, name),
         jsonl=[json.loads(line) for line in (directory / files["jsonl"]).read_text().splitlines()],

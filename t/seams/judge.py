@@ -280,6 +280,8 @@ def _log(seen: Evidence, problems: Problems) -> None:
 
 def _exports(seen: Evidence, problems: Problems) -> None:
     """What is exported is what `jobs` shows, and parameters are spelled as the jobs got them."""
+    kept = [row for row in seen.rows if not row.get("replaced")]
+    problems.same("rows that jobs shows", kept, list(seen.shown))
     problems.same("rows in JSON lines", list(seen.rows), list(seen.jsonl))
     for kind, rows in (("csv", seen.csv), ("sqlite", seen.sqlite)):
         problems.same(f"rows in {kind}", [(str(row["id"]), row["outcome"]) for row in seen.rows],

@@ -6,7 +6,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import wraps
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -33,6 +33,7 @@ from flux_ensemble.cli.display.jobs_table import (
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.results import Export, ExportFile
 from flux_ensemble.cli.session.target import targeted
+from flux_ensemble.client.tables import left_out
 from flux_ensemble.job_ids import shown
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 from flux_ensemble.queues.local.client import LocalClient
@@ -70,11 +71,13 @@ class Choice:
     Args:
         filter: an expression over the fields of a job, or None.
         group, outcome: of the jobs, or None.
+        interrupted: include attempts that were interrupted and whose jobs run again.
     """
 
     filter: str | None = None
     group: str | None = None
     outcome: str | None = None
+    interrupted: bool = False
 
 
 class States(click.ParamType):
@@ -149,6 +152,14 @@ def choice_options(command: _Command) -> Callable[..., Any]:
     ):
         made = option(made)
     return made
+
+
+#: Adds the option `--interrupted`.
+_interrupted_option = click.option(
+    "--interrupted",
+    is_flag=True,
+    help="Also attempts that were interrupted and whose jobs run again.",
+)
 
 
 def order_options(command: _Command) -> Callable[..., Any]:
@@ -250,9 +261,10 @@ def _sorted(rows: list[Any], field: str, *, reverse: bool) -> list[Any]:
 
 @contextmanager
 def chosen(target: Target, name: str, choice: Choice) -> Iterator[Iterable[Any]]:
-    """Yield the chosen jobs of an ensemble; afterwards, report jobs that the record dropped.
+    """Yield the chosen jobs of an ensemble; afterwards, report those that are missing.
 
-    If there are none, report what the filter names and no job has.
+    Those are interrupted attempts that are left out, and jobs that the record dropped. If there
+    are none, report what the filter names and no job has.
     """
     found = target.jobs(name, **asdict(choice))
     empty = True
@@ -269,6 +281,8 @@ def chosen(target: Target, name: str, choice: Choice) -> Iterator[Iterable[Any]]
             from flux_ensemble.metrics.job_filter import keys_in
 
             report_unknown(target, name, keys_in(choice.filter))
+    if number := getattr(found, "left_out", 0):
+        say(left_out(number, "--interrupted"))
     # Not known of a local run.
     if dropped := getattr(found, "dropped", 0):
         print_error(f"{dropped} jobs are not in the record: it is full (limits.records)")
@@ -298,6 +312,7 @@ def report_unknown(target: Target, name: str, fields: Collection[str]) -> None:
 @click.argument("name", shell_complete=completion.ensembles)
 @click.argument("which", nargs=-1, metavar="[JOB]...")
 @choice_options
+@_interrupted_option
 @order_options
 @table_options(jobs_table("default"))
 @targeted
@@ -305,6 +320,7 @@ def jobs(
     name: str,
     which: tuple[str, ...],
     choice: Choice,
+    interrupted: bool,
     order: Order,
     output: Output,
     target: Target,
@@ -319,12 +335,18 @@ def jobs(
     if which:
         with naming(target, name):
             rows = list(named_jobs(target, name, which))
-    else:
-        with chosen(target, name, choice) as found:
-            rows, total = order.take(found, 0 if output.as_json else MOST_JOBS)
+        _show(target, name, rows, order, output)
+        return
+    with chosen(target, name, replace(choice, interrupted=interrupted)) as found:
+        rows, total = order.take(found, 0 if output.as_json else MOST_JOBS)
         if order.count is None and len(rows) < total:
             which_ones = "last" if order.sort is None else "first"
             say(f"the {which_ones} {len(rows):,} of {total:,} jobs; -c 0 shows all")
+        _show(target, name, rows, order, output)
+
+
+def _show(target: Target, name: str, rows: list[Any], order: Order, output: Output) -> None:
+    """Print jobs as JSON or as a table."""
     if output.as_json:
         print_json({"jobs": rows})
         return
@@ -364,6 +386,7 @@ def _any_has(rows: Iterable[_Job], field: str) -> bool:
     help="The collector (default: $OTEL_EXPORTER_OTLP_ENDPOINT, or http://localhost:4318).",
 )
 @choice_options
+@_interrupted_option
 @order_options
 @targeted
 def export(
@@ -374,6 +397,7 @@ def export(
     to: str | None,
     endpoint: str | None,
     choice: Choice,
+    interrupted: bool,
     order: Order,
     target: Target,
 ) -> None:
@@ -387,6 +411,7 @@ def export(
     """
     from flux_ensemble.results.export import ExportError, write, write_best
 
+    choice = replace(choice, interrupted=interrupted)
     if to == "optuna":
         if file is None or (choice, order) != (Choice(), Order()) or endpoint is not None:
             said = "--to optuna writes all trials to a FILE: give that, and no choice of jobs"
@@ -440,7 +465,7 @@ def failures(name: str, group: str | None, target: Target) -> None:
     """
     from flux_ensemble.results.failures import failures_of
 
-    with chosen(target, name, Choice(group=group)) as found:
+    with chosen(target, name, Choice(group=group, interrupted=True)) as found:
         why = failures_of(target, name, found, group=group)
     for line in why.lines():
         click.echo(line)
@@ -475,7 +500,7 @@ def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target:
         with naming(target, name):
             found = list(named_jobs(target, name, which))
     else:
-        with chosen(target, name, choice) as those:
+        with chosen(target, name, replace(choice, interrupted=True)) as those:
             found = list(those)
     if any("output" not in job for job in found):
         raise Failure("only the owner of the instance may see what jobs wrote")
@@ -521,7 +546,7 @@ def named_jobs(target: Target, name: str, texts: Iterable[str]) -> Iterator[_Job
         number = _number(target, name, id, text)
         found = [
             job
-            for job in target.jobs(name, filter=f"id == {number}")
+            for job in target.jobs(name, filter=f"id == {number}", interrupted=True)
             if not member or job.get("member") == member
         ]
         if len(found) == 1:
@@ -563,7 +588,7 @@ def _unknown(target: Target, name: str, member: str, text: str) -> str:
     if "pools" not in status:
         return f"ensemble {name!r} has no members: name a job of it by its id alone"
     known = {one["name"] for one in members_of(status)}
-    known.update(job["member"] for job in target.jobs(name))
+    known.update(job["member"] for job in target.jobs(name, interrupted=True))
     if member in known:
         return nothing
     names = listed(sorted(known))

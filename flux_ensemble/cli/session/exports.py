@@ -50,7 +50,7 @@ def write_studies(target: Target, name: str, path: Path, *, force: bool) -> str:
     try:
         with naming(target, name):
             searches = studies.logged_searches(target.log(name))
-            jobs = list(target.jobs(name))
+            jobs = list(target.jobs(name, interrupted=True))
         with replacing(path) as beside:
             written = studies.write(beside, name, searches, jobs)
     except studies.StudyError as error:

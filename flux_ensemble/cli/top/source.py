@@ -259,7 +259,8 @@ class FluxSource(Source):
                 raise failure(error, op) from error
 
     def jobs(self, group: str | None, text: str | None) -> tuple[list[Mapping[str, Any]], bool]:
-        found = iter(self._client.jobs(self._chosen or "", group=group, filter=text))
+        of = self._chosen or ""
+        found = iter(self._client.jobs(of, group=group, filter=text, interrupted=True))
         jobs = list(islice(found, PAGE))
         return list(jobs), next(found, None) is not None
 
@@ -317,9 +318,10 @@ class LocalSource(Source):
         return [job for job in self._read_on("jobs") if job["outcome"] in ("failed", "timeout")]
 
     def jobs(self, group: str | None, text: str | None) -> tuple[list[Mapping[str, Any]], bool]:
-        found = self._states.jobs(self._chosen or "", group=group, filter=text)
+        of = self._chosen or ""
+        found = iter(self._states.jobs(of, group=group, filter=text, interrupted=True))
         jobs = list(islice(found, PAGE))
-        return jobs, next(found, None) is not None
+        return list(jobs), next(found, None) is not None
 
     def output(self, job: Mapping[str, Any]) -> str:
         return _output(job, self._states, self._chosen or "")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.client import EnsembleError
+from flux_ensemble.client.tables import JobTable, wants_interrupted
 from flux_ensemble.job_ids import JobIds
 from flux_ensemble.queues.local.root import StateError, UnreadableError, advised
 
@@ -105,8 +106,18 @@ class LocalClient:
         filter: str | None = None,
         group: str | None = None,
         outcome: str | None = None,
-    ) -> Iterator[Any]:
+        interrupted: bool = False,
+    ) -> JobTable:
         """Do as `Client.jobs`; with active jobs only if the run reports them."""
+        return JobTable(
+            lambda: self._jobs(name, filter, group, outcome),
+            lambda: self._jobs(name, None, group, None) if filter or outcome else (),
+            interrupted=interrupted or wants_interrupted(filter, outcome),
+        )
+
+    def _jobs(
+        self, name: str, filter: str | None, group: str | None, outcome: str | None
+    ) -> Iterator[Any]:
         # Imported here, because most commands have no filter.
         from flux_ensemble.metrics.job_filter import check_outcome, compile_choice
         from flux_ensemble.metrics.paths import no_group

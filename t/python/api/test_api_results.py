@@ -130,7 +130,7 @@ def test_a_table_of_few_jobs_or_none_has_the_columns_of_all(
 ) -> None:
     pytest.importorskip(package, reason=f"{package} is not installed")
 
-    def columns(**chosen: str) -> list[str]:
+    def columns(**chosen: Any) -> list[str]:
         return list(getattr(ended.jobs(**chosen), f"to_{package}")().columns)
 
     assert {"id", "params.x", "outcome"} <= set(columns())

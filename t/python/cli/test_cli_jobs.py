@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from flux_ensemble.cli.common import Failure, Since
 from flux_ensemble.cli.display.jobs_table import jobs_table
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.client import EnsembleError
+from flux_ensemble.client.tables import JobTable
 from flux_ensemble.metrics.job_filter import FIELDS, compile_filter
 from flux_ensemble.queues.local.client import LocalClient
 
@@ -312,7 +312,7 @@ def filters(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     asked: list[str | None] = []
     requested = LocalClient.jobs
 
-    def jobs(self: LocalClient, name: str, **choice: Any) -> Iterator[Any]:
+    def jobs(self: LocalClient, name: str, **choice: Any) -> JobTable:
         asked.append(choice.get("filter"))
         return requested(self, name, **choice)
 

@@ -13,6 +13,7 @@ from test_engine_snapshot import Cuts
 
 from flux_ensemble.engine.events import Started
 from flux_ensemble.engine.jobs import MAX_COUNTED
+from flux_ensemble.engine.records import decode, encode
 from flux_ensemble.metrics.streams import MAX_IGNORED, MAX_NAME
 
 #: What the job of each place in the sweep publishes, one memo after the other.
@@ -230,6 +231,18 @@ def test_what_comes_of_a_job_after_it_was_interrupted_is_left_to_the_attempt_tha
     for memo in MEMOS[0]:
         play.event(again, "memo", **memo)
     assert play.engine.metrics(play.t)["n"]["a-x"] == 3
+
+
+def test_an_attempt_is_replaced_only_if_its_job_runs_again() -> None:
+    play = Play(sweep())
+    play.engine.records.keep()
+    for job in (1, 2):
+        play.begin(job)
+    lost(play, 1)
+    play.request("cancel")
+    lost(play, 2)
+    first, second = decode(encode(play.engine.records.take()))
+    assert (first.id, first.replaced, second.id, second.replaced) == (1, True, 2, False)
 
 
 def test_the_keys_that_are_counted_are_bounded() -> None:

@@ -94,7 +94,7 @@ def test_a_value_of_another_type_is_no_job_of_a_local_run(name: str, line: Any) 
 def test_guests_see_nothing_that_users_have_written() -> None:
     assert GUESTS == (
         "id", "member", "name", "state", "group", "nnodes", "t_submit", "t_run", "t_end", "runtime",
-        "outcome",
+        "outcome", "replaced",
     )  # fmt: skip
 
 
@@ -121,6 +121,7 @@ def test_a_literal_of_the_wrong_type_is_refused_by_its_type(name: str) -> None:
 
 
 def test_each_field_is_in_a_row_that_the_engine_makes() -> None:
-    # Only the queue knows what a job waits for, and no recording has a copy.
+    # Only the queue knows what a job waits for, and no recording has a copy or a job that was
+    # interrupted and ran again.
     found = {name for recording in RECORDINGS for row in rows_of(recording) for name in flat(row)}
-    assert COLUMNS.keys() - found == {"waits", "copy_of"}
+    assert COLUMNS.keys() - found == {"waits", "copy_of", "replaced"}

@@ -1,0 +1,165 @@
+"""The rows of a sweep that was killed and resumed: one for each point, unless more are wanted."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patience import PATIENCE
+
+from flux_ensemble.api.ensemble import Ensemble
+from flux_ensemble.cli.main import run_command
+from flux_ensemble.queues.local.client import LocalClient
+
+#: Each job publishes a value, waits until it may end, and publishes another one.
+JOB = """\
+import pathlib, sys, time
+import flux_ensemble
+x = float(sys.argv[1])
+flux_ensemble.memo(y=x)
+pathlib.Path(f"began-{sys.argv[1]}").touch()
+while not pathlib.Path("gate").exists():
+    time.sleep(0.01)
+flux_ensemble.memo(y=10 * x)
+"""
+
+POINTS = 6
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a run that was killed when two jobs ran, and resumed."""
+    root = tmp_path_factory.mktemp("killed")
+    (root / "job.py").write_text(JOB)
+    document: dict[str, Any] = {
+        "name": "s",
+        "jobs": [
+            {
+                "name": "a",
+                "command": [sys.executable, str(root / "job.py"), "{x}"],
+                "params": {"x": list(range(POINTS))},
+            }
+        ],
+        "rules": [{"trigger": "start", "action": {"name": "submit", "label": "a"}}],
+    }
+    (root / "s.json").write_text(json.dumps(document))
+    begin = [sys.executable, "-m", "flux_ensemble", "run", "--queue", "local", "--nodes", "1"]
+    begin += ["--cores", "2", "--state-dir", str(root / "state"), str(root / "s.json")]
+
+    def has_published(states: LocalClient) -> bool:
+        metrics = states.metrics("s") if (root / "state/s/status.json").exists() else {}
+        return bool(metrics) and metrics["n"].get("a-y") == 2
+
+    process = subprocess.Popen(begin, cwd=root, stdout=subprocess.DEVNULL)
+    _wait(lambda: has_published(LocalClient(root / "state")))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (root / "gate").touch()
+    subprocess.run([*begin, "--resume"], cwd=root, stdout=subprocess.DEVNULL, check=True)
+    return root
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    late = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < late
+        time.sleep(0.05)
+
+
+def printed(
+    capsys: pytest.CaptureFixture[str], directory: Path, *words: str
+) -> tuple[list[str], str]:
+    """What a command about the run prints: the lines, and the messages."""
+    command, *rest = words
+    assert run_command([command, "--state-dir", str(directory / "state"), "s", *rest]) == 0
+    found = capsys.readouterr()
+    return found.out.splitlines(), found.err
+
+
+SAID = (
+    "flux-ensemble: 2 interrupted attempts are left out, since their jobs run again; --interrupted "
+    "shows them\n"
+)
+
+
+def test_jobs_shows_each_point_once_and_says_what_it_leaves_out(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines, said = printed(capsys, directory, "jobs", "-n", "-o", "{params.x}")
+    assert (sorted(lines), said) == (sorted(map(str, range(POINTS))), SAID)
+    lines, said = printed(capsys, directory, "jobs", "--json")
+    assert (len(json.loads("".join(lines))["jobs"]), said) == (POINTS, SAID)
+
+
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        (["--interrupted"], POINTS + 2),
+        (["--outcome", "interrupted"], 2),
+        (["-f", "interrupted"], 2),
+        (["--filter", "job.interrupted"], 2),
+        (["--filter", "replaced"], 2),
+        (["--filter", "outcome in ['success', 'interrupted']"], POINTS + 2),
+        (["1", "2"], 2),
+    ],
+)
+def test_interrupted_attempts_are_shown_if_they_are_asked_for(
+    options: list[str], rows: int, directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines, said = printed(capsys, directory, "jobs", "-n", "-o", "{id}", *options)
+    assert (len(lines), said) == (rows, "")
+
+
+def test_an_export_has_each_point_once(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = directory / "jobs.csv"
+    lines, said = printed(capsys, directory, "export", "--force", str(file))
+    assert (lines, said) == ([f"{POINTS} jobs written to {file}"], SAID)
+    with file.open(newline="", encoding="utf-8-sig") as table:
+        rows = list(csv.DictReader(table))
+    assert sorted(float(row["memo.y"]) for row in rows) == [10.0 * x for x in range(POINTS)]
+    assert "replaced" not in rows[0]
+    lines, said = printed(capsys, directory, "export", "--force", "--interrupted", str(file))
+    assert (lines, said) == ([f"{POINTS + 2} jobs written to {file}"], "")
+
+
+def test_python_has_each_point_once(directory: Path, tmp_path: Path) -> None:
+    ensemble = Ensemble.attach("s", state_dir=directory / "state")
+    jobs = ensemble.jobs()
+    assert Counter(job["params"]["x"] for job in jobs) == Counter(range(POINTS))
+    assert jobs.left_out == 2
+    assert repr(jobs).splitlines()[-1] == (
+        "  2 interrupted attempts are left out, since their jobs run again; "
+        "jobs(interrupted=True) shows them"
+    )
+    assert len(list(ensemble.jobs(interrupted=True))) == POINTS + 2
+    assert len(list(ensemble.jobs(outcome="interrupted"))) == 2
+    table = jobs.to_pandas()
+    assert (len(table), table["memo.y"].mean()) == (POINTS, 10 * (POINTS - 1) / 2)
+    assert ensemble.export(tmp_path / "a.jsonl") == POINTS
+    assert ensemble.export(tmp_path / "b.jsonl", interrupted=True) == POINTS + 2
+    assert ensemble.output(1) == ""
+
+
+def test_the_statistics_are_those_of_an_undisturbed_run(directory: Path) -> None:
+    metrics = LocalClient(directory / "state").metrics("s")
+    assert metrics["n"]["a-y"] == 2 * POINTS
+    assert metrics["mean"]["a-y"] == pytest.approx(11 * (POINTS - 1) / 4)
+
+
+def test_a_report_counts_interrupted_attempts_apart(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = directory / "s.html"
+    printed(capsys, directory, "report", "--force", "-o", str(page))
+    text = page.read_text()
+    assert f"{POINTS} jobs and 2 interrupted attempts, in the order of their ends" in text
+    assert f"{POINTS} jobs had ended" in text
