@@ -92,10 +92,19 @@ NUMBER = "n"
 STATISTICS: dict[str, Kind] = {
     "variance": Kind("the variance", "Var", always=True),
     "mean": Kind("the mean", "Mean", always=True),
-    "iqr": Kind("the difference between the third quartile and the first", "IQR", always=True),
+    "iqr": Kind(
+        "the difference between the third quartile and the first, "
+        "[estimated](metrics.md#estimates)",
+        "IQR",
+        always=True,
+    ),
     "max": Kind("the largest value", "Max", always=True),
     "min": Kind("the smallest value", "Min", always=True),
-    "mad": Kind("the median of the absolute differences from the median", "MAD", always=True),
+    "mad": Kind(
+        "the median of the absolute differences from the median, [estimated](metrics.md#estimates)",
+        "MAD",
+        always=True,
+    ),
     NUMBER: Kind(
         "the number of values that there were since the start, or since the last reset: 0 where "
         "there was none",

@@ -32,6 +32,12 @@ MAX_COLUMNS = 1000
 #: Number of jobs that are written at once.
 _BATCH = 10_000
 
+#: The places of the fields of a job, by the first parts of their names.
+_PLACES = {
+    name: place
+    for place, name in enumerate(dict.fromkeys(column.partition(".")[0] for column in COLUMNS))
+}
+
 #: Fields of a job whose own keys become columns.
 _SPREAD = frozenset(
     field.name.partition(".")[0]
@@ -160,10 +166,10 @@ def _write_csv(path: Path, jobs: Iterable[Job], *, raw: bool = False) -> None:
         _spool(path, jobs) as (columns, rows),
         path.open("w", newline="", encoding="utf-8") as file,
     ):
-        file.write(",".join(map(cell_of, columns)) + "\r\n")
+        file.write(",".join(map(cell_of, columns)) + "\n")
         for row in rows:
             cells = (cell_of(_scalar(row.get(name)), raw=raw) for name in columns)
-            file.write(",".join(cells) + "\r\n")
+            file.write(",".join(cells) + "\n")
 
 
 def _write_sqlite(path: Path, jobs: Iterable[Job]) -> None:
@@ -288,7 +294,12 @@ def _spool(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[list[str], Iterato
             columns.update(dict.fromkeys(row))
             file.write(json.dumps(row) + "\n")
         file.seek(0)
-        yield list(columns or OF_ALL)[:MAX_COLUMNS], map(json.loads, file)
+        yield sorted(columns or OF_ALL, key=_place)[:MAX_COLUMNS], map(json.loads, file)
+
+
+def _place(column: str) -> int:
+    """Return the place of a column, so that each table of a document has the same order."""
+    return _PLACES.get(column.partition(".")[0], len(_PLACES))
 
 
 def _batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:

@@ -67,6 +67,21 @@ def test_sqlite_has_a_table_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ]
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_order_of_columns_does_not_depend_on_the_order_of_jobs(
+    tmp_path: Path, first: int
+) -> None:
+    """A job that failed at once has published nothing."""
+    jobs: list[dict[str, Any]] = [
+        {"id": 1, "params": {"x": 1}, "memo": {}, "memo_left_out": 0, "output": None},
+        {"id": 2, "params": {"x": 2}, "memo": {"e": 3}, "memo_left_out": 0, "output": None},
+    ]
+    write(tmp_path / "a.csv", [jobs[first], jobs[1 - first]])
+    head, *rows = (tmp_path / "a.csv").read_bytes().split(b"\n")
+    assert head == b"id,params.x,memo.e,memo_left_out,output"
+    assert sorted(rows) == [b"", b"1,1,,0,", b"2,2,3,0,"]
+
+
 def values_of(path: Path, name: str, values: list[Any], **given: Any) -> list[str]:
     """The cells of a column, as they are in the file."""
     jobs = [{"id": number, "params": {name: value}} for number, value in enumerate(values)]
