@@ -19,7 +19,7 @@ counted() {
 }
 
 third_step_runs() {
-	flux-ensemble jobs --state-dir state counter -n -o "{params.number} {status}" | grep "^3 running"
+	flux-ensemble jobs --state-dir state counter --interrupted -n -o "{params.number} {status}" | grep "^3 running"
 }
 
 service_is_gone() {
@@ -51,7 +51,7 @@ test_expect_success 'counter: so it does on the local queue, with --resume' '
 	touch go-3 go-4 go-5 go-6 &&
 	flux-ensemble run --queue local --state-dir state --resume counter.yaml &&
 	counted "--state-dir state" "1 2 3 4 5 6" &&
-	flux-ensemble jobs --state-dir state counter -n -o "{status} {exception.type}" \
+	flux-ensemble jobs --state-dir state counter --interrupted -n -o "{status} {exception.type}" \
 		--group step | sort | uniq -c >ended &&
 	cat ended &&
 	is 1 "$(grep -c "1 interrupted lost" ended)" &&
