@@ -372,7 +372,7 @@ def _looked_at_elsewhere(
     first, other = seen[0][0], _elsewhere(local)
     for words, known in (
         (["status"], {"ensembles": [first.status]}),
-        (["jobs"], {"jobs": list(first.rows)}),
+        (["jobs", "--interrupted"], {"jobs": list(first.rows)}),
         (["metrics"], first.metrics),
     ):
         done = other.run(*words, *local.options, "--json", NAME)
