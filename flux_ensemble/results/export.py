@@ -294,12 +294,15 @@ def _spool(path: Path, jobs: Iterable[Job]) -> Iterator[tuple[list[str], Iterato
             columns.update(dict.fromkeys(row))
             file.write(json.dumps(row) + "\n")
         file.seek(0)
-        yield sorted(columns or OF_ALL, key=_place)[:MAX_COLUMNS], map(json.loads, file)
+        yield _ordered(columns or OF_ALL)[:MAX_COLUMNS], map(json.loads, file)
 
 
-def _place(column: str) -> int:
-    """Return the place of a column, so that each table of a document has the same order."""
-    return _PLACES.get(column.partition(".")[0], len(_PLACES))
+def _ordered(columns: Iterable[str]) -> list[str]:
+    """Return columns in their order: those of jobs in that of a row, whichever job comes first."""
+    places = {column: _PLACES.get(column.partition(".")[0]) for column in columns}
+    if None in places.values():
+        return list(places)
+    return sorted(places, key=lambda column: places[column] or 0)
 
 
 def _batches(jobs: Iterable[Job]) -> Iterator[list[Job]]:
