@@ -53,9 +53,11 @@ submit_script() {
 	sbatch --parsable -n1 -o "$output" "$@" "$name.sh" >"$name.id"
 }
 
-# Whether neither of the two jobs is in the queue any more.
+# Whether neither of the two jobs is in the queue any more; a controller that does not answer in time
+# says nothing.
 both_over() {
-	test -z "$(squeue -h -j "$(cat leaves.id),$(cat killed.id)" -o %i 2>/dev/null)"
+	squeue -h -o %i >queued 2>/dev/null || return 1
+	! grep -qxF -e "$(cat leaves.id)" -e "$(cat killed.id)" queued
 }
 
 # It leaves by itself, and the batch script ends.

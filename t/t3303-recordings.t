@@ -3,6 +3,8 @@ test_description='Recordings that cannot be written do no harm'
 # Limits are set on processes here.
 cold_commands=t
 . "$(dirname "$0")/lib/ensemble.sh"
+# Python takes a module for compiled of which only a part could be written.
+export PYTHONDONTWRITEBYTECODE=1
 test_under_flux 1
 
 # Let the service write no file that is longer than $1 bytes.

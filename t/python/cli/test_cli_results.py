@@ -98,7 +98,8 @@ def test_a_file_that_cannot_be_written_at_the_end_is_an_error_and_the_others_are
 
 def test_init_leaves_no_empty_file_where_it_cannot_write(tmp_path: Path) -> None:
     """As where the disk is full; what is there already is left alone."""
-    words = [sys.executable, "-m", "flux_ensemble.cli.main", "init", "hello-world"]
+    # -B: Python takes a module for compiled of which only a part could be written.
+    words = [sys.executable, "-B", "-m", "flux_ensemble.cli.main", "init", "hello-world"]
 
     def full() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

@@ -92,7 +92,11 @@ def test_a_full_disk_stops_a_run_which_goes_on_when_there_is_room(tmp_path: Path
         assert len(list(events_in(state / "test"))) > COUNT * 5
 
 
-def test_a_limit_on_the_size_of_files_stops_a_run_which_goes_on_without(tmp_path: Path) -> None:
+def test_a_limit_on_the_size_of_files_stops_a_run_which_goes_on_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Python takes a module for compiled of which only a part could be written.
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     limit = 50_000
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
