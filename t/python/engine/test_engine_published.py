@@ -40,6 +40,14 @@ def sweep(*rules: dict[str, Any], **given: Any) -> dict[str, Any]:
     return document(**{**known, "rules": [on_start(), *rules], **given})
 
 
+def publish_again(play: Play) -> None:
+    """The job that runs again publishes all that a first job does."""
+    again = len(play.queued)
+    play.begin(again)
+    for memo in MEMOS[0]:
+        play.event(again, "memo", **memo)
+
+
 def lost(play: Play, job: int) -> None:
     """The job is gone with its node, its member or the run."""
     play.event(job, "exception", type="lost", severity=0, note="gone")
@@ -104,10 +112,7 @@ def test_what_was_published_before_is_the_most_that_an_interrupted_attempt_publi
         for memo in MEMOS[0][:many]:
             play.event(job, "memo", **memo)
         lost(play, job)
-    again = len(play.queued)
-    play.begin(again)
-    for memo in MEMOS[0]:
-        play.event(again, "memo", **memo)
+    publish_again(play)
     assert play.engine.metrics(play.t)["n"]["a-x"] == 3
 
 
@@ -226,10 +231,7 @@ def test_what_comes_of_a_job_after_it_was_interrupted_is_left_to_the_attempt_tha
     play.event(1, "finish", status=9)
     play.event(1, "memo", x=2)
     play.event(1, "clean")
-    again = len(play.queued)
-    play.begin(again)
-    for memo in MEMOS[0]:
-        play.event(again, "memo", **memo)
+    publish_again(play)
     assert play.engine.metrics(play.t)["n"]["a-x"] == 3
 
 
