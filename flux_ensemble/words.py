@@ -31,7 +31,20 @@ STATE_STYLES = {
     "completed": "good",
     "failed": "bad",
     "canceled": "warn",
+    "interrupted": "warn",
 }
+
+
+def shown_state(status: Mapping[str, Any]) -> str:
+    """Return the state of an ensemble in words: a failed one that can go on is "interrupted".
+
+    Args:
+        status: of the ensemble, or its summary.
+
+    >>> shown_state({"state": "failed", "resumable": True})
+    'interrupted'
+    """
+    return "interrupted" if status.get("resumable") else str(status["state"])
 
 
 def plain(line: Line) -> str:

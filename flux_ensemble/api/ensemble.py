@@ -24,6 +24,7 @@ from flux_ensemble.renamed import takes_old_arguments
 from flux_ensemble.run_names import named_otherwise
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import hanging
+from flux_ensemble.words import shown_state
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -615,7 +616,7 @@ class Ensemble:
         if self._host is None:
             return f"<Ensemble {self.name!r}: not started>"
         status = self._host.status()
-        state = ", ".join(filter(None, (status["state"], joined(status))))
+        state = ", ".join(filter(None, (shown_state(status), joined(status))))
         return f"<Ensemble {self.name!r}: {state}>"
 
     def _repr_html_(self) -> str:

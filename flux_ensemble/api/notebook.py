@@ -18,6 +18,7 @@ from flux_ensemble.client import EnsembleError
 from flux_ensemble.client.troubles import joined
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.texts import printable, shortened
+from flux_ensemble.words import shown_state
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -49,7 +50,7 @@ def status_html(status: EnsembleStatus) -> str:
     """
     reason = ", ".join(filter(None, (status.get("reason"), joined(status))))
     head = (
-        f"<strong>{_text(status['name'])}</strong>: {_text(status['state'])}"
+        f"<strong>{_text(status['name'])}</strong>: {_text(shown_state(status))}"
         + f" <span>({_text(reason)})</span>" * bool(reason)
     )
     groups: Mapping[str, Any] = status.get("groups", {})

@@ -48,6 +48,8 @@ class Summary(TypedDict):
     active: int
     waiting: int
     finished: int
+    #: True for a local run that was interrupted and can go on.
+    resumable: NotRequired[bool]
 
 
 _GaveUp = TypedDict("_GaveUp", {"gave-up": int})
@@ -137,6 +139,8 @@ class RuleReason(TypedDict):
     never: str | None
     #: With `scope: member`, in place of `terms`: those of the first members that have not ended.
     members: NotRequired[list[MemberReason]]
+    #: For which combinations a rule on `idle` did not fire, in sentences, if there are any.
+    unmet: NotRequired[list[str]]
 
 
 class Why(TypedDict):
@@ -147,6 +151,8 @@ class Why(TypedDict):
     t: float
     rules: list[RuleReason]
     waits: NotRequired[list[Wait]]
+    #: True for a local run that was interrupted and can go on.
+    resumable: NotRequired[bool]
 
 
 class BestJob(TypedDict):

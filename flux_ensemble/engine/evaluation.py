@@ -185,7 +185,8 @@ class Evaluation:
                 fired = state.fired
                 self.run([_idle(state, idle, core.t, depth, tally)])
                 if tally is not None:
-                    tally.looked_at(values, state.fired > fired)
+                    may_fire = not state.rule.by or state.may_run_for(idle or "")
+                    tally.looked_at(values, state.fired > fired, may_fire=may_fire)
                 if not state.live:
                     core.workload.tallies.pop(state.rule.id, None)
                 if state.rule.by:

@@ -19,7 +19,7 @@ from flux_ensemble.engine.combinations import MAX_COMBINATIONS, Combinations, pa
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.metrics.job_fields import IDLE_FAILED, IDLE_JOBS, IDLE_SUCCESS
 from flux_ensemble.texts import listed
-from flux_ensemble.words import each_pair
+from flux_ensemble.words import counted, each_pair
 
 
 class Tally:
@@ -36,6 +36,8 @@ class Tally:
         self._all = (1 << len(groups)) - 1
         #: Values of a combination as JSON -> jobs, successes, and a bit for each group with one.
         self._counts: dict[str, list[int]] = {}
+        #: Values of each idle combination for which the rule did not fire -> jobs, and successes.
+        self._unmet: dict[str, tuple[int, int]] = {}
 
     def asked(self, firing: Firing, indices: Collection[int]) -> bool:
         """Count jobs that are asked for; return False if there are too many combinations.
@@ -70,16 +72,21 @@ class Tally:
         jobs = max(asked, success)
         return {IDLE_JOBS: jobs, IDLE_SUCCESS: success, IDLE_FAILED: jobs - success}
 
-    def looked_at(self, values: str, fired: bool) -> None:
+    def looked_at(self, values: str, fired: bool, *, may_fire: bool = True) -> None:
         """Begin the counts of an idle combination anew.
 
         Args:
             values: of the combination.
             fired: the rule has fired, so each group is to have a job again before the next time.
+            may_fire: the rule had repetitions left for it.
         """
         if fired:
             self._counts.pop(values, None)
+            self._unmet.pop(values, None)
         else:
+            if may_fire:
+                went = self.of(values)
+                self._unmet[values] = went[IDLE_JOBS], went[IDLE_SUCCESS]
             self._counts[values] = [0, 0, self._counts.get(values, (0, 0, 0))[2]]
 
     def missing(self) -> Iterator[str]:
@@ -91,13 +98,30 @@ class Tally:
                 values = "" if lacking == [""] else f" with {which}"
                 yield f"no job of group {group!r} was submitted{values}"
 
+    def unmet(self) -> str | None:
+        """Return, in words, for which idle combinations the rule did not fire; None if for none."""
+        each = []
+        for values, (jobs, success) in self._unmet.items():
+            which, failed = _shown(values), jobs - success
+            went = f"{failed} of {counted(jobs, 'job')} failed"
+            each.append(f"{which} ({went})" if which else went)
+        if not each:
+            return None
+        return f"did not fire {'for' if '' not in self._unmet else 'when idle:'} {listed(each)}"
+
     def dump(self) -> list[Any]:
-        """Return the counts as JSON."""
-        return [[values, *counts] for values, counts in self._counts.items()]
+        """Return the counts as JSON, and those with which the rule did not fire, if it did not."""
+        return [
+            [values, *counts, *self._unmet.get(values, ())]
+            for values, counts in self._counts.items()
+        ]
 
     def load(self, rows: Iterable[Sequence[Any]]) -> None:
         """Set the counts from the result of `dump`."""
-        self._counts = {values: list(counts) for values, *counts in rows}
+        for values, jobs, success, bits, *unmet in rows:
+            self._counts[values] = [jobs, success, bits]
+            if unmet:
+                self._unmet[values] = unmet[0], unmet[1]
 
 
 def _shown(values: str) -> str:

@@ -75,7 +75,11 @@ class _RuleReader:
         rule = state.rule
         terms = () if rule.when is None else terms_of(rule.when, rule.name)
         cooldown = state.t_next if state.t_next > self._t else None
-        more = {"members": list(self._members(state))} if state.of_member else {}
+        more: dict[str, Any] = {}
+        if state.of_member:
+            more["members"] = list(self._members(state))
+        if unmet := list(self._unmet(rule)):
+            more["unmet"] = unmet
         return {
             "id": rule.id,
             "trigger": rule.title,
@@ -96,6 +100,17 @@ class _RuleReader:
             "never": self._never.get(rule.id),
             **more,
         }
+
+    def _unmet(self, rule: Rule) -> Iterator[str]:
+        """Yield, in words, for which combinations a rule on `idle` did not fire."""
+        engine = self._engine
+        tally = engine.workload.tallies.get(rule.id)
+        if tally is None:
+            return
+        if engine.acting or engine.state == "completed":
+            yield from tally.missing()
+        if unmet := tally.unmet():
+            yield unmet
 
     def _members(self, state: RuleState) -> Iterator[dict[str, Any]]:
         """Yield the description of a rule with `scope: member` for each of the first members."""
@@ -190,9 +205,7 @@ class _RuleReader:
             return f"waits for a change of a metric{heartbeat}"
         if trigger == "idle":
             busy = sum(map(engine.workload.busy_of, rule.groups or (None,)))
-            waits = f"waits for {_whose(rule)} to be idle: {counted(busy, 'job')} not over"
-            tally = engine.workload.tallies.get(rule.id)
-            return "; ".join([waits, *(() if tally is None else tally.missing())])
+            return f"waits for {_whose(rule)} to be idle: {counted(busy, 'job')} not over"
         if rule.detector is not None:
             return self._waits_for_detection(rule.id, rule.detector, trigger)
         if trigger == RUNNING_TRIGGER:

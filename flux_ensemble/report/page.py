@@ -22,6 +22,7 @@ from flux_ensemble.report.markup import Markup, h
 from flux_ensemble.report.sections import MOST_ROWS, Content, sections
 from flux_ensemble.report.summary import cards, headline
 from flux_ensemble.report.texts import plural
+from flux_ensemble.words import shown_state
 
 #: The beginning of each report file.
 #: The name under which a report has its runs.
@@ -110,9 +111,14 @@ def _menu(contents: Sequence[Content]) -> Markup | None:
     links = []
     for number, content in enumerate(contents):
         status = content.run.source.status
-        state = h("span", status["state"], class_=f"state s-{status['state']}")
+        state = _state(status)
         links.append(h("li", h("a", status["name"], href=f"#e{number}"), " ", state))
     return h("nav", h("ul.menu", links), aria_label="Ensembles")
+
+
+def _state(status: Mapping[str, Any]) -> Markup:
+    state = shown_state(status)
+    return h("span", state, class_=f"state s-{state}")
 
 
 def _article(content: Content, key: str) -> Markup:
@@ -130,7 +136,7 @@ def _article(content: Content, key: str) -> Markup:
         h(
             "header.title",
             h("h1", status["name"], id=f"{key}-title"),
-            h("p", h("span", status["state"], class_=f"state s-{status['state']}"),
+            h("p", _state(status),
               h("span.quiet", f" {status['reason']}" if status.get("reason") else "")),
             h("p.headline", headline(run, content.failures)),
             h("p.quiet", "; ".join(facts)),

@@ -13,6 +13,7 @@ from flux_ensemble.report.markup import Child, Markup, h
 from flux_ensemble.report.source import Failure
 from flux_ensemble.report.texts import NOTHING, amount, number, plural, seconds
 from flux_ensemble.report.usage import Usage
+from flux_ensemble.words import shown_state
 
 #: The outcomes of jobs, in the order of the report, with the words for them.
 OUTCOMES = {
@@ -99,6 +100,9 @@ def headline(run: Run, failures: Sequence[Failure]) -> str:
 def _bad_end(status: Mapping[str, Any]) -> Iterator[str]:
     """Yield how an ensemble ended that has not completed."""
     reason = status["reason"]
+    if status.get("resumable"):
+        yield reason
+        return
     how = {"canceled": "was canceled", "failed": "failed"}.get(status["state"])
     if how is not None:
         why = f": {reason}" if reason else ""
@@ -181,7 +185,7 @@ def _card(title: str, content: Child) -> Markup:
 
 def _happened(run: Run, usage: Usage | None) -> Iterator[Markup]:
     status = run.source.status
-    yield h("p.big", h("b", seconds(run.span)), h("span", f" {status['state']}"))
+    yield h("p.big", h("b", seconds(run.span)), h("span", f" {shown_state(status)}"))
     yield bar(counts(run))
     parts = [plural(run.log.fired, "firing") + " of rules"]
     if status.get("retries"):

@@ -27,7 +27,7 @@ from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.queues.local.client import summary_of
 from flux_ensemble.results.hosts import Target, label_of
 from flux_ensemble.texts import hanging
-from flux_ensemble.words import STATE_STYLES, counted
+from flux_ensemble.words import STATE_STYLES, counted, shown_state
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus, Status
@@ -75,7 +75,7 @@ def list_ensembles(
     states: frozenset[str] | None, count: int, output: Output, target: Target
 ) -> None:
     """List the ensembles that the service holds, ended ones included, the latest at the end."""
-    ensembles = [one for one in target.list() if states is None or one["state"] in states]
+    ensembles = [one for one in target.list() if states is None or shown_state(one) in states]
     ensembles = ensembles[-count:]
     if output.as_json:
         print_json({"ensembles": ensembles})

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 def ending(name: str, answer: Why) -> Iterator[str]:
     """Yield lines about an ensemble that has ended: how, why, and which rules never fired."""
+    if answer.get("resumable"):
+        yield hanging(f"{name}: {answer['reason']}")
+        return
     how = {"completed": "has completed", "failed": "has failed", "canceled": "was canceled"}
     reason = f": {answer['reason']}" if answer["reason"] else ""
     yield hanging(f"{name} {how[answer['state']]}{reason}")
@@ -23,7 +26,9 @@ def ending(name: str, answer: Why) -> Iterator[str]:
     if len(rules) > 1 and silent:
         yield hanging(f"{len(silent)} of {len(rules)} rules never fired: {listed(silent)}")
     elif len(rules) > 1:
-        yield f"all {len(rules)} rules have fired"
+        partly = [rule["id"] for rule in rules if rule.get("unmet")]
+        but = f", but not for each combination: {listed(partly)}" if partly else ""
+        yield hanging(f"all {len(rules)} rules have fired{but}")
 
 
 def reasons(answer: Why, *, ended: bool = False) -> Iterator[str]:
@@ -50,6 +55,8 @@ def _rule(rule: RuleReason, t: float, ended: bool) -> Iterator[str]:
     if rule["error"]:
         yield f"  error: {rule['error'].splitlines()[0]}"
     yield from _terms(rule["terms"], "  ")
+    for unmet in rule.get("unmet", ()):
+        yield f"  {unmet}"
     for member in () if ended else rule.get("members", ()):
         yield f"  {member['name']}: fired {_times(member['fired'])}, {_left(member['left'])}"
         yield from _terms(member["terms"], "    ")
@@ -76,6 +83,8 @@ def _terms(terms: Iterable[Term], indent: str) -> Iterator[str]:
         elif term["values"]:
             values = (f"{name} is {_number(value)}" for name, value in term["values"].items())
             yield f"{indent}      {', '.join(values)}"
+        elif term["holds"] is None:
+            yield f"{indent}      depends on what triggers the rule"
 
 
 def _rests(rule: RuleReason | MemberReason, t: float, indent: str) -> Iterator[str]:

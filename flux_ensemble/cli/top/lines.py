@@ -22,7 +22,7 @@ from flux_ensemble.client.responses import Entry, MemberStatus, RuleReason, Summ
 from flux_ensemble.report.texts import plural
 from flux_ensemble.results.failures import FailureKind
 from flux_ensemble.results.log_lines import explain
-from flux_ensemble.words import STATE_STYLES, Line, Span, in_words
+from flux_ensemble.words import STATE_STYLES, Line, Span, in_words, shown_state
 
 #: Longest label of an action in the line of a rule, on a terminal that is not wide.
 LEAST_LABEL = 15
@@ -36,7 +36,7 @@ def title(picture: Picture) -> Line:
     status, whole = picture.status, picture.whole
     if status is None or whole is None:
         return (Span("no ensemble is loaded yet", "detail"),)
-    state = status["state"]
+    state = shown_state(status)
     spans = [Span(status["name"], "name"), Span(": "), Span(state, STATE_STYLES.get(state, ""))]
     if status["t_start"] is not None:
         until, word = (picture.t, "for") if status["t_end"] is None else (status["t_end"], "after")
@@ -62,10 +62,11 @@ def ensemble_lines(
     lines = []
     for summary, label in zip(summaries, labels, strict=True):
         name, t_start, t_end = summary["name"], summary["t_start"], summary["t_end"]
+        state = shown_state(summary)
         took = "" if t_start is None else in_words((now if t_end is None else t_end) - t_start)
         spans = [
             Span(f"{mark if name == chosen else ' '} {label} ", "name"),
-            Span(f"{summary['state']:<9}", STATE_STYLES.get(summary["state"], "")),
+            Span(f"{state:<9}", STATE_STYLES.get(state, "")),
             Span(f" {took:>8}  {summary['finished']:,} finished"),
         ]
         for key in ("active", "waiting"):

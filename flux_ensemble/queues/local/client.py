@@ -289,7 +289,7 @@ class LocalClient:
 
 def summary_of(status: EnsembleStatus) -> Summary:
     """Return the entry of `list` for an ensemble of `status`."""
-    return {
+    summary: Summary = {
         "name": status["name"],
         "state": status["state"],
         "reason": status.get("reason", ""),
@@ -299,6 +299,9 @@ def summary_of(status: EnsembleStatus) -> Summary:
         "waiting": status["jobs"]["waiting"],
         "finished": sum(group["finished"] for group in status["groups"].values()),
     }
+    if status.get("resumable"):
+        summary["resumable"] = True
+    return summary
 
 
 def _unreadable(name: str, reason: str) -> Summary:

@@ -132,7 +132,12 @@ _REASON: Form = {
     "never": _or_none(_text),
 }
 
-WHY: Form = {"t": _time, "rules": [_REASON]}
+
+def _reason(value: Any) -> bool:
+    return fits(value, _REASON) and fits(value.get("unmet", []), [_text])
+
+
+WHY: Form = {"t": _time, "rules": [_reason]}
 
 _STATUS: Form = {
     "name": _text,

@@ -299,7 +299,7 @@ class States:
         rules = [one for one in found["rules"] if rule in (None, one["id"])]
         if rule is not None and not rules:
             raise StateError(f"the run of {name!r} has said nothing about a rule {rule!r}")
-        answer = {key: status[key] for key in ("state", "reason")}
+        answer = {key: status[key] for key in ("state", "reason", "resumable") if key in status}
         return answer | {"t": found["t"], "rules": rules, "waits": status.get("waits", [])}
 
     def _read(self, directory: Directory) -> dict[str, Any]:

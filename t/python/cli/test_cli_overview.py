@@ -94,6 +94,15 @@ def test_a_run_that_was_killed_leads_to_the_command_that_goes_on_with_it(home: H
     (command,) = [one for one in home.advice(cwd=Path("/")) if "--resume" in one]
     assert command == f"cd {home.path} && {resumes}"
     assert f"'{command}' goes on with it" in home.shell("flux-ensemble list", cwd=Path("/"))
+    for shown in ("", "list", "list -f interrupted", "status", "status study"):
+        assert re.search("study +interrupted ", home.shell(f"flux-ensemble {shown}"))
+    assert "study" not in home.shell("flux-ensemble list -f failed")
+    assert "study: interrupted after" in home.shell("flux-ensemble top --once study")
+    assert home.shell("flux-ensemble why study").startswith("study: its run was interrupted: ")
+    home.shell("flux-ensemble report study")
+    page = (home.path / "study.html").read_text()
+    assert '<span class="state s-interrupted">interrupted</span>' in page
+    assert "the ensemble failed" not in page
     assert f"'{command}' goes on with it" in home.shell("flux-ensemble top", cwd=Path("/"))
     (home.path / "go").touch()
     assert "study: completed" in home.shell(command, cwd=Path("/"))

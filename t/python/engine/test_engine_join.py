@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from play import CallCustom, Play, document, on_start, submit
 
+from flux_ensemble.cli.display.reasons import reasons
+from flux_ensemble.client.responses import Why
 from flux_ensemble.document.loading import DocumentError, load_mapping
 from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.engine.why import why
@@ -61,6 +63,18 @@ def called(p: Play) -> list[tuple[Any, Any]]:
     fired = [entry for entry in p.recorded("fire") if entry["rule"] == "join"]
     params = [entry["action"]["params"] for entry in fired]
     return [(each["sample"], each["n"]) for each in params]
+
+
+def lines(p: Play) -> list[str]:
+    """The output of `why`."""
+    answer = {"state": "running", "reason": "", "t": p.t, "rules": why(p.engine, p.t)}
+    return list(reasons(cast(Why, answer)))
+
+
+def unmet(p: Play) -> list[str]:
+    """For what the join did not fire, as `why` says it."""
+    (join,) = why(p.engine, p.t, "join")
+    return cast(list[str], join.get("unmet", []))
 
 
 def test_a_join_fires_for_each_value_when_every_group_is_done_with_it():
@@ -284,8 +298,7 @@ def test_a_combination_that_a_group_never_had_is_named_by_why_and_at_the_end():
     p = joined(qc={**QC, "params": {"sample": ["s1"]}})
     for job in (S1_1, S2_1, S2_2):
         p.run(job)
-    (waits,) = [one["waits"] for one in why(p.engine, p.t) if one["id"] == "join"]
-    assert waits.endswith("no job of group 'qc' was submitted with sample=s2")
+    assert unmet(p) == ["no job of group 'qc' was submitted with sample=s2"]
     p.run(S1_2)
     p.run(5)
     p.run(6)
@@ -300,6 +313,39 @@ def test_an_ensemble_that_is_ended_early_names_no_combinations():
     p.run(S1_1)
     p.request("terminate")
     assert p.recorded("not-joined") == []
+    assert unmet(p) == []
+
+
+def test_a_combination_for_which_the_condition_did_not_hold_is_named_by_why():
+    p = joined(finish="never")
+    for job in (S1_1, QC_1, S2_1, S2_2, QC_2):
+        p.run(job)
+    assert unmet(p) == []
+    p.run(S1_2, status=256)
+    assert unmet(p) == ["did not fire for sample=s1 (1 of 3 jobs failed)"]
+    (line,) = [each for each in lines(p) if "did not" in each]
+    assert line == "  did not fire for sample=s1 (1 of 3 jobs failed)"
+    assert "        depends on what triggers the rule" in lines(p)
+    p.request("submit", group="align", params={"sample": ["s1"], "lane": [1]})
+    p.run(max(p.queued))
+    assert unmet(p) == []
+
+
+def test_a_combination_that_has_fired_as_often_as_it_may_is_not_named():
+    p = joined(finish="never")
+    for job in range(S1_1, QC_2 + 1):
+        p.run(job)
+    for group, more in (("align", {"lane": [1]}), ("qc", {})):
+        p.request("submit", group=group, params={"sample": ["s1"], **more})
+        p.run(max(p.queued))
+    assert unmet(p) == []
+
+
+def test_groups_that_are_joined_as_a_whole_say_how_many_failed():
+    p = joined(by=(), finish="never")
+    for job in range(S1_1, QC_2 + 1):
+        p.run(job, status=256 if job == QC_1 else 0)
+    assert unmet(p) == ["did not fire when idle: 1 of 6 jobs failed"]
 
 
 def test_a_custom_function_learns_how_the_jobs_went():
