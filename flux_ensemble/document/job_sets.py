@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Any
 
 from flux_ensemble.document.keys.forms import no_scalar
-from flux_ensemble.document.keys.overrides import GIVEN, SHAPE
+from flux_ensemble.document.keys.overrides import GIVEN, SHAPE, merged
 from flux_ensemble.document.problems import dotted
 from flux_ensemble.document.retries import Retries
 from flux_ensemble.document.sweep import Sweep
@@ -43,6 +43,9 @@ TAG_KEY = "ensemble"
 
 TAG_TAKEN = f"the user attribute {TAG_KEY!r} is where flux-ensemble marks its jobs"
 
+
+#: The fields of which overrides replace parts.
+_MERGED = ("environment", "attributes")
 
 #: Most jobs in one submission of a group.
 MAX_JOBS = 2**31 - 1
@@ -133,7 +136,7 @@ class JobSet:
         return replace(self, variable={}, **{**sizes, "tasks": max(sizes["tasks"], sizes["nodes"])})
 
     def overridden(self, overrides: Mapping[str, Any]) -> JobSet:
-        """The job set with some of its fields replaced.
+        """The job set with some of its fields replaced; environment and attributes are merged.
 
         Args:
             overrides: values that `overrides.OVERRIDES` has read.
@@ -153,7 +156,11 @@ class JobSet:
         if TAG_KEY in overrides.get("attributes", {}).get("user", {}):
             raise ValueError(TAG_TAKEN)
         variable = {key: text for key, text in self.variable.items() if key not in overrides}
-        changed = replace(self, variable=variable, **overrides)
+        fields: dict[str, Any] = {
+            key: merged(getattr(self, key), value) if key in _MERGED else value
+            for key, value in overrides.items()
+        }
+        changed = replace(self, variable=variable, **fields)
         if "nodes" in overrides and "tasks" not in overrides and self.tasks == self.nodes:
             # One task for each node, as where neither is given.
             return replace(changed, tasks=changed.nodes)

@@ -18,6 +18,7 @@ from flux_ensemble import job_params
 from flux_ensemble.document.bounds import MAX_BYTES
 from flux_ensemble.document.job_sets import TAG_KEY, JobSet
 from flux_ensemble.document.keys.forms import MAX_INT, no_scalar
+from flux_ensemble.document.keys.overrides import merged
 from flux_ensemble.document.problems import DocumentError, Path, Problems
 from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.texts import filled
@@ -128,10 +129,10 @@ def build(
         if path is not None and path not in NO_FILE
     }
     if files:
-        system = _merged(system, {"shell": {"options": {"output": files}}})
+        system = merged(system, {"shell": {"options": {"output": files}}})
     attributes = {**attributes, "system": system}
     if jobset.attributes:
-        attributes = _merged(attributes, filled(jobset.attributes, fill))
+        attributes = merged(attributes, filled(jobset.attributes, fill))
     attributes["user"] = {**attributes.get("user", {}), TAG_KEY: dict(tag)}
     return {"version": 1, "resources": resources, "tasks": tasks, "attributes": attributes}
 
@@ -212,7 +213,7 @@ def anchored(jobspec: dict[str, Any]) -> dict[str, Any]:
     }
     if not paths or not os.path.isabs(cwd):
         return jobspec
-    system = _merged(system, {"shell": {"options": {"output": paths}}})
+    system = merged(system, {"shell": {"options": {"output": paths}}})
     return {**jobspec, "attributes": {**attributes, "system": system}}
 
 
@@ -278,16 +279,6 @@ def read_environment(
         else:
             environment[name] = written(here) or as_text(setting)
     return environment
-
-
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` overridden by `over`, with mappings merged recursively."""
-    result = dict(base)
-    for key, value in over.items():
-        below = result.get(key)
-        both = isinstance(below, Mapping) and isinstance(value, Mapping)
-        result[key] = _merged(below, value) if both else value  # type: ignore[arg-type]
-    return result
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flux_ensemble.document.keys.jobs import RETRIES_KEYS
-from flux_ensemble.document.keys.overrides import GIVEN, OF_EACH, OVERRIDES
+from flux_ensemble.document.keys.overrides import GIVEN, OF_EACH, OVERRIDES, merged
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.document.templates import Template, compiled, has_braces
@@ -111,7 +111,7 @@ class Policy:
     def overrides(
         self, lookup: Callable[[Variable], Any], before: Mapping[str, Any] | None = None
     ) -> dict[str, Any] | None:
-        """Return the overrides of the next attempt: those before, the fixed and the computed ones.
+        """Return the overrides of the next attempt: over those before, fixed and computed ones.
 
         Args:
             lookup: returns the value of a variable.
@@ -120,13 +120,13 @@ class Policy:
         Raises:
             ValueError: an expression has no value, or one that does not fit.
         """
-        overrides = {**(before or {}), **self.fixed}
+        overrides = dict(self.fixed)
         for key, value in self._values.items():
             try:
                 overrides[key] = _READ[key](Template.filled(value, lookup))
             except ValueError as error:
                 raise ValueError(f"{key}: {error}") from None
-        return overrides or None
+        return merged(before or {}, overrides) or None
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

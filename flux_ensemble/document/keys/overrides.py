@@ -264,6 +264,20 @@ OF_EACH = (
 )
 
 
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` overridden by `over`, with mappings merged recursively.
+
+    >>> merged({"environment": {"A": "1", "B": "2"}}, {"environment": {"B": "3"}, "nodes": 2})
+    {'environment': {'A': '1', 'B': '3'}, 'nodes': 2}
+    """
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        result[key] = merged(below, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
 def read_overrides(values: Mapping[str, Any]) -> dict[str, Any]:
     """Read overrides that are not in a document.
 

@@ -182,6 +182,24 @@ def test_an_environment_of_an_action_has_texts_as_they_are_written() -> None:
     assert overrides["environment"] == {"V": "1.10", "DEBUG": "NO", "N": "7"}
 
 
+def test_an_environment_and_attributes_are_merged_over_those_of_the_group() -> None:
+    text = """
+    jobs:
+    - name: a
+      command: x
+      environment: {A: 1, B: 2}
+      attributes: {system: {constraints: {properties: [gpu]}, x: 1}, user: {k: 1}}
+    """
+    group = load_text(text, name="t").groups["a"]
+    overrides = {"environment": {"B": "3"}, "attributes": {"system": {"x": 2}}}
+    (job_set, _), *_ = group.submission(overrides=overrides)
+    assert job_set.environment == {"A": "1", "B": "3"}
+    assert job_set.attributes == {
+        "system": {"constraints": {"properties": ["gpu"]}, "x": 2},
+        "user": {"k": 1},
+    }
+
+
 def test_a_request_can_spell_values_as_json_cannot() -> None:
     spec = load_text("jobs: [{name: a, command: 'echo {x}', params: {x: 1}}]", name="t")
     value = {"name": "submit", "label": "a", "params": {"x": {"written": ["1.10", "NO"]}}}

@@ -468,6 +468,24 @@ def test_where_a_job_failed_is_in_snapshots() -> None:
         assert [one.off for one in commands if isinstance(one, SubmitJobs)] == [("1",)]
 
 
+def test_the_environment_of_a_further_attempt_is_over_that_of_the_one_before() -> None:
+    sim = {
+        "name": "sim",
+        "command": "simulate",
+        "environment": {"A": 1, "B": 2},
+        "retries": {"times": 2, "with": {"environment": {"C": "{job.attempt}"}}},
+    }
+    play = Play(document(jobs=[sim], rules=[on_start("sim", environment={"B": 3, "D": 4})]))
+    for job in (1, 2):
+        fail(play, job)
+    group = play.engine.spec.groups["sim"]
+    found = [
+        group.submission(one.each, one.params, one.overrides)[one.first][0].environment
+        for one in again(play)
+    ]
+    assert found == [{"A": "1", "B": "3", "D": "4", "C": text} for text in "01"]
+
+
 def of_params(given: dict[str, Any], *rules: dict[str, Any], **more: Any) -> tuple[Play, Cuts]:
     """Group sim has jobs with x 1 and 2 and a step that is not that of the document again."""
     sim = {
