@@ -33,6 +33,7 @@ done <<-EOD
 	longest-first
 	custom-action
 	join
+	smaller-step
 EOD
 
 # Its results and its failures are those of commands, which the simulator does not run.

@@ -212,6 +212,22 @@ def _retries() -> Part:
     }
 
 
+def _smaller() -> Part:
+    again = {"times": 3, "on": "job.returncode == 3",
+             "with": {"params": {"dt": "{job.params.dt // 2}"}}}  # fmt: skip
+    return {
+        "jobs": [
+            job("smaller", "stiff", {"k": [1, 2, 4, 64], "dt": 8}, retries=again),
+            job("smaller-after", "plain", {"k": 0, "dt": 0}),
+        ],
+        "rules": [
+            start("smaller"),
+            {"id": "smaller-rule", "trigger": "idle", "group": "smaller", "by": ["k", "dt"],
+             "action": {"name": "submit", "label": "smaller-after", "params": "trigger"}},
+        ],
+    }  # fmt: skip
+
+
 def _failing() -> Part:
     return {
         "jobs": [
@@ -445,6 +461,9 @@ FEATURES: Mapping[str, Feature] = {
                 {"retries-once": 3, "retries-never": 0}, finished={"retries-never": 2},
                 failed={"retries-once": 3, "retries-never": 4},
                 simulated={"retries-never": 2}),
+        Feature("smaller", "retries that change a parameter", _smaller,
+                {"smaller": 3, "smaller-after": 4}, finished={"smaller": 4},
+                failed={"smaller": 7}, simulated={"smaller": 4}),
         Feature("failing", "jobs that fail, and that run out of time", _failing,
                 {"failing-code": 0, "failing-late": 0, "failing-after": 1},
                 finished={"failing-code": 3, "failing-late": 2},

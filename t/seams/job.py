@@ -127,6 +127,13 @@ def never(work):
     return 4
 
 
+def stiff(work):
+    """Publishes its step, and fails where that is too large for its place."""
+    step = int(work.params["dt"])
+    work.publish(step=step)
+    return 3 if step * int(work.params["k"]) > 8 else 0
+
+
 def late(work):
     """Takes longer than it may."""
     time.sleep(120)
@@ -171,6 +178,7 @@ KINDS = {
         epochs,
         once,
         never,
+        stiff,
         late,
         ill,
         course,
