@@ -24,8 +24,12 @@ from flux_ensemble.document.templates import has_braces
 from flux_ensemble.document.texts import (
     ATTEMPT,
     ATTEMPTS,
+    COUNTERS,
     INDEX,
+    INDICES,
     NUMBER,
+    NUMBERS,
+    has_numbers,
     placeholders,
     quoted_words,
     split_command,
@@ -162,7 +166,7 @@ def _placeholders(
 ) -> Iterator[Finding]:
     params = list(declared)[:MAX_NAMES]
     for path, text, of_file, code in _texts(entry):
-        for name in sorted(placeholders(text) - declared.keys() - {INDEX, ATTEMPT}):
+        for name in sorted(placeholders(text) - declared.keys() - COUNTERS):
             meant = _meant(name, text, params, of_file)
             if meant is not None:
                 yield Finding(
@@ -187,11 +191,11 @@ def _remedy(match: re.Match[str], declared: Mapping[str, Any], code: bool) -> st
     if head in ("params", "job.params") and name in declared and not rest:
         return f"write '{{{name}}}'"
     if whole == "job.index":
-        return f"write {NUMBER!r}"
+        return f"write {INDICES!r}"
     if whole == "job.attempt":
         return f"write {ATTEMPTS!r}"
     if whole == INDEX and INDEX not in declared and rest:
-        return f"nothing is computed here: write {NUMBER!r}, and compute with it in the program"
+        return f"nothing is computed here: write {INDICES!r}, and compute with it in the program"
     if whole in declared and rest and not code:
         if rest[0] in ":!":
             return f"there are no formats here: write '{{{whole}}}', which is as it is in 'params'"
@@ -241,7 +245,7 @@ def _elsewhere(
                 what = "a variable of the shell, and empty" if code else "left as it is"
                 yield Finding((*at, *path), f"{shown(match[0])} is {what} (write '{{{name}}}')")
         if of_file and (slurm := _SLURM_IDS.search(text)) is not None:
-            write = NUMBER if slurm[1] == "a" else "{{id}}"
+            write = INDICES if slurm[1] == "a" else "{{id}}"
             yield Finding(
                 (*at, *path), f"{shown(slurm[0])} of Slurm is left as it is (write {write!r})"
             )
@@ -359,8 +363,8 @@ def _values(params: Mapping[str, Any], at: Path) -> Iterator[Finding]:
                 )
             elif _EXPRESSION.search(text) or placeholders(text) & params.keys():
                 message = (
-                    f"is left as it is: of braces only {NUMBER!r}, the number of each job in its "
-                    "submission, is filled into a value"
+                    f"is left as it is: of braces only {INDICES!r} and {NUMBERS!r}, the number of "
+                    "each job in its submission and in its group, are filled into a value"
                 )
             if message is not None:
                 yield Finding((*at, name), f"{shown(text)} {message}")
@@ -419,7 +423,7 @@ def _unshelled(command: Any, declared: Mapping[str, Any], at: Path) -> Iterator[
         array = any(one.strip("${}") in _ARRAYS for one in found)
         remedy = "for one write [sh, -c, '...']"
         if array:
-            remedy = f"there are no arrays, and {NUMBER!r} is the number of each job"
+            remedy = f"there are no arrays, and {INDICES!r} is the number of each job"
         elif any(one in (">", ">>", "&>") for one in found):
             remedy = f"write 'output: FILE' for a file, or {remedy.removeprefix('for one write ')}"
         yield Finding(
@@ -525,11 +529,11 @@ def given_values(spec: Spec) -> set[tuple[str, str]]:
 #: Names of parameters that are to differ from job to job.
 _OWN = re.compile(r"(.*[_-])?(seed|index|idx|replica|rep|replicate|sample|trial|run|i|n)([_-]?id)?")
 
-_HERE = f"'{NUMBER}' is the number of each job in its submission"
+_HERE = f"'{INDICES}' is the number of each job in its submission"
 
 
 def _has_number(value: Any) -> bool:
-    return any(NUMBER in text for text in texts_in(value))
+    return any(map(has_numbers, texts_in(value)))
 
 
 def _equal_jobs(
@@ -537,14 +541,14 @@ def _equal_jobs(
 ) -> Iterator[Finding]:
     """A group whose jobs are equal in the parameter that is there to tell them apart."""
     count, params = entry.get("count", 1), entry.get("params", {})
-    if count < 2 or _has_number(entry) or INDEX in params:
+    if count < 2 or _has_number(entry) or not {INDEX, NUMBER}.isdisjoint(params):
         return
     for name in params:
         if _OWN.fullmatch(name.lower()) and (entry["name"], name) not in given:
             yield Finding(
                 (*at, "count"),
                 f"{count} jobs have the same {name!r} each time; {_HERE}: "
-                f"'params: {{{name}: \"{NUMBER}\"}}'",
+                f"'params: {{{name}: \"{INDICES}\"}}'",
             )
             return
 
@@ -630,7 +634,7 @@ def _shared_files(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
             if jobs > 1:
                 message = (
                     f"{jobs} jobs write to this file, and each begins it anew: put '{{{{id}}}}', "
-                    f"{NUMBER!r} or a parameter into its name"
+                    f"{INDICES!r} or a parameter into its name"
                 )
             elif other not in (None, index):
                 message = f"jobs[{other}] writes to the same file, and each job begins it anew"
@@ -652,8 +656,8 @@ def _of_attempt(job_set: JobSet, path: str) -> bool:
 
 def _writers(job_set: JobSet, path: str) -> int:
     """Return the most jobs of one submission that write to one file, among the first ones."""
-    numbered = INDEX not in job_set.sweep.names and NUMBER in path
-    if numbered or placeholders(path) & set(job_set.sweep.numbered):
+    own = {INDEX, NUMBER} - set(job_set.sweep.names)
+    if own & placeholders(path) or placeholders(path) & set(job_set.sweep.numbered):
         return 1
     fill = placeholders(path) & set(job_set.sweep.names)
     seen: dict[tuple[Any, ...], int] = {}

@@ -23,7 +23,9 @@ from flux_ensemble.document.texts import (
     ATTEMPT,
     ATTEMPTS,
     INDEX,
+    INDICES,
     NUMBER,
+    NUMBERS,
     Measured,
     check_sizes,
     filler,
@@ -61,9 +63,9 @@ class JobSet:
     `jobspec` is a canonical V1 jobspec (RFC 25) when the entry gave one, else None and
     the other fields describe the job. Text fields may hold `{param}` placeholders. `variable`
     has the fields that differ from job to job, as text with a placeholder; see `sized`. `features`
-    has what features have read of the entry, by their names. `number` is that of a job in its
-    submission, and `attempt` how often it was tried before, where its texts name them. `params`
-    has the values that `retries` gave to parameters, in place of those of the sweep.
+    has what features have read of the entry, by their names. `numbers` has the values of `{index}`
+    and `{number}` of a job, where its texts name them, and `attempt` how often it was tried before.
+    `params` has the values that `retries` gave to parameters, in place of those of the sweep.
 
     >>> md = JobSet("md", 0, ("run", "{t}"), output="md.out")
     >>> list(md.texts())[-1]
@@ -98,7 +100,7 @@ class JobSet:
     avoid_nodes: bool = True
     sweep: Sweep = field(default_factory=Sweep)
     variable: Mapping[str, str] = field(default_factory=dict)
-    number: int | None = None
+    numbers: Mapping[str, int] = field(default_factory=dict)
     attempt: int = 0
     params: Mapping[str, Any] = field(default_factory=dict)
 
@@ -108,16 +110,19 @@ class JobSet:
         Args:
             params: the job's parameters.
 
-        >>> JobSet("md", 0, number=7).filler({"t": 300})("{t}-{index}-{attempt}")
+        >>> JobSet("md", 0, numbers={"index": 7}).filler({"t": 300})("{t}-{index}-{attempt}")
         '300-7-0'
         """
-        numbers = {} if self.number is None else {INDEX: self.number}
-        return filler({ATTEMPT: self.attempt, **numbers, **params})
+        return filler({ATTEMPT: self.attempt, **self.numbers, **params})
 
     @property
     def numbered(self) -> bool:
-        """True if a text has `{index}`, the job's number in its submission."""
-        return INDEX not in self.sweep.names and any(NUMBER in text for _, text in self.texts())
+        """True if a text has `{index}` or `{number}`, and no parameter is called so."""
+        names = self.sweep.names
+        braces = [NUMBERS] if INDEX in names else [INDICES, NUMBERS]
+        if NUMBER in names:
+            braces.remove(NUMBERS)
+        return any(own in text for _, text in self.texts() for own in braces)
 
     @property
     def tells_attempts(self) -> bool:
@@ -209,7 +214,7 @@ def replaced(given: Mapping[str, Any], sweep: Sweep) -> dict[str, Any]:
             raise ValueError(f"{GIVEN}.{name}: {no_scalar(value)}")
         if type(value) is float and not math.isfinite(value):
             raise ValueError(f"{GIVEN}.{name}: expected a finite number, not {value}")
-        of_numbers = value == NUMBER or type(means) in (int, float)
+        of_numbers = value in (INDICES, NUMBERS) or type(means) in (int, float)
         if not of_numbers and not texts_among((sweep.params or {})[name]):
             raise ValueError(
                 f"{GIVEN}.{name}: expected a number, as the parameter has, not {shown(value)}"
@@ -260,6 +265,26 @@ class Group:
         """True if a text has `{attempt}`, the number of earlier attempts of the job."""
         return any(each.tells_attempts for each in self.sets)
 
+    def tells_numbers(
+        self, params: Mapping[str, Any] | None = None, overrides: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Return whether `{number}` stands in a text of its jobs, or in what replaces one.
+
+        Args:
+            params, overrides: as for `submission`.
+        """
+        return self._tells_numbers or any(
+            NUMBERS in text for text in (*texts_in(params), *texts_in(overrides))
+        )
+
+    @cached_property
+    def _tells_numbers(self) -> bool:
+        return any(
+            each.sweep.tells_numbers
+            or (NUMBER not in each.sweep.names and any(NUMBERS in text for _, text in each.texts()))
+            for each in self.sets
+        )
+
     @cached_property
     def _texts(self) -> tuple[tuple[Measured, ...], ...]:
         """The texts of each job set: searches override parameters for each trial."""
@@ -290,7 +315,8 @@ class Group:
         Args:
             count: jobs for each combination.
             params: parameter -> a list of values, `{"range": [...]}`, or one value.
-            overrides: fields of the job sets, as for `JobSet.overridden`.
+            overrides: fields of the job sets, as for `JobSet.overridden`; `number` is how many jobs
+                of the group there were before.
 
         Raises:
             ValueError: an unknown parameter, invalid values, values that do not fit together,
@@ -319,7 +345,8 @@ class Group:
     def _overridden(
         self, count: int | None, params: Mapping[str, Any], overrides: Mapping[str, Any]
     ) -> Submission:
-        given = overrides.get(GIVEN, {})
+        given, before = overrides.get(GIVEN, {}), overrides.get(NUMBER, 0)
+        overrides = {key: value for key, value in overrides.items() if key != NUMBER}
         check_declared((*params, *given), self.params, self.name)
         values: dict[str, Sequence[Any]] = {}
         for name in [name for name in self.params if name in params]:
@@ -348,7 +375,7 @@ class Group:
                 own |= sizes(again)
                 check_sizes(measure(jobset.texts()) if overrides else texts, own)
             parts.append((jobset, sweep, jobset.count if count is None else count))
-        return Submission(tuple(parts))
+        return Submission(tuple(parts), before=before)
 
 
 class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
@@ -361,8 +388,9 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
         parts: each job set, its sweep, and how many jobs each combination has.
         ends: the number of the first job after each part; computed if it is not given.
         each: multiplies the number of jobs of every part.
-        numbered: of each part, whether texts of its jobs have the job's number; computed if it is
+        numbered: of each part, whether texts of its jobs have a job's numbers; computed if it is
             not given.
+        before: the number of jobs of the group in earlier submissions.
 
     Raises:
         ValueError: there are too many jobs.
@@ -378,8 +406,10 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
         ends: Sequence[int] | None = None,
         each: int = 1,
         numbered: Sequence[bool] | None = None,
+        before: int = 0,
     ) -> None:
         self._parts = parts
+        self._before = before
         self._numbered = numbered or [jobset.numbered for jobset, _, _ in parts]
         self._ends = ends or list(accumulate(len(sweep) * count for _, sweep, count in parts))
         self._each = each
@@ -389,7 +419,7 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
 
     def times(self, each: int) -> Submission:
         """The submission with `each` times as many jobs for each combination."""
-        return Submission(self._parts, self._ends, each, self._numbered)
+        return Submission(self._parts, self._ends, each, self._numbered, self._before)
 
     @property
     def sizes(self) -> list[tuple[JobSet, int]]:
@@ -423,10 +453,11 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
         part = bisect_right(self._ends, job)
         jobset, sweep, count = self._parts[part]
         params = sweep[(job - (self._ends[part - 1] if part else 0)) // count]
+        number = self._before + index
         for name in sweep.numbered:
-            params[name] = numbered(params[name], index)
+            params[name] = numbered(params[name], index, number)
         if jobset.params:
-            params.update((name, numbered(v, index)) for name, v in jobset.params.items())
+            params.update((name, numbered(v, index, number)) for name, v in jobset.params.items())
         if self._numbered[part]:
-            jobset = replace(jobset, number=index)
+            jobset = replace(jobset, numbers={INDEX: index, NUMBER: number})
         return jobset.sized(params), params

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from flux_ensemble.document.texts import NUMBER, sizes
+from flux_ensemble.document.texts import NUMBERS, has_numbers, sizes
 from flux_ensemble.document.values import FileColumn, texts_among
 from flux_ensemble.texts import shown
 
@@ -56,12 +56,21 @@ class Sweep:
 
     @cached_property
     def numbered(self) -> tuple[str, ...]:
-        """The parameters with values that have the job's number in them, `{index}`."""
-        return tuple(
-            name
+        """The parameters with values that have a job's number in them, `{index}` or `{number}`."""
+        return tuple(name for name, texts in self._texts.items() if any(map(has_numbers, texts)))
+
+    @cached_property
+    def tells_numbers(self) -> bool:
+        """True if a value has `{number}`."""
+        return any(NUMBERS in text for texts in self._texts.values() for text in texts)
+
+    @property
+    def _texts(self) -> dict[str, list[str]]:
+        """The values that are texts, by parameter."""
+        return {
+            name: [text for text in texts_among(values) if isinstance(text, str)]
             for name, values in self._items
-            if any(NUMBER in text for text in texts_among(values) if isinstance(text, str))
-        )
+        }
 
     @property
     def _items(self) -> Iterable[tuple[str, Sequence[Any]]]:

@@ -26,18 +26,23 @@ MAX_TEXTS = MAX_BYTES
 #: length of all of these.
 Measured = tuple[str, int, dict[str, tuple[int, int]]]
 
-#: The name of a job's number within its submission, where no parameter is called so; and how many
-#: digits that has at most.
+#: The name of a job's number within its submission, where no parameter is called so, and how it
+#: stands in a text.
 INDEX = "index"
-_DIGITS = 10
+INDICES = f"{{{INDEX}}}"
 
-#: How it stands in a text.
-NUMBER = f"{{{INDEX}}}"
+#: The same for a job's number among all jobs of its group.
+NUMBER = "number"
+NUMBERS = f"{{{NUMBER}}}"
 
 #: The name of how often a job was tried before, where no parameter is called so, and how it stands
 #: in a text.
 ATTEMPT = "attempt"
 ATTEMPTS = f"{{{ATTEMPT}}}"
+
+#: The names that are filled in besides those of parameters, and how many digits they have at most.
+COUNTERS = frozenset((INDEX, NUMBER, ATTEMPT))
+_DIGITS = 10
 
 # First what is not replaced: mustache templates of Flux, and shell variables.
 _PLACEHOLDER = re.compile(
@@ -129,15 +134,30 @@ def filler(params: Mapping[str, Any]) -> Callable[[str], str]:
     return lambda text: _PLACEHOLDER.sub(replaced, text) if "{" in text else text
 
 
-def numbered(value: Any, index: int) -> Any:
-    """The value of a parameter in which the job's number stands for `{index}`.
+def has_numbers(text: str) -> bool:
+    """Return whether a text has `{index}` or `{number}`.
 
-    >>> numbered("{index}", 3), numbered("seed-{index}", 3), numbered(0.5, 3)
-    (3, 'seed-3', 0.5)
+    >>> has_numbers("seed-{number}"), has_numbers("{attempt}")
+    (True, False)
     """
-    if not isinstance(value, str) or NUMBER not in value:
+    return INDICES in text or NUMBERS in text
+
+
+def numbered(value: Any, index: int, number: int) -> Any:
+    """The value of a parameter in which a job's numbers stand for `{index}` and `{number}`.
+
+    Args:
+        value: as it was given.
+        index: the job's number in its submission.
+        number: the job's number among all jobs of its group.
+
+    >>> numbered("{index}", 3, 11), numbered("seed-{number}", 3, 11), numbered(0.5, 3, 11)
+    (3, 'seed-11', 0.5)
+    """
+    if not isinstance(value, str) or not has_numbers(value):
         return value
-    return index if value == NUMBER else filler({INDEX: index})(value)
+    whole = {INDICES: index, NUMBERS: number}.get(value)
+    return filler({INDEX: index, NUMBER: number})(value) if whole is None else whole
 
 
 def filled(value: Any, fill: Callable[[str], str]) -> Any:
@@ -188,7 +208,8 @@ def sizes(params: Mapping[str, Sequence[Any]]) -> dict[str, int]:
 
 def _size(value: Any) -> int:
     text = as_text(value)
-    return len(text.encode(errors="replace")) + text.count(NUMBER) * (_DIGITS - len(NUMBER))
+    more = sum(text.count(braces) * (_DIGITS - len(braces)) for braces in (INDICES, NUMBERS))
+    return len(text.encode(errors="replace")) + more
 
 
 def measure(texts: Iterable[tuple[str, str]]) -> tuple[Measured, ...]:
@@ -229,7 +250,7 @@ def check_sizes(texts: Iterable[Measured], sizes: Mapping[str, int]) -> None:
     left = MAX_TEXTS
     for what, size, places in texts:
         for name, (times, length) in places.items():
-            longest_value = sizes.get(name, _DIGITS if name in (INDEX, ATTEMPT) else None)
+            longest_value = sizes.get(name, _DIGITS if name in COUNTERS else None)
             if longest_value is not None:
                 size += times * longest_value - length
         if size > MAX_WORD:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flux_ensemble.document.job_sets import Group, Submission
+from flux_ensemble.document.texts import NUMBER
 from flux_ensemble.engine.firings import Firing
 
 #: The number of submissions that are kept. To make one takes time for each value of an overridden
@@ -38,7 +39,9 @@ class Submissions:
             submission = kept.pop(firing, None)
             if submission is None:
                 group = self._groups[firing.group]
-                overrides = None if self._asked else firing.overrides
+                overrides = firing.overrides
+                if self._asked and overrides is not None:
+                    overrides = {key: overrides[key] for key in (NUMBER,) if key in overrides}
                 submission = group.submission(firing.each, firing.params, overrides)
                 if len(kept) == self._most:
                     del kept[next(iter(kept))]

@@ -9,7 +9,7 @@ from typing import Any
 from flux_ensemble import eventlog
 from flux_ensemble.document.keys.overrides import GIVEN
 from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE
-from flux_ensemble.document.texts import ATTEMPT, numbered
+from flux_ensemble.document.texts import ATTEMPT, NUMBER, numbered
 from flux_ensemble.engine.combinations import MAX_COMBINATIONS
 from flux_ensemble.engine.commands import StartTimer, SubmitJobs
 from flux_ensemble.engine.core import Core
@@ -68,7 +68,12 @@ class Submitter:
         Returns:
             The reason why no jobs are submitted; None if they are, or if the ensemble has failed.
         """
-        size = len(self._core.spec.groups[group].submission(each, params, overrides))
+        core, before = self._core, self._core.workload.submitted.get(group, 0)
+        own = core.spec.groups[group]
+        size = len(own.submission(each, params, overrides))
+        core.workload.submitted[group] = before + size
+        if before and own.tells_numbers(params, overrides):
+            overrides = {**(overrides or {}), NUMBER: before}
         firing = Firing(
             origin.rule,
             origin.number,
@@ -161,7 +166,7 @@ class Submitter:
             published: `Firing.published` of the new firing.
         """
         origin = Origin(RETRY_RULE, self._table.next_number(RETRY_RULE))
-        given = (overrides or {}).get(GIVEN, {})
+        given, before = (overrides or {}).get(GIVEN, {}), (overrides or {}).get(NUMBER, 0)
         self._core.record(
             eventlog.Retry(
                 rule=firing.rule,
@@ -169,7 +174,10 @@ class Submitter:
                 index=index,
                 attempt=attempt,
                 retry=origin.number,
-                params={name: numbered(unpacked(value), index) for name, value in given.items()}
+                params={
+                    name: numbered(unpacked(value), index, before + index)
+                    for name, value in given.items()
+                }
                 or None,
             )
         )

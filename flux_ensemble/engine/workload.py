@@ -46,6 +46,8 @@ class Workload:
         self.busy = 0
         #: The number of jobs submitted so far.
         self.total = 0
+        #: Group -> the number of jobs that were asked for, without those that run again.
+        self.submitted: dict[str, int] = {}
         #: Groups and combinations whose busy count has fallen to 0, and None for the ensemble, in
         #: order.
         self.drained: dict[str | None, None] = {}
@@ -359,6 +361,7 @@ class Workload:
         tallies = {rule: dumped for rule, tally in self.tallies.items() if (dumped := tally.dump())}
         return {
             "total": self.total,
+            "submitted": self.submitted,
             **({"tallies": tallies} if tallies else {}),
             "drained": sorted(self.drained, key=lambda group: group or ""),
             **self.firings.dump(),
@@ -373,6 +376,7 @@ class Workload:
     def load(self, value: Mapping[str, Any]) -> list[Firing]:
         """Set the state from the result of `dump`; return the open firings by position."""
         self.total = value["total"]
+        self.submitted = dict(value.get("submitted", {}))
         self.drained.update(dict.fromkeys(value["drained"]))
         for rule, rows in value.get("tallies", {}).items():
             self.tallies[rule].load(rows)

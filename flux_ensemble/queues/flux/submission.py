@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from flux_ensemble.document.job_sets import JobSet, Submission
 from flux_ensemble.document.keys.overrides import GIVEN
 from flux_ensemble.document.model import Spec
+from flux_ensemble.document.texts import NUMBER
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
 from flux_ensemble.queues.flux.delivery import FIRST_PAUSE, SLICE, Answer
@@ -100,7 +101,7 @@ class TagTemplates:
     ) -> tuple[str, str]:
         """Return the jobspec's text before and after its tag; build it if necessary."""
         values = json.dumps(params) if params else ""
-        key = (job_set.name, job_set.index, job_set.number, values, variant, off)
+        key = (job_set.name, job_set.index, *job_set.numbers.values(), values, variant, off)
         halves = self._halves.get(key)
         if halves is None:
             halves = self._split(job_set, params, off)
@@ -337,8 +338,9 @@ class Submitter:
         submission = self._spec.groups[command.group].submission(
             command.each, command.params, command.overrides
         )
-        # Values of parameters are in what is known of a job anyway.
-        other = {key: one for key, one in (command.overrides or {}).items() if key != GIVEN}
+        # Values of parameters and numbers of jobs are in what is known of a job anyway.
+        own = (GIVEN, NUMBER)
+        other = {key: one for key, one in (command.overrides or {}).items() if key not in own}
         variant = json.dumps(other) if other else ""
         run(self._steps(_Batch(command, submission, variant)), done)
 

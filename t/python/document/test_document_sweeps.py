@@ -222,6 +222,21 @@ EVERY_TEXT = {
 }
 
 
+def test_the_number_among_all_jobs_of_a_group_stands_in_texts_and_values() -> None:
+    own = group({"command": "run {number} {index} {i}", "count": 2, "params": {"i": "n{number}"}})
+    commands = [made["tasks"][0]["command"] for made in built(own, overrides={"number": 5})]
+    assert commands == [["run", "5", "0", "n5"], ["run", "6", "1", "n6"]]
+    (made,) = built(own, count=1)
+    assert made["tasks"][0]["command"] == ["run", "0", "0", "n0"]
+
+
+def test_a_parameter_called_number_is_meant_where_there_is_one() -> None:
+    own = group({"command": "run {number}", "params": {"number": 9}})
+    assert not own.tells_numbers()
+    (made,) = built(own, overrides={"number": 5})
+    assert made["tasks"][0]["command"] == ["run", "9"]
+
+
 def test_parameters_and_the_number_are_filled_into_every_text_of_a_job() -> None:
     last = built(group({**EVERY_TEXT, "count": 2, "params": {"t": 300}}))[1]
     system, files = last["attributes"]["system"], last["attributes"]["system"]["shell"]["options"]

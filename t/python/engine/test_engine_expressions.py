@@ -658,6 +658,81 @@ def test_an_idle_rule_fires_for_each_number() -> None:
     assert values == [{"x": 1}, {"x": 0}]
 
 
+def seeds(play: Play) -> list[Any]:
+    """The seeds of the jobs that have been sent, in order."""
+    return [seed for command in play.of(SubmitJobs) for seed in numbers(play, command, "seed")]
+
+
+#: Two jobs with numbers among all of their group, and again while there are fewer than six.
+SEEDED = {"name": "mc", "command": "run {seed}", "count": 2, "params": {"seed": "{number}"}}
+AGAIN = {
+    "trigger": "idle",
+    "group": "mc",
+    "action": submit("mc", repetitions=2),
+}
+
+
+def test_numbers_go_on_from_one_submission_of_a_group_to_the_next() -> None:
+    play = Play(document(jobs=[SEEDED], rules=[on_start("mc"), AGAIN]))
+    for job in (1, 2, 3, 4, 5, 6):
+        play.run(job)
+    assert seeds(play) == [0, 1, 2, 3, 4, 5]
+
+
+def test_numbers_count_jobs_of_submissions_that_do_not_name_them() -> None:
+    plain = {**SEEDED, "params": {"seed": 7}}
+    again = {**AGAIN, "action": submit("mc", params={"seed": "s{number}-{index}"})}
+    play = Play(document(jobs=[plain], rules=[on_start("mc"), again]))
+    play.run(1)
+    play.run(2)
+    assert seeds(play) == [7, 7, "s2-0", "s3-1"]
+
+
+def test_numbers_go_on_after_a_snapshot() -> None:
+    play = Play(document(jobs=[SEEDED], rules=[on_start("mc"), AGAIN]))
+    play.engine.stats.keep_values()
+    play.run(1)
+    values = play.engine.stats.take_values()
+    snapshot = json.loads(json.dumps(dump(play.engine)))
+    play.engine = restore(play.engine.spec, snapshot, [values])
+    play.handle = play.engine.handle
+    assert json.loads(json.dumps(dump(play.engine))) == snapshot
+    for job in (2, 3, 4, 5, 6):
+        play.run(job)
+    assert seeds(play) == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_runs_again_keeps_its_number_and_takes_none() -> None:
+    play = Play(document(jobs=[{**SEEDED, "retries": 1}], rules=[on_start("mc"), AGAIN]))
+    for job, status in ((1, 0), (2, 0), (3, 0), (4, 1 << 8), (5, 0), (6, 0), (7, 0)):
+        play.run(job, status)
+    assert seeds(play) == [0, 1, 2, 3, 3, 4, 5]
+
+
+def test_a_copy_has_the_number_of_its_job() -> None:
+    copy = {"id": "copy", "trigger": "job-running", "group": "mc", "when": "job.runtime >= 60",
+            "action": {"name": "copy"}}  # fmt: skip
+    play = Play(document(jobs=[{**SEEDED, "count": 1}], rules=[on_start("mc"), AGAIN, copy]))
+    play.run(1)
+    play.begin(2)
+    play.t += 60
+    play.timer("rule:copy")
+    assert seeds(play) == [0, 1, 1]
+
+
+def test_an_idle_rule_fires_for_each_number_among_all() -> None:
+    after = {"name": "after", "command": "reduce {x}", "params": {"x": 0}}
+    rule = {"trigger": "idle", "group": "mc", "by": ["seed"],
+            "action": submit("after", params={"x": "{job.params.seed}"})}  # fmt: skip
+    again = {"trigger": "timer", "every": 10, "action": submit("mc"), "id": "more"}
+    play = Play(document(jobs=[SEEDED, after], rules=[on_start("mc"), rule, again]))
+    play.timer("rule:more")
+    for job in (1, 2, 3, 4):
+        play.run(job)
+    values = [command.params for command in play.of(SubmitJobs) if command.group == "after"]
+    assert values == [{"x": 0}, {"x": 1}, {"x": 2}, {"x": 3}]
+
+
 def test_a_number_of_nodes_is_the_same_for_all_jobs_of_a_submission() -> None:
     with pytest.raises(ValueError, match=r"action.nodes: no metric named 'index'"):
         played(of_job(submit("after", nodes="{index}"), "job-success"))
