@@ -240,6 +240,7 @@ class Epoch(Entry, tag="epoch"):
     Fields:
         epoch: the number of the service; a local run has none.
         firings: how many there were before the local run.
+        away: for how many seconds the local run was interrupted.
     """
 
     style = "warn"
@@ -248,6 +249,7 @@ class Epoch(Entry, tag="epoch"):
     epoch: int | None = None
     version: str
     firings: int | None = None
+    away: float | None = None
 
     def sentence(self, t: float, jobid: JobId) -> str:
         if self.epoch is not None:
@@ -259,7 +261,8 @@ class Epoch(Entry, tag="epoch"):
 
     def _goes_on(self) -> str:
         if self.firings is not None:
-            return f"going on after {counted(self.firings, 'firing')}"
+            away = "" if self.away is None else f", interrupted for {in_words(self.away)}"
+            return f"going on after {counted(self.firings, 'firing')}{away}"
         return "the service was started again, and goes on"
 
 

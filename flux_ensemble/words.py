@@ -47,6 +47,24 @@ def shown_state(status: Mapping[str, Any]) -> str:
     return "interrupted" if status.get("resumable") else str(status["state"])
 
 
+def elapsed(status: Mapping[str, Any], now: float) -> float | None:
+    """Return the seconds that an ensemble has gone on; None if it has not started.
+
+    The time between the runs of a local ensemble that was interrupted is not among them.
+
+    Args:
+        status: of the ensemble, or its summary.
+        now: in epoch seconds.
+
+    >>> elapsed({"t_start": 10.0, "t_end": 100.0, "away": 60.0}, 200.0)
+    30.0
+    """
+    t_start, t_end = status.get("t_start"), status.get("t_end")
+    if t_start is None:
+        return None
+    return max(0.0, float((now if t_end is None else t_end) - t_start - status.get("away", 0.0)))
+
+
 def plain(line: Line) -> str:
     """Return the line without styles."""
     return hanging("".join(span.text for span in line))

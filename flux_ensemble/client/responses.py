@@ -48,8 +48,10 @@ class Summary(TypedDict):
     active: int
     waiting: int
     finished: int
-    #: True for a local run that was interrupted and can go on.
+    #: True for a local run that was interrupted and can go on; and for how many seconds since its
+    #: start it was interrupted.
     resumable: NotRequired[bool]
+    away: NotRequired[float]
 
 
 _GaveUp = TypedDict("_GaveUp", {"gave-up": int})
@@ -281,7 +283,8 @@ class QueueStatus(TypedDict):
 class EnsembleStatus(TypedDict):
     """An ensemble of `status`; `errors` are the service's errors about it.
 
-    `t_predicted` is when its jobs are predicted to end.
+    `t_predicted` is when its jobs are predicted to end; `away` is for how many seconds since its
+    start a local run was interrupted.
     """
 
     name: str
@@ -305,6 +308,7 @@ class EnsembleStatus(TypedDict):
     searches: NotRequired[list[SearchStatus]]
     pools: NotRequired[dict[str, PoolStatus]]
     t_predicted: NotRequired[float]
+    away: NotRequired[float]
 
 
 class Status(TypedDict):

@@ -226,6 +226,9 @@ class ActiveJob:
         before = self.phase
         phase = phases.get(before)
         if phase is None:
+            if name == "submit" and event.context.get("again"):
+                # A local run that goes on after an interruption has put the job into its queue.
+                self.t_submit = event.t
             return False
         self.phase = phase
         if name == "start":

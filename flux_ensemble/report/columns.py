@@ -213,6 +213,10 @@ class Ids:
         return Encoded("i64", steps, delta=True)
 
 
+#: The begin and the end of a span of time.
+Gap = tuple[float, float]
+
+
 class Times:
     """Columns of times in seconds, encoded in steps from the first time on.
 
@@ -242,15 +246,24 @@ class Times:
         """Return the times of a column; NaN for none."""
         return self._rows[name]
 
-    def encode(self, begin: float) -> dict[str, Encoded]:
-        """Return the encoded columns, relative to a time that is not after any of them."""
+    def encode(self, begin: float, gaps: Sequence[Gap] = ()) -> dict[str, Encoded]:
+        """Return the encoded columns.
+
+        Args:
+            begin: the times are relative to it, and none is before it.
+            gaps: spans of time that are left out.
+        """
         span = (self.last or begin) - begin
         step = next((step for step in _STEPS if span / step < _NONE - 1), _STEPS[-1])
         found = {}
         for name, times in self._rows.items():
-            numbers = array("I", (_steps(t - begin, step) for t in times))
+            numbers = array("I", (_steps(t - begin - _skipped(t, gaps), step) for t in times))
             found[name] = Encoded("u32", _differences(numbers), delta=True, step=step)
         return found
+
+
+def _skipped(t: float, gaps: Sequence[Gap]) -> float:
+    return sum(max(0.0, min(t, until) - since) for since, until in gaps)
 
 
 def _steps(seconds: float, step: float) -> int:

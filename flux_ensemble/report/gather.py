@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 from operator import itemgetter
@@ -23,6 +23,7 @@ from flux_ensemble.report.columns import (
     Codes,
     Counts,
     Encoded,
+    Gap,
     Ids,
     Times,
     Values,
@@ -251,8 +252,8 @@ class Jobs:
         """The places where jobs ran: see `place_of`."""
         return self._codes["ranks"]
 
-    def table(self, begin: float, files: Files) -> Table:
-        """Return the encoded columns; times are relative to `begin`."""
+    def table(self, begin: float, files: Files, gaps: Sequence[Gap]) -> Table:
+        """Return the encoded columns; times are relative to `begin`, without `gaps`."""
         columns: dict[str, Encoded] = {"id": self._ids.encode()}
         columns.update(
             (name, column.encode())
@@ -260,7 +261,7 @@ class Jobs:
             if name != "member" or len(column.values) > 1
         )
         columns.update((name, column.encode()) for name, column in self._counts.items())
-        columns.update(self.times.encode(begin))
+        columns.update(self.times.encode(begin, gaps))
         for kind, named in (("params", self.params), ("memo", self.memo)):
             for name, values in named.items():
                 values.fill(self.count)
@@ -307,6 +308,8 @@ class Log:
         self._t_start: float | None = None
         self.document: str | Mapping[str, Any] | None = None
         self.count = self.fired = 0
+        #: When the run was interrupted.
+        self.gaps: list[Gap] = []
         self.head: list[str] = []
         self.tail: deque[str] = deque(maxlen=TAIL)
 
@@ -322,6 +325,8 @@ class Log:
         match read:
             case eventlog.Load():
                 self.document = read.document
+            case eventlog.Epoch(away=float(away)) if away > 0:
+                self.gaps.append((t - away, t))
             case eventlog.Fire():
                 self.fired += 1
                 self._times.add("t", t)
@@ -337,9 +342,9 @@ class Log:
         return self._times.first
 
     def table(self, begin: float) -> Table:
-        """Return the encoded firings; times are relative to `begin`."""
+        """Return the encoded firings; times are relative to `begin`, without the gaps."""
         columns = {"rule": self._rules.encode(), "firing": self._numbers.encode()}
-        return self.fired, {**columns, **self._times.encode(begin)}
+        return self.fired, {**columns, **self._times.encode(begin, self.gaps)}
 
 
 @dataclass
@@ -365,8 +370,13 @@ class Run:
 
     @property
     def span(self) -> float:
-        """Seconds from begin to end."""
-        return max(0.0, self.end - self.begin)
+        """Seconds from begin to end, without those in which the run was interrupted."""
+        return max(0.0, self.end - self.begin - self.away)
+
+    @property
+    def away(self) -> float:
+        """Seconds in which the run was interrupted."""
+        return sum(until - since for since, until in self.log.gaps)
 
 
 def gather(
@@ -404,7 +414,7 @@ def gather(
     ended = status["t_end"] is not None and not status["jobs"]["active"]
     ends = [t for t in (status["t_end"] if ended else source.now, jobs.times.last) if t is not None]
     run = Run(source, jobs, log, members, begin, max(ends, default=begin))
-    run.tables = {"jobs": jobs.table(begin, files), "firings": log.table(begin)}
+    run.tables = {"jobs": jobs.table(begin, files, log.gaps), "firings": log.table(begin)}
     run.notes = list(_notes(run))
     return run
 

@@ -190,6 +190,9 @@ def _happened(run: Run, usage: Usage | None) -> Iterator[Markup]:
     parts = [plural(run.log.fired, "firing") + " of rules"]
     if status.get("retries"):
         parts.append(f"{status['retries']:,} jobs ran again")
+    if run.away:
+        away = seconds(run.away)
+        parts.append(f"its run was interrupted for {away}, which the times and charts leave out")
     if usage is not None:
         parts.append(f"something ran on the nodes {usage.share(run.span):.0%} of the time")
     yield h("p.quiet", "; ".join(parts) + ".")

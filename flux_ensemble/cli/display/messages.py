@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble import eventlog
-from flux_ensemble.words import STATE_STYLES, Line, Span, counted, ended_trials
+from flux_ensemble.words import STATE_STYLES, Line, Span, counted, elapsed, ended_trials
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -30,9 +30,10 @@ def closing(status: EnsembleStatus) -> Line:
     from flux_ensemble.client import troubles
 
     state, reason = status["state"], status["reason"]
-    t_end = status["t_end"]
-    t_start = status["t_start"]
-    after = "" if t_end is None or t_start is None else f" after {fsd(t_end - t_start)}"
+    took = None if status["t_end"] is None else elapsed(status, status["t_end"])
+    after = "" if took is None else f" after {fsd(took)}"
+    if status.get("away"):
+        after += f", not counting {fsd(status['away'])} in which its run was interrupted"
     wrong = troubles.joined(status)
     return (
         Span(f"{status['name']}: "),

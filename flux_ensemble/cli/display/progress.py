@@ -23,7 +23,7 @@ import click
 
 from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.texts import one_line
-from flux_ensemble.words import Line, Span, in_words, plain
+from flux_ensemble.words import Line, Span, elapsed, in_words, plain
 
 #: The rate at which jobs end is measured over so many seconds; while less than `SOON` seconds are
 #: known, since the start.
@@ -126,7 +126,7 @@ class Paces:
         Returns:
             The progress of the ensemble, and of each of its groups that has jobs.
         """
-        t_start = status.get("t_start")
+        took = elapsed(status, now)
         ended = status.get("t_end") is not None
         groups = []
         sums: dict[str, int] = {}
@@ -134,10 +134,10 @@ class Paces:
             for key, number in counts.items():
                 sums[key] = sums.get(key, 0) + number
             if known_jobs(counts):
-                groups.append(self._progress(f"g{name}", name, counts, t_start, now, ended))
+                groups.append(self._progress(f"g{name}", name, counts, took, now, ended))
         if not sums:
             sums = dict.fromkeys(("waiting", "pending", "running", "finished"), 0)
-        whole = self._progress("", status["name"], sums, t_start, now, ended)
+        whole = self._progress("", status["name"], sums, took, now, ended)
         if status.get("waits"):
             # The end cannot be predicted.
             return replace(whole, rate=None), [replace(group, rate=None) for group in groups]
@@ -151,7 +151,7 @@ class Paces:
         key: str,
         name: str,
         counts: Mapping[str, int],
-        t_start: float | None,
+        took: float | None,
         now: float,
         ended: bool,
     ) -> Progress:
@@ -166,8 +166,8 @@ class Paces:
         rate = None
         if now - t >= SOON:
             rate = (finished - before) / (now - t)
-        elif t_start is not None and now > t_start and finished:
-            rate = finished / (now - t_start)
+        elif took and finished:
+            rate = finished / took
         return Progress(name, counts, finished, known_jobs(counts), None if ended else rate)
 
 
@@ -227,12 +227,11 @@ def show_progress(status: Mapping[str, Any]) -> None:
     """
     now = time.time()
     whole, groups = Paces().take(status, now)
-    t_start, t_end = status.get("t_start"), status.get("t_end")
-    elapsed = None if t_start is None else (now if t_end is None else t_end) - t_start
+    took = elapsed(status, now)
     width, height = shutil.get_terminal_size()
     # The tables need room, too.
     room = max(height // 3, 3)
-    for line in progress_lines(whole, groups, elapsed, width, room, ascii_only=is_ascii()):
+    for line in progress_lines(whole, groups, took, width, room, ascii_only=is_ascii()):
         text, left = "", width
         for span in line:
             words = one_line(span.text)[:left]

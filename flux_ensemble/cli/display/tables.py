@@ -11,7 +11,7 @@ from flux_ensemble.cli.display.plain_tables import fsd
 from flux_ensemble.results.best import best_job
 from flux_ensemble.results.hosts import job_id, members_of, runs_of
 from flux_ensemble.scalars import as_text
-from flux_ensemble.words import STATE_STYLES, shown_state
+from flux_ensemble.words import STATE_STYLES, elapsed, shown_state
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import (
@@ -156,13 +156,14 @@ MEMBER_STYLES = {"up": "good", "starting": "action", "draining": "warn", "lost":
 def ensemble_row(summary: Summary, now: float) -> dict[str, Any]:
     """Return a row of `ENSEMBLES`; `now` is in epoch seconds, for ensembles that still run."""
     t_start, t_end = summary["t_start"], summary["t_end"]
+    took = elapsed(summary, now)
     return {
         **summary,
         "state": shown_state(summary),
         "reason": summary.get("reason", ""),  # guests do not see it
         "t_start": t_start or 0.0,
         "t_end": t_end or 0.0,
-        "runtime": "" if t_start is None else (now if t_end is None else t_end) - t_start,
+        "runtime": "" if took is None else took,
         "color_state": colour(STATE_STYLES.get(shown_state(summary), "")),
         "color_off": colour_off(),
     }

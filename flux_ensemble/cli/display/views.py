@@ -25,7 +25,7 @@ from flux_ensemble.cli.display.progress import (
 )
 from flux_ensemble.client.troubles import failed_jobs
 from flux_ensemble.texts import hanging
-from flux_ensemble.words import Line, Span, plain
+from flux_ensemble.words import Line, Span, elapsed, plain
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -138,10 +138,9 @@ class Terminal:
         width, height = self._console.size
         # Half of the screen is for the lines above.
         room = max(height // 2, 3)
-        t_start = status.get("t_start")
-        elapsed = None if t_start is None else now - t_start
+        took = elapsed(status, now)
         texts = []
-        for line in progress_lines(whole, groups, elapsed, width - 4, room, ascii_only=self._ascii):
+        for line in progress_lines(whole, groups, took, width - 4, room, ascii_only=self._ascii):
             text = as_text((Span("   "), *line))
             text.truncate(width - 1, overflow="crop")
             texts.append(text)

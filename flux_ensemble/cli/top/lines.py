@@ -22,7 +22,7 @@ from flux_ensemble.client.responses import Entry, MemberStatus, RuleReason, Summ
 from flux_ensemble.report.texts import plural
 from flux_ensemble.results.failures import FailureKind
 from flux_ensemble.results.log_lines import explain
-from flux_ensemble.words import STATE_STYLES, Line, Span, in_words, shown_state
+from flux_ensemble.words import STATE_STYLES, Line, Span, elapsed, in_words, shown_state
 
 #: Longest label of an action in the line of a rule, on a terminal that is not wide.
 LEAST_LABEL = 15
@@ -38,9 +38,9 @@ def title(picture: Picture) -> Line:
         return (Span("no ensemble is loaded yet", "detail"),)
     state = shown_state(status)
     spans = [Span(status["name"], "name"), Span(": "), Span(state, STATE_STYLES.get(state, ""))]
-    if status["t_start"] is not None:
-        until, word = (picture.t, "for") if status["t_end"] is None else (status["t_end"], "after")
-        spans.append(Span(f" {word} {in_words(until - status['t_start'])}"))
+    took = elapsed(status, picture.t)
+    if took is not None:
+        spans.append(Span(f" {'for' if status['t_end'] is None else 'after'} {in_words(took)}"))
     spans.append(Span(f", {whole.finished:,} of {whole.total:,} jobs ({percent(whole.share)})"))
     if whole.outlook is not None:
         spans.append(Span(f", {whole.outlook}"))
@@ -61,9 +61,8 @@ def ensemble_lines(
     mark = ">" if ascii_only else "▸"
     lines = []
     for summary, label in zip(summaries, labels, strict=True):
-        name, t_start, t_end = summary["name"], summary["t_start"], summary["t_end"]
-        state = shown_state(summary)
-        took = "" if t_start is None else in_words((now if t_end is None else t_end) - t_start)
+        name, state, seconds = summary["name"], shown_state(summary), elapsed(summary, now)
+        took = "" if seconds is None else in_words(seconds)
         spans = [
             Span(f"{mark if name == chosen else ' '} {label} ", "name"),
             Span(f"{state:<9}", STATE_STYLES.get(state, "")),

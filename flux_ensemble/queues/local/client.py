@@ -301,6 +301,8 @@ def summary_of(status: EnsembleStatus) -> Summary:
     }
     if status.get("resumable"):
         summary["resumable"] = True
+    if "away" in status:
+        summary["away"] = status["away"]
     return summary
 
 

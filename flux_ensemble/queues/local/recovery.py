@@ -196,6 +196,12 @@ def whole_log(before: Iterable[Stored], records: Iterable[Record]) -> Iterator[S
         yield from after[number]
 
 
+def seconds_away(before: Iterable[Stored]) -> float:
+    """Return for how many seconds the runs of a log were interrupted."""
+    entries = map(read, before)
+    return sum(entry.away or 0.0 for entry in entries if isinstance(entry, Epoch))
+
+
 def t_stopped(before: Iterable[Stored]) -> float | None:
     """Return the time of the earlier run's orderly end; None if it was killed.
 
@@ -258,6 +264,8 @@ class Recovered:
         for id in [id for id in engine.workload.jobs if id <= self.last_id]:
             yield JobEvent(now, id, "validate")
             if id not in self.placed:
+                # It waits in the queue of this run from now on.
+                yield JobEvent(now, id, "submit", {"again": True})
                 continue
             t, kind, note = t_known, "lost", "lost when the run was killed"
             if t_end is not None and id in started:

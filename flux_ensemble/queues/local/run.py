@@ -48,7 +48,13 @@ from flux_ensemble.queues.local.leftovers import end_leftovers, remember, told
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.processes import ProcessRunner
 from flux_ensemble.queues.local.queue import LocalQueue
-from flux_ensemble.queues.local.recovery import EventFile, recover, t_stopped, whole_log
+from flux_ensemble.queues.local.recovery import (
+    EventFile,
+    recover,
+    seconds_away,
+    t_stopped,
+    whole_log,
+)
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.state_dir import StateLog, kept_files
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
@@ -232,6 +238,8 @@ class LocalRun:
         self._waiting = False
         self._hushed = False
         self._snapshot_due = 0.0
+        #: For how many seconds the ensemble was interrupted before this run.
+        self._away = 0.0
         self._metrics: dict[str, Any] = {}
         self._unwritten = ""
         self._describer = Describer(spec, cwd, str, kept=kept_files(log.directory.path))
@@ -343,15 +351,17 @@ class LocalRun:
             ensemble.recall(entry)
         self._hushed = False
         self._publish()
-        ensemble.note(eventlog.Epoch(version=__version__, firings=ensemble.engine.firings))
+        # Not later than now: the clock may have been set back.
+        now = self._loop.now()
+        t_known = min(now, max(self._log.t_known, ensemble.engine.t))
+        self._away = seconds_away(before) + now - t_known
+        firings = ensemble.engine.firings
+        ensemble.note(eventlog.Epoch(version=__version__, firings=firings, away=now - t_known))
         self._queue.adopt(recovered, ensemble.engine)
         ensemble.go_on(ensemble.engine.pending, purged=False)
         t_end = t_stopped(before)
         if t_end is not None:
             ensemble.post([Interrupted(t_end, recovered.started(ensemble.engine))])
-        # Not later than now: the clock may have been set back.
-        now = self._loop.now()
-        t_known = min(now, max(self._log.t_known, ensemble.engine.t))
         for event in recovered.events(ensemble.engine, now, t_end, t_known):
             ensemble.job_event(event)
 
@@ -520,7 +530,7 @@ class LocalRun:
 
     def _look(self) -> None:
         ensemble = self._ensemble
-        self._listener.progress(ensemble.status())
+        self._listener.progress(self._status())
         if time.monotonic() >= self._snapshot_due:
             before = self._unwritten
             self._snapshot()
@@ -547,6 +557,10 @@ class LocalRun:
         few = len(engine.rules.states) <= MAX_EXPLAINED
         return {"t": now, "rules": why(engine, now) if few else []}
 
+    def _status(self) -> dict[str, Any]:
+        status = self._ensemble.status()
+        return {**status, "away": self._away} if self._away else status
+
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Write status and metrics to their file; `_unwritten` has the reason of a failure."""
         self._snapshot_due = time.monotonic() + _SNAPSHOT_SECONDS
@@ -558,7 +572,7 @@ class LocalRun:
             raise
         except BaseException as error:
             self._ensemble.broken(error)
-        status = self._ensemble.status()
+        status = self._status()
         self._unwritten = ""
         try:
             kept = {**status, "why": self._why()}

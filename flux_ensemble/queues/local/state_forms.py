@@ -185,6 +185,7 @@ def _status(value: Any) -> bool:
     # The keys are missing without a search or a best job.
     return (
         fits(value, _STATUS)
+        and fits(value.get("away", 0.0), _time)
         and fits(value.get("best", []), [_BEST_OF])
         and fits(value.get("searches", []), [_SEARCH])
         and all(

@@ -97,7 +97,7 @@ class Curves {
       fill: one.fill ? `${colour(one.colour)}${one.fill}` : undefined,
       width: one.width || 2,
       dash: one.dash,
-      paths: bars ? uPlot.paths.bars({ size: [0.95, 100], align: 1 }) : undefined,
+      paths: bars ? uPlot.paths.bars({ size: [1, Infinity], align: 1, gap: 1 }) : undefined,
       points: { show: false },
       value: (_, value) => (value === null || value === undefined ? "" : `${+value.toPrecision(4)}`),
     }));
@@ -105,7 +105,8 @@ class Curves {
       {
         width: Math.max(200, this.box.clientWidth),
         height: 220,
-        scales: { x: { time: false } },
+        // Heights are counts, which compare only from zero on.
+        scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.max(1, (high || 0) * 1.05)] } },
         cursor: { drag: { x: true, y: false } },
         legend: { live: true },
         series: [{ label: axes.xName, value: (_, value) => (value === null ? "" : axes.x(value)) }, ...shown],
@@ -164,9 +165,12 @@ class Histogram {
     this.run = run;
     const { group } = run.jobs.columns;
     this.groups = group.values.filter((value) => value !== null);
-    this.what = "runtime";
+    // The statistics are of the jobs that succeeded, too.
+    const runtimes = [["runtime", "runtime of jobs that succeeded"], ["ran", "runtime of all jobs"]];
+    if (!run.jobs.columns.outcome.values.includes("success")) runtimes.reverse();
+    this.what = runtimes[0][0];
     this.group = "";
-    const whats = [["runtime", "runtime"], ["pending", "time in the queue"], ...run.about.memo.map((key) => [`memo.${key}`, key])];
+    const whats = [...runtimes, ["pending", "time in the queue"], ...run.about.memo.map((key) => [`memo.${key}`, key])];
     const tools = element("div", { class: "tools" });
     tools.append(
       choice("What", whats, (value) => { this.what = value; this.plot.draw(); }).box,
@@ -178,13 +182,15 @@ class Histogram {
   }
 
   values() {
-    const { t_submit: submit, t_run: begin, t_end: end, group } = this.run.jobs.columns;
+    const { t_submit: submit, t_run: begin, t_end: end, group, outcome } = this.run.jobs.columns;
+    const only = this.what === "runtime" ? outcome.values.indexOf("success") : null;
     const wanted = this.group === "" ? -1 : group.values.indexOf(this.group);
     const found = new Float64Array(this.run.jobs.rows);
     let count = 0;
     const memo = this.run.jobs.columns[this.what];
     for (let row = 0; row < this.run.jobs.rows; row++) {
       if (wanted >= 0 && group.array[row] !== wanted) continue;
+      if (only !== null && outcome.array[row] !== only) continue;
       let value = NaN;
       if (memo) value = memo.number(row);
       else if (this.what === "pending") value = begin.number(row) - submit.number(row);

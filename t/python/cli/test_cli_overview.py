@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +99,7 @@ def test_a_run_that_was_killed_leads_to_the_command_that_goes_on_with_it(home: H
     for shown in ("", "list", "list -f interrupted", "status", "status study"):
         assert re.search("study +interrupted ", home.shell(f"flux-ensemble {shown}"))
     assert "study" not in home.shell("flux-ensemble list -f failed")
-    assert "study: interrupted after" in home.shell("flux-ensemble top --once study")
+    assert "study: interrupted" in home.shell("flux-ensemble top --once study")
     assert home.shell("flux-ensemble why study").startswith("study: its run was interrupted: ")
     home.shell("flux-ensemble report study")
     page = (home.path / "study.html").read_text()
@@ -107,6 +109,31 @@ def test_a_run_that_was_killed_leads_to_the_command_that_goes_on_with_it(home: H
     (home.path / "go").touch()
     assert "study: completed" in home.shell(command, cwd=Path("/"))
     assert "flux-ensemble report study --open" in home.advice()
+
+
+def test_the_time_in_which_a_run_was_interrupted_counts_nowhere(home: Home) -> None:
+    (home.path / "two.yaml").write_text(WAITS.replace("}]", ", params: {x: [1, 2]}}]", 1))
+    words = [str(PROGRAM), "run", "--nodes", "1", "--cores", "1", "two.yaml"]
+    run = subprocess.Popen(words, cwd=home.path, env=home.env, stdout=subprocess.DEVNULL)
+    while not (home.path / "here").exists():
+        assert run.poll() is None
+        time.sleep(0.05)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    time.sleep(5)
+    (home.path / "go").touch()
+    out = home.shell("flux-ensemble run --nodes 1 --cores 1 --resume two.yaml")
+    assert re.search("going on after 1 firing, interrupted for [4-9]s", out)
+    took = re.search("completed after (.*)s, not counting .*s in which its run was inter", out)
+    assert took
+    assert float(took[1]) < 4
+    (status,) = json.loads(home.shell("flux-ensemble status two --json"))["ensembles"]
+    assert 4 < status["away"] < status["t_end"] - status["t_start"]
+    waited = home.shell("flux-ensemble jobs two -no '{pending}' 2>/dev/null").split()
+    assert len(waited) == 2
+    assert max(map(float, waited)) < 4
+    home.shell("flux-ensemble report two")
+    assert "its run was interrupted for" in (home.path / "two.html").read_text()
 
 
 def test_a_run_of_standard_input_goes_on_with_the_document_that_is_kept(home: Home) -> None:

@@ -271,6 +271,43 @@ def test_interrupted_jobs_have_their_own_colour_in_the_time_line(
     assert grey > 0
 
 
+#: The distribution of four jobs, of which one failed at once.
+HISTOGRAM = """
+  const numbers = (...array) => ({ array, number: (row) => array[row] });
+  const codes = (values, ...array) => ({ values, array });
+  const columns = {
+    t_submit: numbers(0, 0, 0, 0), t_run: numbers(0, 0, 0, 0), t_end: numbers(0.25, 4, 5, 6),
+    group: codes(["a"], 0, 0, 0, 0), outcome: codes([null, OUTCOMES], 2, 1, 1, 1),
+  };
+  const box = document.querySelector("[data-chart=histogram]");
+  box.replaceChildren();
+  const made = new Histogram(box, { jobs: { rows: 4, columns }, about: { memo: [] } });
+  const look = () => {
+    const { min, max } = made.plot.plot.scales.y;
+    const { left, top, width, height } = made.plot.plot.bbox;
+    const pixels = made.plot.plot.ctx.getImageData(left, top + height - 4, width, 1).data;
+    let bare = 0;
+    for (let at = 3; at < pixels.length; at += 4) bare += pixels[at] === 0;
+    return [made.said.textContent, min, max >= made.plot.plot.data[1][0], bare / width];
+  };
+  const frame = requestAnimationFrame;
+  return new Promise((done) => frame(() => frame(() => done(look()))));
+"""
+
+
+def test_bars_of_a_distribution_begin_at_zero_fill_their_bins_and_are_of_what_succeeded(
+    browser: Browser, study: Path
+) -> None:
+    page = browser.open(study)
+    ran = HISTOGRAM.replace("OUTCOMES", '"success", "failed"')
+    said, least, fits, bare = page.run(ran)
+    assert said == "3 jobs: 4s to 6s, median 5s"
+    assert (least, fits) == (0, True)
+    assert bare < 0.05
+    said, *_ = page.run(HISTOGRAM.replace("OUTCOMES", '"canceled", "failed"'))
+    assert said.startswith("4 jobs: 250ms to 6s, ")
+
+
 #: Keeps the texts that are drawn, as `texts`.
 TEXTS = """
   window.texts = [];

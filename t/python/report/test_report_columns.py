@@ -45,6 +45,14 @@ def test_counts_go_up_and_down(numbers: list[int]) -> None:
     assert unpacked(column, len(numbers)) == numbers
 
 
+def test_times_leave_out_the_gaps_before_them() -> None:
+    column = Times("t")
+    for t in (0.0, 5.0, 12.0, 20.0, 31.0):
+        column.add("t", 100.0 + t)
+    gaps = [(110.0, 120.0), (130.0, 131.0)]
+    assert columns(pack({"t": (5, column.encode(100.0, gaps))}, {}))["t"]["t"] == [0, 5, 10, 10, 20]
+
+
 @given(st.lists(st.none() | st.floats(0, 1e7)), st.sampled_from([0.0, 1.79e9]))
 def test_times_are_as_exact_as_their_span_allows(times: list[float | None], begin: float) -> None:
     column = Times("t")
