@@ -36,6 +36,19 @@ _PROGRAM = 'echo "$FLUX_URI" "$FLUX_START_URI" && flux getattr broker.pid && exe
 _KEPT = ("FLUX_EXEC_PATH", "FLUX_EXEC_PATH_PREPEND", "FLUX_PYTHONPATH_ORG")
 
 
+#: What the shells of jobs read first where cores are fake.
+_UNBOUND = """\
+shell.options["cpu-affinity"] = "off"
+source ("{default}")
+"""
+
+
+def _builtin(name: str) -> str:
+    """Return where Flux was installed with something."""
+    words = ["flux", "config", "builtin", name]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+
+
 class Instance:
     """An instance.
 
@@ -76,10 +89,16 @@ class Instance:
             # What hwloc, and with it each broker, takes a node for.
             self.nested["HWLOC_SYNTHETIC"] = f"core:{node_cores} pu:1"
         self._environment |= self.nested
+        self._options: list[str] = []
         conf = directory / "conf"
         conf.mkdir()
         fake = _CONFIG.format(host=socket.gethostname(), last=cores - 1) if brokers == 1 else ""
         (conf / "fault.toml").write_text(fake + config)
+        if brokers > 1:
+            # A shell that is to bind its job to a core that is not there ends.
+            initrc = conf / "initrc.lua"
+            initrc.write_text(_UNBOUND.format(default=_builtin("shell_initrc")))
+            self._options.append(f"-Sconf.shell_initrc={initrc}")
         if self._statedir is not None:
             self._statedir.mkdir()
         self._process: subprocess.Popen[str] | None = None
@@ -109,7 +128,7 @@ class Instance:
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
                 ["flux", "start", f"--test-size={self._brokers}",
-                 f"--config-path={self.directory / 'conf'}", *state, *options,
+                 f"--config-path={self.directory / 'conf'}", *state, *self._options, *options,
                  "sh", "-c", _PROGRAM],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
                 text=True, env=environment, cwd=self.directory,
