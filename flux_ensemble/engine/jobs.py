@@ -51,6 +51,10 @@ FIRST_SEEN = {
     "finish": Phase.RUNNING,
 }
 
+#: What the note of an exception "exec" has where a job's program did not begin: it cannot be
+#: executed, or the shell of the job could not prepare it.
+_NOT_BEGUN = ("start failed: ", "shell_init: ")
+
 #: Types of exceptions that are outcomes of their own.
 _EXCEPTION_OUTCOMES = {"timeout": "timeout", "cancel": "canceled"}
 
@@ -288,7 +292,8 @@ class ActiveJob:
         if self.status is None or self.t_start is None:
             return "start"
         if self.signal is None:
-            return "exit"
+            note = (self.exception_type == "exec" and self.exception_note) or ""
+            return "start" if any(words in note for words in _NOT_BEGUN) else "exit"
         return "oom" if self.signal == SIGKILL else "signal"
 
     @property

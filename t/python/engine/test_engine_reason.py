@@ -20,10 +20,10 @@ def cancelled(p: Play) -> None:
     p.end(1, status=SIGKILL)
 
 
-def excepted(kind: str, note: str = "") -> Callable[[Play], None]:
+def excepted(kind: str, note: str = "", status: int = SIGKILL) -> Callable[[Play], None]:
     def end(p: Play) -> None:
         p.event(1, "exception", type=kind, severity=0, note=note)
-        p.end(1, status=SIGKILL)
+        p.end(1, status=status)
 
     return end
 
@@ -44,6 +44,11 @@ def ended(status: int) -> Callable[[Play], None]:
         (cancelled, "canceled"),
         (excepted("exec", "node failure on n3 (rank 3)"), "node"),
         (excepted("lost"), "node"),
+        (excepted("exec", "task 0 (host n3): start failed: md: No such file", 127 << 8), "start"),
+        (excepted("exec", "task 0: start failed: md: Permission denied", 126 << 8), "start"),
+        (excepted("exec", "shell_init: Invalid argument", 1 << 8), "start"),
+        (excepted("exec", "rank 0 exited and exit-timeout=30s has expired", 1 << 8), "exit"),
+        (ended(127 << 8), "exit"),
         (ended(0), None),
     ],
 )
