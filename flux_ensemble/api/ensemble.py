@@ -447,7 +447,8 @@ class Ensemble:
         """Return what a job wrote (the end, if it is long); "" if that cannot be read.
 
         Args:
-            job: one of `jobs`, or its id, as `best` has it.
+            job: one of `jobs`, or its id, as `best` has it; or one of `best`, such as the best
+                trial of a search, which has no id.
 
         Raises:
             EnsembleError: there is no job with the id.
@@ -463,16 +464,34 @@ class Ensemble:
         return "".join(text.decode(errors="replace") for _, text in written)
 
     def _row(self, job: Mapping[str, Any] | int | str) -> Mapping[str, Any]:
+        if isinstance(job, Mapping) and "trial" in job and "job" in job:  # one of `best`
+            if job["trial"] is not None:
+                return self._of_trial(job["trial"], job["name"])
+            job = job["job"]
         if isinstance(job, Mapping):
             return job
         # A job of a member has its name before its id.
         member, _, id = str(job).rpartition(":")
         if not id.isdecimal():
-            raise TypeError(f"job: expected one of jobs(), or its id, not {job!r}")
+            best = ": the best of a search is a trial, so pass output(best()[0])"
+            raise TypeError(
+                f"job: expected one of jobs() or of best(), or the id of a job, not {job!r}"
+                f"{best if job is None else ''}"
+            )
         of_member = f" and job.member == {member!r}" if member else ""
         rows = list(self.jobs(filter=f"job.id == {id}{of_member}", interrupted=True))
         if not rows:
             raise EnsembleError(errno.ENOENT, f"ensemble {self.name!r} has no job {job}")
+        return rows[-1]
+
+    def _of_trial(self, trial: int, search: str) -> Mapping[str, Any]:
+        (status,) = self._running.client.status(self.name)["ensembles"]
+        groups = [one["group"] for one in status.get("searches", ()) if one["id"] == search]
+        rows = list(self.jobs(filter=f"job.trial == {trial}", group=next(iter(groups), None)))
+        if not rows:
+            raise EnsembleError(
+                errno.ENOENT, f"search {search!r} of {self.name!r} has no job of trial {trial}"
+            )
         return rows[-1]
 
     def best(self) -> list[dict[str, Any]]:
@@ -603,10 +622,23 @@ class Ensemble:
     @property
     def _running(self) -> Host:
         if self._host is None:
-            raise NotStartedError(
-                f"ensemble {self.name!r} has not been started: call start() or run() first"
-            )
+            raise NotStartedError(f"ensemble {self.name!r} has not been started: {self._first()}")
         return self._host
+
+    def _first(self) -> str:
+        """Return what is to be done before anything else: a run of the name may be kept."""
+        from flux_ensemble.queues.local.client import LocalClient
+
+        try:
+            (status,) = LocalClient(_root(None)).status(self.name)["ensembles"]
+        except EnsembleError:
+            return "call start() or run() first"
+        if status.get("resumable"):
+            return "a run of it was interrupted, and run(resume=True) or start(resume=True) goes on"
+        return (
+            "call start() or run() first; the run of this name that is kept is "
+            f"Ensemble.attach({self.name!r})"
+        )
 
     # -- in a notebook ----------------------------------------------------------------
 

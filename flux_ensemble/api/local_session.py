@@ -21,7 +21,7 @@ from flux_ensemble.queues.local.again import of_program
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.run import LocalRun, RunError
-from flux_ensemble.queues.local.state_dir import StateLog
+from flux_ensemble.queues.local.state_dir import HasEndedError, StateLog
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
 from flux_ensemble.service.requests.protocol import parse
 
@@ -204,7 +204,10 @@ class LocalSession:
                 run.check_kept()
         except (UnsatisfiableError, RunError, StateError) as error:
             number = errno.EINVAL if isinstance(error, UnsatisfiableError) else errno.EIO
-            self._failed(EnsembleError(number, in_python(str(error))))
+            sentence = in_python(str(error))
+            if isinstance(error, HasEndedError):
+                sentence += f"; Ensemble.attach({self.name!r}) returns the one that has ended"
+            self._failed(EnsembleError(number, sentence))
         except OSError as error:
             self._failed(EnsembleError(error.errno or errno.EIO, f"the local queue: {error}"))
         except BaseException as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -100,6 +101,39 @@ def unpublished(target: Target, status: EnsembleStatus) -> Iterator[str]:
             published = f"published: {listed(sorted(keys))}" if keys else "they published nothing"
             near = hint(key, keys)
             yield f"{best['name']}: no job of group {group!r} published {key!r} ({near}{published})"
+
+
+#: A key that an expression can name without brackets.
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def ties(target: Target, status: EnsembleStatus) -> Iterator[str]:
+    """Yield, for each best job or trial that is not the only one, which others are as good."""
+    from flux_ensemble.metrics.names import STREAMS
+    from flux_ensemble.results.hosts import command_of
+
+    for best in status.get("best", ()):
+        if best["job"] is None or best["of"] in STREAMS or not _PLAIN.fullmatch(best["of"]):
+            continue
+        key, value, name = best["of"], best["value"], status["name"]
+        filter = f"memo.{key} == {value!r}"
+        found = target.jobs(name, group=best["group"], outcome="success", filter=filter)
+        others = sum(1 for _ in islice(found, _MOST_JOBS)) - 1
+        if others > 0:
+            more = " or more" if others + 1 == _MOST_JOBS else ""
+            words = "jobs", name, "--group", best["group"], "--filter", filter
+            yield (
+                f"{best['name']}: {others:,}{more} other job{'s'[: others != 1]} "
+                f"{'has' if others == 1 else 'have'} the same {key}: {command_of(target, *words)}"
+            )
+    for search in status.get("searches", ()):
+        trials: Any = search.get("best", ())
+        same = [one["trial"] for one in trials[1:] if one["value"] == trials[0]["value"]]
+        if same and "front" not in search:
+            noun = "trial" if len(same) == 1 else "trials"
+            has = "has" if len(same) == 1 else "have"
+            listed_ = ", ".join(map(str, same))
+            yield f"{search['id']}: {noun} {listed_} {has} the same {search['objective']}"
 
 
 def best_of(

@@ -177,8 +177,12 @@ def init(template: str | None, file: str | None, listing: bool, force: bool) -> 
         return
     template = template or "hello-world"
     if template not in known:
+        from flux_ensemble.cli.session.overview import TEMPLATE
+
         names = f"{hint(template, known)}templates: {listed(known)}"
-        raise Failure(f"no template named {template!r} ({names})", USAGE)
+        mine = template if template.endswith((".yaml", ".yml")) else f"{template}.yaml"
+        begun = f"'{own_command('init', TEMPLATE, file or mine)}' begins a document of your own"
+        raise Failure(f"no template named {template!r}: {begun} ({names})", USAGE)
     text = starters.document(template)
     if file == "-":
         click.echo(text, nl=False)

@@ -12,7 +12,7 @@ from flux_ensemble.cli.display.formats import Output, Table, print_json, table_o
 from flux_ensemble.cli.display.tables import BESTS, best_rows
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
-from flux_ensemble.results.best import none_kept, unpublished
+from flux_ensemble.results.best import none_kept, ties, unpublished
 from flux_ensemble.results.hosts import Target, label_of
 from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import one_line
@@ -103,7 +103,7 @@ def best(name: str, output: Output, target: Target) -> None:
         print_json(kept)
     else:
         output.show(BESTS, rows)
-        for sentence in unpublished(target, status):
+        for sentence in (*unpublished(target, status), *ties(target, status)):
             say(sentence)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,7 +30,10 @@ from flux_ensemble.texts import hanging
 from flux_ensemble.words import STATE_STYLES, counted, shown_state
 
 if TYPE_CHECKING:
-    from flux_ensemble.client.responses import EnsembleStatus, Status
+    from flux_ensemble.client.responses import EnsembleStatus, Status, Summary
+
+#: The most reasons that follow a table without room for them.
+_MOST_REASONS = 5
 
 
 class EnsembleStates(click.ParamType):
@@ -80,8 +83,18 @@ def list_ensembles(
     if output.as_json:
         print_json({"ensembles": ensembles})
     else:
-        now = time.time()
-        output.show(ENSEMBLES, [ensemble_row(summary, now) for summary in ensembles])
+        _print_ensembles(ensembles, output)
+
+
+def _print_ensembles(summaries: Sequence[Summary], output: Output) -> None:
+    """Print a table; the reasons for which it has no room follow, but for those of every day."""
+    now = time.time()
+    rows = [ensemble_row(summary, now) for summary in summaries]
+    if not output.show(ENSEMBLES, rows) or not output.is_default:
+        return
+    told = [row for row in rows if row["reason"] and row["state"] not in ("running", "completed")]
+    for number, row in enumerate(told[-_MOST_REASONS:]):
+        click.echo("\n" * (not number) + hanging(f"{row['name']}: {row['reason']}"))
 
 
 @click.command
@@ -113,7 +126,7 @@ def status(name: str | None, output: Output, target: Target) -> None:
             click.echo(f"unreadable {hanging(one)}: {hanging(why)}")
     if name is None:
         ensembles = answer["ensembles"]
-        output.show(ENSEMBLES, [ensemble_row(summary_of(one), time.time()) for one in ensembles])
+        _print_ensembles([summary_of(one) for one in ensembles], output)
         return
     from flux_ensemble.cli.display.progress import is_live, show_progress
     from flux_ensemble.words import in_words

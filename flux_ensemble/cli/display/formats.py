@@ -58,8 +58,8 @@ class Table:
 
     def show(
         self, rows: Iterable[Mapping[str, Any]], fmt: str = "default", no_header: bool = False
-    ) -> None:
-        """Print the rows.
+    ) -> bool:
+        """Print the rows; return True if a column was shortened.
 
         Args:
             rows: a value for each heading.
@@ -69,10 +69,12 @@ class Table:
         Raises:
             click.UsageError: there is no such format, or it names an unknown column.
         """
-        made = [{field: _cell(field, value) for field, value in row.items()} for row in rows]
+        whole = [{field: _cell(field, value) for field, value in row.items()} for row in rows]
+        made = whole
         if self.yields is not None and _is_terminal():
-            made = self._fitting(made, self.yields, fmt, no_header)
+            made = self._fitting(whole, self.yields, fmt, no_header)
         self._show(made, fmt, no_header)
+        return made != whole
 
     def _fitting(
         self, rows: list[dict[str, Any]], field: str, fmt: str, no_header: bool
@@ -230,9 +232,9 @@ class Output(NamedTuple):
         """No format was requested."""
         return self.fmt == "default"
 
-    def show(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Print a table in this format."""
-        table.show(rows, self.fmt, self.no_header)
+    def show(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> bool:
+        """Print a table in this format; return True if a column was shortened."""
+        return table.show(rows, self.fmt, self.no_header)
 
 
 def table_options(*tables: Table) -> Callable[[_Command], Callable[..., Any]]:

@@ -38,12 +38,12 @@ ENSEMBLES = Table(
     {
         "default": {
             "description": "name, state and jobs",
-            "format": "+:{name:<8} {color_state}{state:<9}{color_off} {waiting:>7} {active:>6} "
+            "format": "+:{name:<8} {color_state}+:{state:<9}{color_off} {waiting:>7} {active:>6} "
             "{finished:>8} {runtime!F:>8} ?:{reason}",
         },
         "long": {
             "description": "with times",
-            "format": "+:{name:<8} {color_state}{state:<9}{color_off} {waiting:>7} {active:>6} "
+            "format": "+:{name:<8} {color_state}+:{state:<9}{color_off} {waiting:>7} {active:>6} "
             "{finished:>8} {runtime!F:>8} {t_start!D:<19} {t_end!D:<19} ?:{reason}",
         },
     },

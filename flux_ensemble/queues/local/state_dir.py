@@ -271,6 +271,10 @@ def still_killed(name: str) -> StateError:
     )
 
 
+class HasEndedError(StateError):
+    """The run that is to go on has ended."""
+
+
 class StateLog:
     """The files of an ensemble that begins to run.
 
@@ -426,7 +430,10 @@ class StateLog:
             return None
         if resume and not killed:
             self._refuse_canceled(top)
-            raise StateError(f"there is no run of {name!r} that was interrupted before it ended")
+            raise HasEndedError(
+                f"there is no run of {name!r} that was interrupted before it ended: it has ended, "
+                "and a run without --resume begins another one"
+            )
         if resume:
             try:
                 known = self.directory.read("document", len(document))

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from flux_ensemble.words import counted
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -110,7 +112,7 @@ class VirtualCluster(Capacity):
         super().__init__(nodes, cores)
         for name, value, least in (("nodes", nodes, 1), ("cores", cores, 1), ("gpus", gpus, 0)):
             if value < least:
-                raise ValueError(f"a cluster has at least {least} {name}, not {value}")
+                raise ValueError(f"a cluster has at least {counted(least, name[:-1])}, not {value}")
         self.gpus = gpus
         self._part_of = part_of
         self.free_cores = [cores] * nodes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -90,8 +91,48 @@ def test_resume_begins_a_run_that_never_began_and_does_not_repeat_one_that_has_e
 ) -> None:
     ensemble = make().start("local", state_dir=tmp_path, resume=True)
     assert asyncio.run(ensemble.wait())["state"] == "completed"
-    with pytest.raises(EnsembleError, match="no run of 'demo' that was interrupted"):
+    ended = (
+        r"no run of 'demo' that was interrupted before it ended: it has ended, and a run without "
+        r"resume=True begins another one; Ensemble.attach\('demo'\) returns the one that has ended"
+    )
+    with pytest.raises(EnsembleError, match=ended):
         make().start("local", state_dir=tmp_path, resume=True)
+
+
+def test_what_has_not_been_started_names_the_run_that_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with pytest.raises(
+        NotStartedError, match=r"has not been started: call start\(\) or run\(\) fi"
+    ):
+        make().status()
+    make().run("local")
+    with pytest.raises(NotStartedError, match=r"that is kept is Ensemble.attach\('demo'\)"):
+        make().jobs()
+    file = tmp_path / "flux-ensemble" / "demo" / "status.json"
+    known = json.loads(file.read_text())
+    known["status"].update(state="running", t_end=None)
+    file.write_text(json.dumps(known))
+    for method in (make().status, make().resume):
+        with pytest.raises(NotStartedError, match=r"was interrupted, and run\(resume=True\) or"):
+            method()
+
+
+def test_the_output_of_the_best_trial_of_a_search_is_found(tmp_path: Path) -> None:
+    search = {
+        "id": "a", "group": "a", "variables": {"x": {"low": 0, "high": 1}},
+        "minimize": "loss", "trials": 2, "sampler": "random",
+    }  # fmt: skip
+    rule = Rule(trigger="start", action={"name": "search", "label": "a"})
+    memo = f"{Path(sys.executable).parent / 'flux-ensemble'} memo loss={{x}}"
+    job = Job(name="a", command=f"sh -c '{memo}; echo {{x}}'")
+    ensemble = Ensemble(name="tune", jobs=[job], search=[search], rules=[rule])
+    ensemble.run("local", state_dir=tmp_path)
+    best = ensemble.best()[0]
+    assert float(ensemble.output(best)) == best["params"]["x"]
+    with pytest.raises(TypeError, match=r"not None: the best of a search is a trial, so pass "):
+        ensemble.output(best["job"])
 
 
 def test_a_run_is_seen_by_the_commands_and_by_attach(tmp_path: Path) -> None:
@@ -353,8 +394,8 @@ def test_what_cannot_run_says_so_at_once(tmp_path: Path) -> None:
         ({"timeout": float("nan")}, ValueError, "timeout: expected a number of seconds, not nan"),
         ({"cores": "2"}, TypeError, "cores: expected a whole number, not '2'"),
         ({"cores": 1.5}, TypeError, "cores: expected a whole number, not 1.5"),
-        ({"cores": 0}, ValueError, "at least 1 cores, not 0"),
-        ({"nodes": 0}, ValueError, "at least 1 nodes, not 0"),
+        ({"cores": 0}, ValueError, "at least 1 core, not 0"),
+        ({"nodes": 0}, ValueError, "at least 1 node, not 0"),
         ({"gpus": -1}, ValueError, "at least 0 gpus, not -1"),
         ({"core": 2}, TypeError, "'core' [(]did you mean 'cores'"),
     ],

@@ -145,7 +145,7 @@ def test_tables_sort_and_print_their_formats_without_flux(
 
 @pytest.mark.parametrize("has_flux", [False, pytest.param(True, marks=pytest.mark.flux)])
 def test_a_narrow_terminal_cuts_the_middle_of_reasons_and_a_pipe_nothing(
-    do: Do, monkeypatch: pytest.MonkeyPatch, has_flux: bool
+    do: Do, state: Path, monkeypatch: pytest.MonkeyPatch, has_flux: bool
 ) -> None:
     if has_flux:
         require_flux()
@@ -159,6 +159,14 @@ def test_a_narrow_terminal_cuts_the_middle_of_reasons_and_a_pipe_nothing(
     assert len(line) <= 80
     assert "nothing is" in line
     assert "..." in line
+    file = state / "study" / "status.json"
+    kept = file.read_text()
+    reason = "rule 'second' called a function that failed, and on-error is fail"
+    known = json.loads(kept)
+    known["status"].update(state="failed", reason=reason)
+    file.write_text(json.dumps(known))
+    assert do("list").splitlines()[-1] == f"study: {reason}"
+    file.write_text(kept)
     monkeypatch.setenv("COLUMNS", "200")
     assert do("list") == whole
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import resource
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -153,6 +154,20 @@ def test_export_writes_the_best_jobs_of_a_run_too(
     # A file of such a name can be written, too.
     assert run_command([*words, "./best:all.json"]) == 0
     assert len(json.loads((tmp_path / "best:all.json").read_text())) == 2
+
+
+def test_jobs_that_are_as_good_as_the_best_one_are_named(
+    do: Do, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "study.yaml").write_text(BEST.replace("[5, 3]", "[5, 3, 5.0]"))
+    assert do()[0] == 0
+    capsys.readouterr()
+    assert run_command(["best", "study", "--state-dir", "state"]) == 0
+    said = "longest: 1 other job has the same length: flux-ensemble jobs study --state-dir state "
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said.split(": ")[1] in line
+    assert run_command(shlex.split(line.rpartition(": ")[2])[1:]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
 
 
 def test_a_best_job_by_a_value_that_nobody_published_says_so(
