@@ -24,6 +24,7 @@ from typing import Any
 from flux_ensemble.document.job_sets import TAG_KEY
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.events import JobEvent, Tag
+from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.flux.steps import Steps
 from flux_ensemble.queues.local.binding import Binding
@@ -290,8 +291,7 @@ class TaskQueue:
             self._over(event.job)
 
     def _over(self, job: int) -> None:
-        self._keep(job)
-        if _has_failed(self._events[job]):
+        if self._keep(job) and self._outcome(job) not in ("success", "canceled"):
             wrote = self.output(job)
             if wrote:
                 self._tails.take(job, wrote)
@@ -301,6 +301,15 @@ class TaskQueue:
             self._marked.append((self._marks, self._ended))
             self._ended = []
             self._mark(self._marks)
+
+    def _outcome(self, job: int) -> str | None:
+        """Return the outcome of a job that has ended, by the engine's own judgement."""
+        tag = self._tags[job]
+        found = ActiveJob(job, tag.group, None, tag.index, 0.0)
+        for entry in self._events[job]:
+            context = entry.get("context", {})
+            found.accept(JobEvent(entry["timestamp"], job, entry["name"], context))
+        return found.outcome
 
     def kept(self, number: int) -> None:
         """Forget the jobs before a mark: the ensemble's log has all of them."""
@@ -319,10 +328,15 @@ class TaskQueue:
                 if path.stat().st_blocks * 512 > MOST_RUNNING:
                     free_beginning(path, MOST_BYTES)
 
-    def _keep(self, job: int) -> None:
-        """Shorten the output of a job that has ended; drop that of the first if it is too much."""
+    def _keep(self, job: int) -> bool:
+        """Shorten the output of a job that has ended; drop that of the first if it is too much.
+
+        Returns:
+            Whether it has written something.
+        """
         assert self._output is not None
         path = self._output.path / f"{job}.out"
+        size = 0
         with contextlib.suppress(OSError):
             size = path.stat().st_size
             if size > MOST_BYTES:
@@ -339,15 +353,4 @@ class TaskQueue:
             first = next(iter(self._outputs))
             self._bytes -= self._outputs.pop(first)
             (self._output.path / f"{first}.out").unlink(missing_ok=True)
-
-
-def _has_failed(events: list[Mapping[str, Any]]) -> bool:
-    """Return True if a job ran and did not succeed, and nobody has cancelled it."""
-    failed = False
-    for event in events:
-        context = event.get("context", {})
-        if event["name"] == "finish":
-            failed = context["status"] != 0
-        elif event["name"] == "exception" and context["type"] == "cancel":
-            return False
-    return failed
+        return size > 0
