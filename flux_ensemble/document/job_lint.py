@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from flux_ensemble.document.feature import sections
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.jobspec import NO_FILE
+from flux_ensemble.document.keys.members import TASKS
 from flux_ensemble.document.keys.overrides import GIVEN
 from flux_ensemble.document.model import Action, Spec
 from flux_ensemble.document.problems import Path
@@ -91,6 +92,7 @@ def lint_jobs(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
     yield from _one_stream(spec)
     yield from _equal_submissions(spec, value)
     yield from _shared_by_members(spec, value)
+    yield from _apart(spec, value)
     yield from _shared_files(spec, value)
 
 
@@ -610,6 +612,22 @@ def _shared_by_members(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding
                     "put a parameter into its name",
                     note=True,
                 )
+
+
+def _apart(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
+    """Jobs of several processes on workers, where an MPI program would run several times."""
+    for index, entry in enumerate(value.get("jobs", ())):
+        pools = [pool for pool in spec.members if pool.runs == TASKS]
+        if "member" in entry:
+            pools = [pool for pool in pools if pool.has(entry["member"])]
+        if pools and entry.get("tasks", 1) != 1:
+            yield Finding(
+                ("jobs", index, "tasks"),
+                "on a worker these are processes that know nothing of each other: an MPI program "
+                "would run once in each (for one program, start it with mpirun in 'command', and "
+                "give the job 'cores')",
+                note=True,
+            )
 
 
 def _shared_files(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:

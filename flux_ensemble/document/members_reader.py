@@ -21,6 +21,9 @@ from flux_ensemble.texts import listed, shown
 #: What URIs begin with that Flux resolves; sites can have plugins for others.
 SCHEMES = ("local", "ssh", "jobid", "pid", "slurm", "lsf")
 
+#: The value of Flux's shell option `mpi` that asks for nothing.
+NO_MPI = "none"
+
 
 def pool_names(entries: Any) -> list[str]:
     """The names of all pools of a document, with problems or not.
@@ -279,7 +282,7 @@ def _submits(rules: Sequence[Any], group: str) -> Iterator[tuple[Mapping[str, An
 
 
 class _Sizes:
-    """Checks nodes and time limits of jobs against the members that they may run on.
+    """Checks nodes, time limits and MPI of jobs against the members that they may run on.
 
     Args:
         pools: these members.
@@ -291,6 +294,7 @@ class _Sizes:
         #: Nobody knows how large an instance is that is there already.
         self._known = all(pool.uri is None for pool in pools)
         self._most = max(pool.nodes for pool in pools)
+        self._tasks = [pool.runs == TASKS for pool in pools]
         self._longest = max((pool.duration or float("inf")) for pool in pools)
 
     def check_group(self, group: Group, at: Path) -> None:
@@ -300,6 +304,8 @@ class _Sizes:
                 self._check("nodes", job_set.nodes, (*at, "nodes"))
             if "duration" not in job_set.variable:
                 self._check("duration", job_set.duration, (*at, "duration"))
+            self._check_mpi(job_set.attributes, (*at, "attributes"))
+            self._check_mpi((job_set.jobspec or {}).get("attributes"), (*at, "jobspec"))
 
     def check_retries(self, retries: Any, at: Path) -> None:
         """Check what jobs have when they run again."""
@@ -315,14 +321,32 @@ class _Sizes:
                 except ValueError:
                     # An expression, or a problem of its own.
                     continue
+        self._check_mpi(values.get("attributes"), (*at, "attributes"))
+
+    def _check_mpi(self, attributes: Any, place: Path) -> None:
+        options: Any = attributes
+        for key in ("system", "shell", "options"):
+            options = options.get(key) if isinstance(options, Mapping) else None
+        if (
+            any(self._tasks)
+            and isinstance(options, Mapping)
+            and options.get("mpi", NO_MPI) != NO_MPI
+        ):
+            self._problems.add(
+                place,
+                "tasks of a worker are processes that know nothing of each other, and the shell "
+                "option 'mpi' is for jobs of Flux: run these as such, or start MPI in 'command' "
+                "(mpirun) and leave out the option",
+            )
 
     def _check(self, key: str, value: float, place: Path) -> None:
         if key == "nodes" and self._known and value > self._most:
-            self._problems.add(
-                place,
-                f"expected at most {self._most}, the nodes of the largest member that they may run "
-                f"on, not {value}",
-            )
+            why = "the nodes of the largest member that they may run on"
+            if all(self._tasks):
+                why = (
+                    "because tasks run on the one node of their worker (jobs of Flux can have more)"
+                )
+            self._problems.add(place, f"expected at most {self._most}, {why}, not {value}")
         if key == "duration" and self._known and value * TIME_MARGIN > self._longest:
             self._problems.add(
                 place,

@@ -112,7 +112,7 @@ class SpecReader:
         self._named = {
             section.key: section.declared(document.value.get(section.key)) for section in sections()
         }
-        self._pooled = pool_names(document.value.get("members"))
+        self._pooled: list[str] = []
 
     def read(self, value: dict[str, Any], name: str | None, file: str | None) -> Spec:
         """Make a Spec; where there are problems it is of no use.
@@ -122,6 +122,8 @@ class SpecReader:
             name, file: as for `loading.LoadOptions`.
         """
         problems = self._problems
+        # With --tasks the document itself names none.
+        self._pooled = pool_names(self._document.value.get("members") or value.get("members"))
         rules = value.get("rules", [])
         blamed = problems.blames(("jobs",)) or problems.blames(("rules",))
         if not value.get("jobs") and not rules and not blamed:

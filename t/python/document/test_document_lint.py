@@ -465,6 +465,17 @@ def test_a_file_that_jobs_on_two_members_can_share_is_noted(
     assert sum("put a parameter into its name" in note for note in said) == notes
 
 
+@pytest.mark.parametrize(
+    ("keys", "noted"), [("tasks: 2", 1), ("tasks: 1", 0), ("tasks: 2, member: p", 0)]
+)
+def test_several_processes_on_a_worker_are_noted_since_mpi_would_run_once_in_each(
+    keys: str, noted: int
+) -> None:
+    more = "members: [{name: p}, {name: w, runs: tasks}]"
+    said = found(f"{{name: a, command: x, {keys}}}", more=more).notes
+    assert sum("know nothing of each other" in note for note in said) == noted
+
+
 SWEPT = "{name: a, command: x, params: {mode: [fast, exact], t: [280, 300], on: [true]}}"
 BY = "metrics: [{of: a-duration, by: [t]}]"
 

@@ -13,7 +13,11 @@ POOL: dict[str, Any] = {"name": "pool", "nodes": 4, "duration": "4h"}
 SIM: dict[str, Any] = {"name": "sim", "command": "sim", "duration": "2m"}
 NEAR = {"name": "submit", "label": "sim", "near": "trigger"}
 
+SUBMIT = {"name": "submit", "label": "sim"}
 STOP = {"name": "terminate"}
+
+WORKERS = {"name": "workers", "runs": "tasks"}
+MPI = {"system": {"shell": {"options": {"mpi": "openmpi"}}}}
 
 
 def on_count(when: str) -> dict[str, Any]:
@@ -22,14 +26,17 @@ def on_count(when: str) -> dict[str, Any]:
 
 
 def problems(
-    members: list[Any] | None, jobs: list[Any] | None = None, rules: list[Any] | None = None
+    members: list[Any] | None,
+    jobs: list[Any] | None = None,
+    rules: list[Any] | None = None,
+    workers: int | None = None,
 ) -> str:
-    """The problems of a document; "" if it has none."""
+    """The problems of a document, with so many workers of --tasks; "" if it has none."""
     document = {"name": "test", "jobs": jobs or [SIM], "rules": rules or []}
     if members is not None:
         document["members"] = members
     try:
-        load_mapping(document)
+        load_mapping(document, workers=workers)
     except DocumentError as error:
         return str(error)
     return ""
@@ -147,6 +154,26 @@ def test_a_short_member_drains_for_half_of_its_time_if_nothing_is_said() -> None
             [{**SIM, "retries": {"times": 1, "with": {"nodes": 8}}}],
             None,
             "jobs[0].retries.with.nodes: expected at most 4, the nodes of the largest member",
+        ),
+        (
+            [WORKERS],
+            [{**SIM, "nodes": 2}],
+            None,
+            "jobs[0].nodes: expected at most 1, because tasks run on the one node of their worker "
+            "(jobs of Flux can have more), not 2",
+        ),
+        (
+            [WORKERS, POOL],
+            [{**SIM, "attributes": MPI}],
+            None,
+            "jobs[0].attributes: tasks of a worker are processes that know nothing of each other, "
+            "and the shell option 'mpi' is for jobs of Flux",
+        ),
+        (
+            [WORKERS],
+            None,
+            [{"trigger": "start", "action": {**SUBMIT, "attributes": MPI}}],
+            "rules[0].action.attributes: tasks of a worker are processes that know nothing",
         ),
         (
             [POOL],
@@ -348,3 +375,26 @@ def test_a_pool_can_grow_though_the_enclosing_instance_has_a_fixed_size() -> Non
     assert spec.rules[0].action.label == "pool"
     # And it needs no heartbeat, for members say by themselves what becomes of them.
     assert not spec.heartbeat
+
+
+def test_an_mpi_option_means_nothing_to_jobs_of_flux_and_none_asks_for_none() -> None:
+    assert problems([WORKERS, POOL], [{**SIM, "member": "pool", "attributes": MPI}]) == ""
+    none = {"system": {"shell": {"options": {"mpi": "none"}}}}
+    assert problems([WORKERS], [{**SIM, "attributes": none}]) == ""
+
+
+@pytest.mark.parametrize(
+    ("keys", "rule", "said"),
+    [
+        ({"nodes": 2}, {"trigger": "start", "action": SUBMIT}, "jobs[0].nodes: expected at most 1"),
+        ({"member": "workers"}, {"trigger": "start", "action": SUBMIT}, "did you mean 'worker'?"),
+        ({}, {"trigger": "job-fail", "action": {**NEAR, "repetitions": 1}}, ""),
+        ({}, {"trigger": "member-lost", "action": {"name": "grow", "label": "worker"}}, ""),
+    ],
+)
+def test_with_tasks_asked_for_by_the_command_a_document_is_checked_as_one_with_workers(
+    keys: dict[str, Any], rule: dict[str, Any], said: str
+) -> None:
+    found = problems(None, [{**SIM, **keys}], [rule], workers=2)
+    assert said in found
+    assert bool(found) == bool(said)
