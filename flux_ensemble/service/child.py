@@ -16,14 +16,17 @@ in the log of the ensemble. So the process ends when the service does not answer
 begun anew, and the script that started the process starts another one. That one attaches, reads the
 journal, raises a fence, and reports all that it has found before it receives commands. It registers
 with its broker, so nothing that its predecessor sent can arrive later than the fence. The jobs of a
-worker end with this process, so there it attaches again by itself.
+worker end with this process, so there it attaches again by itself; and it ends with its job, since
+those jobs run elsewhere when that is over.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -69,6 +72,9 @@ LONGEST_PAUSE = 5.0
 
 #: Seconds to wait for the response to an attempt to attach.
 ATTACH_SECONDS = 10.0
+
+#: From <linux/prctl.h>.
+_PR_SET_PDEATHSIG = 1
 
 #: Errors with which every further attempt to attach would be refused, too.
 _FOR_GOOD = frozenset((errno.ENOENT, errno.EINVAL, errno.EPERM, errno.EPROTO))
@@ -447,7 +453,17 @@ def attach(handle: Flux, member: str | None, tag: Mapping[str, Any]) -> int:
         handle: of the enclosing instance.
         member: the URI of the member; None if it is a worker.
         tag: of the member: `MemberTag.dump()`.
+
     Returns:
         The exit code: 0 if the member is to end, else the process is to be started again.
     """
+    if member is None and not _tied_to_job():
+        return 1
     return Child(handle, member, tag).run()
+
+
+def _tied_to_job() -> bool:
+    """Have this process killed when its parent ends, the job shell; return False if it has."""
+    shell = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    return os.getppid() == shell

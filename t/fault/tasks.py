@@ -1,4 +1,4 @@
-"""Workers are killed, with what starts their tasks, the service, its keeper, and brokers.
+"""Workers are killed, with what starts their tasks, their job shells, the service, and others.
 
 Side effects are counted.
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from flux.resource import resource_list
 from kills import patience
-from scenario import FINAL, TICK, Context, children, processes_of, stopping, words
+from scenario import FINAL, TICK, Context, children, parent, processes_of, stopping, words
 from scene import Scene, scene
 from verify import Findings
 from workloads import REPLACED, Expected, Submits, Workload
@@ -30,8 +30,8 @@ _TASKS = 100
 _NODES, _FEWEST = 6, 3
 
 #: What is killed.
-_KINDS = ("worker", "starters", "service", "service and worker", "broker", "keeper",
-          "broker and service", "keeper and worker")  # fmt: skip
+_KINDS = ("worker", "starters", "shell", "service", "service and worker", "broker", "keeper",
+          "broker and service", "keeper and worker", "service and shell")  # fmt: skip
 
 #: A task: a second one at the same time finds the lock taken. What it says last is that it ended.
 _TASK = """#!/bin/sh
@@ -44,7 +44,7 @@ echo "$1" >>done
 
 
 def tasks(context: Context) -> None:
-    """SIGKILL of workers, what starts their tasks, the service, its keeper, brokers, and pairs."""
+    """SIGKILL of workers, their job shells and helpers, service, keeper, brokers, and pairs."""
     options = ("--test-exit-mode=leader", "--test-exit-timeout=0")
     with scene(context, kind="kept", brokers=_NODES, start_options=options) as stage:
         (stage.directory / "task.sh").write_text(_TASK)
@@ -131,6 +131,15 @@ def _kill_starters(stage: Scene) -> bool:
     return _kill_some(stage, _starters)
 
 
+def _kill_shell(stage: Scene) -> bool:
+    """Kill the job shell of a worker, which is its parent."""
+    return _kill_some(stage, lambda worker: _shells(parent(worker)))
+
+
+def _shells(pid: int) -> list[int]:
+    return [pid] if any(word.endswith(b"flux-shell") for word in words(pid)) else []
+
+
 def _starters(worker: int) -> list[int]:
     return [pid for child in children(worker) for pid in (child, *children(child))[:2]]
 
@@ -171,8 +180,8 @@ def _kill_broker(stage: Scene) -> bool:
 
 
 _PARTS = {
-    "worker": _kill_worker, "starters": _kill_starters, "service": _kill_service,
-    "keeper": _kill_keeper, "broker": _kill_broker,
+    "worker": _kill_worker, "starters": _kill_starters, "shell": _kill_shell,
+    "service": _kill_service, "keeper": _kill_keeper, "broker": _kill_broker,
 }  # fmt: skip
 
 

@@ -62,8 +62,8 @@ options_given() {
 }
 
 # Replaces the function of sharness: the prerequisites here are FLUX, MOUNT for file systems of a
-# test's own, SLURM (slurm.sh), CC for what is compiled, and ROOT for tests that are other users, too, of files with
-# test_under_flux.
+# test's own, SLURM (slurm.sh), CC for what is compiled, MPI for MPI programs, and ROOT for tests that are other users, too,
+# of files with test_under_flux.
 test_skip_() {
 	test_count=$(($test_count + 1))
 	why='flux is not on PATH'
@@ -95,6 +95,12 @@ test_skip_() {
 		then
 			! command -v cc >/dev/null || return 1
 			why='there is no C compiler'
+		fi ;;
+	MPI)
+		if command -v flux >/dev/null
+		then
+			command -v mpicc >/dev/null && command -v mpirun >/dev/null && return 1
+			why='mpicc and mpirun are not on PATH'
 		fi ;;
 	*) error "bug in the test script: unknown prerequisite $test_prereq" ;;
 	esac
