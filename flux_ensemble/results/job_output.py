@@ -39,9 +39,15 @@ ANSWER_SECONDS = 5.0
 #: Seconds between two looks at a worker that is about to end.
 PAUSE_SECONDS = 0.05
 
-#: Bytes and lines at the end that `tail` examines; and most bytes of a file that `written` returns.
-_BYTES, _LINES = 8192, 5
+#: Bytes at the end that `tail` examines, and how many lines of standard error, or of what there is,
+#: and of standard output before it.
+_BYTES, _LINES, _LINES_BEFORE = 8192, 5, 3
+
+#: Most bytes of a file that `written` returns.
 _MOST_BYTES = 1 << 20
+
+#: The name of what a job wrote to standard error in Flux.
+_STANDARD_ERROR = "its standard error in Flux"
 
 _Job = Mapping[str, Any]
 
@@ -73,20 +79,30 @@ class Outputs:
         return int(self._target.handle.attr_get("security.owner"))
 
     def tail(self, job: _Job) -> list[str]:
-        """Return the last lines of a job's standard error; none if it cannot be read."""
-        path = job["error"] or job["output"]
-        text = (
-            _last(self._streams(job))
-            if path is None
-            else self._of_file(path, _BYTES).decode(errors="replace")
-        )
+        """Return the last lines that a job wrote; none if they cannot be read.
+
+        Those of its standard error are last, after fewer of its standard output: some programs
+        write there why they fail.
+        """
         # Flux's shell writes the text of the exception, which is printed next to this.
         note = job["exception"]["note"] or "\n"
-        return [line for line in text.splitlines() if line.strip() and note not in line][-_LINES:]
+        ends: list[list[str]] = []
+        texts = self.written(job, _BYTES)
+        for _, text in sorted(texts, key=lambda each: each[0] in (job["error"], _STANDARD_ERROR)):
+            lines = text[-_BYTES:].decode(errors="replace").splitlines()
+            if kept := [line for line in lines if line.strip() and note not in line]:
+                ends.append(kept)
+        before = [line for lines in ends[:-1] for line in lines[-_LINES_BEFORE:]]
+        return before + (ends[-1][-_LINES:] if ends else [])
 
-    def written(self, job: _Job) -> list[tuple[str, bytes]]:
-        """Return a job's outputs (the end of long ones), each with its name."""
-        found = [(path, self._of_file(path, _MOST_BYTES)) for path in _paths(job)]
+    def written(self, job: _Job, most: int = _MOST_BYTES) -> list[tuple[str, bytes]]:
+        """Return a job's outputs (the end of long ones), each with its name.
+
+        Args:
+            job: the job.
+            most: bytes of a file.
+        """
+        found = [(path, self._of_file(path, most)) for path in _paths(job)]
         if None in (job["output"], job["error"]):
             streams = self._streams(job)
             found += [
@@ -175,12 +191,6 @@ class Outputs:
         assert self._members is not None
         tail = self._members.tails(job["member"]).get(job["id"])
         return [] if tail is None else [("last output", tail)]
-
-
-def _last(streams: list[tuple[str, str]]) -> str:
-    found = dict(streams)
-    names = "standard error", "standard output", "output", "last output"
-    return next((found[name] for name in names if found.get(name)), "")[-_BYTES:]
 
 
 def _paths(job: _Job) -> list[str]:

@@ -519,7 +519,8 @@ def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target:
         for title, text in parts:
             if len(found) > 1 or len(parts) > 1:
                 of_job = f"job {id}: " if len(found) > 1 else ""
-                click.echo(f"==> {of_job}{one_line(title)}", err=True)
+                # Which job wrote what is part of a file with the output of several.
+                click.echo(f"==> {of_job}{one_line(title)}", err=len(found) == 1)
             ended = text.endswith(b"\n")
             if raw or not sys.stdout.isatty():
                 click.echo(text, nl=not ended)

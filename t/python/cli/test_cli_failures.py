@@ -302,6 +302,19 @@ def test_what_an_exception_says_is_not_told_twice(tmp_path: Path) -> None:
     assert outputs.tail(one) == ["loading"]
 
 
+def test_a_reason_on_standard_output_is_not_hidden_by_lines_on_standard_error(
+    tmp_path: Path,
+) -> None:
+    out, err = tmp_path / "a.out", tmp_path / "a.err"
+    out.write_text("".join(f"step {step}\n" for step in range(9)) + "ERROR: dt is too large\n")
+    err.write_text("note: floating-point exceptions\n")
+    outputs, one = Outputs(Own(tmp_path), "a"), job("failed", 1, error=str(err), output=str(out))
+    end = ["step 7", "step 8", "ERROR: dt is too large"]
+    assert outputs.tail(one) == [*end, "note: floating-point exceptions"]
+    err.write_text("")
+    assert outputs.tail(one) == ["step 5", "step 6", *end]
+
+
 def test_few_jobs_show_nothing() -> None:
     found = counted(job(), job(), job("failed", 1, ranks="7"), job("failed", 1, ranks="7"))
     assert found.lifts(found.kinds()[0]) == []

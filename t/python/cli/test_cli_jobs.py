@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -235,7 +236,10 @@ def test_output_prints_what_the_jobs_of_a_group_wrote(
     state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = printed(capsys, state, "output", "--group", "a", "-f", "failed")
-    assert sorted(lines) == ["said 1", "said 2", "said 3"]
+    # Each is preceded by the job and its file, also in a file and a pipe.
+    heads, said = lines[::2], lines[1::2]
+    assert sorted(said) == ["said 1", "said 2", "said 3"]
+    assert all(re.fullmatch(r"==> job \d: .*", head) for head in heads)
 
 
 def test_output_of_a_choice_passes_over_jobs_that_wrote_nothing(
@@ -252,7 +256,7 @@ def test_output_of_several_jobs_prints_those_that_wrote_and_fails_for_the_others
     wrote, silent = ids[0].strip(), ids[-1].strip()
     assert run_command(["output", "--state-dir", str(state), "s", silent, wrote]) == 1
     out, err = capsys.readouterr()
-    assert out.startswith("said ")
+    assert re.match(r"==> job \d: .*\nsaid ", out)
     assert f"ERROR: job {silent}: it has written nothing that can be read from here" in err
 
 
@@ -294,9 +298,10 @@ def test_output_says_that_others_wrote_to_the_file_of_a_job(
 ) -> None:
     assert run_command(["output", "--state-dir", str(shared), "s", *choice]) == 0
     out, err = capsys.readouterr()
-    assert out.splitlines() == ["try"] * out.count("try") != []
+    assert [line for line in out.splitlines() if "==>" not in line] == ["try"] * out.count("try\n")
+    assert "try" in out
     said = err.count("other jobs, or other attempts, wrote to its file, too")
-    assert said == out.count("try")
+    assert said == out.count("try\n")
 
 
 def test_output_says_nothing_of_a_file_that_is_a_jobs_own(
