@@ -31,7 +31,8 @@ from flux_ensemble.queues.local.state_dir import StateLog
 from flux_ensemble.queues.local.states import States
 
 #: A job of a shell, what it starts, and a daemon that left its process group; says their ids.
-FAMILY = "sleep 1000 & in=$!; setsid sleep 1000 & echo $$ $in $! >fifo; wait"
+#: The daemon says so itself: until it has left, it is one of the group.
+FAMILY = "sleep 1000 & setsid sh -c 'echo $0 $$ >fifo; exec sleep 1000' \"$$ $!\" & wait"
 
 SUBMIT = [{"trigger": "start", "action": {"name": "submit", "label": "a"}}]
 
