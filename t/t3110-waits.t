@@ -150,6 +150,27 @@ test_expect_success 'job-ingest that is away holds the jobs for as long as that 
 	is 1 "$(flux ensemble jobs away -no "{id}" | wc -l)"
 '
 
+# EAGAIN, ENOMEM, ENOSPC: what a broker gives that is short of something.
+for errno in 11 12 28; do
+	test_expect_success "errno $errno of job-ingest holds the jobs until there is none" '
+		flux module remove job-ingest &&
+		mkfifo refuse.$errno &&
+		{ flux python "$SHARNESS_TEST_SRCDIR/lib/refusing_ingest.py" $errno \
+			<refuse.$errno >refusing.$errno & refusing=$!; } &&
+		exec 9>refuse.$errno && wait_line refusing.$errno ready &&
+		flux ensemble load fed.yaml --name short-$errno &&
+		wait_until says short-$errno " to be submitted: " >said &&
+		! grep "No service" said &&
+		flux ensemble why short-$errno >said && grep " to be submitted: " said &&
+		flux ensemble top --once short-$errno >said && grep " to be submitted: " said &&
+		test_expect_code 1 flux ensemble doctor >said && grep "waits .*short-$errno: " said &&
+		exec 9>&- && wait $refusing &&
+		flux module load job-ingest && flux ensemble wait short-$errno &&
+		is 40 "$(flux ensemble jobs short-$errno -no "{id}" | wc -l)" &&
+		succeeded short-$errno 40 && ! says short-$errno "to be submitted"
+	'
+done
+
 test_expect_success 'queues without a default one hold what names none, until there is one' '
 	printf "[queues.batch]\n[queues.debug]\n" >queues.toml && flux config load <queues.toml &&
 	flux queue start --all &&
