@@ -650,7 +650,7 @@ class OfJob(Entry):
     def whose(self, jobid: JobId) -> str:
         """Return which job it is about."""
         job = shown(self.id, self._context, jobid)
-        return f"{job} {self.group}, job {self.index} of {self.rule} #{self.firing}"
+        return f"{job} {self.group}, index {self.index} of {self.rule} #{self.firing}"
 
 
 class Interrupted(OfJob, tag="interrupted"):
@@ -699,7 +699,7 @@ class Violation(OfJob, tag="violation"):
         return f"{self.whose(jobid)}: it has the tag of another job, and is cancelled"
 
     def announced(self, t: float) -> Iterator[Line]:
-        what = f"job {self.index} of {self.rule} #{self.firing} was in the queue twice"
+        what = f"index {self.index} of {self.rule} #{self.firing} was in the queue twice"
         yield (Span(f"   {what}; one is cancelled", "bad"),)
 
 
@@ -718,12 +718,12 @@ class Retry(OfFiring, tag="retry"):
     params: Mapping[str, Any] | None = None
 
     def sentence(self, t: float, jobid: JobId) -> str:
-        again = f"job {self.index} again as retry #{self.retry}"
+        again = f"index {self.index} again as retry #{self.retry}"
         return f"{self.title}: {again} (attempt {self.attempt}){self._given()}"
 
     def announced(self, t: float) -> Iterator[Line]:
         if self.attempt:
-            again = f"retry {self.attempt} of {self.title}, job {self.index}"
+            again = f"retry {self.attempt} of {self.title}, index {self.index}"
             yield (Span(f"   {again}{self._given()}", "warn"),)
 
     def _given(self) -> str:
@@ -738,11 +738,11 @@ class GaveUp(OfFiring, tag="gave-up"):
     reason: str
 
     def sentence(self, t: float, jobid: JobId) -> str:
-        which = f"job {self.index} does not run again"
+        which = f"index {self.index} does not run again"
         return f"{self.title}: {which} (attempt {self.attempt}): {self.reason}"
 
     def announced(self, t: float) -> Iterator[Line]:
-        yield (Span(f"   no retry of {self.title}, job {self.index}: {self.reason}", "bad"),)
+        yield (Span(f"   no retry of {self.title}, index {self.index}: {self.reason}", "bad"),)
 
 
 class OfGroup(Entry):

@@ -156,6 +156,9 @@ _PLAIN = re.compile(r"[^\s;()\"'$|&<>\\`]*")
 #: What is more than a name in braces: {x:.2f}, {params.x}, {x + 1}.
 _INVOLVED = re.compile(r"(?<![{$])\{\s*([A-Za-z_][\w.-]*)\s*([^\w{}.-][^{}]*)?\}(?!\})")
 
+#: A name after a brace that nothing closes.
+_UNCLOSED = re.compile(r"(?<![{$])\{([A-Za-z_]\w*)(?![^{]*\})", re.ASCII)
+
 #: Programs whose arguments are code in which braces stand.
 _CODE = ("awk", "gawk", "mawk", "sed", "jq", "perl", "xargs", "parallel")
 
@@ -180,6 +183,10 @@ def _placeholders(
                     f"'{{{name}}}' is left as it is: no parameter is called so "
                     f"(parameters: {listed(params)})",
                 )
+        for match in _UNCLOSED.finditer(text):
+            if match[1] in declared:
+                write = f"its brace is not closed: write '{{{match[1]}}}'"
+                yield Finding((*at, *path), f"{shown(match[0])} is left as it is ({write})")
         for match in _INVOLVED.finditer(text):
             remedy = _remedy(match, declared, code)
             if remedy is not None:

@@ -15,7 +15,7 @@ from flux_ensemble.report.markup import Child, Markup, h, meter, pre, table
 from flux_ensemble.report.members import members
 from flux_ensemble.report.searches import importance_of, searches
 from flux_ensemble.report.source import Failure
-from flux_ensemble.report.summary import Figure
+from flux_ensemble.report.summary import Figure, noun
 from flux_ensemble.report.texts import MAX_TEXT, NOTHING, number, plural, seconds, shown
 from flux_ensemble.report.usage import Usage
 
@@ -111,7 +111,7 @@ def _time_line(content: Content, key: str) -> Iterator[Markup]:
         n for (_, outcome), n in run.jobs.outcomes.items() if outcome in ("failed", "timeout")
     )
     failed = f"; {bad:,} of them failed or ran out of time" if bad else "; none of them failed"
-    jobs = plural(run.jobs.count - run.jobs.replaced, "job")
+    jobs = plural(run.jobs.count - run.jobs.replaced, noun(run))
     summary = f"{jobs}{where} and {plural(run.log.fired, 'firing')} in {seconds(run.span)}{failed}."
     yield _chart(key, "timeline", "Jobs by node, and firings of rules, over time", summary)
 
@@ -132,7 +132,7 @@ def _course(content: Content, key: str) -> Iterator[Markup]:
         text += f"; the cluster has {plural(nodes, 'node')} of {plural(cores, 'core')}"
     yield _chart(key, "running", "Jobs that run and wait", text + ".")
     ended = sum(count for (_, outcome), count in run.jobs.outcomes.items() if outcome)
-    text = f"{plural(ended - run.jobs.replaced, 'job')} had ended after {seconds(run.span)}"
+    text = f"{plural(ended - run.jobs.replaced, noun(run))} had ended after {seconds(run.span)}"
     if content.simulated is not None:
         text += f"; in the simulation after {seconds(content.simulated.span)} (dashed lines)"
     yield _chart(key, "progress", "Jobs that have ended", text + ".")
@@ -378,7 +378,7 @@ def _files(content: Content, jobs: Sequence[Mapping[str, Any]]) -> list[list[Chi
 def _numbers(run: Run) -> str:
     """Return the number of jobs, and that of the interrupted attempts beside them."""
     replaced = run.jobs.replaced
-    jobs = plural(run.jobs.count - replaced, "job")
+    jobs = plural(run.jobs.count - replaced, noun(run))
     return f"{jobs} and {plural(replaced, 'interrupted attempt')}" if replaced else jobs
 
 

@@ -84,7 +84,7 @@ def _ended(found: Mapping[str | None, int]) -> int:
     return sum(many for outcome, many in found.items() if outcome not in (None, "interrupted"))
 
 
-def _noun(run: Run) -> str:
+def noun(run: Run) -> str:
     """Return the noun for outcomes: jobs, or attempts if some jobs were tried again."""
     finished = sum(group["finished"] for group in run.source.status["groups"].values())
     return "job" if _ended(counts(run)) == finished else "attempt"
@@ -123,10 +123,10 @@ def _outcome(run: Run, failures: Sequence[Failure]) -> str:
         return f"No job has ended in {after}"
     if not bad:
         good = "all of them succeeded" if found["success"] == ended else "none of them failed"
-        return f"{plural(ended, 'job')} ended in {after}, and {good}"
+        return f"{plural(ended, noun(run))} ended in {after}, and {good}"
     most = failures[0] if failures else None
     why = f", most often in {most.group}: {most.reason}" if most else ""
-    return f"{bad:,} of {plural(ended, _noun(run))} failed in {after}{why}"
+    return f"{bad:,} of {plural(ended, noun(run))} failed in {after}{why}"
 
 
 def bar(counts: Mapping[str | None, int]) -> Markup:
@@ -189,7 +189,7 @@ def _happened(run: Run, usage: Usage | None) -> Iterator[Markup]:
     yield bar(counts(run))
     parts = [plural(run.log.fired, "firing") + " of rules"]
     if status.get("retries"):
-        parts.append(f"{status['retries']:,} jobs ran again")
+        parts.append(plural(status["retries"], "further attempt"))
     if run.away:
         away = seconds(run.away)
         parts.append(f"its run was interrupted for {away}, which the times and charts leave out")
@@ -207,17 +207,19 @@ def _used(run: Run, usage: Usage | None) -> str:
     Of nodes it is the time in which something ran on them, and of cores and GPUs what the jobs
     asked for, for as long as they ran.
     """
-    parts = []
+    used: list[tuple[float, str, str]] = []
     if usage is not None and usage.busy:
-        parts.append(amount(sum(usage.busy.values()), "node"))
-    for what, noun in (("core", "core"), ("gpu", "GPU")):
+        used.append((sum(usage.busy.values()), "node", ""))
+    for what, name in (("core", "core"), ("gpu", "GPU")):
         by_outcome = {out: many for (one, out), many in run.jobs.used.items() if one == what}
         whole = sum(by_outcome.values())
         if whole:
             lost = sum(by_outcome.get(outcome, 0.0) for outcome in ("failed", "timeout"))
-            bad = f", {lost / whole:.0%} of them by jobs that failed" if lost else ""
-            parts.append(f"{amount(whole, noun)}{bad}")
-    return "; ".join(parts)
+            bad = f", {lost / whole:.0%} of them by {noun(run)}s that failed" if lost else ""
+            used.append((whole, name, bad))
+    # In one unit, so that they can be compared.
+    least = min((many for many, *_ in used), default=0.0)
+    return "; ".join(f"{amount(many, name, least)}{bad}" for many, name, bad in used)
 
 
 def _failed(run: Run, failures: Sequence[Failure]) -> Iterator[Markup]:
@@ -231,7 +233,7 @@ def _failed(run: Run, failures: Sequence[Failure]) -> Iterator[Markup]:
         yield h("p", "No job failed or ran out of time.")
         return
     ended = _ended(found)
-    yield h("p.big", h("b", bad), h("span", f" of {plural(ended, _noun(run))}"))
+    yield h("p.big", h("b", bad), h("span", f" of {plural(ended, noun(run))}"))
     if not failures:
         yield h("p", "The reasons are not recorded.")
         return

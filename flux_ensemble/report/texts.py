@@ -54,14 +54,20 @@ def seconds(value: float | None) -> str:
     return " ".join(filter(None, parts[:2]))
 
 
-def amount(value: float, noun: str) -> str:
+def amount(value: float, noun: str, least: float | None = None) -> str:
     """Return what was used of something in a time, in hours unless that is little.
+
+    Args:
+        value: in seconds.
+        noun: of what.
+        least: the value for which the unit is chosen; default: `value`.
 
     >>> amount(7200 * 12.345, "core"), amount(3600, "node"), amount(90, "core"), amount(0.5, "GPU")
     ('24.7 core hours', '1 node hour', '1.5 core minutes', '0.5 GPU seconds')
     """
+    chosen = value if least is None else least
     size, unit = (
-        (3600, "hour") if value >= 3600 else (60, "minute") if value >= 60 else (1, "second")
+        (3600, "hour") if chosen >= 3600 else (60, "minute") if chosen >= 60 else (1, "second")
     )
     many = value / size
     text = f"{many:,.0f}" if many >= 100 else f"{many:.3g}"

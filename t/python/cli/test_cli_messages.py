@@ -124,11 +124,11 @@ def test_every_action_is_announced(action: dict[str, Any], words: str) -> None:
         (entry("resume"), "   resumed"),
         (
             entry("retry", rule="r", firing=0, index=3, attempt=1, retry=0),
-            "   retry 1 of r #0, job 3",
+            "   retry 1 of r #0, index 3",
         ),
         (
             entry("gave-up", rule="r", firing=0, index=3, attempt=1, reason="no value"),
-            "   no retry of r #0, job 3: no value",
+            "   no retry of r #0, index 3: no value",
         ),
     ],
 )
@@ -194,8 +194,8 @@ def test_a_single_job_that_is_interrupted_keeps_its_lines_and_so_do_all_that_are
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     one = [
-        "interrupted   7 sim, job 7 of r #0: the allocation is over; it runs again",
-        "retry         r #0: job 7 again as retry #7 (attempt 0)",
+        "interrupted   7 sim, index 7 of r #0: the allocation is over; it runs again",
+        "retry         r #0: index 7 again as retry #7 (attempt 0)",
     ]
     assert printed(capsys, ended(range(7, 8))) == one
     assert printed(capsys, ended(range(7, 9)), follow=True)[:2] == one
@@ -296,11 +296,11 @@ def test_every_cause_is_explained(trigger: str, cause: dict[str, Any], why: str)
         (entry("rule-disabled", rule="r", reason="a request"), "r: a request"),
         (
             entry("retry", rule="r", firing=2, index=3, attempt=1, retry=0),
-            "r #2: job 3 again as retry #0 (attempt 1)",
+            "r #2: index 3 again as retry #0 (attempt 1)",
         ),
         (
             entry("gave-up", rule="r", firing=2, index=3, attempt=1, reason="no value"),
-            "r #2: job 3 does not run again (attempt 1): no value",
+            "r #2: index 3 does not run again (attempt 1): no value",
         ),
         (entry("finish", state="failed", reason="a cap"), "failed: a cap"),
         (entry("rule-added", rule="s", by="r"), "rule=s by=r"),

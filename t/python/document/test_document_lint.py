@@ -81,6 +81,8 @@ rules: [{trigger: start, action: {name: search, label: s}}]
     ("entry", "said"),
     [
         ("command: 'run {T}', params: {t: [1]}", "'{T}' is left as it is (did you mean '{t}'?)"),
+        ("command: 'run {t', params: {t: [1]}", "'{t' is left as it is (its brace is not closed: "),
+        ("command: [sh, -c, 'a {t; b {s}'], params: {t: 1, s: 1}", "'{t' is left as it is (its"),
         ("command: 'run {T}'", "'{T}' is left as it is: no parameter is called so"),
         ("command: 'run --t={x}', params: {t: [1]}", "no parameter is called so (parameters: t)"),
         ("command: [run, '{x}.log'], params: {t: [1]}", "no parameter is called so"),
