@@ -32,6 +32,7 @@ class Again:
         python: a Python program began the run. Its command is that of the program; it has none in
             a notebook.
         resume: the program says `resume=True`.
+        notebook: the file of the notebook that began the run, if that is known.
 
     >>> print(Again("flux-ensemble run --resume a.yaml").clause())
     'flux-ensemble run --resume a.yaml' goes on with it
@@ -41,15 +42,19 @@ class Again:
     'python3 a.py' goes on with it, with resume=True in its run() or start()
     >>> print(Again("", python=True).clause())
     run(resume=True) of the same Ensemble, in its notebook or session, goes on with it
+    >>> print(Again("", python=True, notebook="/work/basin.ipynb").clause())
+    run(resume=True) of the same Ensemble, in the notebook /work/basin.ipynb, goes on with it
     """
 
     command: str
     python: bool = False
     resume: bool = False
+    notebook: str = ""
 
     def to_bytes(self) -> bytes | None:
         """Return the contents of the file; None if they are too long for it."""
         how = [_HAS if self.resume else _ASKS] if self.python else []
+        how += [self.notebook] if self.notebook else []
         data = "\n".join([self.command, *how]).encode(errors="replace")
         return data if len(data) <= MAX_BYTES else None
 
@@ -62,14 +67,16 @@ class Again:
             where: the directory in which the run was begun.
 
         >>> Again.from_bytes(Again("python3 a.py", python=True).to_bytes(), "/data")
-        Again(command='cd /data && python3 a.py', python=True, resume=False)
+        Again(command='cd /data && python3 a.py', python=True, resume=False, notebook='')
         """
-        command, _, how = data.decode(errors="replace").partition("\n")
+        command, how, notebook, *_ = [*data.decode(errors="replace").split("\n"), "", ""]
         if not command.isprintable():
             command = ""
+        if not notebook.isprintable():
+            notebook = ""
         if command and isinstance(where, str) and where != os.getcwd():
             command = f"cd {shlex.quote(where)} && {command}"
-        return cls(command, how in (_ASKS, _HAS), how == _HAS)
+        return cls(command, how in (_ASKS, _HAS), how == _HAS, notebook)
 
     def clause(self) -> str:
         """Return what goes on with the run, as the end of a sentence."""
@@ -77,9 +84,7 @@ class Again:
             asks = ", with resume=True in its run() or start()" if self._asks else ""
             return f"'{self.command}' goes on with it{asks}"
         if self.python:
-            return (
-                "run(resume=True) of the same Ensemble, in its notebook or session, goes on with it"
-            )
+            return f"run(resume=True) of the same Ensemble, in {self._where}, goes on with it"
         return f"'{self._of_document}' goes on with it, where FILE is its document"
 
     def advice(self, name: str) -> tuple[str, str]:
@@ -88,8 +93,12 @@ class Again:
         if self.command:
             return self.command, what + (", with resume=True in its run()" if self._asks else "")
         if self.python:
-            return "run(resume=True)", f"in its notebook or session: {what}"
+            return "run(resume=True)", f"in {self._where}: {what}"
         return self._of_document, f"{what}, where FILE is its document"
+
+    @property
+    def _where(self) -> str:
+        return f"the notebook {self.notebook}" if self.notebook else "its notebook or session"
 
     @property
     def _of_document(self) -> str:
@@ -123,4 +132,16 @@ def of_program(resume: bool | None) -> Again:
     # A notebook that runs a file has not been started with it.
     started = file and any(Path(word).name == Path(file).name for word in sys.orig_argv)
     of_module = file and "-m" in sys.orig_argv
-    return Again(shlex.join(sys.orig_argv) if started or of_module else "", True, bool(resume))
+    command = shlex.join(sys.orig_argv) if started or of_module else ""
+    return Again(command, True, bool(resume), "" if command else _notebook())
+
+
+def _notebook() -> str:
+    """Return the file of the notebook in whose kernel this is; "" if that is not known.
+
+    Jupyter's server has it in the environment of the kernel (`get_kernel_env` of its sessions), and
+    VS Code as a variable.
+    """
+    of_code = getattr(sys.modules.get("__main__"), "__vsc_ipynb_file__", "")
+    file, ending, _ = str(of_code or os.environ.get("JPY_SESSION_NAME", "")).partition(".ipynb")
+    return file + ending if ending else ""

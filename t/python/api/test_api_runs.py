@@ -310,6 +310,18 @@ def test_an_interrupted_run_of_a_session_says_that_run_goes_on_with_it(tmp_path:
     )
 
 
+@pytest.mark.parametrize("name", ["basin.ipynb", "basin.ipynb-jvsc-0a1b"])
+def test_an_interrupted_run_of_a_notebook_names_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("JPY_SESSION_NAME", str(tmp_path / name))
+    far = killed(tmp_path, file=False)
+    where = f"in the notebook {tmp_path / 'basin.ipynb'}"
+    assert f"run(resume=True) of the same Ensemble, {where}, goes on" in far.status()["reason"]
+    (again, why), *_ = next_steps([far.status()], "{}".format)
+    assert (again, why.startswith(f"{where}: goes on with")) == ("run(resume=True)", True)
+
+
 def test_a_run_of_a_program_is_steered_by_the_commands(waiting: Ensemble) -> None:
     root = waiting_root(waiting)
     told = CliRunner().invoke(ensemble_command, ["pause", "demo", "--state-dir", str(root)])
