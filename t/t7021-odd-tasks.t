@@ -238,6 +238,70 @@ test_expect_success '10,000 tasks that fail at once are counted, with their reas
 	test "$(wc -l <why)" -le 12
 '
 
+test_expect_success 'a pool grows and shrinks, tasks fail, hang and are searched for, service and worker are killed: each once' '
+	cat >sim.sh <<-\EOD &&
+	exec 9>"mine.sim$1"
+	flock -n 9 || echo "$1" >>overlap
+	sleep 0.2
+	test $(($1 % 5)) != 0 || ! mkdir "failed.$1" 2>/dev/null || exit 3
+	echo "$1" >>ended
+	EOD
+	cat >slow.sh <<-\EOD &&
+	test "$1" != 3 || ! mkdir hung 2>/dev/null || sleep 1000
+	EOD
+	cat >trial.sh <<-\EOD &&
+	for epoch in 1 2 4; do
+		flux-ensemble memo epoch=$epoch loss=$(echo "$1 $epoch" | awk "{print \$1 + 1 / \$2}")
+	done
+	EOD
+	cat >ways.yaml <<-EOD &&
+	name: ways
+	members: [{name: pool, count: {min: 1, max: 2}, runs: tasks}]
+	jobs:
+	  - {name: sim, command: "sh sim.sh {s}", params: {s: {range: [0, 40]}}, retries: 2}
+	  - {name: slow, command: "sh slow.sh {k}", params: {k: [0, 1, 2, 3]}}
+	  - {name: trial, command: "sh trial.sh {x}"}
+	search:
+	  - id: hunt
+	    group: trial
+	    variables: {x: {low: 0, high: 1}}
+	    minimize: loss
+	    sampler: random
+	    trials: 8
+	    parallel: 2
+	    stop: {policy: asha, step: epoch, eta: 2}
+	rules:
+	  - trigger: start
+	    actions: [{name: submit, label: sim}, {name: submit, label: slow}, {name: search, label: hunt}]
+	  - {trigger: job-success, group: sim, action: {name: grow, label: pool}}
+	  - {trigger: metric, when: count.sim.success >= 20, action: {name: shrink, label: pool}}
+	  - {trigger: member-lost, action: {name: grow, label: pool, repetitions: unlimited}}
+	  - trigger: job-running
+	    group: slow
+	    every: 200ms
+	    when: not job.copied and count.slow.success == 3 and count.sim.finished == 40 and job.runtime > 0.5
+	    action: {name: copy, repetitions: unlimited}
+	EOD
+	flux ensemble load ways.yaml &&
+	wait_until has_lines ended 5 &&
+	kill -9 $serve &&
+	serve &&
+	wait_until has_lines ended 10 &&
+	kill -9 $(worker ways) &&
+	flux ensemble wait ways &&
+	for counts in sim:40 slow:4
+	do
+		is ${counts#*:} "$(status_of ways groups.${counts%:*}.success)" &&
+		is ${counts#*:} "$(status_of ways groups.${counts%:*}.finished)" || return 1
+	done &&
+	is 8 "$(status_of ways groups.trial.finished)" &&
+	is 40 "$(sort -u ended | wc -l)" &&
+	test ! -e overlap &&
+	is 1 "$(entries ways member-lost)" &&
+	is 1 "$(entries ways member-draining)" &&
+	test "$(status_of ways groups.sim.failed)" -ge 1
+'
+
 test_expect_success 'memos of what is no task are refused, or taken by nobody' '
 	cat >publish.py <<-\EOD &&
 	import os

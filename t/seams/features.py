@@ -432,6 +432,8 @@ def _tasks() -> Part:
         ],
         "rules": [
             start("tasks"),
+            {"id": "tasks-more", "trigger": "job-success", "group": "tasks",
+             "action": {"name": "grow", "label": "workers"}},
             {"id": "tasks-rule", "trigger": "idle", "group": "tasks",
              "action": {"name": "submit", "label": "tasks-end"}},
             {"id": "tasks-again", "trigger": "member-lost", "name": "workers",
@@ -492,8 +494,8 @@ FEATURES: Mapping[str, Feature] = {
         Feature("members", "jobs shared out over two members", _members,
                 {"members": 8, "members-end": 1}, alone=_ON_FLUX),
         Feature("growing", "a pool that grows", _growing, {"growing": 8}, alone=_ON_FLUX),
-        Feature("tasks", "jobs as processes of a worker", _tasks, {"tasks": 6, "tasks-end": 1},
-                alone=_ON_FLUX),
+        Feature("tasks", "jobs as processes of workers, one more of which is asked for", _tasks,
+                {"tasks": 6, "tasks-end": 1}, alone=_ON_FLUX),
     )
 }  # fmt: skip
 
