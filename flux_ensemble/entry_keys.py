@@ -84,6 +84,7 @@ class JobKeys(TypedDict, total=False):
     gpus: Number
     duration: Duration
     workdir: str | PathLike[str]
+    inputs: Sequence[str | PathLike[str]]
     environment: Mapping[str, Any]
     output: str | PathLike[str]
     error: str | PathLike[str]

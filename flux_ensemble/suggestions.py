@@ -34,6 +34,7 @@ _ELSEWHERE = {
     "queue": "partition",
     "bank": "account project allocation charge-account",
     "workdir": "cwd chdir dir directory working-directory wd work-dir initialdir",
+    "inputs": "input input-files infiles files stage stage-in links link copy",
     "environment": "env environ envs env-vars variables vars export",
     "output": "stdout out log logfile log-file",
     "error": "stderr err",

@@ -34,6 +34,7 @@ done <<-EOD
 	custom-action
 	join
 	smaller-step
+	directories
 EOD
 
 # Its results and its failures are those of commands, which the simulator does not run.
@@ -51,7 +52,7 @@ test_expect_success 'parameter-sweep' '
 
 test_expect_success 'parameter-sweep: each job has its own combination' '
 	for id in $(flux jobs -a --no-header --format={id} --name=simulate); do
-		flux job attach $id || return 1
+		flux job attach -r $id || return 1
 	done | sort >actual &&
 	for temperature in 280 300 305 320; do
 		for seed in 0 1; do
@@ -67,7 +68,7 @@ test_expect_success 'pipeline' '
 
 test_expect_success 'pipeline: each analysis has the parameter of its own simulation' '
 	for id in $(flux jobs -a --no-header --format={id} --name=analyse); do
-		flux job attach $id || return 1
+		flux job attach -r $id || return 1
 	done | sort >actual &&
 	printf "analyse %s of simulation %s\n" 1 0 2 1 3 2 >expected &&
 	test_cmp expected actual

@@ -9,6 +9,7 @@ from typing import Any
 from flux_ensemble.document import jobspec, nextgen
 from flux_ensemble.document.bounds import MAX_VALUES
 from flux_ensemble.document.feature import document_features
+from flux_ensemble.document.inputs import check_inputs
 from flux_ensemble.document.job_sets import (
     TAG_KEY,
     TAG_TAKEN,
@@ -144,6 +145,7 @@ class GroupReader:
             (*at, "environment"),
             self._document.text,
         )
+        check_inputs(entry, self._problems, at)
         if TAG_KEY in entry.get("attributes", {}).get("user", {}):
             self._problems.add((*at, "attributes", "user", TAG_KEY), TAG_TAKEN)
         common["sweep"], common["variable"] = sweep, variable

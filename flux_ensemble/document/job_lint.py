@@ -307,6 +307,8 @@ def _texts(entry: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool, bool]]:
     for key in ("workdir", "output", "error", "queue", "bank"):
         if key in entry:
             yield (key,), entry[key], key in ("output", "error"), False
+    for index, path in enumerate(entry.get("inputs", ())):
+        yield ("inputs", index), path, False, False
     for text in texts_in(entry.get("attributes", {})):
         yield ("attributes",), text, False, False
 
@@ -344,7 +346,7 @@ _LINKER = ("$ORIGIN", "${ORIGIN}", "$LIB", "${LIB}", "$PLATFORM", "${PLATFORM}")
 def _unread(entry: Mapping[str, Any], at: Path) -> Iterator[Finding]:
     """Texts outside of the command that a shell would expand."""
     for path, text, _, _ in _texts(entry):
-        if path[0] not in ("environment", "workdir", "output", "error"):
+        if path[0] not in ("environment", "workdir", "inputs", "output", "error"):
             continue
         for match in _UNREAD.finditer(text):
             if match[0] not in _LINKER:

@@ -82,6 +82,7 @@ class JobSet:
     gpus: int = 0
     duration: float = 0.0
     workdir: str | None = None
+    inputs: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     output: str | None = None
     error: str | None = None
@@ -181,6 +182,8 @@ class JobSet:
         for what, path in paths:
             if path is not None:
                 yield f"a path in {what!r}", path
+        for path in self.inputs:
+            yield "a path in 'inputs'", path
         for what, text in (("queue", self.queue), ("bank", self.bank)):
             if text is not None:
                 yield f"a name in {what!r}", text

@@ -137,6 +137,80 @@ def build(
     return {"version": 1, "resources": resources, "tasks": tasks, "attributes": attributes}
 
 
+class Links(NamedTuple):
+    """The files that a job is to have in its working directory.
+
+    Attributes:
+        paths: absolute paths of the files.
+        directory: the working directory.
+        outputs: the files to which the job writes its output.
+    """
+
+    paths: tuple[str, ...]
+    directory: str
+    outputs: frozenset[str]
+
+
+def links_of(
+    jobset: JobSet, params: Mapping[str, Any], cwd: str, jobspec: Mapping[str, Any]
+) -> Links | None:
+    """Return the files that a job is to have in its working directory; None without `inputs`.
+
+    Args:
+        jobset, params: of the job.
+        cwd: the base of relative paths.
+        jobspec: of the job, as `build` returns it.
+
+    >>> md = JobSet("md", 0, ("run",), workdir="runs/{s}", inputs=("{s}.cif",), output="out")
+    >>> jobspec = build(md, {"s": "a"}, environment={}, cwd="/work", tag={})
+    >>> links_of(md, {"s": "a"}, "/work", jobspec)
+    Links(paths=('/work/a.cif',), directory='/work/runs/a', outputs=frozenset({'/work/runs/a/out'}))
+    """
+    if not jobset.inputs:
+        return None
+    fill = jobset.filler(params)
+    system = jobspec["attributes"]["system"]
+    directory = os.path.normpath(os.path.join(cwd, system["cwd"]))
+    output = system.get("shell", {}).get("options", {}).get("output", {})
+    paths = [
+        target["path"]
+        for target in (output.values() if isinstance(output, dict) else ())
+        if isinstance(target, dict) and isinstance(target.get("path"), str)
+    ]
+    return Links(
+        tuple(os.path.join(cwd, fill(path)) for path in jobset.inputs),
+        directory,
+        frozenset(os.path.normpath(os.path.join(directory, path)) for path in paths),
+    )
+
+
+def failing(jobspec: dict[str, Any], reason: str) -> dict[str, Any]:
+    """Return the jobspec of a job that fails for a reason, and opens no file.
+
+    The job shell finds no program with the reason as its name, and says so.
+
+    Args:
+        jobspec: a complete jobspec, as `build` returns it. It is not modified.
+        reason: a sentence.
+
+    >>> md = JobSet("md", 0, ("run",), output="md.out")
+    >>> jobspec = failing(build(md, {}, environment={}, cwd="/work", tag={}), "no input")
+    >>> jobspec["tasks"][0]["command"], jobspec["attributes"]["system"]["shell"]
+    (['no input'], {'options': {}})
+    """
+    attributes = jobspec["attributes"]
+    system = dict(attributes["system"])
+    if isinstance(system.get("shell"), dict):
+        options = system["shell"].get("options", {})
+        kept = {key: value for key, value in options.items() if key != "output"}
+        system["shell"] = {**system["shell"], "options": kept}
+    return {
+        **jobspec,
+        "tasks": [{**task, "command": [reason]} for task in jobspec["tasks"]],
+        "attributes": {**attributes, "system": system},
+    }
+
+
 def kept_off(jobspec: dict[str, Any], ranks: str) -> dict[str, Any]:
     """The jobspec with a constraint (RFC 31) that keeps its job off some ranks.
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, TypedDict, Unpack
 
+from flux_ensemble.document.inputs import missing_inputs
 from flux_ensemble.document.job_lint import Finding
 from flux_ensemble.document.keys.document import FORMER, below
 from flux_ensemble.document.keys.members import TASKS
@@ -240,6 +241,8 @@ class _Loader:
                 Finding(path, f"{path[-1]!r} is deprecated: use {new[-1]!r}")
                 for new, path in self._problems.renamed.items()
             ]
+            if self._here:
+                old += (Finding(*found) for found in missing_inputs(spec, self._document.value))
             lint(spec, self._document, self._file, self._warnings, old)
         return spec
 

@@ -34,7 +34,7 @@ REASONS: Mapping[str, str] = {
     "canceled": "it was cancelled",
     "node": "its end was no doing of its own: its node, its member or its instance was lost, or "
     "ended",
-    "start": "it never ran, or could not be started",
+    "start": "it never ran, or could not be started: its program or an input is missing",
 }
 
 #: Counters of a group, as in `count.GROUP.COUNTER`. A job that runs again is submitted again, and

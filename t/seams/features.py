@@ -381,6 +381,16 @@ def _join() -> Part:
     }  # fmt: skip
 
 
+def _inputs() -> Part:
+    group = job("inputs", "reads", {"x": [1, 2, 3, 4]},
+                workdir="inputs-{x}", inputs=["input-{x}"])  # fmt: skip
+    return {
+        "jobs": [group],
+        "rules": [start("inputs")],
+        "simulate": {"inputs": {"memo": {"fom": {"param": "x"}}}},
+    }
+
+
 def _output() -> Part:
     return {
         "jobs": [
@@ -490,6 +500,10 @@ FEATURES: Mapping[str, Feature] = {
                 {"join-left": 4, "join-right": 0, "join-after": 2},
                 finished={"join-right": 2}, failed={"join-left": 4, "join-right": 2},
                 simulated={"join-right": 2}),
+        Feature("inputs", "inputs in directories of jobs, of which one is missing", _inputs,
+                {"inputs": 3}, finished={"inputs": 4}, failed={"inputs": 1},
+                simulated={"inputs": 4},
+                files={f"input-{number}": f"{number}\n" for number in (1, 2, 3)}),
         Feature("output", "output in directories of the document", _output, {"output": 3}),
         Feature("members", "jobs shared out over two members", _members,
                 {"members": 8, "members-end": 1}, alone=_ON_FLUX),

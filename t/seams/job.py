@@ -23,6 +23,8 @@ class Work:
     def __init__(self, group, params):
         self.group, self.params = group, params
         self.id = os.environ["FLUX_JOB_ID"]
+        #: Its own directory, where that is not the one of the witness.
+        self.own = os.curdir
         # Tasks of several workers, which are in one instance, can have one id.
         uri = os.environ.get("FLUX_URI", "")
         self.uri = uri and uri + os.environ.get("FLUX_ENSEMBLE_MEMO", "")
@@ -122,6 +124,12 @@ def once(work):
     return 3 if work.first() else 0
 
 
+def reads(work):
+    """Publishes what its input says, which is in its own directory."""
+    with open(os.path.join(work.own, "input-" + work.params["x"])) as file:
+        work.publish(fom=float(file.read()))
+
+
 def never(work):
     """Fails every time."""
     return 4
@@ -177,6 +185,7 @@ KINDS = {
         trial,
         epochs,
         once,
+        reads,
         never,
         stiff,
         late,
@@ -193,6 +202,10 @@ def main():
     """Do what the arguments say."""
     group, kind, *params = sys.argv[1:]
     work = Work(group, dict(one.split("=", 1) for one in params))
+    if kind == "reads":
+        # The witness is that of all, a directory higher.
+        work.own = os.getcwd()
+        os.chdir(os.pardir)
     work.note("begin")
     if kind == "course":
         work.publish(level=0.0)

@@ -182,6 +182,15 @@ _KERNEL_KEYS = (
         "document.",
     ),
     Key(
+        "inputs",
+        list_of("a list of paths of files", text()),
+        "Files that are linked into the working directory of a job before it runs.",
+        (["in.lammps", "structures/{s}.cif"],),
+        read=lambda paths: tuple(filter(None, paths)),
+        python=f"Sequence[{_PATH}]",
+        more="See [inputs](document.md#inputs).",
+    ),
+    Key(
         "environment",
         ENVIRONMENT,
         "Variables to add to the environment of whoever loaded the document.",

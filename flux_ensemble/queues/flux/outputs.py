@@ -1,11 +1,14 @@
 """Makes the directories of jobs' output files and their working directories before submission.
 
+It also links the `inputs` of jobs into these.
+
 Flux's job shell opens these files, and fails the job if their directory does not exist. If the
 working directory is missing it runs the job in /tmp, where jobs overwrite each other's files. Jobs
 run as the owner of the service, so a directory that the service makes is usable for them.
 
 A directory that cannot be made does not keep a job back: it may exist on the job's node only. A
-warning is given, and the job shell decides.
+warning is given, and the job shell decides. A job whose inputs cannot be linked is submitted, too,
+and fails with the reason (`submission.TagTemplates`).
 
 A file system may never answer. So a thread makes the directories, one after the other, and the jobs
 that need them wait, with those that are submitted after them:
@@ -23,7 +26,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flux_ensemble.document.jobspec import Links
 from flux_ensemble.queues.flux.errors import errno_name, sentence
+from flux_ensemble.runtime.inputs import link
 from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.texts import bounded
 
@@ -46,21 +51,26 @@ NAMES = 2
 #: Warnings about a directory that was given up, and about one that was not tried.
 _LATE = f"nothing came of it within {SECONDS:g} s"
 _STUCK = "its file system does not answer"
+_UNLINKED = "cannot link the inputs into the working directory"
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A directory that is to be made.
+    """A directory that is to be made, or inputs that are to be linked into one.
 
     Attributes:
         directory: its path.
         cwd: the working directory of the job that needs it.
         what: "working" or "output".
+        links: the inputs, if these are to be linked.
+        linked: receives the reason why they cannot be linked, or None.
     """
 
     directory: str
     cwd: str
     what: str
+    links: Links | None = None
+    linked: Callable[[str | None], None] | None = None
 
     @property
     def above(self) -> str:
@@ -102,7 +112,9 @@ class _Making:
 
 
 def _make(wanted: _Wanted) -> str | None:
-    """Make a directory; return the reason why it cannot be made, or None."""
+    """Make a directory, or link inputs; return the reason why that cannot be done, or None."""
+    if wanted.links is not None:
+        return link(wanted.links)
     directory, cwd = wanted.directory, wanted.cwd
     try:
         # If its working directory is missing, Flux runs the job elsewhere, or not at all.
@@ -166,6 +178,15 @@ class Outputs:
                 continue
             self._once(os.path.dirname(path), cwd, "output")
 
+    def link(self, links: Links, linked: Callable[[str | None], None]) -> None:
+        """Have the inputs of a job linked.
+
+        Args:
+            links: of the job.
+            linked: receives the reason why they cannot be linked, or None.
+        """
+        self._want(_Wanted(links.directory, links.directory, "working", links, linked))
+
     @property
     def are_made(self) -> bool:
         """True if all requested directories are made or given up."""
@@ -182,8 +203,11 @@ class Outputs:
         if len(self._known) >= KEPT:
             self._known.clear()
         self._known.add(directory)
+        self._want(_Wanted(directory, cwd, what))
+
+    def _want(self, wanted: _Wanted) -> None:
         self._wanted += 1
-        self._next.append(_Wanted(directory, cwd, what))
+        self._next.append(wanted)
         if self._making is None:
             self._start()
 
@@ -220,7 +244,9 @@ class Outputs:
         self._limit.cancel()
         self._done += len(wanted)
         for one, reason in zip(wanted, results, strict=True):
-            if reason is not None:
+            if one.linked is not None:
+                one.linked(f"{_UNLINKED}: {reason}" if reason in (_LATE, _STUCK) else reason)
+            elif reason is not None:
                 self._note(one, reason)
         if self._next:
             self._start()

@@ -24,9 +24,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux_ensemble.document.job_sets import JobSet, Submission
+from flux_ensemble.document.jobspec import Links
 from flux_ensemble.document.keys.overrides import GIVEN
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.texts import NUMBER
@@ -49,6 +50,14 @@ from flux_ensemble.encoding import dumps
 
 #: Number of split jobspecs that are kept; a sweep goes through its combinations in order.
 KEPT = 16
+
+
+class _Encoded(NamedTuple):
+    """An encoded jobspec: its text before and after the tag, and the inputs of its job."""
+
+    before: str
+    after: str
+    links: Links | None
 
 
 class TagTemplates:
@@ -75,7 +84,7 @@ class TagTemplates:
         self._cwd = cwd
         self._placeholder = {"placeholder": uuid4().hex}
         self._mark = json.dumps(self._placeholder)
-        self._halves: dict[tuple[Any, ...], tuple[str, str]] = {}
+        self._halves: dict[tuple[Any, ...], _Encoded] = {}
 
     def jobspec(
         self,
@@ -84,6 +93,7 @@ class TagTemplates:
         tag: Mapping[str, Any],
         variant: str = "",
         off: str = "",
+        fault: str = "",
     ) -> str:
         """Return the encoded jobspec of a job.
 
@@ -92,25 +102,34 @@ class TagTemplates:
             tag: of the job.
             variant: distinguishes forms of one job set.
             off: the ranks that it is kept off, as an idset (RFC 22).
+            fault: why the job must not run, if so. It has this in place of a program, which the job
+                shell cannot find: so it fails, and its exception has the reason, even if the
+                service is killed meanwhile.
         """
-        before, after = self.prepare(job_set, params, variant, off)
-        return f"{before}{dumps(tag)}{after}"
+        encoded = self.prepare(job_set, params, variant, off, fault)
+        return f"{encoded.before}{dumps(tag)}{encoded.after}"
 
     def prepare(
-        self, job_set: JobSet, params: Mapping[str, Any], variant: str = "", off: str = ""
-    ) -> tuple[str, str]:
-        """Return the jobspec's text before and after its tag; build it if necessary."""
+        self,
+        job_set: JobSet,
+        params: Mapping[str, Any],
+        variant: str = "",
+        off: str = "",
+        fault: str = "",
+    ) -> _Encoded:
+        """Return the jobspec's text without its tag; build it if necessary."""
         values = json.dumps(params) if params else ""
-        key = (job_set.name, job_set.index, *job_set.numbers.values(), values, variant, off)
+        numbers = job_set.numbers.values()
+        key = (job_set.name, job_set.index, *numbers, values, variant, off, fault)
         halves = self._halves.get(key)
         if halves is None:
-            halves = self._split(job_set, params, off)
+            halves = self._split(job_set, params, off, fault)
             if len(self._halves) >= KEPT:
                 del self._halves[next(iter(self._halves))]
             self._halves[key] = halves
         return halves
 
-    def _split(self, job_set: JobSet, params: Mapping[str, Any], off: str) -> tuple[str, str]:
+    def _split(self, job_set: JobSet, params: Mapping[str, Any], off: str, fault: str) -> _Encoded:
         whole = jobspec.anchored(
             jobspec.build(
                 job_set,
@@ -124,8 +143,11 @@ class TagTemplates:
         self._built(whole)
         if off:
             whole = jobspec.kept_off(whole, off)
+        links = jobspec.links_of(job_set, params, self._cwd, whole)
+        if fault:
+            whole = jobspec.failing(whole, fault)
         before, after = json.dumps(whole).split(self._mark)
-        return before, after
+        return _Encoded(before, after, links)
 
 
 #: A job set with the size of its jobs, its overrides, and the queue and bank of its jobs.
@@ -196,6 +218,7 @@ class _SentJob:
         shown: its id, once the journal has shown it.
         refused: the journal has shown that the job manager refused it.
         lost: its outcome is unknown.
+        fault: why its inputs cannot be linked; empty if they can.
     """
 
     batch: _Batch
@@ -208,6 +231,11 @@ class _SentJob:
     shown: int | None = None
     refused: bool = False
     lost: bool = False
+    fault: str = ""
+
+    def linked(self, reason: str | None) -> None:
+        """Note whether the inputs of the job could be linked."""
+        self.fault = reason or ""
 
     def outcome(self) -> int | None:
         """Return the id that the journal has shown.
@@ -416,7 +444,11 @@ class Submitter:
         sent.forget()
         # An error in the jobspec is reported when the job is sent.
         with contextlib.suppress(Exception):
-            self._templates.prepare(sent.job_set, sent.params, sent.batch.variant, sent.batch.off)
+            encoded = self._templates.prepare(
+                sent.job_set, sent.params, sent.batch.variant, sent.batch.off
+            )
+            if encoded.links is not None:
+                self._outputs.link(encoded.links, sent.linked)
         if self._outputs.are_made:
             self._deliver(sent)
         else:
@@ -442,7 +474,12 @@ class Submitter:
         if sent.batch.calls.revoked:
             raise OSError(errno.ECANCELED, "the ensemble has ended")
         text = self._templates.jobspec(
-            sent.job_set, sent.params, self._tag_of(sent.tag), sent.batch.variant, sent.batch.off
+            sent.job_set,
+            sent.params,
+            self._tag_of(sent.tag),
+            sent.batch.variant,
+            sent.batch.off,
+            sent.fault,
         )
         urgency = 0 if self._strict else sent.job_set.urgency
         answered = partial(self._pass_on, sent, answer)

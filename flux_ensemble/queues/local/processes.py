@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from flux_ensemble.queues.local.leftovers import PREFIX
 from flux_ensemble.queues.local.memos import MemoSocket
 from flux_ensemble.queues.local.supervisor.ties import Ties
 from flux_ensemble.queues.virtual.queue import VirtualJob, VirtualQueue
+from flux_ensemble.runtime.inputs import link
 from flux_ensemble.runtime.ports import Handle, Loop
 
 #: Between SIGTERM and SIGKILL, in seconds: Flux's `kill-timeout`.
@@ -270,7 +272,13 @@ class ProcessRunner:
             )
             if gpus:
                 environment = {**environment, **dict.fromkeys(GPU_VARIABLES, ",".join(gpus))}
-        self._running[job.id] = _Running(job, "stdout" not in files)
+        running = self._running[job.id] = _Running(job, "stdout" not in files)
+        links = jobspec.links_of(job.job_set, job.params, self._cwd, whole)
+        fault = None if links is None else link(links)
+        if fault is not None:
+            # Later: the queue is about to start others.
+            self._loop.timer(0.0, partial(self._cannot_run, running, fault))
+            return
         self._send(
             {
                 "start": job.id,
@@ -365,6 +373,11 @@ class ProcessRunner:
         self.queue.started(running.job)
         self.queue.exception(running.job, "exec", note)
         self._ended(running, status)
+
+    def _cannot_run(self, running: _Running, note: str) -> None:
+        """End a job whose inputs cannot be linked, with the status that it has on Flux."""
+        if not self._closed and running.job.id in self._running:
+            self._refused(running, f"start failed: {note}", 127 << 8)
 
     def _ended(self, running: _Running, status: int, t: float | None = None) -> None:
         del self._running[running.job.id]

@@ -272,8 +272,8 @@ def test_what_is_wrong_with_a_whole_document(text: str, sentence: str) -> None:
          "and '.', at most 128, not '-' or '.' first), not 'a\\n'"),
         ("{name: a, command: x, cuont: 5}", "jobs[0].cuont: unknown key 'cuont' (did you mean "
          "'count'? keys: name, command, jobspec, count, nodes, tasks, cores, gpus, duration, "
-         "workdir, environment, output, error, queue, bank, urgency, exclusive, attributes, "
-         "params, sweep, samples, retries, max-active, predict, order, start, member, "
+         "workdir, inputs, environment, output, error, queue, bank, urgency, exclusive, "
+         "attributes, params, sweep, samples, retries, max-active, predict, order, start, member, "
          "on-lost, avoid-nodes)"),
         ("{name: a, command: x, order: longest-first}",
          "jobs[0].order: 'order: longest-first' needs 'predict' in the same entry: the parameters "
@@ -306,6 +306,25 @@ def test_what_is_wrong_with_a_whole_document(text: str, sentence: str) -> None:
         ("{name: a, command: x, exclusive: 1}", "jobs[0].exclusive: expected true or false, not 1"),
         ("{name: a, command: x, workdir: ''}",
          "jobs[0].workdir: expected text that is not empty, not ''"),
+        ("{name: a, command: x, inputs: in.txt, workdir: w}",
+         "jobs[0].inputs: expected a list of paths of files, not 'in.txt'"),
+        ("{name: a, command: x, inputs: [''], workdir: w}",
+         "jobs[0].inputs[0]: expected text that is not empty, not ''"),
+        ("{name: a, command: x, inputs: [in.txt]}",
+         "jobs[0].inputs: the files are linked into the working directory of a job, so its group "
+         "needs 'workdir', such as 'runs/{x}'"),
+        ("{name: a, command: x, inputs: [in.txt], workdir: 'runs/{{id}}'}",
+         "jobs[0].workdir: a directory with 'inputs' is made before the job has an id: use a "
+         "parameter or '{index}' in place of Flux's template in 'runs/{{id}}'"),
+        ("{name: a, command: x, inputs: [in/, a/..], workdir: w}",
+         "jobs[0].inputs[1]: expected the path of a file, not 'a/..'"),
+        ("{name: a, command: x, inputs: [a/in.txt, b/in.txt], workdir: w}",
+         "jobs[0].inputs[1]: 'in.txt' would be there twice in the working directory, as "
+         "inputs[0], too"),
+        ("{name: a, command: x, inputs: ['{x}.txt'], workdir: 'w/{x}', output: '{x}.txt', "
+         "params: {x: 1}}", "jobs[0].inputs[0]: the job would write its 'output' there"),
+        ("{name: a, command: x, inputs: [in.txt], workdir: w, error: ../in.txt}",
+         "jobs[0].inputs[0]: the job would write its 'error' there"),
         ("{name: a, command: x, duration: 1 hour}", "jobs[0].duration: expected a duration "
          "(seconds, or text such as '30s', '1.5h' or '100ms'), not '1 hour' (write 1h)"),
         ("{name: a, command: x, duration: .nan}",

@@ -211,6 +211,7 @@ EVERY_TEXT = {
     "command": ["run", "{index}-{t}"],
     "environment": {"SEED": "{index}-{t}"},
     "workdir": "runs/{index}-{t}",
+    "inputs": ["{index}-{t}.in"],
     "output": "{index}-{t}.out",
     "error": "{index}-{t}.err",
     "queue": "{index}-{t}",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 from dead_mount import dead_mount
 from loops import SelectorLoop
+from patience import PATIENCE
 
 from flux_ensemble.document import jobspec
+from flux_ensemble.document.jobspec import Links
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.queues.flux import outputs as module
 from flux_ensemble.queues.flux.outputs import MAX_LEVELS, MAX_WARNINGS, Outputs
@@ -68,6 +71,26 @@ def test_a_working_directory_that_cannot_be_made_has_one_sentence(tmp_path: Path
 def test_a_working_directory_with_a_template_of_flux_is_left_alone(tmp_path: Path) -> None:
     assert make(tmp_path, "none", workdir="runs/{{id}}") == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_inputs_on_a_file_system_that_does_not_answer_have_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SECONDS", 0.01)
+    free = threading.Event()
+    monkeypatch.setattr(module, "link", lambda links: str(free.wait(PATIENCE)))
+    reasons: list[str | None] = []
+    with SelectorLoop() as loop:
+        made = Outputs(loop, lambda text: None, str(tmp_path))
+        for _ in range(2):
+            made.link(Links((f"{tmp_path}/a",), f"{tmp_path}/w", frozenset()), reasons.append)
+        loop.run(lambda: made.are_made)
+        free.set()
+    where = "cannot link the inputs into the working directory"
+    assert reasons == [
+        f"{where}: nothing came of it within 20 s",
+        f"{where}: its file system does not answer",
+    ]
 
 
 def test_what_cannot_be_made_has_one_sentence(tmp_path: Path) -> None:

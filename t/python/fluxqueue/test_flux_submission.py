@@ -307,6 +307,40 @@ def test_however_often_the_queue_closes_and_opens_each_job_is_sent_into_it_once(
     assert not site.member.waits()
 
 
+def test_a_job_without_its_input_is_sent_and_fails_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "1.in").write_text("")
+    site = Site(jobs=2)
+    texts: list[str] = []
+    send = site.queue.send
+
+    def sent(text: str, *args: Any, **given: Any) -> None:
+        texts.append(text)
+        send(text, *args, **given)
+
+    site.queue.send = sent  # type: ignore[method-assign]
+    with SelectorLoop() as loop:
+        site.queue.broker.loop = loop
+        job = {"name": "a", "command": "run", "params": {"x": [1, 2]}, "output": "out",
+               "workdir": "w/{x}", "inputs": ["{x}.in"]}  # fmt: skip
+        site.member = Submitter(
+            site.queue,  # type: ignore[arg-type]
+            EnsembleRun(load_mapping({"name": "test", "jobs": [job]}), 1, {}, str(tmp_path)),
+        )
+        site.submit(2)
+        while not site.outcomes:
+            loop.run(lambda: bool(site.queue.answers or site.outcomes))
+            site.take()
+    (good, bad) = map(json.loads, texts)
+    assert good["tasks"][0]["command"] == ["run"]
+    assert bad["tasks"][0]["command"] == [
+        f"cannot link the input '{tmp_path}/2.in': it does not exist"
+    ]
+    # It does not empty the file of an earlier attempt.
+    assert "output" in good["attributes"]["system"]["shell"]["options"]
+    assert "output" not in bad["attributes"]["system"]["shell"]["options"]
+    assert (tmp_path / "w" / "1" / "1.in").is_symlink()
+
+
 def test_jobs_wait_for_their_directories_in_order_and_are_sent_after_a_fence_that_came_between(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

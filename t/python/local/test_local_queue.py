@@ -174,6 +174,41 @@ def test_a_job_whose_working_directory_cannot_be_entered_runs_nowhere(
     assert not (tmp_path / "ran").exists()
 
 
+def test_inputs_are_linked_into_the_working_directory(tmp_path: Path) -> None:
+    (tmp_path / "a.in").write_text("a\n")
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "table").write_text("table\n")
+    job: dict[str, Any] = {
+        "command": shell("cat {x}.in shared/table"), "params": {"x": ["a", "b"]},
+        "workdir": "runs/{x}", "inputs": ["shared/", "{x}.in"],
+    }  # fmt: skip
+    with bench(tmp_path, **job) as one:
+        one.submit(2)
+        one.run()
+        assert one.printed(1) == "a\ntable\n"
+        assert one.context("exception", 2) == {
+            "type": "exec", "severity": 0,
+            "note": f"start failed: cannot link the input '{tmp_path}/b.in': it does not exist",
+        }  # fmt: skip
+        assert one.context("finish", 2) == {"status": 127 << 8}
+        assert not list((tmp_path / "runs" / "b").iterdir())
+        # Both run again: the links of the one are there already.
+        (tmp_path / "b.in").write_text("b\n")
+        one.submit(2)
+        one.run()
+    assert [one.printed(3), one.printed(4)] == ["a\ntable\n", "b\ntable\n"]
+
+
+def test_a_job_that_is_cancelled_before_it_fails_for_want_of_an_input_ends_once(
+    tmp_path: Path,
+) -> None:
+    with bench(tmp_path, command="true", workdir="w", inputs=["none"]) as one:
+        one.submit()
+        one.run()
+        one.submit()
+    assert one.names(1) == [*WHOLE_LIFE[:6], "exception", *WHOLE_LIFE[6:]]
+
+
 def test_output_files_are_made_in_a_working_directory_that_is_made(tmp_path: Path) -> None:
     with bench(tmp_path, command="pwd", workdir="{index}", output="out/a.txt") as one:
         one.submit()

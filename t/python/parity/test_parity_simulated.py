@@ -15,7 +15,15 @@ from flux_ensemble.runtime.recording import read_lines
 ROOT = Path(__file__).parents[3]
 
 #: Examples of what a simulation has not: custom functions, and jobs that fail by themselves.
-ELSEWHERE = ON_FLUX | {"counter", "custom-action", "fail-fast", "join", "smaller-step", "sweep"}
+ELSEWHERE = ON_FLUX | {
+    "counter",
+    "custom-action",
+    "directories",
+    "fail-fast",
+    "join",
+    "smaller-step",
+    "sweep",
+}
 
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.yaml") if path.stem not in ELSEWHERE)
 
