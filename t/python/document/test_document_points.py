@@ -17,7 +17,7 @@ from flux_ensemble.document.loading import DocumentError, load_mapping, load_tex
 from flux_ensemble.document.points import Points
 from flux_ensemble.document.problems import Problems
 from flux_ensemble.document.values import parse_values
-from flux_ensemble.scalars import number
+from flux_ensemble.scalars import as_text, number
 from flux_ensemble.texts import with_guard
 
 
@@ -234,12 +234,39 @@ SHEETS = Path(__file__).parent / "sheets"
         ("controls.csv", ["sample", "antibody", "control"], 3),
         ("twice.csv", ["sample"], 2),
         ("contrasts.tsv", ["id", "blocking"], 2),
+        ("cells.csv", ["sample", "fastq_1", "fastq_2", "expected_cells", "seq_center"], 3),
+        ("metadata.tsv", ["sample_id", "subject_id", "age", "biomaterial_provider"], 2),
+        ("mixed-quotes.csv", ["sample", "group", "long_reads"], 3),
     ],
 )  # fmt: skip
 def test_sample_sheets_of_pipelines_are_read(name: str, params: list[str], rows: int) -> None:
     job = {"name": "a", "command": "run", "params": {one: {"file": name} for one in params}}
     group = load_mapping({"jobs": [job]}, name="test", directory=str(SHEETS)).groups["a"]
     assert len(group.submission()) == rows
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "values"),
+    [
+        ("cells.csv", "expected_cells", ["1,000", "1,000", "5e3"]),
+        ("cells.csv", "fastq_2", [
+            "s3://bucket/pbmc/1_S1_L001_R2.fastq.gz", "s3://bucket/pbmc/1_S1_L002_R2.fastq.gz",
+            "https://host/2_R2.fastq.gz?download=1&raw",
+        ]),
+        ("metadata.tsv", "subject_id", ["0042", "0043"]),
+        ("metadata.tsv", "biomaterial_provider", ['Institute "A", ward 3', "Institute {B}"]),
+        ("metadata.tsv", "age", ["25", ""]),
+        ("metadata.tsv", "single_cell", ["FALSE", "False"]),
+        ("mixed-quotes.csv", "sample", ["1", "1.10", "NO"]),
+        ("mixed-quotes.csv", "group", ["0", "0", "00"]),
+    ],
+)  # fmt: skip
+def test_cells_of_a_sample_sheet_are_what_is_written(
+    name: str, column: str, values: list[str]
+) -> None:
+    job = {"name": "a", "command": "run", "params": {column: {"file": name}}}
+    group = load_mapping({"jobs": [job]}, name="test", directory=str(SHEETS)).groups["a"]
+    assert [as_text(params[column]) for _, params in group.submission()] == values
 
 
 def test_a_file_of_sections_is_no_sheet() -> None:
