@@ -23,6 +23,9 @@ _INSIDE = re.compile(
     r"[{,]\s*(?P<key>[\w-]+):\s+(?P<value>[^\s\"'{}\[\],][^\"'{}\[\],]*[{\[][^,]*)"
 )
 
+#: A value among others in braces or brackets that begins as none without quotes may.
+_NO_TOKEN = re.compile(r"[{,\[]\s*(?P<key>[\w-]+):\s+(?P<value>[%@`|>][^,{}\[\]]*)")
+
 _JOINED = re.compile(r"(?P<head>[\s-]*)(?P<key>[A-Za-z_][\w-]*):(?P<value>[^\s:/\\].*?)\s*")
 _DASHED = re.compile(r"\s*-(?P<rest>[A-Za-z_][\w-]*:.*?)\s*")
 _BARE = re.compile(r"[\s-]*(?P<key>[A-Za-z_][\w-]*)\s*")
@@ -77,6 +80,11 @@ def _remedies(
     if unquoted is not None:
         key, value = unquoted["key"], shortened(unquoted["value"])
         yield at, f'put a comparison in quotes: {key}: "{value}"'
+    inside = _NO_TOKEN.search(lines[at]) if "cannot start any token" in problem else None
+    if inside is not None:
+        key, value = inside["key"], shortened(inside["value"].rstrip())
+        what = "a comparison" if value.startswith(">") else "the value"
+        yield at, f'put {what} in quotes: {key}: "{value}"'
     if "quoted scalar" in problem:
         yield min(near), "the quote that begins on this line is not closed"
     for check in (_quotes, _spaces):

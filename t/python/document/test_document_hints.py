@@ -29,6 +29,27 @@ def when(condition: str, trigger: str = "job-fail") -> str:
 
 
 @pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("> 5", 'put a comparison in quotes: when: "> 5"'),
+        (">= count.a.failed", 'put a comparison in quotes: when: ">= count.a.failed"'),
+        ("%x", 'put the value in quotes: when: "%x"'),
+        ("@x", 'put the value in quotes: when: "@x"'),
+        ("| x", 'put the value in quotes: when: "| x"'),
+        ("`x`", 'put the value in quotes: when: "`x`"'),
+    ],
+)
+def test_a_value_in_braces_that_yaml_does_not_take_has_a_remedy(value: str, said: str) -> None:
+    action = "action: {name: submit, label: a}"
+    for rule in (f"{{{action}, trigger: metric, when: {value}}}", f"{{when: {value}, {action}}}"):
+        with pytest.raises(DocumentError) as caught:
+            load_text(f"jobs: [{{name: a, command: x}}]\nrules:\n- {rule}\n", name="demo")
+        assert f"3: malformed YAML: found character that cannot start any token ({said})" in str(
+            caught.value
+        )
+
+
+@pytest.mark.parametrize(
     ("condition", "said"),
     [
         # YAML takes these for something of its own.
