@@ -34,6 +34,9 @@ _MAX_LINKS = 40
 #: The mode of a directory in which everybody can make files, and nobody can take those of others.
 _EVERYBODYS = stat.S_ISVTX | stat.S_IWOTH
 
+#: What a file may take the place of; a directory cannot be replaced, which has an error of its own.
+_REPLACED = (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR)
+
 
 class ForeignFile(PermissionError):
     """A path leads through, or to, another user's file; `strerror` is the sentence."""
@@ -187,10 +190,15 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[Path]:
 
     Raises:
         ForeignFile: another user owns a link on the way to its directory.
-        OSError: there is no such directory, or no file can be made in it.
+        OSError: there is no such directory, no file can be made in it, or the path is that of a
+            device or a FIFO, which no file can replace.
     """
     directory = open_directory(path.parent)
     try:
+        with contextlib.suppress(FileNotFoundError):
+            status = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
+            if stat.S_IFMT(status.st_mode) not in _REPLACED:
+                raise _irregular(path)
         # By the descriptor: later changes of the path do not matter.
         parent = f"/proc/self/fd/{directory}"
         with tempfile.TemporaryDirectory(prefix=f".{path.name[:100]}-", dir=parent) as made:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,15 @@ def test_a_job_without_output_has_none(tmp_path: Path) -> None:
     (absent,) = ensemble.jobs(group="b")
     assert absent["outcome"] == "failed"
     assert isinstance(ensemble.output(absent), str)
+
+
+def test_a_report_is_never_put_in_the_place_of_a_device_or_a_fifo(
+    ended: Ensemble, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(EnsembleError, match=r"cannot write .*fifo: expected a regular file"):
+        ended.report(tmp_path / "fifo", force=True)
+    assert (tmp_path / "fifo").is_fifo()
 
 
 def test_a_report_is_a_file_that_only_a_report_replaces(
