@@ -43,12 +43,12 @@ def left_out(number: int, way: str) -> str:
         way: what shows them.
 
     >>> left_out(1, "--interrupted")
-    '1 interrupted attempt is left out, since its job runs again; --interrupted shows it'
+    '1 interrupted attempt is left out, since its job was to run again; --interrupted shows it'
     """
     attempts = counted(number, "interrupted attempt")
     if number == 1:
-        return f"{attempts} is left out, since its job runs again; {way} shows it"
-    return f"{attempts} are left out, since their jobs run again; {way} shows them"
+        return f"{attempts} is left out, since its job was to run again; {way} shows it"
+    return f"{attempts} are left out, since their jobs were to run again; {way} shows them"
 
 
 class JobTable:

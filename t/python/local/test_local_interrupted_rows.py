@@ -86,8 +86,8 @@ def printed(
 
 
 SAID = (
-    "flux-ensemble: 2 interrupted attempts are left out, since their jobs run again; --interrupted "
-    "shows them\n"
+    "flux-ensemble: 2 interrupted attempts are left out, since their jobs were to run again; "
+    "--interrupted shows them\n"
 )
 
 
@@ -137,7 +137,7 @@ def test_python_has_each_point_once(directory: Path, tmp_path: Path) -> None:
     assert Counter(job["params"]["x"] for job in jobs) == Counter(range(POINTS))
     assert jobs.left_out == 2
     assert repr(jobs).splitlines()[-1] == (
-        "  2 interrupted attempts are left out, since their jobs run again; "
+        "  2 interrupted attempts are left out, since their jobs were to run again; "
         "jobs(interrupted=True) shows them"
     )
     assert len(list(ensemble.jobs(interrupted=True))) == POINTS + 2
