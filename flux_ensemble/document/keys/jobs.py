@@ -188,7 +188,7 @@ _KERNEL_KEYS = (
         (["in.lammps", "structures/{s}.cif"],),
         read=lambda paths: tuple(filter(None, paths)),
         python=f"Sequence[{_PATH}]",
-        more="See [inputs](document.md#inputs).",
+        more="See [one directory for each job](howto/directories.md).",
     ),
     Key(
         "environment",
