@@ -47,6 +47,22 @@ def shown_state(status: Mapping[str, Any]) -> str:
     return "interrupted" if status.get("resumable") else str(status["state"])
 
 
+def shown_search(search: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    """Return the state of a search in words: one that its ensemble ended has the ensemble's.
+
+    Args:
+        search: an entry of the status.
+        status: of the ensemble.
+
+    >>> shown_search({"state": "running"}, {"state": "canceled", "t_end": 90.0})
+    'canceled'
+    >>> shown_search({"state": "done"}, {"state": "canceled", "t_end": 90.0})
+    'done'
+    """
+    over = status.get("t_end") is not None and search["state"] not in ("idle", "done")
+    return shown_state(status) if over else str(search["state"])
+
+
 def elapsed(status: Mapping[str, Any], now: float) -> float | None:
     """Return the seconds that an ensemble has gone on; None if it has not started.
 

@@ -10,7 +10,7 @@ from flux_ensemble.report.gather import Run
 from flux_ensemble.report.importance import importances
 from flux_ensemble.report.markup import Markup, h, meter, table
 from flux_ensemble.report.texts import NOTHING, number, plural, seconds
-from flux_ensemble.words import ended_trials
+from flux_ensemble.words import ended_trials, shown_search
 
 #: Limits of searches, variables of one, best trials, and trials of a Pareto front in a report.
 _SEARCHES, _VARIABLES, _BEST, _FRONT = 10, 8, 10, 20
@@ -44,13 +44,13 @@ def searches(run: Run, key: str) -> Iterator[Markup]:
         if search["trouble"]:
             yield h("p", f"{search['trouble']}.")
         if "front" in search:
-            yield _counts(search)
+            yield _counts(search, run.source.status)
             yield _front(search)
             for objective in search["objective"].split(", "):
                 yield from importance_of(run, search["group"], objective)
         else:
             values = [value for _, value in sorted(run.jobs.trials.get(search["group"], ()))]
-            yield _counts(search)
+            yield _counts(search, run.source.status)
             if values:
                 yield _course(search, values, f"{key}-search-{position}")
             yield _best(search)
@@ -59,14 +59,14 @@ def searches(run: Run, key: str) -> Iterator[Markup]:
         yield h("p.quiet", f"There are {len(found) - _SEARCHES} further searches.")
 
 
-def _counts(search: Mapping[str, Any]) -> Markup:
+def _counts(search: Mapping[str, Any], status: Mapping[str, Any]) -> Markup:
     # Others have no column where no trial is in them: the table has to fit on paper.
     states = {
         state: many
         for state in _STATES
         if (many := search.get(state, 0)) or state in ("complete", "failed")
     }
-    state = search["state"] + (f" ({search['reason']})" if search["reason"] else "")
+    state = shown_search(search, status) + (f" ({search['reason']})" if search["reason"] else "")
     row = [
         search["id"],
         state,

@@ -16,10 +16,10 @@ from flux_ensemble.results.best import none_kept, ties, unpublished
 from flux_ensemble.results.hosts import Target, label_of
 from flux_ensemble.scalars import as_text
 from flux_ensemble.texts import one_line
-from flux_ensemble.words import ended_trials
+from flux_ensemble.words import ended_trials, shown_search
 
 if TYPE_CHECKING:
-    from flux_ensemble.client.responses import BestTrial, FrontTrial, SearchStatus
+    from flux_ensemble.client.responses import BestTrial, EnsembleStatus, FrontTrial, SearchStatus
 
 _SEARCHES = Table(
     "search",
@@ -72,11 +72,12 @@ def search(name: str, id: str | None, output: Output, target: Target) -> None:
     answer: Any
     with naming(target, name):
         answer = target.status(name)
-    searches = _chosen(answer["ensembles"][0].get("searches", []), name, id)
+    (status,) = answer["ensembles"]
+    searches = _chosen(status.get("searches", []), name, id)
     if output.as_json:
         print_json({"searches": searches})
         return
-    output.show(_SEARCHES, [_row(search) for search in searches])
+    output.show(_SEARCHES, [_row(search, status) for search in searches])
     if output.is_default:
         for search in searches:
             if search["trouble"]:
@@ -125,8 +126,8 @@ def _chosen(searches: list[SearchStatus], name: str, id: str | None) -> list[Sea
     return chosen
 
 
-def _row(search: SearchStatus) -> dict[str, Any]:
-    """Return a row of the table of searches."""
+def _row(search: SearchStatus, status: EnsembleStatus) -> dict[str, Any]:
+    """Return a row of the table of searches; `status` is the ensemble's."""
     trials = search["best"]
     found = f"{trials[0]['value']:.6g}" if trials else "-"
     if "front_size" in search:
@@ -134,6 +135,7 @@ def _row(search: SearchStatus) -> dict[str, Any]:
     keys, ways = search["objective"].split(", "), search["direction"].split(", ")
     return {
         **search,
+        "state": shown_search(search, status),
         "trials": f"{ended_trials(search)}/{search['trials']}",
         "canceled": search["canceled"] or "",
         "pruned": search.get("pruned", 0) or "",

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from local_queue import Run, command, command_of, descendants
 
+from flux_ensemble.cli.main import run_command
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.features.search.advisers import described
 from flux_ensemble.features.search.model import searches_of
@@ -109,13 +110,18 @@ def test_killed_while_a_generator_is_asked_a_run_goes_on_with_the_same_points(
     assert trials == dict(enumerate(points))
 
 
-def test_a_run_that_is_killed_goes_on_with_the_points_of_one_that_is_not(tmp_path: Path) -> None:
+def test_a_run_that_is_killed_goes_on_with_the_points_of_one_that_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first = Run(tmp_path, document(tmp_path))
     ran = tmp_path / "ran"
     while not ran.exists() or len(ran.read_text().splitlines()) < 5:
         assert first.process.poll() is None
         os.sched_yield()
     kill(first)
+    local = ["--queue", "local", "--state-dir", str(tmp_path / "state")]
+    assert run_command(["search", "test", *local, "-n", "-o", "{state}"]) == 0
+    assert capsys.readouterr().out.strip() == "interrupted"
     (tmp_path / "go-on").touch()
     # That it found nothing is meant to be.
     code, _, err = Run(tmp_path, document(tmp_path), "--resume", "--fail-on", "job").end()

@@ -91,6 +91,23 @@ def test_a_report_has_trials_by_state_the_best_and_the_course_of_the_best_value(
     assert none["failed"] == 3
 
 
+@pytest.mark.parametrize(
+    ("of_ensemble", "shown"),
+    [({"state": "canceled"}, "canceled"), ({"state": "failed", "resumable": True}, "interrupted")],
+)
+def test_a_search_that_its_ensemble_ended_has_the_state_of_the_ensemble(
+    of_ensemble: dict[str, Any], shown: str
+) -> None:
+    pytest.importorskip("optuna")
+    run = gather(simulated(SEARCHES), lambda entry, t: "")
+    status: Any = run.source.status
+    status["searches"][0] |= {"state": "running", "reason": ""}
+    status |= of_ensemble
+    table = next(iter(searches(run, "e0")))
+    assert f"<td>{shown}</td>" in table
+    assert "running" not in table
+
+
 def test_the_course_of_what_is_better_and_better_is_thinned_and_keeps_its_ends() -> None:
     pytest.importorskip("optuna")
     source = simulated(SEARCHES)
