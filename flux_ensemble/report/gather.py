@@ -159,6 +159,7 @@ class Jobs:
         self._ids = Ids()
         self._codes = {name: Codes() for name in (*_CODED, "ranks", "member", "exception", "note")}
         self._counts = {name: Counts() for name in ("firing", "index")}
+        self._replaced = Counts()
 
     def read(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Add each job, and pass it on."""
@@ -189,6 +190,7 @@ class Jobs:
         self._take("parameters", self.params, MAX_PARAMS, job["params"], row)
         replaced = "replaced" in job
         self.replaced += replaced
+        self._replaced.add(replaced)
         # The job publishes these values again.
         if job["memo"] and not replaced:
             self._take("keys of memos", self.memo, MAX_MEMO, job["memo"], row)
@@ -262,6 +264,8 @@ class Jobs:
         )
         columns.update((name, column.encode()) for name, column in self._counts.items())
         columns.update(self.times.encode(begin, gaps))
+        if self.replaced:
+            columns["replaced"] = self._replaced.encode()
         for kind, named in (("params", self.params), ("memo", self.memo)):
             for name, values in named.items():
                 values.fill(self.count)

@@ -20,8 +20,8 @@ from flux_ensemble import __version__
 from flux_ensemble.report.columns import pack
 from flux_ensemble.report.markup import Markup, h
 from flux_ensemble.report.sections import MOST_ROWS, Content, sections
-from flux_ensemble.report.summary import cards, headline
-from flux_ensemble.report.texts import plural
+from flux_ensemble.report.summary import cards, headline, noun
+from flux_ensemble.report.texts import numbers
 from flux_ensemble.words import shown_state
 
 #: The beginning of each report file.
@@ -183,7 +183,8 @@ def _about(content: Content) -> dict[str, Any]:
         "logarithmic": content.logarithmic,
         "figure": None if figure is None else asdict(figure),
         "simulatedSpan": None if content.simulated is None else content.simulated.span,
-        "summary": plural(run.jobs.count, "job"),
+        "noun": noun(run),
+        "summary": numbers(run.jobs.count, run.jobs.replaced, noun(run)),
     }
 
 

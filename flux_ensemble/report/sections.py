@@ -16,7 +16,7 @@ from flux_ensemble.report.members import members
 from flux_ensemble.report.searches import importance_of, searches
 from flux_ensemble.report.source import Failure
 from flux_ensemble.report.summary import Figure, noun
-from flux_ensemble.report.texts import MAX_TEXT, NOTHING, number, plural, seconds, shown
+from flux_ensemble.report.texts import MAX_TEXT, NOTHING, number, numbers, plural, seconds, shown
 from flux_ensemble.report.usage import Usage
 
 #: Rows of a table, in all ensembles of a page.
@@ -375,13 +375,6 @@ def _files(content: Content, jobs: Sequence[Mapping[str, Any]]) -> list[list[Chi
     return [[reference(one)] if any(found) else [] for one in found]
 
 
-def _numbers(run: Run) -> str:
-    """Return the number of jobs, and that of the interrupted attempts beside them."""
-    replaced = run.jobs.replaced
-    jobs = plural(run.jobs.count - replaced, noun(run))
-    return f"{jobs} and {plural(replaced, 'interrupted attempt')}" if replaced else jobs
-
-
 def _jobs(content: Content, key: str) -> Iterator[Markup]:
     run = content.run
     if not run.jobs.count:
@@ -404,7 +397,7 @@ def _jobs(content: Content, key: str) -> Iterator[Markup]:
     yield h(
         "div",
         table(
-            f"{_numbers(run)}, in the order of their ends"
+            f"{numbers(run.jobs.count, run.jobs.replaced, noun(run))}, in the order of their ends"
             + (f"; the first {len(rows)}" if len(rows) < run.jobs.count else ""),
             ["Job", "Group", "Outcome", "Runtime", "Exit code", "Parameters", "Memo"]
             + ["Output"] * any(files),

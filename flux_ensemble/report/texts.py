@@ -32,6 +32,21 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s'[: count != 1]}"
 
 
+def numbers(rows: int, replaced: int, noun: str) -> str:
+    """Return the number of jobs, and that of the interrupted attempts beside them.
+
+    Args:
+        rows: how many jobs and attempts there are.
+        replaced: how many of them were interrupted, and their jobs ran again.
+        noun: of the others.
+
+    >>> numbers(33, 8, "job")
+    '25 jobs and 8 interrupted attempts'
+    """
+    jobs = plural(rows - replaced, noun)
+    return f"{jobs} and {plural(replaced, 'interrupted attempt')}" if replaced else jobs
+
+
 def seconds(value: float | None) -> str:
     """Return a duration in common units.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flux_ensemble.report.texts import plural
+from flux_ensemble.report.texts import numbers
 
 if TYPE_CHECKING:
     from flux_ensemble.report.sections import Content
@@ -30,5 +30,6 @@ def written(path: Path, contents: Sequence[Content], *, force: bool) -> None:
         sys.stdout.write(text)
         return
     size = write(path, text, force=force)
-    jobs = plural(sum(content.run.jobs.count for content in contents), "job")
-    click.echo(f"{path}: {jobs}, {size / 1e6:.1f} MB", err=True)
+    found = [content.run.jobs for content in contents]
+    rows, replaced = sum(jobs.count for jobs in found), sum(jobs.replaced for jobs in found)
+    click.echo(f"{path}: {numbers(rows, replaced, 'job')}, {size / 1e6:.1f} MB", err=True)

@@ -61,7 +61,7 @@ function cumulated(times, bins, width, wanted) {
 /** Times of a run in bins, of which the simulated one may have more than the other. */
 class Course {
   constructor(table, span, bins, length) {
-    const { t_submit: submit, t_run: begin, t_end: end, outcome } = table.columns;
+    const { t_submit: submit, t_run: begin, t_end: end, outcome, replaced } = table.columns;
     const step = submit.step;
     const width = length / step;
     const last = Math.round(span / step);
@@ -73,7 +73,8 @@ class Course {
     const bad = new Set([code("failed"), code("timeout")]);
     this.running = occupancy(begin.array, ends, bins, width);
     this.waiting = occupancy(submit.array, left, bins, width);
-    const isOver = (row) => outcome.array[row] !== 0;
+    // A job that was interrupted runs again, and ends then.
+    const isOver = (row) => outcome.array[row] !== 0 && !(replaced && replaced.array[row]);
     this.ended = cumulated(end.array, bins, width, isOver);
     this.failed = cumulated(end.array, bins, width, (row) => bad.has(outcome.array[row]));
   }

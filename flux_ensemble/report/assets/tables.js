@@ -133,6 +133,14 @@ class JobsTable {
     this.show();
   }
 
+  /** How many jobs are chosen, and how many interrupted attempts beside them. */
+  numbers() {
+    const { replaced } = this.run.jobs.columns;
+    const again = replaced ? this.rows.filter((row) => replaced.array[row]).length : 0;
+    const jobs = counted(this.rows.length - again, this.run.about.noun);
+    return again ? `${jobs} and ${counted(again, "interrupted attempt")}` : jobs;
+  }
+
   show() {
     const pages = Math.max(1, Math.ceil(this.rows.length / PAGE));
     this.page = Math.max(0, Math.min(pages - 1, this.page));
@@ -142,7 +150,7 @@ class JobsTable {
     this.back.disabled = this.page === 0;
     this.on.disabled = this.page >= pages - 1;
     this.said.textContent = this.rows.length
-      ? `${(first + 1).toLocaleString("en")} to ${(first + rows.length).toLocaleString("en")} of ${counted(this.rows.length, "job")}`
+      ? `${(first + 1).toLocaleString("en")} to ${(first + rows.length).toLocaleString("en")} of ${this.numbers()}`
       : "no such job";
     // The tools are not on paper, and which jobs are in the table is.
     const part = rows.length < this.run.jobs.rows ? [element("span", { class: "on-paper" }, `; ${this.said.textContent} are shown`)] : [];

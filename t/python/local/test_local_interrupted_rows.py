@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import browsing
 from patience import PATIENCE
 
 from flux_ensemble.api.ensemble import Ensemble
@@ -159,7 +160,32 @@ def test_a_report_counts_interrupted_attempts_apart(
     directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = directory / "s.html"
-    printed(capsys, directory, "report", "--force", "-o", str(page))
+    _, said = printed(capsys, directory, "report", "--force", "-o", str(page))
+    assert f": {POINTS} jobs and 2 interrupted attempts, " in said
     text = page.read_text()
     assert f"{POINTS} jobs and 2 interrupted attempts, in the order of their ends" in text
     assert f"{POINTS} jobs had ended" in text
+
+
+#: The jobs that have ended at the end of a course of two, of which one was interrupted.
+COURSE = """
+    const column = (array, values) => ({ array, values, step: 1 });
+    const columns = {
+      t_submit: column([0, 0]), t_run: column([0, 0]), t_end: column([1, 2]),
+      outcome: column([2, 1], [null, "success", "interrupted"]), replaced: column([1, 0]),
+    };
+    return new Course({ columns }, 2, 4, 0.5).ended.at(-1);
+"""
+
+
+def test_the_page_counts_interrupted_attempts_apart(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = directory / "shown.html"
+    printed(capsys, directory, "report", "--force", "-o", str(page))
+    with browsing() as browser:
+        opened = browser.open(page)
+        numbers = f"{POINTS} jobs and 2 interrupted attempts"
+        assert opened.text("[data-jobs] [role=status]").endswith(f" of {numbers}")
+        assert opened.text("[data-jobs] caption").startswith(numbers)
+        assert opened.run(COURSE) == 1
