@@ -167,10 +167,13 @@ def explain(
                     problems.add(at + path, f"the key {key!r} is missing")
         elif error.validator == "additionalProperties":
             names = error.schema["properties"]
-            for key in error.instance:
-                if key not in names:
+            empty = None
+            for key, item in error.instance.items():
+                if key in names:
+                    empty = key if item is None and _is_open(names[key]) else None
+                else:
                     wrong.add((*path, key))
-                    problems.add((*at, *path, key), unknown_key(key, names))
+                    problems.add((*at, *path, key), unknown_key(key, names, empty))
         else:
             wrong.add(path)
             problems.add(at + path, (sentence or _sentence)(error))
@@ -258,16 +261,33 @@ def _without(value: Any, wrong: set[Path], keep: bool = False) -> Any:
     return [_without(item, below.get(index, set()), keep) for index, item in enumerate(value)]
 
 
-def unknown_key(key: str, known: Iterable[str]) -> str:
+def _is_open(schema: Schema) -> bool:
+    """Return True if a mapping with keys of the user's choice is expected, such as `params`."""
+    kinds = schema.get("type", ())
+    return (
+        "object" in ((kinds,) if isinstance(kinds, str) else kinds) and "properties" not in schema
+    )
+
+
+def unknown_key(key: str, known: Iterable[str], empty: str | None = None) -> str:
     """Return the message about an unknown key.
+
+    Args:
+        key: the key.
+        known: those that there are.
+        empty: the mapping without a value after which it is written, as if it were not of it.
 
     >>> unknown_key("comand", ["name", "command"])
     "unknown key 'comand' (did you mean 'command'? keys: name, command)"
     >>> unknown_key("walltime", ["name", "duration"])
     "unknown key 'walltime' (did you mean 'duration'? keys: name, duration)"
+    >>> unknown_key("t", ["name", "params"], "params")
+    "unknown key 't' (indent 't' below 'params')"
     """
     names = list(known)
     advice = _advice(key, names)
+    if advice is None and empty is not None and not hint(key, names):
+        advice = f"indent {shown(key)} below {empty!r}"
     if advice is not None:
         return f"unknown key {shown(key)} ({advice})"
     return f"unknown key {shown(key)} ({hint(key, names)}keys: {listed(names)})"

@@ -363,3 +363,13 @@ def test_the_documents_that_come_with_the_package_have_no_mistakes() -> None:
         found = Warnings()
         load_text(path.read_text(), file=path.name, directory=str(path.parent), warnings=found)
         assert [one for one in found.warnings if "is left as it is" in one] == []
+
+
+def test_keys_beside_an_empty_mapping_are_told_to_be_indented_below_it() -> None:
+    text = job("params:\n  t: [1, 2]\n  rc: [3]\n  environment:\n  OMP_NUM_THREADS: 4")
+    said = [one.partition(": unknown key ")[2] for one in answers(text) if "unknown key" in one]
+    assert said == [
+        "'t' (indent 't' below 'params')",
+        "'rc' (indent 'rc' below 'params')",
+        "'OMP_NUM_THREADS' (indent 'OMP_NUM_THREADS' below 'environment')",
+    ]
