@@ -78,6 +78,36 @@ test_expect_success 'what the service refuses is an error' '
 	grep "an ensemble named .idle. is running" errors
 '
 
+test_expect_success 'resume=True follows what the service has, and runs again nothing that has ended' '
+	cat >again.py <<-EOD &&
+	import asyncio, sys
+	from flux_ensemble import Action, Ensemble, Job, Rule
+
+	kept = Ensemble(
+	    name="kept", jobs=[Job(name="a", command="test -e go", count=int(sys.argv[2]))],
+	    rules=[Rule(trigger="start", action=Action(name="submit", label="a"))],
+	    finish="never",
+	)
+	if sys.argv[1] == "start":
+	    kept.start(resume=True)
+	elif sys.argv[1] == "end":
+	    kept.start(resume=True).terminate()
+	    print(kept.run(resume=True)["state"], len(list(kept.jobs())))
+	elif sys.argv[1] == "cancel":
+	    kept.start().cancel()
+	    asyncio.run(kept.wait())
+	    kept.run(resume=True)
+	EOD
+	python again.py start 2 &&
+	test_must_fail python again.py start 3 2>errors &&
+	grep "ensemble .kept. is running, and has another document: give this one another" errors &&
+	is "completed 2" "$(python again.py end 2)" &&
+	is "completed 2" "$(python again.py end 2 2>told)" &&
+	grep ".kept. has ended, so nothing runs again: it would without resume=True" told &&
+	test_must_fail python again.py cancel 2 2>errors &&
+	grep "was cancelled, which is final: .run. without resume=True starts it anew" errors
+'
+
 test_expect_success 'a program reads the parameters of its job, and an ensemble in a job has its own' '
 	cat >read.py <<-EOD &&
 	import sys

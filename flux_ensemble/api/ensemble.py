@@ -220,8 +220,9 @@ class Ensemble:
             nodes, cores, gpus: of the local queue: the number of nodes (default 4), and the cores
                 (default those of this machine) and GPUs (default 0) of each.
             state_dir: the directory of the local queue's files.
-            resume: continue a local run that was killed, or begin if none of the name ever
-                began (True); or begin anew (False).
+            resume: go on with what there is of this ensemble (True): with a local run that was
+                interrupted, with an ensemble that the service has, or one that has ended, of which
+                nothing runs again; begin if there is none. Or begin anew (False).
 
         Returns:
             The ensemble itself.
@@ -234,6 +235,7 @@ class Ensemble:
         """
         from flux_ensemble.api import hosts
         from flux_ensemble.api.draft import LoadedDraft
+        from flux_ensemble.api.local_session import HasEndedError
         from flux_ensemble.document.lint import Warnings
 
         if isinstance(self._draft, LoadedDraft):
@@ -242,23 +244,29 @@ class Ensemble:
         spec = self._draft.check(warnings=warnings)
         for sentence in warnings.warnings:
             print(f"warning: {hanging(sentence)}", file=sys.stderr)
-        local = {"nodes": nodes, "cores": cores, "gpus": gpus, "resume": resume}
+        local = {"nodes": nodes, "cores": cores, "gpus": gpus}
+        text = self._draft.yaml(spec)
         if _chosen(queue, state_dir) == "flux":
             for name, value in local.items():
                 if value is not None:
                     raise ValueError(f"{name} is for the local queue: say queue='local'")
             host = hosts.FluxHost(self.name)
-            host.name = hosts.load(host.client, self._draft.yaml(spec))
+            if not (resume and hosts.kept(host, text)):
+                host.name = hosts.load(host.client, text)
             self._host = host
         else:
             cluster = _cluster(nodes, cores, gpus)
-            started = hosts.start_locally(
-                spec, self._draft.yaml(spec), cluster, _root(state_dir), resume
-            )
+            root = _root(state_dir)
+            started = hosts.start_locally(spec, text, cluster, root, resume)
             # Stored before it is waited for, so that an interrupt of `run` can end it.
             before, self._host = self._host, started
             try:
                 started.begun()
+            except HasEndedError as error:
+                self._host = before
+                ended = hosts.LocalHost(error.name, root)
+                hosts.kept(ended, text)
+                self._host, self.name = ended, error.name
             except EnsembleError:
                 self._host = before
                 raise

@@ -6,6 +6,7 @@ Any thread may call their methods: each thread has a Flux handle of its own.
 from __future__ import annotations
 
 import errno
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ from flux_ensemble.eventlog import Load
 from flux_ensemble.metrics.job_row import JobRow
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.root import StateError, default_root
+from flux_ensemble.run_names import cannot_resume
 
 if TYPE_CHECKING:
     from flux_ensemble.document.model import Spec
@@ -223,6 +225,37 @@ def load(client: Client, text: str) -> str:
         return client.load(text)["name"]
     except EnsembleError as error:
         raise EnsembleError(error.errno or errno.EIO, in_python(str(error))) from None
+
+
+def kept(host: Host, text: str) -> bool:
+    """Return whether there is an ensemble that a program with `resume=True` goes on with.
+
+    Args:
+        host: for its name.
+        text: the document that it has to have.
+
+    Raises:
+        EnsembleError: it has another document, or was canceled.
+    """
+    try:
+        status = host.status()
+    except EnsembleError as error:
+        if error.errno in (errno.ENOENT, errno.ENOSYS):
+            return False  # neither it nor a service
+        raise
+    if status["state"] == "canceled":
+        raise EnsembleError(errno.EINVAL, in_python(cannot_resume(host.name)))
+    ended = status["t_end"] is not None
+    if host.document()[0] != text:
+        state = "has ended" if ended else "is running"
+        anew = "without resume=True this one runs" if ended else "give this one another name"
+        raise EnsembleError(
+            errno.EINVAL, f"ensemble {host.name!r} {state}, and has another document: {anew}"
+        )
+    if ended:
+        told = f"{host.name!r} has ended, so nothing runs again: it would without resume=True"
+        print(f"flux-ensemble: {told}", file=sys.stderr)
+    return True
 
 
 def start_locally(

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 from flux_ensemble.api.threads import Stopped
 from flux_ensemble.client import EnsembleError, user_context
 from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.queues.local import state_dir
 from flux_ensemble.queues.local.again import of_program
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.run import LocalRun, RunError
-from flux_ensemble.queues.local.state_dir import HasEndedError, StateLog
+from flux_ensemble.queues.local.state_dir import StateLog
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
 from flux_ensemble.service.requests.protocol import parse
 
@@ -37,6 +38,18 @@ LOOK_SECONDS = 0.2
 
 #: Seconds within which the process of custom functions has to end.
 _REAP_SECONDS = 2.0
+
+
+class HasEndedError(EnsembleError):
+    """The run that is to go on has ended.
+
+    Args:
+        error: of the state directory.
+    """
+
+    def __init__(self, error: state_dir.HasEndedError) -> None:
+        super().__init__(errno.EIO, in_python(str(error)))
+        self.name = error.name
 
 
 class LocalSession:
@@ -203,11 +216,11 @@ class LocalSession:
                 run.finish()
                 run.check_kept()
         except (UnsatisfiableError, RunError, StateError) as error:
-            number = errno.EINVAL if isinstance(error, UnsatisfiableError) else errno.EIO
-            sentence = in_python(str(error))
-            if isinstance(error, HasEndedError):
-                sentence += f"; Ensemble.attach({self.name!r}) returns the one that has ended"
-            self._failed(EnsembleError(number, sentence))
+            if isinstance(error, state_dir.HasEndedError):
+                self._failed(HasEndedError(error))
+            else:
+                number = errno.EINVAL if isinstance(error, UnsatisfiableError) else errno.EIO
+                self._failed(EnsembleError(number, in_python(str(error))))
         except OSError as error:
             self._failed(EnsembleError(error.errno or errno.EIO, f"the local queue: {error}"))
         except BaseException as error:

@@ -22,6 +22,7 @@ from flux_ensemble.document.jobspec import (
     size,
     unknown_type,
 )
+from flux_ensemble.document.json_schema import jsonschema
 from flux_ensemble.document.keys.forms import MAX_INT
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.document.schema import explain, unknown_key
@@ -87,14 +88,13 @@ def convert(data: dict[str, Any], problems: Problems, at: Path) -> list[Task]:
 @cache
 def _validator() -> Any:
     from jobspec.schema import jobspec_nextgen
-    from jsonschema import Draft7Validator
 
     schema = copy.deepcopy(jobspec_nextgen)
     # The package's pattern of names takes exponential time; this one accepts the same.
     for section in ("requires", "resources"):
         patterns = schema["properties"][section]["patternProperties"]
         patterns["^[a-z|&0-9]+$"] = patterns.pop("^([a-z]|[|]|&|[0-9]+)+$")
-    return Draft7Validator(schema)
+    return jsonschema().Draft7Validator(schema)
 
 
 def _sentence(error: Any) -> str:

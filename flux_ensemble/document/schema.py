@@ -12,6 +12,7 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
+from flux_ensemble.document.json_schema import jsonschema
 from flux_ensemble.document.keys.document import DOCUMENT
 from flux_ensemble.document.keys.forms import SCALAR, Schema, no_scalar, table
 from flux_ensemble.document.keys.jobs import JOB, JOBSPEC_V1, RESOURCE_V1
@@ -63,12 +64,10 @@ SCHEMAS: Mapping[str, Schema] = {
 
 @cache
 def _validator(name: str) -> Any:
-    # Late, because jsonschema takes 0.1 s to import.
-    from jsonschema import Draft202012Validator, validators
-
-    types = Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer)
+    base = jsonschema().Draft202012Validator
+    types = base.TYPE_CHECKER.redefine("integer", _is_integer)
     keywords = {"items": _items, "additionalProperties": _further}
-    made = validators.extend(Draft202012Validator, keywords, type_checker=types)
+    made = jsonschema().validators.extend(base, keywords, type_checker=types)
     return made(SCHEMAS[name])
 
 
@@ -87,9 +86,7 @@ def _items(validator: Any, schema: Any, value: Any, _: Any) -> Iterator[Any]:
 
 def _further(validator: Any, schema: Any, value: Any, whole: Any) -> Iterator[Any]:
     """Check `additionalProperties`; errors come in the order of the value, not of a set."""
-    from jsonschema import Draft202012Validator
-
-    check = Draft202012Validator.VALIDATORS["additionalProperties"]
+    check = jsonschema().Draft202012Validator.VALIDATORS["additionalProperties"]
     places = {key: place for place, key in enumerate(value)} if isinstance(value, dict) else {}
     errors = check(validator, schema, value, whole)
     yield from sorted(errors, key=lambda error: places[error.path[0]] if error.path else -1)

@@ -18,6 +18,7 @@ from flux_ensemble.algorithms.builtin import SHIPPED, shipped
 from flux_ensemble.algorithms.packages import Foreign, PackageError, installed
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.functions import SourceError, defined_names
+from flux_ensemble.document.json_schema import jsonschema
 from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Path, Problems, dotted
 from flux_ensemble.document.rules import rule_id
@@ -367,19 +368,16 @@ def _check_arguments(
     at: Path,
     problems: Problems,
 ) -> None:
-    # Late, because jsonschema takes 0.1 s to import.
-    from jsonschema import Draft202012Validator, SchemaError
-
-    schema = algorithm.schema
+    schema, validator = algorithm.schema, jsonschema().Draft202012Validator
     if isinstance(algorithm, Foreign):
         try:
-            Draft202012Validator.check_schema(schema)
-        except SchemaError as error:
+            validator.check_schema(schema)
+        except jsonschema().SchemaError as error:
             raise algorithm.failure(
                 f"has arguments that are no JSON Schema: {error.message}"
             ) from None
     arguments = {key: value for key, value in use.items() if key not in _OWN}
-    wrong = explain(Draft202012Validator(schema), arguments, problems, at, sentence=_sentence)
+    wrong = explain(validator(schema), arguments, problems, at, sentence=_sentence)
     for path, kind, value in _formats(arguments, schema, ()):
         if kind == "duration" and not any(path[: len(one)] == one for one in wrong):
             try:

@@ -372,6 +372,8 @@ class Searches:
         state = self.states[id]
         if again or number not in state.trials.active:
             state.runs_again(number)
+            if again and job.interrupted and number in state.trials.active:
+                state.trials.interrupted(number)
             return None if again else _changed(id)
         how, value, reason = judge(state.search, job)
         if value is None and number in state.stopped:

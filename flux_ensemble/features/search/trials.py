@@ -72,7 +72,8 @@ class Trials:
         front: the Pareto front of several objectives: the complete trials that no other trial
             dominates (`dominates`), in the order of the first objective.
         counts: state -> the number of trials that have ended in it.
-        seconds: the time per trial, as a moving mean; None before the first has ended.
+        seconds: the time per trial, as a moving mean of those that were not interrupted; None
+            before the first of them has ended.
     """
 
     def __init__(self, search: Search) -> None:
@@ -141,6 +142,10 @@ class Trials:
         trial.state, trial.t_sent = ACTIVE, t
         self.active[trial.number] = None
         return trial
+
+    def interrupted(self, number: int) -> None:
+        """Leave an active trial out of the time per trial: nothing ran of it for a while."""
+        self.all[number].t_sent = None
 
     def end(
         self, number: int, state: str, value: Value | None, t: float, step: float | None = None

@@ -272,7 +272,16 @@ def still_killed(name: str) -> StateError:
 
 
 class HasEndedError(StateError):
-    """The run that is to go on has ended."""
+    """The run that is to go on has ended.
+
+    Args:
+        message: one sentence.
+        name: the name of the latest such run.
+    """
+
+    def __init__(self, message: str, name: str) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 class StateLog:
@@ -432,7 +441,8 @@ class StateLog:
             self._refuse_canceled(top)
             raise HasEndedError(
                 f"there is no run of {name!r} that was interrupted before it ended: it has ended, "
-                "and a run without --resume begins another one"
+                "and a run without --resume begins another one",
+                [*runs_of(top, self._asked)][-1],
             )
         if resume:
             try:

@@ -87,16 +87,32 @@ def test_a_run_that_has_ended_leaves_no_file_open(tmp_path: Path) -> None:
 
 
 def test_resume_begins_a_run_that_never_began_and_does_not_repeat_one_that_has_ended(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ensemble = make().start("local", state_dir=tmp_path, resume=True)
     assert asyncio.run(ensemble.wait())["state"] == "completed"
-    ended = (
-        r"no run of 'demo' that was interrupted before it ended: it has ended, and a run without "
-        r"resume=True begins another one; Ensemble.attach\('demo'\) returns the one that has ended"
-    )
-    with pytest.raises(EnsembleError, match=ended):
-        make().start("local", state_dir=tmp_path, resume=True)
+    again = make()
+    assert again.run("local", state_dir=tmp_path, resume=True)["state"] == "completed"
+    told = "flux-ensemble: 'demo' has ended, so nothing runs again: it would without resume=True\n"
+    assert capsys.readouterr().err == told
+    assert [path.name for path in tmp_path.iterdir()] == ["demo"]
+    assert len(list(again.jobs())) == len(list(ensemble.jobs()))
+    other = Ensemble(name="demo", jobs=[Job(name="a", command="true")])
+    with pytest.raises(EnsembleError, match="'demo' has ended, and has another document: without"):
+        other.start("local", state_dir=tmp_path, resume=True)
+    with pytest.raises(NotStartedError):
+        other.jobs()
+
+
+def test_resume_goes_on_with_the_latest_run_of_the_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        make().run("local", state_dir=tmp_path)
+    capsys.readouterr()
+    again = make()
+    again.run("local", state_dir=tmp_path, resume=True)
+    assert (again.name, capsys.readouterr().err.count("demo-2")) == ("demo-2", 1)
 
 
 def test_what_has_not_been_started_names_the_run_that_is_kept(

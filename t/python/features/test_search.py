@@ -467,6 +467,18 @@ def test_a_trial_whose_node_fails_runs_again_and_has_not_failed(given: dict[str,
     assert play.recorded("trial-failed") == []
 
 
+def test_the_time_per_trial_is_of_those_that_were_not_interrupted() -> None:
+    play = Search(searching(trials=2, parallel=1))
+    play.begin(1)
+    lost(play, 1)
+    # As if its run went on the next morning.
+    play.t += 40_000
+    play.try_out(2, loss=1)
+    assert play.search["trial_seconds"] is None
+    play.try_out(3, loss=2)
+    assert play.search["trial_seconds"] < 60
+
+
 def test_it_takes_none_of_the_times_that_a_failed_trial_runs_again() -> None:
     play = Search(searching(on_failure="retry", trials=1, parallel=1))
     play.begin(1)

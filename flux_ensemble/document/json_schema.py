@@ -1,0 +1,30 @@
+"""The import of jsonschema, which takes 0.1 s: so it comes late, with the first check of a form."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import Any
+
+#: A package that jsonschema imports if it is there, for the formats of internationalized URIs. It
+#: computes its grammar when it is imported, which takes seconds. JupyterLab installs it.
+_SLOW = "rfc3987_syntax"
+
+
+@cache
+def jsonschema() -> Any:
+    """Return the module, imported without the formats that take seconds to import.
+
+    No schema here has these formats, nor are formats checked by jsonschema.
+
+    >>> jsonschema().Draft202012Validator({"type": "integer"}).is_valid(3)
+    True
+    """
+    slow = {} if _SLOW in sys.modules else {_SLOW: None}
+    sys.modules.update(slow)  # type: ignore[arg-type]
+    try:
+        import jsonschema
+    finally:
+        for name in slow:
+            del sys.modules[name]
+    return jsonschema
