@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: Most jobs in the text of a table, and most characters of one.
 _SHOWN, _LONGEST = 10, 160
 
+#: The rule of a job that is tried again, in its row.
+_RETRY = "retry"
+
 #: The words by which a filter asks for interrupted attempts.
 _ASKED = re.compile(r"\b(interrupted|replaced)\b")
 
@@ -43,12 +46,18 @@ def left_out(number: int, way: str) -> str:
         way: what shows them.
 
     >>> left_out(1, "--interrupted")
-    '1 interrupted attempt is left out, since its job was to run again; --interrupted shows it'
+    '1 interrupted attempt is left out, since its job runs again; --interrupted shows it'
     """
     attempts = counted(number, "interrupted attempt")
     if number == 1:
-        return f"{attempts} is left out, since its job was to run again; {way} shows it"
-    return f"{attempts} are left out, since their jobs were to run again; {way} shows them"
+        return f"{attempts} is left out, since its job runs again; {way} shows it"
+    return f"{attempts} are left out, since their jobs run again; {way} shows them"
+
+
+def _retry(row: JobRow) -> tuple[str, ...]:
+    """Return the firing of a row as `replaced` names it; () if it is no attempt after another."""
+    rule = row.get("rule")
+    return (f"{rule}:{row['firing']}",) if rule == _RETRY else ()
 
 
 class JobTable:
@@ -59,7 +68,8 @@ class JobTable:
     Args:
         rows: returns the jobs.
         others: returns jobs whose fields are columns too, such as those of which `rows` are a few.
-        interrupted: include the attempts that were interrupted and whose jobs run again.
+        interrupted: include the attempts that were interrupted and whose jobs ran again. Without
+            it, attempts that were to run again, and did not, come last.
 
     Attributes:
         left_out: after an iteration, the number of such attempts that were left out.
@@ -87,11 +97,26 @@ class JobTable:
 
     def __iter__(self) -> Iterator[JobRow]:
         self.left_out = 0
+        if self._interrupted:
+            yield from self._rows()
+            return
+        held: list[JobRow] = []
+        again: set[str] = set()
         for row in self._rows():
-            if self._interrupted or "replaced" not in row:
-                yield row
+            again.update(_retry(row))
+            if "replaced" in row:
+                held.append(row)
             else:
+                yield row
+        if self._more is not None and not all(row["replaced"] in again for row in held):
+            # The choice may leave out the attempts that came after.
+            again.update(name for row in self._more() for name in _retry(row))
+        for row in held:
+            # Guests are not told which attempt came after.
+            if row["replaced"] in again or "rule" not in row:
                 self.left_out += 1
+            else:
+                yield row
 
     def __repr__(self) -> str:
         lines, number = list[str](), 0

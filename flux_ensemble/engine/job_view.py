@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from flux_ensemble.document import jobspec
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.jobspec import NO_FILE
-from flux_ensemble.document.model import Spec
+from flux_ensemble.document.model import RETRY_RULE, Spec
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.intervals import ids
 from flux_ensemble.engine.job_keys import MAX_ID, named, split
@@ -252,8 +252,8 @@ class Describer:
         values["attempt"] = firing.attempt
         if firing.work is not None:
             values["copy_of"] = firing.work
-        if job.replaced:
-            values["replaced"] = True
+        if job.replaced is not None:
+            values["replaced"] = f"{RETRY_RULE}:{job.replaced}"
         if firing.trial is not None:
             for describe in self._of_trials:
                 values.update(describe(firing.trial, job))

@@ -101,7 +101,7 @@ FIELDS: Final[dict[str, str]] = {
 RECORDED: Final[Mapping[str, Any]] = {
     "outcome": "success",
     "interrupted": False,
-    "replaced": False,
+    "replaced": None,
     "status": 0,
     "exception_type": None,
     "exception_note": None,
@@ -116,7 +116,7 @@ _UNUSUAL: Mapping[str, Any] = {
     "canceling": False,
     "evicted": False,
     "interrupted": False,
-    "replaced": False,
+    "replaced": None,
     "t_alloc": None,
     "ranks": None,
     "t_end": None,
@@ -207,7 +207,7 @@ class ActiveJob:
         #: exception on.
         self.interrupted = False
         #: True if the attempt was interrupted, and the job runs again in its place.
-        self.replaced = False
+        self.replaced: int | None = None
         #: The rules on `job-running` that have fired for the job.
         self.told: tuple[str, ...] = ()
         self._exceptions: set[str] | None = None

@@ -443,7 +443,6 @@ class Observer:
         if self._standing(job) is not None:
             return None, changed
         further = self._retrying.interrupted(job, fate, event.t, event.name)
-        job.replaced = outcome == INTERRUPTED and further is Further.AGAIN
         changed = self._finish(job, counts, event, changed, further)
         return outcome if outcome == "failed" else None, changed
 

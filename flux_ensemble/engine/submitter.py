@@ -151,7 +151,7 @@ class Submitter:
         failed: ActiveJob | None = None,
         lost: bool = False,
         published: Mapping[str, int] | None = None,
-    ) -> None:
+    ) -> int:
         """Submit a job again, by a new firing.
 
         Args:
@@ -164,6 +164,9 @@ class Submitter:
             failed: the earlier attempt, if its nodes may be the cause of its end.
             lost: the earlier attempt was lost while it may have run.
             published: `Firing.published` of the new firing.
+
+        Returns:
+            The number of the new firing.
         """
         origin = Origin(RETRY_RULE, self._table.next_number(RETRY_RULE))
         given, before = (overrides or {}).get(GIVEN, {}), (overrides or {}).get(NUMBER, 0)
@@ -202,6 +205,7 @@ class Submitter:
             published=published,
         )
         self.ask_for(again, origin, delay)
+        return origin.number
 
     def places_off(self, job: ActiveJob) -> tuple[tuple[int, str], ...]:
         """Return `Firing.failed_on` for a job that does the same: with the place of this one."""
@@ -225,7 +229,7 @@ class Submitter:
         self._core.workload.total -= 1
         overrides = {**(firing.overrides or {}), "urgency": 0} if held else firing.overrides
         failed, again = job if lost else None, (firing.attempt, firing.avoid)
-        self.retry(
+        job.replaced = self.retry(
             firing,
             job.index,
             overrides,

@@ -155,9 +155,10 @@ class JobRow(TypedDict):
         "whether its end was [no doing of its own](retries.md#interrupted-jobs), whatever the "
         "outcome", known=_END,
     )]]
-    replaced: NotRequired[Annotated[bool, Column(
-        "true of an attempt that was [interrupted](retries.md#interrupted-jobs) and whose job runs "
-        "again: `jobs` and `export` leave these out; others do not have the key", guests=True,
+    replaced: NotRequired[Annotated[str, Column(
+        "of an attempt that was [interrupted](retries.md#interrupted-jobs), the rule and the "
+        "firing by which its job was to run again, `retry:FIRING`: `jobs` and `export` leave it "
+        "out if there is a row of that; others do not have the key", guests=True,
     )]]
     returncode: Annotated[int | None, Column(
         "its exit code, or the negative number of the signal that ended it. Null where nothing of "

@@ -1,0 +1,48 @@
+"""Which rows of interrupted attempts a table of jobs has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from flux_ensemble.client.tables import JobTable
+
+
+def row(id: int, rule: str = "start", firing: int = 0, **more: Any) -> Any:
+    return {"id": id, "rule": rule, "firing": firing, **more}
+
+
+#: Of job 1 the second attempt ran; of job 2 two attempts were interrupted, and the third was
+#: dropped before it was sent; that of job 3 was dropped at once.
+ROWS = (
+    row(1, replaced="retry:0"),
+    row(2, firing=1, replaced="retry:1"),
+    row(3, firing=2, replaced="retry:2"),
+    row(4, firing=3),
+    row(5, "retry", 1, replaced="retry:3"),
+    row(6, "retry", 0),
+)
+
+
+def ids(rows: Iterable[Any], more: Callable[[], Iterable[Any]] | None = None) -> list[int]:
+    table = JobTable(lambda: rows, more, interrupted=False)
+    found = [each["id"] for each in table]
+    assert len(found) + table.left_out == len(list(rows))
+    return found
+
+
+def test_an_attempt_is_left_out_only_if_another_one_came_after_it() -> None:
+    assert ids(ROWS) == [4, 6, 3, 5]
+
+
+def test_what_came_after_may_not_be_among_those_that_were_chosen() -> None:
+    assert ids(ROWS[:4], lambda: ROWS) == [4, 3]
+
+
+def test_guests_who_do_not_see_rules_see_no_attempt_that_was_interrupted() -> None:
+    rows = [{key: each[key] for key in ("id", "replaced") if key in each} for each in ROWS]
+    assert ids(rows) == [4, 6]
+
+
+def test_all_are_there_if_they_are_asked_for_in_their_order() -> None:
+    assert [each["id"] for each in JobTable(lambda: ROWS)] == [1, 2, 3, 4, 5, 6]
