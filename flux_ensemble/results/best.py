@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -92,11 +92,37 @@ def unpublished(target: Target, status: EnsembleStatus) -> Iterator[str]:
     """Yield of each entry `best` that no job has published its value though some have succeeded."""
     from flux_ensemble.results.hosts import keys_of
 
+    def keys(group: str) -> Collection[str]:
+        return keys_of(islice(target.jobs(status["name"], group=group), _MOST_JOBS))["memo"]
+
+    return _unpublished(status, keys)
+
+
+def unpublished_in(
+    status: EnsembleStatus, metrics: Mapping[str, Mapping[str, Any]]
+) -> Iterator[str]:
+    """Yield what `unpublished` does, from the ensemble's metrics."""
+    from flux_ensemble.results.statistics import ignored_of, split_stream
+
+    groups = list(metrics["count"])
+    streams = [split_stream(path, groups) for path, n in metrics.get("n", {}).items() if n]
+    timed = ("duration", "pending", "waiting", "running")
+
+    def keys(group: str) -> Collection[str]:
+        found = {key for of, key in streams if of == group and key not in timed}
+        return found | ignored_of(metrics).get(group, {}).keys()
+
+    return _unpublished(status, keys)
+
+
+def _unpublished(
+    status: EnsembleStatus, keys_of_group: Callable[[str], Collection[str]]
+) -> Iterator[str]:
     for best in status.get("best", ()):
         group, key = best["group"], best["of"]
         if best["job"] is not None or not status["groups"][group]["success"]:
             continue
-        keys = keys_of(islice(target.jobs(status["name"], group=group), _MOST_JOBS))["memo"]
+        keys = keys_of_group(group)
         if key not in keys:
             published = f"published: {listed(sorted(keys))}" if keys else "they published nothing"
             near = hint(key, keys)

@@ -195,6 +195,11 @@ def summarize(
     line = failed_line(status, command("failures", status["name"]))
     if line is not None:
         view.line(line)
+    if status.get("best"):
+        from flux_ensemble.results.best import unpublished_in
+
+        for sentence in unpublished_in(status, metrics):
+            view.line((Span(sentence, "warn"),))
     if isinstance(view, Terminal):
         for line in next_lines(status, command):
             view.line(line)
