@@ -118,6 +118,13 @@ STATISTICS: dict[str, Kind] = {
     ),
 }
 
+#: Those that every stream has and that are estimates, and what that means.
+ESTIMATED = ("iqr", "mad")
+ESTIMATES = (
+    "iqr, mad and quantiles of all values are estimates, which can be far off with a few dozen "
+    "values; those of a window are exact."
+)
+
 #: Those that every stream has, with the names of their kinds.
 ALWAYS: Mapping[str, str] = {
     name: kind.make if isinstance(kind.make, str) else name

@@ -9,6 +9,7 @@ from typing import Any
 
 from flux_ensemble import job_ids
 from flux_ensemble.metrics.names import STREAMS
+from flux_ensemble.metrics.statistics import ESTIMATED, ESTIMATES
 from flux_ensemble.report.files import Files, reference
 from flux_ensemble.report.gather import Run
 from flux_ensemble.report.markup import Child, Markup, h, meter, pre, table
@@ -337,6 +338,8 @@ def _statistics(content: Content, key: str) -> Iterator[Markup]:
             "Statistics that rules can read", headings, shown_rows,
             numeric=range(2, len(headings)),
         )  # fmt: skip
+        if not set(ESTIMATED).isdisjoint(headings):
+            yield h("p.quiet", ESTIMATES)
 
 
 def _rules(content: Content) -> Iterator[Markup]:

@@ -16,6 +16,7 @@ from simulations import predict
 from warm import WarmProcess
 
 from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.metrics.statistics import ESTIMATES
 from flux_ensemble.report.document import text_of
 from flux_ensemble.report.page import page
 from flux_ensemble.report.recording_source import recorded
@@ -194,6 +195,7 @@ def test_a_count_that_no_group_has_is_no_column_of_the_groups() -> None:
 def test_statistics_of_times_have_their_unit_and_others_have_none() -> None:
     page = html(simulated(SWEEP))
     (part,) = re.findall('id="e0-statistics".*?</section>', page, re.DOTALL)
+    assert ESTIMATES in part
     variables = set(re.findall(r"</th><td>([^<]*)</td>", part))
     assert variables == {"duration\xa0(s)", "pending\xa0(s)", "fom"}
 
