@@ -238,6 +238,8 @@ def _print_rules(status: EnsembleStatus, no_header: bool) -> None:
 def metrics(name: str, output: Output, target: Target) -> None:
     """Show the statistics of every job group and variable of ensemble NAME."""
     from flux_ensemble.cli.display.metrics_tables import metrics_table
+    from flux_ensemble.cli.display.progress import is_live
+    from flux_ensemble.metrics.statistics import ESTIMATED, ESTIMATES
     from flux_ensemble.results.statistics import metrics_rows
 
     with naming(target, name):
@@ -245,7 +247,11 @@ def metrics(name: str, output: Output, target: Target) -> None:
     if output.as_json:
         print_json(answer)
     else:
-        output.show(metrics_table(answer), metrics_rows(answer))
+        table = metrics_table(answer)
+        output.show(table, metrics_rows(answer))
+        # Programs that read the table get no more than that.
+        if output.is_default and is_live() and not table.headings.keys().isdisjoint(ESTIMATED):
+            click.echo(ESTIMATES)
         if output.is_default and ("best" in answer or "search" in answer):
             (ensemble,) = target.status(name)["ensembles"]
             _print_best(ensemble, target, output.no_header)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from flux_ensemble.cli.main import run_command
+from flux_ensemble.metrics.statistics import ESTIMATES
 
 DOCUMENT = """
 jobs: [{name: a, command: "sh -c 'exit {x}'", params: {x: [0, 3]}}]
@@ -168,6 +169,20 @@ def test_jobs_that_are_as_good_as_the_best_one_are_named(
     assert said.split(": ")[1] in line
     assert run_command(shlex.split(line.rpartition(": ")[2])[1:]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_metrics_say_what_is_an_estimate_to_people_and_not_to_programs(
+    do: Do, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert do()[0] == 0
+    words = ["metrics", "study", "--queue", "local", "--state-dir", "state"]
+    assert run_command(words) == 0
+    assert ESTIMATES not in capsys.readouterr().out
+    monkeypatch.setattr("flux_ensemble.cli.display.progress.is_live", lambda: True)
+    assert run_command(words) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == ESTIMATES
+    assert run_command([*words, "--json"]) == 0
+    assert ESTIMATES not in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("do")
