@@ -78,10 +78,13 @@ def _items(validator: Any, schema: Any, value: Any, _: Any) -> Iterator[Any]:
     valid: set[int] = set()
     for index, item in enumerate(value):
         if id(item) not in valid:
-            errors = list(validator.descend(item, schema, path=index))
-            if not errors:
+            # One by one: a document can have an error in each of very many items.
+            is_valid = True
+            for error in validator.descend(item, schema, path=index):
+                is_valid = False
+                yield error
+            if is_valid:
                 valid.add(id(item))
-            yield from errors
 
 
 def _further(validator: Any, schema: Any, value: Any, whole: Any) -> Iterator[Any]:

@@ -11,7 +11,8 @@ from flux_ensemble.texts import shortened
 #: Text with the form of a duration: 30min, 1.5 h, 1h30m; and as on clocks and in Slurm: 1:30:00.
 _UNIT = r"(ms|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)"
 _PART = re.compile(rf"(\d+(?:\.\d+)?)\s*{_UNIT}(?![a-z_])", re.IGNORECASE)
-_DURATION = re.compile(rf"(?<![\w.])(?:\d+(?:\.\d+)?\s*{_UNIT}\s*)+(?![\w.])", re.IGNORECASE)
+# As many parts as there are units; more would take memory for each.
+_DURATION = re.compile(rf"(?<![\w.])(?:\d+(?:\.\d+)?\s*{_UNIT}\s*){{1,5}}(?![\w.])", re.IGNORECASE)
 _CLOCK = re.compile(r"(?<![\w.:-])(?:(\d+)-)?(\d+):(\d{2})(?::(\d{2}))?(?![\w.:])")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 

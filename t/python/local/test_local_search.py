@@ -20,6 +20,7 @@ from flux_ensemble.features.search.advisers import described
 from flux_ensemble.features.search.model import searches_of
 from flux_ensemble.features.search.samplers import SearchSampler
 from flux_ensemble.features.search.suggester import suggesting
+from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.states import States
 
 pytest.importorskip("optuna")
@@ -110,12 +111,20 @@ def test_killed_while_a_generator_is_asked_a_run_goes_on_with_the_same_points(
     assert trials == dict(enumerate(points))
 
 
+def _is_searching(states: States) -> bool:
+    """Whether the files of a run, which are written each second, have its search."""
+    with contextlib.suppress(StateError):
+        (search,) = states.status("test")["searches"]
+        return bool(search["state"] == "running")
+    return False
+
+
 def test_a_run_that_is_killed_goes_on_with_the_points_of_one_that_is_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = Run(tmp_path, document(tmp_path))
-    ran = tmp_path / "ran"
-    while not ran.exists() or len(ran.read_text().splitlines()) < 5:
+    ran, states = tmp_path / "ran", States(tmp_path / "state")
+    while not ran.exists() or len(ran.read_text().splitlines()) < 5 or not _is_searching(states):
         assert first.process.poll() is None
         os.sched_yield()
     kill(first)
