@@ -49,6 +49,9 @@ class Job:
         if key in self._known:
             return False
         self._known.add(key)
+        if event["name"] == "submit":
+            # A local run that goes on submits again what waited.
+            self.events = [one for one in self.events if one[0] != "submit"]
         self.events.append((*key, event.get("context") or {}))
         return True
 
