@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 #: Most jobs in the text of a table, and most characters of one.
 _SHOWN, _LONGEST = 10, 160
 
-#: The rule of a job that is tried again, in its row.
-_RETRY = "retry"
-
 #: The words by which a filter asks for interrupted attempts.
 _ASKED = re.compile(r"\b(interrupted|replaced)\b")
 
@@ -52,12 +49,6 @@ def left_out(number: int, way: str) -> str:
     if number == 1:
         return f"{attempts} is left out, since its job runs again; {way} shows it"
     return f"{attempts} are left out, since their jobs run again; {way} shows them"
-
-
-def _retry(row: JobRow) -> tuple[str, ...]:
-    """Return the firing of a row as `replaced` names it; () if it is no attempt after another."""
-    rule = row.get("rule")
-    return (f"{rule}:{row['firing']}",) if rule == _RETRY else ()
 
 
 class JobTable:
@@ -100,23 +91,30 @@ class JobTable:
         if self._interrupted:
             yield from self._rows()
             return
-        held: list[JobRow] = []
-        again: set[str] = set()
+        #: Interrupted attempts, by the firing that was to run the job again.
+        held: dict[str, JobRow] = {}
         for row in self._rows():
-            again.update(_retry(row))
+            if held:
+                self._leave_out(held, row)
             if "replaced" in row:
-                held.append(row)
+                held[row["replaced"]] = row
             else:
                 yield row
-        if self._more is not None and not all(row["replaced"] in again for row in held):
+        if held and self._more is not None:
             # The choice may leave out the attempts that came after.
-            again.update(name for row in self._more() for name in _retry(row))
-        for row in held:
+            for row in self._more():
+                self._leave_out(held, row)
+        for row in held.values():
             # Guests are not told which attempt came after.
-            if row["replaced"] in again or "rule" not in row:
-                self.left_out += 1
-            else:
+            is_told = "rule" in row
+            self.left_out += not is_told
+            if is_told:
                 yield row
+
+    def _leave_out(self, held: dict[str, JobRow], row: JobRow) -> None:
+        """Leave out the attempt after which the job of a row ran again."""
+        if "rule" in row and held.pop(f"{row['rule']}:{row['firing']}", None) is not None:
+            self.left_out += 1
 
     def __repr__(self) -> str:
         lines, number = list[str](), 0

@@ -23,8 +23,8 @@ from flux_ensemble.document.texts import (
     ATTEMPT,
     ATTEMPTS,
     INDEX,
-    INDICES,
     NUMBER,
+    NUMBERED,
     NUMBERS,
     Measured,
     check_sizes,
@@ -119,11 +119,8 @@ class JobSet:
     @property
     def numbered(self) -> bool:
         """True if a text has `{index}` or `{number}`, and no parameter is called so."""
-        names = self.sweep.names
-        braces = [NUMBERS] if INDEX in names else [INDICES, NUMBERS]
-        if NUMBER in names:
-            braces.remove(NUMBERS)
-        return any(own in text for _, text in self.texts() for own in braces)
+        own = [braces for name, braces in NUMBERED.items() if name not in self.sweep.names]
+        return any(braces in text for _, text in self.texts() for braces in own)
 
     @property
     def tells_attempts(self) -> bool:
@@ -217,7 +214,7 @@ def replaced(given: Mapping[str, Any], sweep: Sweep) -> dict[str, Any]:
             raise ValueError(f"{GIVEN}.{name}: {no_scalar(value)}")
         if type(value) is float and not math.isfinite(value):
             raise ValueError(f"{GIVEN}.{name}: expected a finite number, not {value}")
-        of_numbers = value in (INDICES, NUMBERS) or type(means) in (int, float)
+        of_numbers = value in NUMBERED.values() or type(means) in (int, float)
         if not of_numbers and not texts_among((sweep.params or {})[name]):
             raise ValueError(
                 f"{GIVEN}.{name}: expected a number, as the parameter has, not {shown(value)}"

@@ -20,11 +20,10 @@ def jsonschema() -> Any:
     >>> jsonschema().Draft202012Validator({"type": "integer"}).is_valid(3)
     True
     """
-    slow = {} if _SLOW in sys.modules else {_SLOW: None}
-    sys.modules.update(slow)  # type: ignore[arg-type]
+    sys.modules.setdefault(_SLOW, None)  # type: ignore[arg-type]
     try:
         import jsonschema
     finally:
-        for name in slow:
-            del sys.modules[name]
+        if sys.modules[_SLOW] is None:
+            del sys.modules[_SLOW]
     return jsonschema

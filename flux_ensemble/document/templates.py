@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from flux_ensemble.document.plain_data import text_problem
-from flux_ensemble.document.texts import INDEX, INDICES, NUMBER, NUMBERS
+from flux_ensemble.document.texts import NUMBERED
 from flux_ensemble.metrics.conditions import Names, Variable
 from flux_ensemble.metrics.expressions import MAX_LENGTH, Expression, compile_expression
 from flux_ensemble.metrics.hints import remedy
@@ -129,10 +129,6 @@ def _value(text: str, expression: Expression[Variable], lookup: Callable[[Variab
     return value
 
 
-#: What stays in a text, for each job to have its own number there.
-_OF_EACH = {INDEX: INDICES, NUMBER: NUMBERS}
-
-
 def compile_template(text: str, names: Names, of_each: bool = False) -> Template | None:
     """Compile a text; None where it has no brace, and stands for itself.
 
@@ -174,8 +170,8 @@ def compile_template(text: str, names: Names, of_each: bool = False) -> Template
             parts.append("".join(plain))
             plain.clear()
         inside = text[at + 1 : end].strip()
-        if of_each and inside in _OF_EACH:
-            plain.append(_OF_EACH[inside])
+        if of_each and inside in NUMBERED:
+            plain.append(NUMBERED[inside])
             at = end + 1
             continue
         parts.append((inside, compiled(inside, names)))

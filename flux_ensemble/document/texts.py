@@ -40,6 +40,9 @@ NUMBERS = f"{{{NUMBER}}}"
 ATTEMPT = "attempt"
 ATTEMPTS = f"{{{ATTEMPT}}}"
 
+#: What stands for a number of each job in its texts and values.
+NUMBERED = {INDEX: INDICES, NUMBER: NUMBERS}
+
 #: The names that are filled in besides those of parameters, and how many digits they have at most.
 COUNTERS = frozenset((INDEX, NUMBER, ATTEMPT))
 _DIGITS = 10
@@ -140,7 +143,7 @@ def has_numbers(text: str) -> bool:
     >>> has_numbers("seed-{number}"), has_numbers("{attempt}")
     (True, False)
     """
-    return INDICES in text or NUMBERS in text
+    return any(braces in text for braces in NUMBERED.values())
 
 
 def numbered(value: Any, index: int, number: int) -> Any:
@@ -208,7 +211,7 @@ def sizes(params: Mapping[str, Sequence[Any]]) -> dict[str, int]:
 
 def _size(value: Any) -> int:
     text = as_text(value)
-    more = sum(text.count(braces) * (_DIGITS - len(braces)) for braces in (INDICES, NUMBERS))
+    more = sum(text.count(braces) * (_DIGITS - len(braces)) for braces in NUMBERED.values())
     return len(text.encode(errors="replace")) + more
 
 

@@ -206,7 +206,7 @@ class ActiveJob:
         #: True if the job's end is, or will be, no doing of the job. Known from the first fatal
         #: exception on.
         self.interrupted = False
-        #: True if the attempt was interrupted, and the job runs again in its place.
+        #: The number of the retry that was to run the job again, if the attempt was interrupted.
         self.replaced: int | None = None
         #: The rules on `job-running` that have fired for the job.
         self.told: tuple[str, ...] = ()

@@ -41,7 +41,8 @@ class Submissions:
                 group = self._groups[firing.group]
                 overrides = firing.overrides
                 if self._asked and overrides is not None:
-                    overrides = {key: overrides[key] for key in (NUMBER,) if key in overrides}
+                    before = overrides.get(NUMBER)
+                    overrides = None if before is None else {NUMBER: before}
                 submission = group.submission(firing.each, firing.params, overrides)
                 if len(kept) == self._most:
                     del kept[next(iter(kept))]

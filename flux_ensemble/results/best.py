@@ -102,14 +102,14 @@ def unpublished_in(
     status: EnsembleStatus, metrics: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
     """Yield what `unpublished` does, from the ensemble's metrics."""
+    from flux_ensemble.metrics.names import GAUGES, STREAMS
     from flux_ensemble.results.statistics import ignored_of, split_stream
 
     groups = list(metrics["count"])
     streams = [split_stream(path, groups) for path, n in metrics.get("n", {}).items() if n]
-    timed = ("duration", "pending", "waiting", "running")
 
     def keys(group: str) -> Collection[str]:
-        found = {key for of, key in streams if of == group and key not in timed}
+        found = {key for of, key in streams if of == group}.difference(STREAMS, GAUGES)
         return found | ignored_of(metrics).get(group, {}).keys()
 
     return _unpublished(status, keys)
@@ -156,10 +156,9 @@ def ties(target: Target, status: EnsembleStatus) -> Iterator[str]:
         trials: Any = search.get("best", ())
         same = [one["trial"] for one in trials[1:] if one["value"] == trials[0]["value"]]
         if same and "front" not in search:
-            noun = "trial" if len(same) == 1 else "trials"
-            has = "has" if len(same) == 1 else "have"
-            listed_ = ", ".join(map(str, same))
-            yield f"{search['id']}: {noun} {listed_} {has} the same {search['objective']}"
+            noun, has = ("trial", "has") if len(same) == 1 else ("trials", "have")
+            which = ", ".join(map(str, same))
+            yield f"{search['id']}: {noun} {which} {has} the same {search['objective']}"
 
 
 def best_of(
