@@ -34,7 +34,7 @@ def link(links: Links) -> str | None:
         if directory.count("/") <= _MAX_LEVELS:
             os.makedirs(directory, exist_ok=True)
     except (OSError, ValueError) as error:
-        return bounded(f"cannot make the working directory {directory!r}: {_reason(error)}")
+        return bounded(f"cannot make the working directory {directory!r}: {reason_of(error)}")
     targets: dict[str, str] = {}
     # All are looked at before the first one is linked.
     for act in (_look, _link):
@@ -43,7 +43,7 @@ def link(links: Links) -> str | None:
             try:
                 reason = act(path, target, links)
             except (OSError, ValueError) as error:
-                reason = _reason(error)
+                reason = reason_of(error)
             if targets.setdefault(target, path) != path:
                 reason = f"the input {targets[target]!r} has the same name"
             if reason is not None:
@@ -74,5 +74,6 @@ def _link(path: str, target: str, links: Links) -> str | None:
     return None
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Return the reason in an error of the system, without its number and its file."""
     return getattr(error, "strerror", None) or str(error)

@@ -35,10 +35,10 @@ from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
 from flux_ensemble.queues.flux.delivery import FIRST_PAUSE, SLICE, Answer
 from flux_ensemble.queues.flux.errors import errno_name, sentence
-from flux_ensemble.queues.flux.outputs import Outputs
 from flux_ensemble.queues.flux.pipeline import Calls, Report
 from flux_ensemble.queues.flux.refusals import is_held, refusal
 from flux_ensemble.queues.flux.steps import Step, run
+from flux_ensemble.runtime.outputs import Outputs
 from flux_ensemble.runtime.ports import Done, Outcome
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from flux_ensemble.queues.local.leftovers import PREFIX
 from flux_ensemble.queues.local.memos import MemoSocket
 from flux_ensemble.queues.local.supervisor.ties import Ties
 from flux_ensemble.queues.virtual.queue import VirtualJob, VirtualQueue
-from flux_ensemble.runtime.inputs import link
+from flux_ensemble.runtime.outputs import Outputs
 from flux_ensemble.runtime.ports import Handle, Loop
 
 #: Between SIGTERM and SIGKILL, in seconds: Flux's `kill-timeout`.
@@ -70,6 +70,8 @@ class _Running:
         tie: the descriptor that ties its process group to the supervisor.
         t_start: when it started, in seconds of the monotonic clock.
         limit, grace: timers for its time limit, and for SIGKILL.
+        early: memos that were received before the message that it has started.
+        linking: its inputs are being linked, so the supervisor does not have it yet.
     """
 
     job: VirtualJob
@@ -79,6 +81,8 @@ class _Running:
     t_start: float = 0.0
     limit: Handle | None = None
     grace: Handle | None = None
+    early: list[Mapping[str, Any]] | None = None
+    linking: bool = False
 
 
 def _make_scratch() -> str:
@@ -133,6 +137,7 @@ class ProcessRunner:
         self._ready = ready
         self._lost = lost
         self._full = full
+        self._outputs = Outputs(loop, warn, cwd)
         self._queue: VirtualQueue | None = None
         self._running: dict[int, _Running] = {}
         self._received = bytearray()
@@ -205,6 +210,7 @@ class ProcessRunner:
             handle.cancel()
         if self._retry is not None:
             self._retry.cancel()
+        self._outputs.close()
         self._channel.close()
         # The supervisor may be stopped.
         self._process.send_signal(signal.SIGCONT)
@@ -273,27 +279,35 @@ class ProcessRunner:
             if gpus:
                 environment = {**environment, **dict.fromkeys(GPU_VARIABLES, ",".join(gpus))}
         running = self._running[job.id] = _Running(job, "stdout" not in files)
+        order = {
+            "start": job.id,
+            "tasks": tasks,
+            "nodes": nodes,
+            "command": whole["tasks"][0]["command"],
+            "cwd": os.path.join(self._cwd, system["cwd"]),
+            "own": system["cwd"] != self._cwd,
+            "environment": environment,
+            "whole": not inherits,
+            "cores": cores,
+            "stdout": files.get("stdout"),
+            "stderr": files.get("stderr"),
+        }
         links = jobspec.links_of(job.job_set, job.params, self._cwd, whole)
-        fault = None if links is None else link(links)
+        if links is None:
+            self._send(order)
+        else:
+            running.linking = True
+            self._outputs.link(links, partial(self._linked, running, order))
+
+    def _linked(self, running: _Running, order: Mapping[str, Any], fault: str | None) -> None:
+        """Start a job whose inputs are linked; end it if they cannot be, as on Flux."""
+        if not running.linking:
+            return  # it was ended meanwhile
+        running.linking = False
         if fault is not None:
-            # Later: the queue is about to start others.
-            self._loop.timer(0.0, partial(self._cannot_run, running, fault))
-            return
-        self._send(
-            {
-                "start": job.id,
-                "tasks": tasks,
-                "nodes": nodes,
-                "command": whole["tasks"][0]["command"],
-                "cwd": os.path.join(self._cwd, system["cwd"]),
-                "own": system["cwd"] != self._cwd,
-                "environment": environment,
-                "whole": not inherits,
-                "cores": cores,
-                "stdout": files.get("stdout"),
-                "stderr": files.get("stderr"),
-            }
-        )
+            self._refused(running, f"start failed: {fault}", 127 << 8)
+        elif not self._halted:
+            self._send(order)
 
     def stop(self, job: VirtualJob) -> None:
         """End a job: SIGTERM, and SIGKILL after a while."""
@@ -302,7 +316,11 @@ class ProcessRunner:
             return  # never started
         if running.limit is not None:
             running.limit.cancel()
-        if running.grace is None:
+        if running.linking:
+            running.linking = False
+            # Later: the queue may be about to end others.
+            self._loop.timer(0.0, partial(self._never_sent, running))
+        elif running.grace is None:
             self._signal(job, signal.SIGTERM)
             running.grace = self._loop.timer(
                 GRACE_SECONDS, lambda: self._signal(job, signal.SIGKILL)
@@ -368,16 +386,20 @@ class ProcessRunner:
         running.t_start = time.monotonic()
         self.queue.started(running.job, message["t"])
         self.limit_changed(running.job)
+        early, running.early = running.early, None
+        for values in early or ():
+            self.queue.memo(running.job, values)
 
     def _refused(self, running: _Running, note: str, status: int) -> None:
         self.queue.started(running.job)
         self.queue.exception(running.job, "exec", note)
         self._ended(running, status)
 
-    def _cannot_run(self, running: _Running, note: str) -> None:
-        """End a job whose inputs cannot be linked, with the status that it has on Flux."""
-        if not self._closed and running.job.id in self._running:
-            self._refused(running, f"start failed: {note}", 127 << 8)
+    def _never_sent(self, running: _Running) -> None:
+        """End a job that was to be ended while its inputs were being linked."""
+        if not self._closed:
+            self.queue.started(running.job)
+            self._ended(running, signal.SIGTERM)
 
     def _ended(self, running: _Running, status: int, t: float | None = None) -> None:
         del self._running[running.job.id]
@@ -399,8 +421,16 @@ class ProcessRunner:
                     os.unlink(name, dir_fd=directory)
 
     def _memo(self, id: int, values: Mapping[str, Any]) -> None:
-        if id in self._running:
-            self.queue.memo(self._running[id].job, values)
+        running = self._running.get(id)
+        if running is None:
+            return
+        if running.group:
+            self.queue.memo(running.job, values)
+        else:
+            # The supervisor reports starts in batches, and a fast job may publish before that.
+            if running.early is None:
+                running.early = []
+            running.early.append(values)
 
     def _lose(self) -> None:
         for handle in self._watched:

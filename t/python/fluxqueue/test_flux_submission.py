@@ -19,11 +19,11 @@ from patience import PATIENCE
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
-from flux_ensemble.queues.flux import outputs
 from flux_ensemble.queues.flux.delivery import LONGEST_PAUSE, ROUNDS, Answer, Outcomes
 from flux_ensemble.queues.flux.pipeline import Pipeline, Report, Window
 from flux_ensemble.queues.flux.submission import LONGEST_WAIT, TELL_SECONDS, EnsembleRun, Submitter
 from flux_ensemble.queues.simulation.runner import VirtualLoop
+from flux_ensemble.runtime import outputs
 
 
 class Queue:

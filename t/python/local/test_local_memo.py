@@ -29,6 +29,22 @@ def test_a_job_publishes_values_before_it_ends(tmp_path: Path) -> None:
     assert names.index("start") < names.index("memo") < names.index("finish")
 
 
+def test_a_memo_that_is_received_before_the_start_of_its_job_comes_after_it(
+    tmp_path: Path,
+) -> None:
+    with bench(tmp_path, base=dict(os.environ), command="true") as one:
+        path = memos.socket_path(one.runner.scratch)
+        one.submit()
+        one.loop.run(lambda: one.runner.running > 0)
+        for number in range(2):
+            memos.send(path, 1, {"x": number})
+        one.run()
+    names = one.names()
+    start = names.index("start")
+    assert names[start : start + 4] == ["start", "memo", "memo", "finish"]
+    assert [event.context["x"] for event in one.events if event.name == "memo"] == [0, 1]
+
+
 def test_what_is_no_memo_of_an_active_job_is_dropped(tmp_path: Path) -> None:
     code = (
         "import os, socket, sys\n"

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dead_mount import dead_mount
 from local_queue import await_end, await_pid, bench, shell
 from patience import PATIENCE
 
 from flux_ensemble.queues.local import processes
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
+from flux_ensemble.runtime import outputs
 
 WHOLE_LIFE = [
     "submit", "validate", "depend", "priority", "alloc",
@@ -197,6 +199,45 @@ def test_inputs_are_linked_into_the_working_directory(tmp_path: Path) -> None:
         one.submit(2)
         one.run()
     assert [one.printed(3), one.printed(4)] == ["a\ntable\n", "b\ntable\n"]
+
+
+def test_inputs_on_a_file_system_that_does_not_answer_hold_back_their_own_jobs_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "SECONDS", 1.0)
+    # What lies beside it here would be on another file system elsewhere.
+    monkeypatch.setattr(outputs, "NAMES", len((tmp_path / "dead").parts) - 1)
+    with dead_mount(tmp_path / "dead"):
+        job: dict[str, Any] = {
+            "command": "true", "workdir": "{x}", "inputs": ["in"],
+            "params": {"x": ["dead/1", "dead/2", "good"]},
+        }  # fmt: skip
+        (tmp_path / "in").write_text("")
+        with bench(tmp_path, VirtualCluster(4, 1), **job) as one:
+            one.submit(2)
+            one.submit(1, first=2)
+            one.loop.run(lambda: one.runner.running == 3)
+            one.cancel(1)
+            one.wait("clean", 1)
+            assert one.names(1)[-6:] == ["exception", "start", "finish", "release", "free", "clean"]
+            assert one.context("finish", 1) == {"status": signal.SIGTERM}
+            one.run()
+            assert one.context("finish", 3) == {"status": 0}
+            assert one.context("exception", 2)["note"].startswith(
+                "start failed: cannot link the inputs into the working directory: "
+            )
+            assert one.context("finish", 2) == {"status": 127 << 8}
+
+
+def test_a_run_ends_while_a_file_system_does_not_answer(tmp_path: Path) -> None:
+    with dead_mount(tmp_path / "dead"), bench(tmp_path, command="true", workdir="dead/1",
+                                              inputs=["in"]) as one:  # fmt: skip
+        (tmp_path / "in").write_text("")
+        one.submit()
+        one.loop.run(lambda: one.runner.running == 1)
+        one.queue.stop()
+        one.loop.run(lambda: not one.runner.running)
+    assert one.loop.timers == 0
 
 
 def test_a_job_that_is_cancelled_before_it_fails_for_want_of_an_input_ends_once(

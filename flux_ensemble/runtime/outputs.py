@@ -1,6 +1,6 @@
 """Makes the directories of jobs' output files and their working directories before submission.
 
-It also links the `inputs` of jobs into these.
+It also links the `inputs` of jobs into these; that is all that the local queue needs of it.
 
 Flux's job shell opens these files, and fails the job if their directory does not exist. If the
 working directory is missing it runs the job in /tmp, where jobs overwrite each other's files. Jobs
@@ -18,6 +18,7 @@ that need them wait, with those that are submitted after them:
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -27,8 +28,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flux_ensemble.document.jobspec import Links
-from flux_ensemble.queues.flux.errors import errno_name, sentence
-from flux_ensemble.runtime.inputs import link
+from flux_ensemble.runtime.inputs import link, reason_of
 from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.texts import bounded
 
@@ -130,7 +130,8 @@ def _make(wanted: _Wanted) -> str | None:
             return f"more than {MAX_LEVELS} directories above it are missing"
         os.makedirs(directory, exist_ok=True)
     except (OSError, ValueError) as error:
-        return f"{sentence(error)} ({errno_name(error)})"
+        number = getattr(error, "errno", None) or errno.EINVAL
+        return f"{bounded(reason_of(error))} ({errno.errorcode.get(number, 'EINVAL')})"
     return None
 
 
@@ -156,6 +157,7 @@ class Outputs:
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._making: _Making | None = None
         self._limit: Handle
+        self._readers: dict[_Making, Handle] = {}
         #: File systems on which a thread still waits for a directory that was given up.
         self._stuck = Counter[str]()
 
@@ -196,6 +198,16 @@ class Outputs:
         """Call back when all directories requested so far are made or given up."""
         self._waiting.append((self._wanted, then))
 
+    def close(self) -> None:
+        """Wait for nothing any more; a thread that a file system keeps ends with the program."""
+        for making, reader in self._readers.items():
+            reader.cancel()
+            os.close(making.ended)
+        self._readers.clear()
+        if self._making is not None:
+            self._making = None
+            self._limit.cancel()
+
     def _once(self, directory: str, cwd: str, what: str) -> None:
         """Have a directory made, and try so only once."""
         if directory in self._known or "{{" in directory or not os.path.isabs(directory):
@@ -214,11 +226,11 @@ class Outputs:
     def _start(self) -> None:
         wanted, self._next = self._next, []
         making = self._making = _Making(wanted, frozenset(self._stuck))
-        reader = self._loop.reader(making.ended, lambda: ended())
+        self._readers[making] = self._loop.reader(making.ended, lambda: ended())
         self._limit = self._loop.timer(SECONDS, lambda: self._look(making), SECONDS)
 
         def ended() -> None:
-            reader.cancel()
+            self._readers.pop(making).cancel()
             os.close(making.ended)
             if self._making is making:
                 self._take(wanted, making.results)

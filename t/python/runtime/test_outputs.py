@@ -13,8 +13,8 @@ from patience import PATIENCE
 from flux_ensemble.document import jobspec
 from flux_ensemble.document.jobspec import Links
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.queues.flux import outputs as module
-from flux_ensemble.queues.flux.outputs import MAX_LEVELS, MAX_WARNINGS, Outputs
+from flux_ensemble.runtime import outputs as module
+from flux_ensemble.runtime.outputs import MAX_LEVELS, MAX_WARNINGS, Outputs
 
 
 def ask(made: Outputs, cwd: Path, output: str, **more: str) -> None:
