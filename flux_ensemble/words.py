@@ -126,6 +126,27 @@ def ended_trials(search: Mapping[str, Any]) -> int:
     return sum(search.get(state, 0) for state in TRIAL_ENDS)
 
 
+def known_jobs(counts: Mapping[str, Any]) -> int:
+    """Return the number of jobs of a group that are known so far."""
+    known: int = counts["waiting"] + counts["pending"] + counts["running"] + counts["finished"]
+    return known
+
+
+def trials_to_come(status: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many trials running searches have still to submit, by job group.
+
+    >>> search = {"group": "trial", "state": "running", "trials": 20, "active": 2, "complete": 4}
+    >>> trials_to_come({"state": "running", "searches": [{**search, "failed": 1, "canceled": 0}]})
+    {'trial': 13}
+    """
+    found: dict[str, int] = {}
+    for search in status.get("searches", ()) if status.get("t_end") is None else ():
+        if search.get("state") == "running":
+            left = search["trials"] - search["active"] - ended_trials(search)
+            found[search["group"]] = found.get(search["group"], 0) + max(0, left)
+    return found
+
+
 def pairs(values: Mapping[str, Any], keys: Iterable[str]) -> str:
     """Return those of some values that are not None as text: `urgency=31 duration=60.0`."""
     return " ".join(each_pair({key: values[key] for key in keys if values.get(key) is not None}))

@@ -18,7 +18,7 @@ from flux_ensemble.client import EnsembleError
 from flux_ensemble.client.troubles import joined
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.texts import printable, shortened
-from flux_ensemble.words import shown_state
+from flux_ensemble.words import known_jobs, shown_state, trials_to_come
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -54,8 +54,13 @@ def status_html(status: EnsembleStatus) -> str:
         + f" <span>({_text(reason)})</span>" * bool(reason)
     )
     groups: Mapping[str, Any] = status.get("groups", {})
+    left = trials_to_come(status)
     rows = [
-        (_text(name), _bar(counts), *(_number(counts[key]) for key in _COLUMNS))
+        (
+            _text(name),
+            _bar(counts, left.get(name, 0)),
+            *(_number(counts[key]) for key in _COLUMNS),
+        )
         for name, counts in list(groups.items())[:MOST_ROWS]
     ]
     errors = "".join(f"<pre>{_text(error)}</pre>" for error in status.get("errors", ())[:5])
@@ -108,10 +113,10 @@ def _framed(
     return f'<div class="flux-ensemble"><p>{head}</p>{table}{foot}</div>'
 
 
-def _bar(counts: Mapping[str, int]) -> str:
+def _bar(counts: Mapping[str, int], to_come: int) -> str:
     """Return a bar of the finished jobs, with a part for each outcome, and their number."""
     finished = counts["finished"]
-    total = finished + counts["waiting"] + counts["pending"] + counts["running"]
+    total = known_jobs(counts) + to_come
     if not total:
         return "0"
     parts = "".join(

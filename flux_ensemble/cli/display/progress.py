@@ -23,7 +23,7 @@ import click
 
 from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.texts import one_line
-from flux_ensemble.words import Line, Span, elapsed, in_words, plain
+from flux_ensemble.words import Line, Span, elapsed, in_words, known_jobs, plain, trials_to_come
 
 #: The rate at which jobs end is measured over so many seconds; while less than `SOON` seconds are
 #: known, since the start.
@@ -62,7 +62,7 @@ class Progress:
     Args:
         name: of a group or of an ensemble.
         counts: as in the status of a group.
-        finished, total: numbers of jobs.
+        finished, total: numbers of jobs; the total has the trials that a search is still to submit.
         rate: jobs that finish per second; None if unknown.
         predicted: seconds until the jobs are over, from their predicted durations; None if nothing
             is predicted.
@@ -105,11 +105,6 @@ class Progress:
         return None if left is None else f"{in_words(left)} left at {per_time(self.rate or 0.0)}"
 
 
-def known_jobs(counts: Mapping[str, Any]) -> int:
-    """Return the number of jobs of a group that are known so far."""
-    return counts["waiting"] + counts["pending"] + counts["running"] + counts["finished"]
-
-
 class Paces:
     """The rates at which the jobs of one ensemble finish, from one status to the next."""
 
@@ -128,21 +123,24 @@ class Paces:
         """
         took = elapsed(status, now)
         ended = status.get("t_end") is not None
+        to_come = trials_to_come(status)
         groups = []
         sums: dict[str, int] = {}
         for name, counts in status.get("groups", {}).items():
             for key, number in counts.items():
                 sums[key] = sums.get(key, 0) + number
             if known_jobs(counts):
-                groups.append(self._progress(f"g{name}", name, counts, took, now, ended))
+                left = to_come.get(name, 0)
+                groups.append(self._progress(f"g{name}", name, counts, left, took, now, ended))
         if not sums:
             sums = dict.fromkeys(("waiting", "pending", "running", "finished"), 0)
-        whole = self._progress("", status["name"], sums, took, now, ended)
+        left = sum(to_come.values())
+        whole = self._progress("", status["name"], sums, left, took, now, ended)
         if status.get("waits"):
             # The end cannot be predicted.
             return replace(whole, rate=None), [replace(group, rate=None) for group in groups]
         t_predicted = status.get("t_predicted")
-        if t_predicted is not None:
+        if t_predicted is not None and not left:  # what is to come is not predicted
             whole = replace(whole, predicted=max(0.0, t_predicted - now))
         return whole, groups
 
@@ -151,6 +149,7 @@ class Paces:
         key: str,
         name: str,
         counts: Mapping[str, int],
+        to_come: int,
         took: float | None,
         now: float,
         ended: bool,
@@ -168,7 +167,8 @@ class Paces:
             rate = (finished - before) / (now - t)
         elif took and finished:
             rate = finished / took
-        return Progress(name, counts, finished, known_jobs(counts), None if ended else rate)
+        total = known_jobs(counts) + to_come
+        return Progress(name, counts, finished, total, None if ended else rate)
 
 
 def active_first(groups: Iterable[Progress], room: int) -> list[Progress]:

@@ -20,12 +20,11 @@ from flux_ensemble.cli.display.progress import (
     details_of,
     is_ascii,
     is_live,
-    known_jobs,
     progress_lines,
 )
 from flux_ensemble.client.troubles import failed_jobs
 from flux_ensemble.texts import hanging
-from flux_ensemble.words import Line, Span, elapsed, plain
+from flux_ensemble.words import Line, Span, elapsed, known_jobs, plain, trials_to_come
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -78,13 +77,14 @@ class Plain:
         self.line = make_lines()
 
     def progress(self, status: EnsembleStatus) -> None:
-        text = ", ".join(
-            f"{group} {counts['finished']}/{known_jobs(counts)} ({detail})"
-            if (detail := plain(details_of(counts, "")))
-            else f"{group} {counts['finished']}/{known_jobs(counts)}"
-            for group, counts in status["groups"].items()
-            if known_jobs(counts)
-        )
+        to_come = trials_to_come(status)
+        parts = []
+        for group, counts in status["groups"].items():
+            if known := known_jobs(counts):
+                detail = plain(details_of(counts, ""))
+                part = f"{group} {counts['finished']}/{known + to_come.get(group, 0)}"
+                parts.append(f"{part} ({detail})" if detail else part)
+        text = ", ".join(parts)
         if not text or text == self._last or self._clock() < self._next:
             return
         self._last = text

@@ -486,6 +486,9 @@ def test_the_bar_of_a_group_has_a_part_for_each_outcome() -> None:
     html = status_html(status)
     assert re.findall(r"width:([\d.]+)%", html) == ["20.0", "10.0", "10.0"]
     assert "4/10" in html
+    search: Any = {"group": "g", "state": "running", "trials": 20, "active": 6, "complete": 4}
+    status["searches"] = [{**search, "trouble": None}]
+    assert "4/20" in status_html(status)
 
 
 def test_what_a_notebook_shows_is_short_and_says_so() -> None:

@@ -449,6 +449,29 @@ def test_what_is_predicted_goes_before_the_rate() -> None:
     assert whole.outlook == "0s left as predicted"
 
 
+def test_the_trials_that_a_search_is_still_to_submit_are_in_the_total() -> None:
+    counts = {**COUNTS, "finished": 5, "running": 1}
+    search = {
+        "group": "trial", "state": "running", "trials": 20, "active": 1,
+        "complete": 4, "failed": 1, "canceled": 0,
+    }  # fmt: skip
+    status = {
+        "name": "a", "t_start": 0.0, "t_end": None, "t_predicted": 12.0,
+        "groups": {"trial": counts, "other": {**COUNTS, "finished": 2, "running": 2}},
+        "searches": [search],
+    }  # fmt: skip
+    whole, (trial, other) = Paces().take(status, 10.0)
+    assert (whole.finished, whole.total) == (7, 24)
+    assert (trial.finished, trial.total, trial.left) == (5, 20, 30.0)
+    assert (other.finished, other.total) == (2, 4)
+    # A prediction is of the jobs that are known.
+    assert whole.outlook == "24s left at 42/min"
+    # A search that gets no more points has no more trials, nor has an ensemble that has ended.
+    for over in ({"searches": [{**search, "state": "done"}]}, {"t_end": 10.0}):
+        whole, (trial, other) = Paces().take({**status, **over}, 10.0)
+        assert (whole.total, trial.total) == (10, 6)
+
+
 def test_lines_fit_whatever_the_width() -> None:
     groups = [
         Progress(f"group-{'x' * number}", {**COUNTS, "running": 1, "failed": 2}, 5, 10**number, 2.0)

@@ -15,11 +15,11 @@ import pytest
 
 from flux_ensemble.cli.display.colours import use_colour
 from flux_ensemble.cli.display.metrics_tables import metrics_table, summary_rows, summary_table
-from flux_ensemble.cli.display.progress import details_of, known_jobs
+from flux_ensemble.cli.display.progress import details_of
 from flux_ensemble.cli.display.tables import ensemble_row, rule_row
 from flux_ensemble.cli.display.views import Plain, Terminal, make_view, next_lines
 from flux_ensemble.results.statistics import metrics_rows, split_stream
-from flux_ensemble.words import Span, plain
+from flux_ensemble.words import Span, known_jobs, plain
 
 ROOT = Path(__file__).parents[3]
 
@@ -66,6 +66,18 @@ def test_progress_is_a_line_with_what_is_known_of_each_group(
     clock.now = 5.0
     view.progress(status(sleep=counts(finished=3, running=2, failed=1), echo=counts()))
     assert lines(capsys) == ["   progress sleep 3/5 (2 running, 1 failed)"]
+
+
+def test_progress_counts_the_trials_that_a_search_is_still_to_submit(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = Clock()
+    view = Plain(clock)
+    clock.now = 5.0
+    search = {"group": "trial", "state": "running", "trials": 20, "active": 2, "complete": 3}
+    of_search: Any = {**status(trial=counts(finished=3, running=2)), "searches": [search]}
+    view.progress(of_search)
+    assert lines(capsys) == ["   progress trial 3/20 (2 running)"]
 
 
 def test_progress_is_printed_when_counts_changed_and_ever_more_rarely(
