@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from flux_ensemble.extras import library
 from flux_ensemble.texts import one_line, printable, shortened
@@ -54,7 +54,7 @@ def left_out(number: int, way: str) -> str:
 class JobTable:
     """Jobs of an ensemble: mappings to iterate over, or a table with a column for each field.
 
-    Each iteration requests the jobs again.
+    Each iteration, length and position requests the jobs again: `list` has those of one moment.
 
     Args:
         rows: returns the jobs.
@@ -67,8 +67,8 @@ class JobTable:
 
     >>> job = {"id": 1, "group": "md", "outcome": None, "params": {"t": 300}, "memo": {"loss": 0.5}}
     >>> jobs = JobTable(lambda: [job])
-    >>> [job["id"] for job in jobs]
-    [1]
+    >>> [job["id"] for job in jobs], len(jobs), jobs[0]["memo"]
+    ([1], 1, {'loss': 0.5})
     >>> jobs
     1 job: list(...) has their mappings, to_pandas() a table
       1 md active t=300 loss=0.5
@@ -85,8 +85,46 @@ class JobTable:
         self._more = others
         self._interrupted = interrupted
         self.left_out = 0
+        #: For the rows of an iteration that has not begun, if its length was requested before.
+        self._ahead: list[list[JobRow]] | None = None
 
     def __iter__(self) -> Iterator[JobRow]:
+        ahead: list[list[JobRow]] = []
+        self._ahead = ahead
+        return self._iterate(ahead)
+
+    def _iterate(self, ahead: list[list[JobRow]]) -> Iterator[JobRow]:
+        if self._ahead is ahead:
+            self._ahead = None
+        yield from ahead.pop() if ahead else self._requested_now()
+
+    def __len__(self) -> int:
+        rows = list(self._requested_now())
+        if self._ahead is not None and not self._ahead:
+            # `list` makes an iterator and requests its length: that is one request.
+            self._ahead.append(rows)
+        return len(rows)
+
+    @overload
+    def __getitem__(self, place: int) -> JobRow: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[JobRow]: ...
+
+    def __getitem__(self, place: int | slice) -> JobRow | list[JobRow]:
+        rows = list(self)
+        try:
+            return rows[place]
+        except TypeError:
+            raise TypeError(
+                f"expected the position of a job, not {place!r}: to_pandas() is a table with "
+                "columns, and each job a mapping"
+            ) from None
+        except IndexError:
+            jobs = counted(len(rows), "job")
+            raise IndexError(f"there is no job {place!r}: jobs() has {jobs}") from None
+
+    def _requested_now(self) -> Iterator[JobRow]:
         self.left_out = 0
         if self._interrupted:
             yield from self._rows()

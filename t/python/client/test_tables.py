@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
+
 from flux_ensemble.client.tables import JobTable
 
 
@@ -46,3 +48,28 @@ def test_guests_who_do_not_see_rules_see_no_attempt_that_was_interrupted() -> No
 
 def test_all_are_there_if_they_are_asked_for_in_their_order() -> None:
     assert [each["id"] for each in JobTable(lambda: ROWS)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_jobs_have_a_length_and_positions() -> None:
+    table = JobTable(lambda: ROWS, interrupted=False)
+    assert (len(table), table[0]["id"], table[-1]["id"]) == (4, 4, 5)
+    assert [each["id"] for each in table[1:3]] == [6, 3]
+    assert (bool(table), bool(JobTable(lambda: ()))) == (True, False)
+    with pytest.raises(IndexError, match=r"there is no job 7: jobs\(\) has 4 jobs"):
+        table[7]
+    with pytest.raises(TypeError, match=r"a job, not 'x': to_pandas\(\) is a table with columns"):
+        table["x"]  # type: ignore[call-overload]
+
+
+def test_a_list_of_jobs_is_one_request_and_each_length_is_of_now() -> None:
+    requests: list[int] = []
+
+    def requested() -> Any:
+        requests.append(1)
+        return [*ROWS, *ROWS][: len(requests)]
+
+    table = JobTable(requested)
+    assert len(list(table)) == len(requests) == 1
+    assert [len(table), len(table), len(list(table))] == [2, 3, 4]
+    for _ in table:
+        assert len(table) == len(requests)
