@@ -39,17 +39,18 @@ def can_be_named(name: str, asked: str) -> bool:
     return found[1] == asked[: _LONGEST - len(found[2]) - 1]
 
 
-def named_otherwise(asked: str, name: str, remove: str) -> str:
+def named_otherwise(asked: str, name: str, remove: str, state: str = "has ended") -> str:
     """Return the message about a run whose name is not the requested one.
 
     Args:
         asked, name: the name that was asked for, and the run's.
         remove: the command that removes the run that has the name.
+        state: of that run.
 
     >>> named_otherwise("sweep", "sweep-2", "flux ensemble rm sweep")
     "'sweep' has ended and is kept ('flux ensemble rm sweep' removes it): this run is 'sweep-2'"
     """
-    return f"{asked!r} has ended and is kept ('{remove}' removes it): this run is {name!r}"
+    return f"{asked!r} {state} and is kept ('{remove}' removes it): this run is {name!r}"
 
 
 def cannot_resume(name: str) -> str:

@@ -21,7 +21,6 @@ from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.entries import caller, key_of
 from flux_ensemble.job_ids import JobIds
 from flux_ensemble.renamed import takes_old_arguments
-from flux_ensemble.run_names import named_otherwise
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import hanging
 from flux_ensemble.words import shown_state
@@ -40,6 +39,14 @@ Queue = Literal["flux", "local"]
 
 #: Nodes of the local queue and of a simulation, as for the commands.
 NODES = 4
+
+
+#: The note of an interrupt of `run`.
+_CANCELED = (
+    "and its jobs were cancelled, which is final: run() begins another one. An interrupt of "
+    "'await wait()', after start(), leaves the ensemble running; a local run whose program is "
+    "killed, or whose kernel is restarted, goes on with run(resume=True)."
+)
 
 
 class NotStartedError(RuntimeError):
@@ -270,15 +277,9 @@ class Ensemble:
             except EnsembleError:
                 self._host = before
                 raise
-        if self._host.name != self.name:
-            remove = f"flux ensemble rm {self.name}"
-            if not isinstance(self._host, hosts.FluxHost):
-                from flux_ensemble.queues.local.root import advised
-
-                remove = advised(_root(state_dir), "rm", self.name)
-            told = named_otherwise(self.name, self._host.name, remove)
+        if self._host.name != spec.name and (told := self._host.naming(spec.name)):
             print(f"flux-ensemble: {told}", file=sys.stderr)
-            self.name = self._host.name
+        self.name = self._host.name
         return self
 
     @takes_old_arguments
@@ -335,10 +336,11 @@ class Ensemble:
         """Cancel the ensemble, and wait for its end, if the block is interrupted or too slow."""
         try:
             yield
-        except (KeyboardInterrupt, TimeoutError):
+        except (KeyboardInterrupt, TimeoutError) as error:
             host = self._host
             if host is not None and host.status()["state"] not in FINAL_STATES:
                 self.cancel()
+                error.add_note(f"ensemble {host.name!r} {_CANCELED}")
                 host.wait(None, Event())
             raise
 

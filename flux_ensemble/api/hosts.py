@@ -24,8 +24,8 @@ from flux_ensemble.client.troubles import sentence
 from flux_ensemble.eventlog import Load
 from flux_ensemble.metrics.job_row import JobRow
 from flux_ensemble.queues.local.client import LocalClient
-from flux_ensemble.queues.local.root import StateError, default_root
-from flux_ensemble.run_names import cannot_resume
+from flux_ensemble.queues.local.root import StateError, advised, default_root
+from flux_ensemble.run_names import cannot_resume, named_otherwise
 
 if TYPE_CHECKING:
     from flux_ensemble.document.model import Spec
@@ -50,6 +50,13 @@ class Host(ABC):
     @abstractmethod
     def follower(self, stopped: Event) -> Client | LocalClient:
         """Return a client whose waiting methods raise `Stopped` when `stopped` is set."""
+
+    def naming(self, asked: str) -> str:
+        """Return why the ensemble has another name than the one that was asked for.
+
+        It is "" if that has been said.
+        """
+        return named_otherwise(asked, self.name, f"flux ensemble rm {asked}")
 
     def status(self) -> EnsembleStatus:
         """Return the entry of `ensembles` in `Client.status`."""
@@ -172,6 +179,14 @@ class LocalHost(Host):
         if self._session is not None:
             self._session.begun()
             self.name = self._session.name
+
+    def naming(self, asked: str) -> str:
+        session = self._session
+        if session is None:
+            return ""
+        if session.resumed:
+            return f"going on with {self.name!r}"
+        return named_otherwise(asked, self.name, advised(self._root, "rm", asked), session.of_asked)
 
     @property
     def client(self) -> LocalClient:

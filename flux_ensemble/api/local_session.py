@@ -64,6 +64,7 @@ class LocalSession:
 
     Attributes:
         name: of the ensemble, once it has begun.
+        resumed, of_asked: as in that `StateLog`, once it has begun.
     """
 
     events = False
@@ -72,6 +73,8 @@ class LocalSession:
         self, spec: Spec, text: str, cluster: VirtualCluster, root: Path, resume: bool | None
     ) -> None:
         self.name = spec.name
+        self.resumed = False
+        self.of_asked = ""
         self._begun: Future[None] = Future()
         self._failure: EnsembleError | None = None
         #: Calls for the thread, and a pipe that signals them.
@@ -199,6 +202,7 @@ class LocalSession:
                 log = StateLog(root, spec.name, text, resume)
                 stack.callback(log.close)
                 log.note_again(of_program(resume))
+                self.resumed, self.of_asked = log.resumed, log.of_asked
                 if log.name != spec.name:
                     self.name, spec = log.name, spec.renamed(log.name)
                 loop = LocalLoop()

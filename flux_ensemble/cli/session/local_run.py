@@ -159,7 +159,7 @@ def _told(
     if log.name != spec.name:
         told = f"going on with {log.name!r}"
         remove = advice("rm", spec.name)
-        say(told if log.resumed else named_otherwise(spec.name, log.name, remove))
+        say(told if log.resumed else named_otherwise(spec.name, log.name, remove, log.of_asked))
         spec = spec.renamed(log.name)
     if resume and not log.resumed:
         say(f"there is no run of {spec.name!r} to go on with: it begins")

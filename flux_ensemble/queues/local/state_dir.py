@@ -263,6 +263,14 @@ def _give_up(top: Directory, name: str) -> None:
         directory.replace(GIVEN_UP, b"")
 
 
+def _end_of(top: Directory, name: str) -> str:
+    """Return what became of a run of a name that is taken, as the verb of a sentence."""
+    with contextlib.suppress(StateError, OSError), top.enter(name) as directory:
+        os.close(directory.open(GIVEN_UP))
+        return "was interrupted, is given up"
+    return "has ended"
+
+
 def still_killed(name: str) -> StateError:
     """Make the error for a run whose jobs are not gone yet."""
     return StateError(
@@ -299,6 +307,7 @@ class StateLog:
     Attributes:
         name: of the ensemble.
         resumed: this run goes on with an earlier one.
+        of_asked: what became of the run that has the requested name, if that is another one.
         kept: number of other runs in the state directory.
         directory: of the ensemble.
         output: the directory for the output of jobs.
@@ -333,6 +342,7 @@ class StateLog:
                     self.kept = len({*top.names()} - {self.name})
                     self.directory = stack.enter_context(top.enter(self.name, make=True))
                     self.directory.check_own()
+                    self.of_asked = _end_of(top, name)
                 except OSError as error:
                     raise StateError(
                         f"cannot write to {root}: {error.strerror}; name another state directory "
@@ -450,8 +460,11 @@ class StateLog:
             except (FileNotFoundError, StateError):
                 known = None
             if known != document:
+                kept = SOURCE if SOURCE in self.directory.names() else "document"
                 raise StateError(
-                    f"the document is not that of the run of {name!r} that was interrupted"
+                    f"the document is not that of the run of {name!r} that was interrupted, which "
+                    f"is kept in {self.directory.path / kept}: undo what was changed to go on with "
+                    "that run, or begin anew with --no-resume, which keeps what there is of it"
                 )
             with contextlib.suppress(FileNotFoundError, ValueError):
                 self.events = read_snapshot(self.directory)["events"]

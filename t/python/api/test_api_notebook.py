@@ -24,7 +24,8 @@ ensemble = Ensemble(name="cell", jobs=[Job(name="a", command="sleep 0.1")], rule
 class Run(Protocol):
     """Runs a cell: what it shows as (kind of message, MIME type -> text), and its error or "".
 
-    With `interrupt` the cell is interrupted as soon as it shows something.
+    With `interrupt` the cell is interrupted as soon as it shows something. The error has the end of
+    its traceback below it.
     """
 
     def __call__(
@@ -55,7 +56,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
                     manager.interrupt_kernel()
                 shown.append((kind, content["data"]))
             elif kind == "error":
-                error = f"{content['ename']}: {content['evalue']}"
+                last = content["traceback"][-1]
+                error = f"{content['ename']}: {content['evalue']}\n{last}"
 
         client.execute_interactive(code, timeout=PATIENCE, output_hook=take)
         return shown, error
@@ -93,6 +95,10 @@ def test_an_interrupted_run_is_shown_as_canceled(run: Run) -> None:
     shown, error = run(LONG + "ensemble.run('local')", interrupt=True)
     assert error.startswith("KeyboardInterrupt")
     assert ": canceled" in shown[-1][1]["text/html"]
+    assert re.search(
+        r"ensemble 'cell(-\d+)?' and its jobs were cancelled, which is final: run\(\) begins",
+        error,
+    )
 
 
 def test_an_interrupted_wait_says_that_the_ensemble_goes_on(run: Run) -> None:

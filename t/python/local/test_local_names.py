@@ -94,12 +94,15 @@ def test_a_run_that_was_given_up_is_kept_too(tmp_path: Path) -> None:
         "rules": [{"trigger": "start", "action": {"name": "submit", "label": "a"}}],
     }
     states = States(tmp_path / "state")
+    told = ""
     for number, options in enumerate(((), ("--no-resume",))):
         run = Run(tmp_path, document, *options)
         await_pid(tmp_path / "fifo")
         run.process.send_signal(signal.SIGTERM)
-        assert run.end()[0] == 130
+        code, _, told = run.end()
+        assert code == 130
         assert len(states.names()) == 1 + number
+    assert "'test' was interrupted, is given up and is kept" in told
     given_up, interrupted = (states.status(name) for name in ("test", "test-2"))
     assert "resumable" not in given_up
     assert given_up["reason"].endswith("given up with --no-resume")

@@ -166,8 +166,11 @@ def test_another_document_cannot_go_on(directory: Path) -> None:
     assert run(directory) == 0
     killed_after(directory, [])
     (directory / "state/test/document").write_text("jobs: []")
-    with pytest.raises(Failure, match="the document is not that of the run of 'test'"):
+    with pytest.raises(Failure, match="the document is not that of the run of 'test'") as raised:
         run(directory, resume=True)
+    kept = directory / "state/test/document"
+    assert f"which is kept in {kept}: undo what was changed to go on" in str(raised.value)
+    assert str(raised.value).endswith("anew with --no-resume, which keeps what there is of it")
 
 
 def test_events_that_are_damaged_are_named(directory: Path) -> None:
