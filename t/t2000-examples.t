@@ -145,6 +145,18 @@ test_expect_success 'active_learning.py: most values were measured where the fun
 	test "$(awk "\$1 > 0.15 && \$1 < 0.45" model | wc -l)" -ge 10
 '
 
+test_expect_success 'samples.csv: each job has the cells of its row, and other rows have none' '
+	flux ensemble run --timeout 600 "$PROJECT/examples/sample-sheet.yaml" &&
+	for id in $(flux jobs -a --no-header --format={id} --name=align); do
+		flux job attach $id || return 1
+	done | sort >aligned &&
+	cat >expected <<-\EOD &&
+	aligning brain 2, brain_2.fq.gz with brain_2_2.fq.gz
+	aligning liver 1, liver_1.fq.gz with liver_1_2.fq.gz
+	EOD
+	test_cmp expected aligned
+'
+
 test_expect_success 'queue-scope, with a job from outside' '
 	flux ensemble run --timeout 600 "$PROJECT/examples/queue-scope.yaml" & pid=$! &&
 	wait_loaded queue-scope &&

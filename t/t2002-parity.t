@@ -35,6 +35,7 @@ done <<-EOD
 	join
 	smaller-step
 	directories
+	sample-sheet
 EOD
 
 # Its results and its failures are those of commands, which the simulator does not run.

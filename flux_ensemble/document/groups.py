@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from flux_ensemble.document import jobspec, nextgen
-from flux_ensemble.document.bounds import MAX_VALUES
+from flux_ensemble.document.bounds import MAX_SHEET, MAX_VALUES
 from flux_ensemble.document.feature import document_features
 from flux_ensemble.document.inputs import check_inputs
 from flux_ensemble.document.job_sets import (
@@ -24,9 +24,10 @@ from flux_ensemble.document.keys.jobs import JOB_KEYS
 from flux_ensemble.document.keys.overrides import GIVEN, SHAPE
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.plain_data import MAX_CHARACTERS, check_plain
-from flux_ensemble.document.points import Points
-from flux_ensemble.document.problems import Path, Problems, TooMany
+from flux_ensemble.document.points import ALL, Points, Rows
+from flux_ensemble.document.problems import Path, Problems, TooMany, dotted
 from flux_ensemble.document.retries import Policy, Retries, read_retries
+from flux_ensemble.document.sheet_rows import check_where
 from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.document.templates import most_expressions
 from flux_ensemble.document.texts import check_sizes, measure, split_command
@@ -38,9 +39,14 @@ from flux_ensemble.metrics.columns import Known
 from flux_ensemble.metrics.conditions import Names
 from flux_ensemble.metrics.job_fields import scope_of
 from flux_ensemble.scalars import as_text
+from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 
 _FILES = "files with jobspecs"
+
+#: The keys of a parameter whose values are a column of a file.
+FILE = "file"
+OF_FILE = (FILE, "where", "limit")
 
 #: Most expressions of all `retries` together.
 MAX_EXPRESSIONS = 25_000
@@ -113,6 +119,7 @@ class GroupReader:
                     self._check_sizes(jobset, at)
                 own += made
                 places.setdefault(entry["name"], []).append(at)
+        self._points.shorten(self._files)
         self.every = {name: Group(name, tuple(own)) for name, own in sets.items()}
         for name, group in self.every.items():
             try:
@@ -215,6 +222,7 @@ class GroupReader:
     def _sweep(self, entry: dict[str, Any], at: Path, index: int) -> Sweep:
         kind, samples = entry.get("sweep", "product"), entry.get("samples", 0)
         values = {}
+        rows = self._rows(entry.get("params", {}), (*at, "params"))
         for name, value in entry.get("params", {}).items():
             here = (*at, "params", name)
             if not matches(PARAMETER, name):
@@ -224,7 +232,7 @@ class GroupReader:
                     f"or '-' first), not {shown(name)}"
                     + (" (put a value with a comma in quotes)" if name.endswith(")") else ""),
                 )
-            given = self._values_of(name, value, here)
+            given = self._values_of(name, value, here, rows)
             if given is not None:
                 values[name] = given
         if not values:
@@ -258,11 +266,57 @@ class GroupReader:
             variable["tasks"] = variable["nodes"]
         return variable
 
-    def _values_of(self, name: str, value: Any, at: Path) -> Sequence[Any] | None:
+    def _rows(self, params: Mapping[str, Any], at: Path) -> dict[str, Rows]:
+        """The rows that are chosen of files, by the file's name."""
+        rows: dict[str, Rows] = {}
+        for name, value in params.items():
+            if not isinstance(value, dict) or not isinstance(file := value.get(FILE), str):
+                continue
+            here = (*at, name)
+            for key in ("where", "limit"):
+                given = value.get(key)
+                if given is None or not self._is_choice(key, given, (*here, key)):
+                    continue
+                known = rows.get(file, ALL._replace(at=here))
+                there = getattr(known, key)
+                if there not in (None, given):
+                    self._problems.add(
+                        (*here, key),
+                        f"{dotted(known.at)} has another {key!r} for {shown(file)}, "
+                        f"{shown(there)}: columns of one file go side by side, so give it at one "
+                        "of them",
+                    )
+                elif there is None:
+                    rows[file] = known._replace(**{key: given})
+        return rows
+
+    def _is_choice(self, key: str, given: Any, at: Path) -> bool:
+        """Whether a value can be the `where` or the `limit` of a file."""
+        try:
+            if key == "where":
+                check_where(given)
+            elif type(given) is not int or given < 1:
+                raise ValueError(f"expected an integer >= 1, not {shown(given)}")
+        except ValueError as error:
+            self._problems.add(at, str(error))
+            return False
+        return True
+
+    def _values_of(
+        self, name: str, value: Any, at: Path, rows: Mapping[str, Rows]
+    ) -> Sequence[Any] | None:
         """The values of a parameter; None if there are problems."""
         try:
-            if isinstance(value, dict) and value.keys() == {"file"}:
-                return self._points.column(value["file"], name, self._problems, at)
+            if isinstance(value, dict) and FILE in value:
+                for key in value:
+                    if key not in OF_FILE:
+                        keys = f"{hint(key, OF_FILE)}keys beside {FILE!r}: where, limit"
+                        self._problems.add((*at, key), f"a file has no key {shown(key)} ({keys})")
+                if self._problems.blames(at):
+                    return None
+                file = value[FILE]
+                chosen = rows.get(file, ALL) if isinstance(file, str) else ALL
+                return self._points.column(file, name, self._problems, at, chosen)
             if (
                 isinstance(value, dict)
                 and value
@@ -285,7 +339,8 @@ class GroupReader:
 
     def _points_text(self, name: str, problems: Problems) -> str | None:
         what = "parameter values"
-        return jobspec.read_file(name, self._directory, problems, (), self._files, what)
+        files, most = self._files, MAX_SHEET
+        return jobspec.read_file(name, self._directory, problems, (), files, what, most)
 
     def _fits(self, sweep: Sweep, entry: dict[str, Any], at: Path) -> bool:
         add = self._problems.add

@@ -367,6 +367,7 @@ def read_file(
     at: Path,
     files: dict[str, str],
     what: str = "a jobspec",
+    most: int = MAX_BYTES,
 ) -> str | None:
     """The text of a file; None if it cannot be read.
 
@@ -378,6 +379,7 @@ def read_file(
         at: the path in the document of the file's name.
         files: cache of texts by name; this one is added.
         what: what should be in it, for messages.
+        most: how many of its bytes are read at most, and one more.
 
     >>> read_file("md.yaml", ".", Problems(), ("jobs", 0), {"md.yaml": "version: 1"})
     'version: 1'
@@ -399,8 +401,8 @@ def read_file(
             return None
         with open(path, "rb", buffering=0, opener=_without_waiting) as file:
             data = bytearray()
-            while len(data) <= MAX_BYTES:
-                part = file.read(MAX_BYTES + 1 - len(data))
+            while len(data) <= most:
+                part = file.read(most + 1 - len(data))
                 if part is None:
                     raise BlockingIOError(errno.EAGAIN, "it has no end that can be read")
                 if not part:

@@ -1,26 +1,30 @@
 """Reads files of parameter values: CSV (RFC 4180), whose header names the columns.
 
 Separators are commas, tabs or semicolons. Of a sheet only the columns that parameters are named
-after are looked at. A cell without quotes is a number if it is written as one, and keeps its
-spelling; one with quotes is a text.
+after are looked at, and those that the condition names which chooses rows. A cell without quotes is
+a number if it is written as one, and keeps its spelling; one with quotes is a text.
+
+    text ──records──► rows ──where, limit──► chosen rows ──► the column of each parameter
+
+Rows are chosen one by one, so of a large sheet only the chosen ones take memory.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from flux_ensemble.document.bounds import MAX_BYTES, MAX_VALUES
+from flux_ensemble.document.bounds import MAX_BYTES, MAX_SHEET, MAX_VALUES
 from flux_ensemble.document.plain_data import MAX_CHARACTERS
 from flux_ensemble.document.problems import Path, Problems, TooMany
+from flux_ensemble.document.sheet_rows import Chooser, RowError, place_of
 from flux_ensemble.document.texts import MAX_WORD
 from flux_ensemble.document.values import FileColumn
 from flux_ensemble.scalars import as_text, spelled
-from flux_ensemble.suggestions import hint
-from flux_ensemble.texts import listed, shown, with_guard, without_guard
+from flux_ensemble.texts import shown, with_guard, without_guard
 
 _NUMBER = re.compile(
     r"[-+]?(?:(?:0|[1-9][0-9]*)"
@@ -38,14 +42,51 @@ _UNSAFE = re.compile(r'[,;\t"\r\n]|^\s|\s$')
 
 _QUOTED = re.compile(r'"(?:[^"]|"")*+"')
 
-#: What a column of a parameter is called in an export.
-_EXPORTED = "params."
+_LINE = re.compile(r"[^\r\n]*+")
+
+#: Most characters of all sheets together of which rows are chosen, and most steps of conditions:
+#: both take the time of whoever reads the document.
+_MAX_READ = 2 * MAX_SHEET
+_MAX_STEPS = 50_000_000
+
+
+class Rows(NamedTuple):
+    """The rows of a file that an entry of `jobs:` uses.
+
+    Attributes:
+        where: the condition of a row; None for each row.
+        limit: how many rows at most, the first ones; None for all.
+        at: the path in the document of the parameter that says so.
+    """
+
+    where: str | None = None
+    limit: int | None = None
+    at: Path = ()
+
+
+ALL = Rows()
 
 
 class _Quoted(str):
     """A cell that was in quotes."""
 
     __slots__ = ()
+
+
+class _Row(NamedTuple):
+    """A row: the number of its first line, its cells, and where it begins and ends in the text."""
+
+    line: int
+    cells: list[str]
+    begin: int = 0
+    end: int = 0
+
+
+#: The cells of a row that cannot be read.
+_MALFORMED: list[str] = []
+
+#: What some programs write at the beginning of a text.
+_MARK = "\ufeff"
 
 
 @dataclass
@@ -72,16 +113,24 @@ class Points:
     >>> points = Points(lambda name, problems: "x,y\\n1,a\\n2,b\\n")
     >>> points.column("points.csv", "y", Problems(), ()).values
     ('a', 'b')
+    >>> points.column("points.csv", "y", Problems(), (), Rows("x > 1")).values
+    ('b',)
     """
 
     def __init__(self, texts: Callable[[str, Problems], str | None]) -> None:
         self._texts = texts
-        self._read: dict[str, tuple[_Sheet, Problems]] = {}
+        self._read: dict[tuple[Any, ...], tuple[_Sheet, Problems]] = {}
         #: Rows of all files and values of their columns that are used, and characters.
         self._values = 0
         self._characters = 0
+        #: Characters of files of which rows are chosen, and steps of conditions.
+        self._looked_at = self._steps = 0
+        #: Where the rows begin and end that were chosen of large files, by file.
+        self._chosen: dict[str, dict[int, int]] = {}
 
-    def column(self, file: Any, name: str, problems: Problems, at: Path) -> FileColumn | None:
+    def column(
+        self, file: Any, name: str, problems: Problems, at: Path, rows: Rows = ALL
+    ) -> FileColumn | None:
         """The values of a parameter; None if there are problems.
 
         Args:
@@ -89,18 +138,21 @@ class Points:
             name: of the parameter, and of the column; in an export, that is `params.NAME`.
             problems: collects the problems.
             at: the path in the document of the parameter.
+            rows: those that are used.
         """
         if not isinstance(file, str) or not file:
             problems.add(at, f"expected the name of a file, not {shown(file)}")
             return None
-        if file not in self._read:
+        key = file, rows.where, rows.limit
+        if key not in self._read:
             own = Problems()
             sheet = _Sheet()
             with suppress(TooMany):
-                sheet = self._sheet(file, own)
-            self._read[file] = sheet, own
-        sheet, own = self._read[file]
-        problems.take(own, at)
+                sheet = self._sheet(file, own, rows)
+            self._read[key] = sheet, own
+        sheet, own = self._read[key]
+        # What is wrong with the choice of rows is said once, of the parameter that has it.
+        problems.take(own, at if rows is ALL else rows.at)
         if own.blames(()):
             return None
         if name not in sheet.columns:
@@ -113,56 +165,121 @@ class Points:
         problems.take(own, at)
         return column
 
-    def _sheet(self, file: str, problems: Problems) -> _Sheet:
+    def shorten(self, texts: MutableMapping[str, str]) -> None:
+        """Leave only the chosen rows in the texts of files that are too large to be kept.
+
+        They give the same values: each condition holds for the same rows.
+
+        Args:
+            texts: of files by name.
+
+        >>> points = Points(lambda name, problems: "x\\n1\\n2\\n")
+        >>> points.shorten({})
+        """
+        for file, chosen in self._chosen.items():
+            if file in texts:
+                text = texts[file]
+                texts[file] = "".join(text[at : chosen[at]] for at in sorted(chosen))
+
+    def _sheet(self, file: str, problems: Problems, choice: Rows) -> _Sheet:
         text = self._texts(file, problems)
         if text is None:
             return _Sheet()
-        self._characters += len(text)
-        if len(text) > MAX_BYTES:
-            problems.give_up((), f"expected at most {MAX_BYTES} bytes in {file!r}")
-        if self._characters > MAX_CHARACTERS:
-            problems.give_up((), f"expected at most {MAX_CHARACTERS} characters in {_FILES}")
+        chooses = choice is not ALL
+        self._check_size(file, text, problems, chooses=chooses)
         if "\0" in text:
             problems.give_up((), f"expected text without the character '\\0' in {file!r}")
-        rows = self._rows(file, text.removeprefix("\ufeff"), problems)
-        _, header = next(rows, (1, []))
-        if not header and not problems:
-            problems.give_up((), f"{file}:1: expected a header with the names of parameters")
+        records = self._rows(file, text, problems, len(text) if chooses else MAX_VALUES)
+        first = next(records, None)
+        if first is None:
+            if not problems:
+                problems.give_up((), f"{file}:1: expected a header with the names of parameters")
+            return _Sheet()
+        header = first.cells
         sheet = _Sheet(header)
-        for line, row in rows:
-            if any(map(_holds, row[len(header) :])):
-                problems.add(
-                    (),
-                    f"{file}:{line}: expected {len(header)} values, as the header has, "
-                    f"not {len(row)}",
-                )
-            sheet.rows.append((line, row))
+        spans = {first.begin: first.end}
+        chooser = self._chooser(file, header, choice, problems)
+        if problems:
+            return sheet
+        for row in records:
+            if len(row.cells) > len(header) and any(map(_holds, row.cells[len(header) :])):
+                problems.add((), _of_header(file, row, header))
+            if chooser is not None and not self._is_chosen(chooser, file, row, header, problems):
+                continue
+            sheet.rows.append((row.line, row.cells))
+            spans[row.begin] = row.end
+            if len(sheet.rows) > MAX_VALUES:
+                self._count(len(sheet.rows), problems)
+            if len(sheet.rows) == choice.limit:
+                break
         if not problems and not sheet.rows:
-            problems.add((), f"{file}:1: expected at least one row below the header")
+            if chooser is None or not chooser.rows:
+                problems.add((), f"{file}:1: expected at least one row below the header")
+            else:
+                problems.add(("where",), chooser.nothing(file))
+        if len(text) > MAX_BYTES and not problems:
+            size = sum(end - begin for begin, end in spans.items())
+            self._characters += size
+            if size > MAX_BYTES:
+                problems.give_up((), f"expected at most {MAX_BYTES} bytes in the rows of {file!r}")
+            self._chosen.setdefault(file, {}).update(spans)
         return sheet
 
-    def _column(self, file: str, sheet: _Sheet, name: str, problems: Problems) -> FileColumn | None:
-        exported = f"{_EXPORTED}{name}"
-        there = exported if exported in sheet.header else name
-        if there not in sheet.header:
-            names = [one for one in dict.fromkeys(sheet.header) if one]
-            problems.add(
-                (), f"{file!r} has no column {name!r} ({hint(name, names)}columns: {listed(names)})"
+    def _check_size(self, file: str, text: str, problems: Problems, *, chooses: bool) -> None:
+        most = MAX_SHEET if chooses else MAX_BYTES
+        if len(text) > most:
+            larger = "" if chooses else " ('where' and 'limit' choose rows of a larger one)"
+            problems.give_up((), f"expected at most {most} bytes in {file!r}{larger}")
+        if len(text) > MAX_BYTES:
+            self._looked_at += len(text)
+        else:
+            self._characters += len(text)
+        if self._characters > MAX_CHARACTERS:
+            problems.give_up((), f"expected at most {MAX_CHARACTERS} characters in {_FILES}")
+        if self._looked_at > _MAX_READ:
+            problems.give_up(
+                (),
+                f"expected at most {_MAX_READ} characters in {_FILES} of which rows are chosen; "
+                "each 'where' reads its file",
             )
+
+    def _chooser(
+        self, file: str, header: list[str], choice: Rows, problems: Problems
+    ) -> Chooser | None:
+        if choice.where is None:
             return None
-        if sheet.header.count(there) > 1:
-            problems.add((), f"{file!r} has several columns {there!r}: give the others other names")
+        try:
+            return Chooser(choice.where, file, header, _value)
+        except ValueError as error:
+            problems.add(("where",), str(error))
             return None
-        place = sheet.header.index(there)
+
+    def _is_chosen(
+        self, chooser: Chooser, file: str, row: _Row, header: list[str], problems: Problems
+    ) -> bool:
+        self._steps += chooser.steps
+        if self._steps > _MAX_STEPS:
+            problems.give_up(("where",), f"expected at most {_MAX_STEPS} steps for all rows")
+        if len(row.cells) <= chooser.last:
+            problems.add(("where",), _of_header(file, row, header))
+            return False
+        try:
+            return chooser.holds(row.cells)
+        except RowError as error:
+            problems.add(("where",), f"{file}:{row.line}: {error}")
+            return False
+
+    def _column(self, file: str, sheet: _Sheet, name: str, problems: Problems) -> FileColumn | None:
+        try:
+            place = place_of(name, file, sheet.header)
+        except ValueError as error:
+            problems.add((), str(error))
+            return None
         values: list[Any] = []
         empty: list[int] = []
         for line, row in sheet.rows:
             if place >= len(row):
-                problems.add(
-                    (),
-                    f"{file}:{line}: expected {len(sheet.header)} values, as the header has, "
-                    f"not {len(row)}",
-                )
+                problems.add((), _of_header(file, _Row(line, row), sheet.header))
             elif len(row[place]) > MAX_WORD:
                 problems.add(
                     (),
@@ -181,18 +298,26 @@ class Points:
         if self._values > MAX_VALUES:
             problems.give_up((), f"expected at most {MAX_VALUES} values in {_FILES}")
 
-    def _rows(self, file: str, text: str, problems: Problems) -> Iterator[tuple[int, list[str]]]:
-        """The rows that are not blank, each with the number of its first line."""
+    def _rows(self, file: str, text: str, problems: Problems, most: int) -> Iterator[_Row]:
+        """The rows that are not blank, of which there are at most so many."""
         rows = 0
-        for line, row in _records(text, _separator(file, text)):
-            if row is None:
-                problems.add((), f"{file}:{line}: a '\"' is not closed, or not where a cell ends")
+        for row in _records(text, _separator(file, text.removeprefix(_MARK))):
+            if row.cells is _MALFORMED:
+                problems.add(
+                    (), f"{file}:{row.line}: a '\"' is not closed, or not where a cell ends"
+                )
                 return
-            if any(map(_holds, row)):
+            if row.cells[0] or any(map(_holds, row.cells)):
                 rows += 1
-                if rows > MAX_VALUES:
+                if rows > most:
                     self._count(rows, problems)
-                yield line, row
+                yield row
+
+
+def _of_header(file: str, row: _Row, header: list[str]) -> str:
+    """The message about a row that has not as many cells as the header."""
+    expected = f"expected {len(header)} values, as the header has"
+    return f"{file}:{row.line}: {expected}, not {len(row.cells)}"
 
 
 def _holds(cell: str) -> bool:
@@ -208,38 +333,43 @@ def _separator(file: str, text: str) -> str:
     return max(_SEPARATORS, key="".join(header).count)
 
 
-def _records(text: str, separator: str) -> Iterator[tuple[int, list[str] | None]]:
-    """The rows of a text, with the numbers of their first lines; None for one that is malformed."""
+def _records(text: str, separator: str) -> Iterator[_Row]:
+    """The rows of a text; the last one has the cells `_MALFORMED` if it is malformed."""
     blank = "[ ]" if separator == "\t" else r"[ \t]"
     cell = re.compile(
         rf'{blank}*+"(?P<quoted>(?:[^"]|"")*+)"{blank}*+(?P<end>{separator}|\r\n?|\n|\Z)'
         rf"|(?P<plain>[^{separator}\r\n]*+)(?P<stop>{separator}|\r\n?|\n|\Z)"
     )
-    at, line, begin = 0, 1, 1
-    row: list[str] = []
-    while at < len(text) or row:
-        match = cell.match(text, at)
+    at, line = len(_MARK) if text.startswith(_MARK) else 0, 1
+    while at < len(text):
+        begin, first = at, line
+        match = _LINE.match(text, at)
         assert match is not None
-        quoted = match["quoted"]
-        if quoted is not None:
-            row.append(_Quoted(quoted.replace('""', '"')))
-            line += len(quoted.splitlines()) - 1 if "\n" in quoted or "\r" in quoted else 0
-            end = match["end"]
+        stop = match.end()
+        if text.find('"', at, stop) < 0:
+            # Most lines have no quotes, and cells of these are found much faster.
+            row = [part.strip() for part in match[0].split(separator)]
+            at = stop + (2 if text.startswith("\r\n", stop) else 1)
         else:
-            plain = match["plain"].strip()
-            if plain.startswith('"'):
-                yield line, None
-                return
-            row.append(plain)
-            end = match["stop"]
-        at = match.end()
-        if end != separator:
-            yield begin, row
-            row = []
-            line += 1
-            begin = line
-            if not end:
-                return
+            row, end = [], separator
+            while end == separator:
+                match = cell.match(text, at)
+                assert match is not None
+                quoted = match["quoted"]
+                if quoted is not None:
+                    row.append(_Quoted(quoted.replace('""', '"')))
+                    line += len(quoted.splitlines()) - 1 if "\n" in quoted or "\r" in quoted else 0
+                    end = match["end"]
+                else:
+                    plain = match["plain"].strip()
+                    if plain.startswith('"'):
+                        yield _Row(line, _MALFORMED)
+                        return
+                    row.append(plain)
+                    end = match["stop"]
+                at = match.end()
+        line += 1
+        yield _Row(first, row, begin, at)
 
 
 def _value(cell: str) -> Any:

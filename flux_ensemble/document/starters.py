@@ -47,6 +47,19 @@ class Starters:
         """The text of one, with a line for editors in front."""
         return f"{MODELINE}{schema_file().as_uri()}\n{self._text(name)}"
 
+    def sheets(self, name: str) -> dict[str, str]:
+        """Return the texts of the sheets that one reads, by their names.
+
+        >>> list(Starters().sheets("sample-sheet")), Starters().sheets("hello-world")
+        (['samples.csv'], {})
+        """
+        text = self._text(name)
+        return {
+            path.name: path.read_text(encoding="utf-8")
+            for path in sorted(self._directory.glob("*.csv"))
+            if f"file: {path.name}" in text
+        }
+
     def _text(self, name: str) -> str:
         return (self._directory / f"{name}.yaml").read_text(encoding="utf-8")
 

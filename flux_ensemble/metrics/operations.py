@@ -1,7 +1,8 @@
 """The operations of expressions: values of operands, operators and functions.
 
 A value is a number bounded by `numbers.finite`, text, or None for "no value". A number with its own
-spelling, such as 1.10, is a number that also equals its text (`Spelled`). An operation raises
+spelling, such as 1.10, is a number that also equals its text (`Spelled`). An empty cell of a sheet
+is text where it is compared for equality, and else no value (`EMPTY`). An operation raises
 `Unfit` for operands that it does not accept, and returns None if it has no result, as for a
 division by zero.
 """
@@ -24,6 +25,15 @@ _MAX_DIGITS = 308
 Value = Number | str | None
 
 
+class _Empty(str):
+    """An empty cell."""
+
+    __slots__ = ()
+
+
+EMPTY = _Empty()
+
+
 class Unfit(Exception):
     """A value that an expression cannot use, which makes a condition false."""
 
@@ -38,7 +48,7 @@ def taken(value: Any) -> Value:
     ('text', 1.0, None)
     """
     kind = type(value)
-    if kind is bool or kind is str or value is None or kind is Spelled:
+    if kind is bool or kind is str or value is None or kind is Spelled or kind is _Empty:
         return value
     if kind is int or kind is float:
         return finite(value)
@@ -46,11 +56,13 @@ def taken(value: Any) -> Value:
 
 
 def plain(value: Value) -> Value:
-    """Return a value without its spelling.
+    """Return a value without its spelling; None for an empty cell.
 
-    >>> plain(Spelled("1.10")), plain("1.10")
-    (1.1, '1.10')
+    >>> plain(Spelled("1.10")), plain("1.10"), plain(EMPTY)
+    (1.1, '1.10', None)
     """
+    if value is EMPTY:
+        return None
     return taken(number(value)) if type(value) is Spelled else value
 
 
@@ -77,7 +89,7 @@ def _not(value: Value) -> bool:
 def _arithmetic(compute: Callable[..., Number]) -> Callable[..., Value]:
     def bounded(*operands: Value) -> Value:
         kinds = [type(operand) for operand in operands]
-        if Spelled in kinds:
+        if Spelled in kinds or _Empty in kinds:
             return bounded(*map(plain, operands))
         if None in operands:
             return None

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
-from flux_ensemble.document.jobspec import MAX_BYTES
+from flux_ensemble.document.bounds import MAX_SHEET
 from flux_ensemble.runtime.ports import Loop
 
 #: Seconds within which all files of a document have to be read.
@@ -30,7 +30,7 @@ for name in sys.argv[1:]:
     try:
         file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if stat.S_ISREG(os.fstat(file).st_mode):
-            text = open(file, "rb").read({MAX_BYTES} + 1).decode()
+            text = open(file, "rb").read({MAX_SHEET} + 1).decode()
     except (OSError, ValueError):
         pass
     print(json.dumps([text]), flush=True)
@@ -90,7 +90,7 @@ class _Reading:
     def __init__(self, loop: Loop, names: list[str], directory: str, take: Take) -> None:
         self._names = names
         self._take: Take | None = take
-        self._said = b""
+        self._said = bytearray()
         paths = [os.path.join(directory, name) for name in names]
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _PROGRAM, *paths],

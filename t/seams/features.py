@@ -108,15 +108,18 @@ def _sweep() -> Part:
 
 
 SHEET = """\
-x,word,left alone
-1,NO,
-1.10,yes,12e4567
-3,0x1F,"a, b"
+x,word,left alone,a note
+1,NO,,
+1.10,yes,12e4567,
+3,0x1F,"a, b",
+4,late,,out
 """
 
 
 def _sheet() -> Part:
-    columns = {name: {"file": "sheet.csv"} for name in ("x", "word")}
+    columns: dict[str, Any] = {name: {"file": "sheet.csv"} for name in ("x", "word")}
+    # The last row is not chosen.
+    columns["x"] |= {"where": "row['a note'] != 'out'", "limit": 3}
     return {"jobs": [job("sheet", "fom", columns)], "rules": [start("sheet")]}
 
 
@@ -460,8 +463,8 @@ FEATURES: Mapping[str, Feature] = {
     for feature in (
         Feature("sweep", "a sweep over two parameters", _sweep, {"sweep": 6}),
         Feature("course", "jobs that publish while they run", _course, {"course": 4}),
-        Feature("sheet", "parameters from a CSV file, as they are written", _sheet, {"sheet": 3},
-                files={"sheet.csv": SHEET}),
+        Feature("sheet", "parameters from rows of a CSV file, as they are written", _sheet,
+                {"sheet": 3}, files={"sheet.csv": SHEET}),
         Feature("search", "a search, and a job with its best point", _search,
                 {"search-trial": 8, "search-final": 1}, trials={"search": 8}),
         Feature("retried", "a search by TPE, whose failed trials run again", _retried_search,

@@ -161,7 +161,8 @@ def init(template: str | None, file: str | None, listing: bool, force: bool) -> 
     """Write a document to begin with to FILE: TEMPLATE, or else hello-world.
 
     The templates are the examples of flux-ensemble. FILE is by default called as the template, and
-    "-" is standard output. Its first line names the schema of documents, for editors.
+    "-" is standard output. Its first line names the schema of documents, for editors. A sheet that
+    it reads is written beside it.
     """
     from flux_ensemble.document.feature import objection
     from flux_ensemble.document.loading import load_text
@@ -188,15 +189,17 @@ def init(template: str | None, file: str | None, listing: bool, force: bool) -> 
         click.echo(text, nl=False)
         return
     path = Path(file or f"{template}.yaml")
-    try:
-        with writing(path, new=not force) as out:
-            out.write(text)
-    except FileExistsError:
-        raise Failure(f"{path} is there already: --force replaces it", USAGE) from None
-    except OSError as exc:
-        raise Failure(f"cannot write {path}: {exc.strerror}", USAGE) from None
+    sheets = {path.with_name(name): sheet for name, sheet in starters.sheets(template).items()}
+    for place, content in {**sheets, path: text}.items():
+        try:
+            with writing(place, new=not force) as out:
+                out.write(content)
+        except FileExistsError:
+            raise Failure(f"{place} is there already: --force replaces it", USAGE) from None
+        except OSError as exc:
+            raise Failure(f"cannot write {place}: {exc.strerror}", USAGE) from None
     click.echo(f"{path}: written; '{own_command('run', str(path))}' runs it")
-    reason = objection(load_text(text, name=path.stem), str(path))
+    reason = objection(load_text(text, name=path.stem, directory=str(path.parent)), str(path))
     if reason is not None:
         warn(reason)
 

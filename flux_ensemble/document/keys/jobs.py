@@ -239,7 +239,10 @@ _KERNEL_KEYS = (
         OBJECT,
         "Parameters and their values: there is a job for each combination. {NAME} in a command is "
         "replaced by the value.",
-        ({"t": [280, 300, 320], "seed": {"range": [0, 4]}},),
+        (
+            {"t": [280, 300, 320], "seed": {"range": [0, 4]}},
+            {"length": {"file": "points.csv", "where": "length > 3", "limit": 100}},
+        ),
         read=None,
         more="See [sweeps](sweeps.md).",
     ),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from flux_ensemble.document.bounds import MAX_BYTES, MAX_VALUES
 from flux_ensemble.document.lint import Warnings
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
-from flux_ensemble.document.points import Points
+from flux_ensemble.document.points import Points, Rows
 from flux_ensemble.document.problems import Problems
 from flux_ensemble.document.values import parse_values
 from flux_ensemble.scalars import as_text, number
@@ -318,13 +318,184 @@ def test_a_file_that_is_missing_or_none_has_a_sentence(tmp_path: Path) -> None:
 
 def test_files_are_bounded(tmp_path: Path) -> None:
     for text, sentence in (
-        ("x\n" + "1" * MAX_BYTES, f"expected at most {MAX_BYTES} bytes in 'points.csv'"),
+        ("x\n" + "1" * MAX_BYTES,
+         f"expected at most {MAX_BYTES} bytes in 'points.csv' "
+         "('where' and 'limit' choose rows of a larger one)"),
         ("x\n" + "1\n" * MAX_VALUES,
          f"expected at most {MAX_VALUES} values in files of parameter values"),
     ):  # fmt: skip
         with pytest.raises(DocumentError) as caught:
             load(tmp_path, text, params={"x": FILE})
         assert caught.value.problems[0].message == sentence
+
+
+SAMPLES = (
+    "sample,kind,length,version,answer,read depth,row,params.t\n"
+    "S1,a,5,1.10,NO,21.5,x,1\n"
+    "S2,b,,1.1,no,n/a,y,2\n"
+    'S3,a,2,0x1F,"",30,z,3\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "samples"),
+    [
+        ("kind == 'a'", ["S1", "S3"]),
+        ("kind in ['b', 'c'] or length > 3", ["S1", "S2"]),
+        ("length == ''", ["S2"]),
+        ("not length > 3 and kind == 'b'", ["S2"]),
+        ("length < 3 or length >= 3", ["S1", "S3"]),
+        ("sqrt(length) > 2", ["S1"]),
+        ("version == 1.1", ["S1", "S2"]),
+        ("version == '1.10'", ["S1"]),
+        ("answer == 'NO'", ["S1"]),
+        ("answer == ''", ["S3"]),
+        ("'no' in answer", ["S2"]),
+        ("row['read depth'] != 'n/a' and row['read depth'] > 22", ["S3"]),
+        ("row == 'x' or row.row == 'y'", ["S1", "S2"]),
+        ("t >= 2 and params.t == t and row['params.t'] < 3", ["S2"]),
+        ("  kind=='a'  ", ["S1", "S3"]),
+    ],
+)
+def test_a_condition_chooses_the_rows_of_a_sheet(
+    tmp_path: Path, where: str, samples: list[str]
+) -> None:
+    params = {"sample": {**FILE, "where": where}}
+    assert [one["sample"] for one in load(tmp_path, SAMPLES, params=params)] == samples
+
+
+def test_all_parameters_of_an_entry_that_read_a_file_have_the_same_rows(tmp_path: Path) -> None:
+    params = {
+        "kind": FILE,
+        "sample": {**FILE, "where": "kind == 'a'"},
+        "t": {**FILE, "limit": 1},
+        "n": [1, 2],
+    }
+    assert load(tmp_path, SAMPLES, params=params) == [
+        {"kind": "a", "sample": "S1", "t": 1, "n": n} for n in (1, 2)
+    ]
+
+
+def test_another_entry_can_use_other_rows_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "points.csv").write_text(SAMPLES)
+    jobs = [
+        {"name": kind, "command": "run", "params": {"sample": {**FILE, "where": where}}}
+        for kind, where in (("a", "kind == 'a'"), ("b", "kind == 'b'"))
+    ] + [{"name": "all", "command": "run", "params": {"sample": FILE}}]
+    groups = load_mapping({"jobs": jobs}, name="test", directory=str(tmp_path)).groups
+    assert {name: len(group.submission()) for name, group in groups.items()} == {
+        "a": 2, "b": 1, "all": 3,
+    }  # fmt: skip
+
+
+def test_a_limit_takes_the_first_rows_and_reads_no_further(tmp_path: Path) -> None:
+    params = {"x": {**FILE, "limit": 2}}
+    assert load(tmp_path, 'x\n1\n\n2\n3,4\n"open\n', params=params) == [{"x": 1}, {"x": 2}]
+
+
+@pytest.mark.parametrize(
+    ("given", "place", "sentence"),
+    [
+        ({"where": "kind == a"}, "where",
+         "'points.csv' has no column 'a' (columns: sample, kind, length, version, answer, "
+         "read depth, row, params.t; text is written in quotes)"),
+        ({"where": "lenght > 3"}, "where",
+         "'points.csv' has no column 'lenght' (did you mean 'length'? columns: sample, kind, "
+         "length, version, answer, read depth, row, params.t; text is written in quotes)"),
+        ({"where": "row['depth'] > 3"}, "where",
+         "'points.csv' has no column 'depth' (did you mean 'read depth'? columns: sample, kind, "
+         "length, version, answer, read depth, row, params.t)"),
+        ({"where": "row['read depth'] > 3"}, "where",
+         "points.csv:3: read depth: 'n/a' is text, and 'where' needs a number here (to leave out "
+         "such rows, begin with row['read depth'] != 'n/a' and ...)"),
+        ({"where": "kind == 'c'"}, "where",
+         "it chooses none of the 3 rows of 'points.csv': kind is 'a', 'b'"),
+        ({"where": "length = 3"}, "where",
+         "expected an expression such as \"kind == 'a'\", not 'length = 3' "
+         "(write '==' to compare)"),
+        ({"where": "open('x')"}, "where",
+         "'open' is not a function of conditions (functions: abs, max, min, round, floor, ceil, "
+         "sqrt, exp, log, log2, log10, sin, cos, tan, tanh, pow)"),
+        ({"where": 3}, "where", "expected an expression such as \"kind == 'a'\", not 3"),
+        ({"limit": 0}, "limit", "expected an integer >= 1, not 0"),
+        ({"limit": True}, "limit", "expected an integer >= 1, not true"),
+        ({"wher": "length > 3"}, "wher",
+         "a file has no key 'wher' (did you mean 'where'? keys beside 'file': where, limit)"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_choice_of_rows_is_said_once(
+    tmp_path: Path, given: dict[str, Any], place: str, sentence: str
+) -> None:
+    params = {"sample": FILE, "kind": {**FILE, **given}, "version": FILE}
+    with pytest.raises(DocumentError) as caught:
+        load(tmp_path, SAMPLES, params=params)
+    found = [(problem.path, problem.message) for problem in caught.value.problems]
+    assert found == [(f"jobs[0].params.kind.{place}", sentence)]
+
+
+def test_two_conditions_for_one_file_are_an_error_that_names_both_places(tmp_path: Path) -> None:
+    params = {
+        "sample": {**FILE, "where": "kind == 'a'", "limit": 5},
+        "kind": {**FILE, "where": "kind == 'b'", "limit": 5},
+    }
+    with pytest.raises(DocumentError) as caught:
+        load(tmp_path, SAMPLES, params=params)
+    found = [(problem.path, problem.message) for problem in caught.value.problems]
+    assert found == [(
+        "jobs[0].params.kind.where",
+        "jobs[0].params.sample has another 'where' for 'points.csv', \"kind == 'a'\": columns of "
+        "one file go side by side, so give it at one of them",
+    )]  # fmt: skip
+
+
+def test_a_column_that_a_condition_names_has_a_cell_in_each_row(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match=r"points\.csv:3: expected 2 values.*not 1"):
+        load(tmp_path, "x,y\n1,2\n3\n", params={"x": {**FILE, "where": "y > 1"}})
+
+
+def test_of_a_large_sheet_the_chosen_rows_are_kept_and_give_the_same(tmp_path: Path) -> None:
+    rows = 300_000
+    text = "x,kind,note\r\n" + "".join(
+        f'{x},{"ab"[x % 100 == 7]},"note {x}"\r\n' for x in range(rows)
+    )
+    assert len(text) > MAX_BYTES
+    (tmp_path / "points.csv").write_text(text)
+    jobs = [
+        {"name": "chosen", "command": "run",
+         "params": {"x": {**FILE, "where": "kind == 'b'"}, "note": FILE}},
+        {"name": "first", "command": "run", "params": {"x": {**FILE, "limit": 3}}},
+    ]  # fmt: skip
+    files: dict[str, str] = {}
+
+    def values() -> list[list[dict[str, Any]]]:
+        groups = load_mapping(
+            {"jobs": jobs}, name="test", directory=str(tmp_path), files=files
+        ).groups
+        return [[params for _, params in group.submission()] for group in groups.values()]
+
+    first = values()
+    assert len(first[0]) == rows / 100
+    assert first[1] == [{"x": 0}, {"x": 1}, {"x": 2}]
+    assert len(files["points.csv"]) < len(text) / 50
+    (tmp_path / "points.csv").unlink()
+    assert values() == first
+
+
+def test_a_condition_is_checked_where_its_file_is_not() -> None:
+    jobs = [{"name": "a", "command": "x", "params": {"x": {**FILE, "where": "x => 1"}}}]
+    with pytest.raises(DocumentError, match="write '>=' for '=>'"):
+        load_mapping({"jobs": jobs}, name="test", here=False)
+
+
+@given(st.lists(st.sampled_from(["1.10", "NO", "007", "x y", "12e4567", "", "0x1F"]), min_size=1))
+def test_a_cell_equals_its_spelling(cells: list[str]) -> None:
+    text = "x,n\n" + "".join(f"{cell},{n}\n" for n, cell in enumerate(cells))
+    for cell in cells:
+        points = Points(lambda name, problems: text)
+        rows = Rows(f"x == {cell!r}")
+        column = points.column("points.csv", "n", Problems(), (), rows)
+        assert column is not None
+        assert list(column.values) == [n for n, one in enumerate(cells) if one == cell]
 
 
 def test_the_text_of_a_file_is_kept_with_the_document(tmp_path: Path) -> None:
