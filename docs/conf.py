@@ -76,7 +76,7 @@ def with_site_links(text: str, page: Path, directory: Path) -> str:
             shown = os.path.relpath(target, DOCS)
         elif target == EXAMPLES:
             shown = "examples.md"
-        elif target.parent == EXAMPLES:
+        elif target.parent == EXAMPLES and target.is_file():
             shown, anchor = "examples.md", "#" + re.sub(r"[^\w-]", "", target.name.lower())
         elif target in pages:
             shown = pages[target]
