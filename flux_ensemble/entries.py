@@ -64,9 +64,20 @@ class DocumentEntry(dict[str, Any]):
         place: the line of the program that made it.
     """
 
+    #: The key of what is most likely to be given without a keyword.
+    _first = "name"
+
     def __init__(
-        self, mapping: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), /, **keys: Any
+        self,
+        mapping: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
+        /,
+        *more: Any,
+        **keys: Any,
     ) -> None:
+        given: object = mapping
+        if more or isinstance(given, str):
+            called = type(self).__name__
+            raise TypeError(f"{called}: its arguments are keywords: {self._first}={given!r}")
         super().__init__(mapping)
         self.update({key_of(key): value for key, value in keys.items() if value is not None})
         object.__setattr__(self, "place", caller())
@@ -108,6 +119,8 @@ class Rule(DocumentEntry):
     'echo'
     """
 
+    _first = "trigger"
+
     if TYPE_CHECKING:
 
         def __init__(
@@ -119,8 +132,8 @@ class Rule(DocumentEntry):
 
     else:
 
-        def __init__(self, mapping=(), /, **keys):
-            super().__init__(mapping, **keys)
+        def __init__(self, mapping=(), /, *more, **keys):
+            super().__init__(mapping, *more, **keys)
             action = self.get("action")
             if isinstance(action, dict) and not isinstance(action, Action):
                 self["action"] = Action(action)

@@ -73,7 +73,7 @@ class Draft:
         if spec is not None and spec.expansion is not None:
             return to_yaml(spec.expansion)
         document = self._read()
-        problems = Problems(document.line, document.file)
+        problems = Problems(document.line, document.file, document.told)
         check_plain(document.value, problems)
         if problems:
             raise problems.error()
@@ -147,6 +147,20 @@ class PythonDocument(Document):
     def __init__(self, value: Mapping[str, Any], place: Place | None) -> None:
         self._places: dict[Path, Place] = {} if place is None else {(): place}
         super().__init__(_convert(value, (), self._places))
+
+    def told(self, path: Path, message: str) -> tuple[Path, str]:
+        """Return a problem in the words of Python: keywords where the program has keywords."""
+        from flux_ensemble.api.python_words import in_words_of_python, keyword_of
+
+        shown = tuple(
+            keyword_of(step) if isinstance(step, str) and path[:place] in self._places else step
+            for place, step in enumerate(path)
+        )
+        of_entry = path in self._places or path[:-1] in self._places
+        for key, keyword in zip(path, shown, strict=True):
+            if key != keyword:
+                message = message.replace(f"'{key}'", f"'{keyword}'")
+        return shown, in_words_of_python(message, keywords=of_entry)
 
     def line(self, path: Path) -> int | None:
         """Return the line that made the value at `path`, or the closest value around it."""

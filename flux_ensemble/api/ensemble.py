@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -61,6 +62,7 @@ class Ensemble:
     """An ensemble: its document, and its run once there is one.
 
     Args:
+        mapping: a document as plain data, as from YAML; the keywords replace its keys.
         name: of the ensemble.
         jobs: `Job`s, or mappings with their keys.
         rules: `Rule`s, or mappings with their keys.
@@ -82,19 +84,28 @@ class Ensemble:
 
     def __init__(
         self,
+        mapping: Mapping[str, Any] | None = None,
+        /,
         *,
-        name: str,
+        name: str | None = None,
         jobs: Iterable[Mapping[str, Any]] = (),
         rules: Iterable[Mapping[str, Any]] = (),
         **keys: Unpack[EnsembleKeys],
     ) -> None:
-        self.name = name
+        if mapping is not None and not isinstance(mapping, Mapping):
+            raise TypeError(_no_mapping(mapping))
+        given = dict(mapping or {})
+        self.name = given.get("name", "") if name is None else name
+        if not self.name:
+            raise TypeError("Ensemble: it needs a name, such as name='sweep'")
         self._host: Host | None = None
-        document: dict[str, Any] = {"name": name}
+        document: dict[str, Any] = {**given, "name": self.name}
         document |= {key_of(key): value for key, value in keys.items() if value is not None}
-        for key, entries in (("jobs", list(jobs)), ("rules", list(rules))):
-            if entries:
-                document[key] = entries
+        for key, entries in (("jobs", jobs), ("rules", rules)):
+            # What is no list is kept, so that it is refused with a remedy.
+            listed = entries if isinstance(entries, Mapping | str) else list(entries)
+            if listed:
+                document[key] = listed
         self._draft: Draft = Draft(document, caller())
 
     @classmethod
@@ -667,6 +678,23 @@ class Ensemble:
         if self._host is None:
             return document_html(self.document)
         return status_html(self._host.status())
+
+
+def _no_mapping(given: object) -> str:
+    """Return what to do in place of `Ensemble(given)`.
+
+    >>> _no_mapping("demo")
+    "Ensemble: its arguments are keywords: name='demo'"
+    >>> _no_mapping("a.yaml")
+    "Ensemble: 'flux-ensemble run a.yaml' runs a file, and Ensemble.attach('a') has its ..."
+    """
+    if isinstance(given, str | Path) and Path(given).suffix in (".yaml", ".yml", ".json"):
+        return (
+            f"Ensemble: 'flux-ensemble run {shlex.quote(str(given))}' runs a file, and "
+            f"Ensemble.attach({Path(given).stem!r}) has its results; here a document has keywords, "
+            "or is a mapping"
+        )
+    return f"Ensemble: its arguments are keywords: name={given!r}"
 
 
 def _cluster(nodes: int | None, cores: int | None, gpus: int | None) -> VirtualCluster:

@@ -94,7 +94,8 @@ def lint(
     )
     for finding in findings:
         line, place = document.line(finding.path), document.file(finding.path)
-        problem = placed(Problem(line, dotted(finding.path), finding.message), place)
+        path, message = document.told(finding.path, finding.message)
+        problem = placed(Problem(line, dotted(path), message), place)
         kept = warnings.notes if finding.note else warnings.warnings
         if len(kept) < MAX_PROBLEMS:
             kept.append(str(DocumentError([problem], file)))

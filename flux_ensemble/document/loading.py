@@ -174,7 +174,7 @@ def load_document(document: Document, **options: Unpack[LoadOptions]) -> Spec:
     >>> load_document(Document({"name": "demo", "jobs": [{"name": "a", "command": "x"}]})).name
     'demo'
     """
-    problems = Problems(document.line, document.file)
+    problems = Problems(document.line, document.file, document.told)
     return _Loader(document, problems, **options).load()
 
 

@@ -95,7 +95,7 @@ class Expanded(Document):
         """A problem of what was made, as one of the entry of `use` that made it."""
         user = self._user(path)
         if user is None:
-            return path, message
+            return self._original.told(path, message)
         key, index = path[0], path[1] if len(path) > 1 else None
         what = dotted(path)
         if isinstance(key, str) and isinstance(index, int) and key in _KINDS:

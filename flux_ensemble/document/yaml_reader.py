@@ -90,6 +90,10 @@ class Document:
         """Remember the lines of a container's items."""
         self._kept[id(container)] = (container, lines)
 
+    def told(self, path: Path, message: str) -> tuple[Path, str]:
+        """A problem of the value at `path`, in the words of those who wrote the document."""
+        return path, message
+
     def line(self, path: Path) -> int | None:
         """The line of the value at `path`, or of the closest enclosing value."""
         line, value = self.start, self.value

@@ -119,6 +119,80 @@ def test_the_errors_are_those_of_yaml() -> None:
     assert told[0] == told[1]
 
 
+def wrong(**keys: Any) -> str:
+    """What is said of a document: its errors, or its warnings."""
+    try:
+        return "\n".join(Ensemble(name="demo", **keys).validate())
+    except DocumentError as error:
+        return str(error)
+
+
+START = Rule(trigger="start", action=Action(name="submit", label="a"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (
+            {"jobs": [Job(name="a", command="true")]},
+            """add 'rules=[Rule(trigger="start", action=Action(name="submit", label="a"))]'""",
+        ),
+        (
+            {"jobs": [Job(name="a", command="true", max_active="3")], "rules": [START]},  # type: ignore[arg-type]
+            "jobs[0].max_active: expected an integer >= 1",
+        ),
+        (
+            {"jobs": [Job(name="a", command="true", maxactive=3)], "rules": [START]},  # type: ignore[call-arg]
+            "unknown key 'maxactive' (did you mean 'max_active'? keys: name,",
+        ),
+        (
+            {"jobs": [{"name": "a", "command": "true", "max_active": 3}], "rules": [START]},
+            "unknown key 'max_active' (did you mean 'max-active'? keys: name,",
+        ),
+        (
+            {"jobs": Job(name="a", command="true")},
+            "jobs: expected a list of job groups, not a mapping with 2 keys (put it in brackets",
+        ),
+        ({"on_failure": "stop"}, "on_failure: unknown key 'on_failure' (keys: name, logging"),
+        (
+            {"rules": [Rule(trigger="start", action="submit a")]},  # type: ignore[arg-type]
+            'expected an action such as Action(name="submit", label="GROUP"), not',
+        ),
+        (
+            {"jobs": [Job(name="a", command="true", retries="3x")], "rules": [START]},  # type: ignore[arg-type]
+            'such as {"times": 3, "on": ["failed", "timeout"]}, not \'3x\'',
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_the_words_of_python(keys: dict[str, Any], said: str) -> None:
+    told = wrong(**keys)
+    assert said in told
+    assert "{name:" not in told
+    assert "{trigger:" not in told
+
+
+def test_a_document_as_plain_data_is_an_ensemble() -> None:
+    plain = read_yaml("name: demo\njobs: [{name: a, command: x, max-active: 2}]")[0].value
+    assert Ensemble(plain).document == plain
+    assert Ensemble(plain, name="other", finish="never").document == {
+        **plain, "name": "other", "finish": "never",
+    }  # fmt: skip
+
+
+def test_what_is_no_keyword_says_so() -> None:
+    classes: Any = {"Ensemble": Ensemble, "Job": Job, "Rule": Rule, "Action": Action}
+    for called, words, said in (
+        ("Ensemble", ("demo",), r"Ensemble: its arguments are keywords: name='demo'"),
+        ("Ensemble", ("b/a.yaml",), r"'flux-ensemble run b/a.yaml' runs a file, .*h\('a'\)"),
+        ("Ensemble", (), r"it needs a name, such as name='sweep'"),
+        ("Job", ("a",), r"Job: its arguments are keywords: name='a'"),
+        ("Rule", ("start",), r"Rule: its arguments are keywords: trigger='start'"),
+        ("Action", ("submit", "a"), r"Action: its arguments are keywords: name='submit'"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            classes[called](*words)
+
+
 def test_a_warning_names_the_line_of_the_program() -> None:
     (warning,) = Ensemble(name="demo", jobs=[Job(name="a", command="true")]).validate()
     assert warning.startswith(f"{__file__}:")
