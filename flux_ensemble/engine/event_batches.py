@@ -135,7 +135,7 @@ class LifeBatches:
             if record:
                 job = ActiveJob(key, firing.group, firing, index, t_submit)
                 self._started(job, t_start, columns, stop)
-                self._finished(job, t_end)
+                self._finished(job, t_end, columns, stop)
                 job.phase = _GONE
                 observer.record(job)
             self.more = self._quick.more or self._quick.makes_room(key)
@@ -188,7 +188,7 @@ class LifeBatches:
                     t_end = column[stop] / TICKS
                     assert job.t_start is not None
                     self._ran.append(max(0.0, t_end - job.t_start))
-                    self._finished(job, t_end)
+                    self._finished(job, t_end, columns, stop)
                 else:
                     job.phase = _GONE
                     core.workload.leave(job)
@@ -212,8 +212,10 @@ class LifeBatches:
         if columns.allocs:
             job.t_alloc, job.ranks = columns.allocs[position] / TICKS, columns.ranks[position]
 
-    def _finished(self, job: ActiveJob, t: float) -> None:
+    def _finished(self, job: ActiveJob, t: float, columns: Columns, position: int) -> None:
         job.phase, job.t_end, job.status, job.outcome = _FINISHED, t, 0, "success"
+        if columns.cpu:
+            job.used = columns.cpu[position], columns.rss[position]
 
     def _advance(self, columns: Columns, position: int) -> None:
         """Advance the engine's time to the latest event of a job."""

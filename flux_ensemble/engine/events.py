@@ -19,6 +19,10 @@ from flux_ensemble.engine.job_keys import make
 #: The events of a job that succeeds, without any others.
 LIFE = ("submit", "validate", "start", "finish", "clean")
 
+#: Keys of the context of "finish" where the queue knows what the job used: its processor time in
+#: microseconds, and the peak memory of its largest process in KiB. Flux's own events have neither.
+CPU, RSS = "cpu_us", "rss_kib"
+
 #: Ticks in a second. Every time since 2004 is a whole number of ticks, as a float has no finer
 #: resolution there.
 TICKS = 1 << 22
@@ -95,6 +99,7 @@ class Columns(NamedTuple):
         times: a column for each event, in 1/TICKS of a second.
         allocs: when the jobs were given their resources, as `times`; empty if not reported.
         ranks: the ranks of these resources.
+        cpu, rss: what the jobs used, see `CPU`; empty if not reported.
     """
 
     ids: list[int]
@@ -102,6 +107,8 @@ class Columns(NamedTuple):
     times: list[list[int]]
     allocs: list[int]
     ranks: list[str]
+    cpu: Sequence[int]
+    rss: Sequence[int]
 
 
 @fastclass
@@ -125,6 +132,8 @@ class JobsAlike:
         submit: the context of each "submit".
         places: the resources in the contexts of "start", if there are any: a column of `t_alloc`,
             as the ticks before the time of the event, and `ranks`: one for all jobs, or a column.
+        used: what the jobs used, if that is in the contexts of "finish": a column of `CPU` and one
+            of `RSS`.
     """
 
     t: float
@@ -136,6 +145,7 @@ class JobsAlike:
     indices: Sequence[int] = ()
     submit: Mapping[str, Any] = field(default_factory=dict)
     places: Sequence[Any] | None = None
+    used: Sequence[Sequence[int]] | None = None
 
     def columns(self) -> Columns:
         """Return the columns with the differences added up."""
@@ -149,8 +159,15 @@ class JobsAlike:
             allocs = [start - before for start, before in zip(starts, self.places[0], strict=True)]
             same = self.places[1]
             ranks = [same] * len(starts) if isinstance(same, str) else same
+        cpu, rss = self.used or ((), ())
         return Columns(
-            list(accumulate(self.steps)), list(accumulate(self.indices)), times, allocs, ranks
+            list(accumulate(self.steps)),
+            list(accumulate(self.indices)),
+            times,
+            allocs,
+            ranks,
+            cpu,
+            rss,
         )
 
     def job(self, columns: Columns, number: int) -> JobEvents:
@@ -161,7 +178,10 @@ class JobsAlike:
             if name == "submit" and self.submit:
                 event.append(self.submit)
             elif name == "finish":
-                event.append({"status": 0})
+                context: dict[str, Any] = {"status": 0}
+                if columns.cpu:
+                    context.update({CPU: columns.cpu[number], RSS: columns.rss[number]})
+                event.append(context)
             elif name == "start" and columns.allocs:
                 place = {"t_alloc": columns.allocs[number] / TICKS, "ranks": columns.ranks[number]}
                 event.append(place)

@@ -76,6 +76,9 @@ class JobView:
             return pending(self._job.t_submit, self._job.t_start)
         if self._job.firing is None:
             return None
+        if field.name == "efficiency":
+            seconds = runtime(self._job.t_start, self._job.t_end, self._t)
+            return efficiency(self._job, self._core.job_of(self._job)[0], seconds)
         if field.name == "index":
             return self._job.index
         if field.name == "attempt":
@@ -139,6 +142,16 @@ class CombinationView:
 def pending(t_submit: float, t_start: float | None) -> float | None:
     """Return the seconds that a job waited until it started; None if it has not started."""
     return None if t_start is None else max(0.0, t_start - t_submit)
+
+
+def efficiency(job: ActiveJob, job_set: JobSet, seconds: float | None) -> float | None:
+    """Return the share of a job's cores that it kept busy in the seconds that it ran.
+
+    None if that is unknown, or if the job ran for no time.
+    """
+    if job.cpu_seconds is None or not seconds:
+        return None
+    return round(job.cpu_seconds / (seconds * of_set(job_set, "ncores")), 4)
 
 
 #: Fields that are attributes of a job set.
@@ -261,6 +274,7 @@ class Describer:
         values["nnodes"] = None if job.ranks is None else _nodes(job.ranks)
         for name in ("ntasks", "ncores", "ngpus", "duration", "urgency"):
             values[name] = of_set(job_set, name)
+        values["efficiency"] = efficiency(job, job_set, seconds)
         values["t_submit"] = t_submit
         values["t_alloc"] = _time(job.t_alloc)
         values["t_run"] = t_start

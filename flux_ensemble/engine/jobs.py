@@ -15,7 +15,7 @@ from signal import SIGKILL
 from typing import Any, Final
 
 from flux_ensemble.engine.compact import columns, unusual
-from flux_ensemble.engine.events import JobEvent
+from flux_ensemble.engine.events import CPU, RSS, JobEvent
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.signals import signal_of
@@ -90,6 +90,8 @@ FIELDS: Final[dict[str, str]] = {
     "reason": "reason",
     "outcome": "outcome",
     "interrupted": "interrupted",
+    "cpu_seconds": "cpu_seconds",
+    "max_rss": "max_rss",
     "exception.type": "exception_type",
     "exception.note": "exception_note",
     "memo": "memo",
@@ -121,6 +123,7 @@ _UNUSUAL: Mapping[str, Any] = {
     "ranks": None,
     "t_end": None,
     "status": None,
+    "used": None,
     "exception_type": None,
     "exception_note": None,
     "memo": {},
@@ -133,6 +136,7 @@ _UNUSUAL: Mapping[str, Any] = {
 
 #: Attributes whose type JSON does not have, with the type to convert them to.
 _KINDS: Mapping[str, Callable[[Any], Any]] = {
+    "used": tuple,
     "published": dict,
     "_exceptions": set,
     "_last": dict,
@@ -187,6 +191,8 @@ class ActiveJob:
         self.t_end: float | None = None
         #: The wait status (wait(2)) in the `finish` event.
         self.status: int | None = None
+        #: What the job used, `events.CPU` and `events.RSS`; None if its queue does not know that.
+        self.used: tuple[int, int] | None = None
         #: The type and note of the job's first fatal exception.
         self.exception_type: str | None = None
         self.exception_note: str | None = None
@@ -243,6 +249,8 @@ class ActiveJob:
             status = event.context.get("status")
             self.t_end = event.t
             self.status = status if type(status) is int else None
+            if CPU in event.context:
+                self._use(event.context)
             self.outcome = self._judge(status)
         elif phase is _GONE:
             if self.t_end is None:
@@ -279,6 +287,16 @@ class ActiveJob:
     def signal(self) -> int | None:
         """The number of the signal that ended the job; None if no signal did."""
         return None if self.status is None else signal_of(self.status)
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """The processor time of the job's processes in seconds; None if unknown."""
+        return None if self.used is None else self.used[0] / 1e6
+
+    @property
+    def max_rss(self) -> float | None:
+        """The peak memory of the job's largest process in MB; None if unknown."""
+        return None if self.used is None else round(self.used[1] * 0.001024, 3)
 
     @property
     def reason(self) -> str | None:
@@ -383,6 +401,12 @@ class ActiveJob:
             self.t_alloc = t_alloc
         if type(ranks) is str:
             self.ranks = ranks
+
+    def _use(self, context: Mapping[str, Any]) -> None:
+        """Store what the job used, which some queues add to `finish`."""
+        cpu, rss = context[CPU], context.get(RSS)
+        if type(cpu) is int and type(rss) is int:
+            self.used = cpu, rss
 
     def _remember(self, context: Mapping[str, Any]) -> None:
         """Merge a memo into `memo`: a key replaces an earlier one, and null removes it (RFC 21)."""

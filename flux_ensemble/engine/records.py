@@ -11,7 +11,8 @@ In JSON, jobs are in columns, and rare attributes are in `more`: see `engine.com
 of jobs are four columns, in microseconds, the resolution of Flux: the time of submission as the
 difference from the job before; and the times of allocation, start and end as the differences from
 the submission. Ids and indices are differences from the job before. If all jobs have the same
-firing or ranks, that value stands instead of the column.
+firing or ranks, that value stands instead of the column. What jobs used is in the two columns of
+`used`, which exists if it is known of one of them.
 """
 
 from __future__ import annotations
@@ -109,6 +110,8 @@ def encode(jobs: Sequence[ActiveJob]) -> dict[str, Any]:
     starts: list[int | None] = []
     ends: list[int | None] = []
     ranks: list[str | None] = []
+    cpu: list[int | None] = []
+    rss: list[int | None] = []
     odd: list[int] = []
     last = last_index = base = 0
     for number, job in enumerate(jobs):
@@ -127,10 +130,14 @@ def encode(jobs: Sequence[ActiveJob]) -> dict[str, Any]:
         starts.append(None if t_start is None else _micros(t_start) - submitted)
         ends.append(None if t_end is None else _micros(t_end) - submitted)
         ranks.append(job.ranks)
+        used = job.used
+        cpu.append(None if used is None else used[0])
+        rss.append(None if used is None else used[1])
         if not job.is_usual:
             odd.append(number)
     more = list(positions)
     rare = unusual([jobs[number] for number in odd], RECORDED)
+    of_use = {"used": [cpu, rss]} if any(value is not None for value in cpu) else {}
     return {
         "firings": {**columns(more, _FIRING_COLUMNS), "more": unusual(more, _FIRING_UNUSUAL)},
         "firing": firings if len(positions) > 1 else 0,
@@ -138,6 +145,7 @@ def encode(jobs: Sequence[ActiveJob]) -> dict[str, Any]:
         "indices": indices,
         "lives": [submits, allocs, starts, ends],
         "ranks": ranks if len(set(ranks)) > 1 else ranks[0],
+        **of_use,
         "more": [[odd[position], attributes] for position, attributes in rare],
     }
 
@@ -186,6 +194,10 @@ def decode(value: Mapping[str, Any]) -> list[ActiveJob]:
             job.t_end = (submitted + t_end) / _MICRO
         job.phase, job.outcome, job.status, job.ranks = Phase.GONE, "success", 0, ranks
         jobs.append(job)
+    if "used" in value:
+        for job, cpu, rss in zip(jobs, *value["used"], strict=True):
+            if cpu is not None:
+                job.used = cpu, rss
     _set(jobs, value["more"])
     return jobs
 

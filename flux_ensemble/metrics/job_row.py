@@ -146,6 +146,22 @@ class JobRow(TypedDict):
         "how many seconds it has run, as in flux-jobs(1)", guests=True, known=_START,
         in_rules="how many seconds it ran, or has run until now",
     )]
+    cpu_seconds: NotRequired[Annotated[float | None, Column(
+        "the [processor time](howto/resources.md) of its processes in seconds; null while it is "
+        "active, and where its queue does not know it",
+        known=_END,
+        in_rules="the [processor time](howto/resources.md) of its processes in seconds; empty "
+        "where its queue does not know it",
+    )]]
+    max_rss: NotRequired[Annotated[float | None, Column(
+        "the peak memory of its largest process in MB (1,000,000 bytes), likewise", known=_END,
+        in_rules="the peak memory of its largest process in MB (1,000,000 bytes); empty as "
+        "`cpu_seconds`",
+    )]]
+    efficiency: NotRequired[Annotated[float | None, Column(
+        "`cpu_seconds / (runtime * ncores)`: the share of its cores that it kept busy, likewise",
+        known=_END,
+    )]]
     outcome: Annotated[str | None, Column(
         "`success`, `failed`, `canceled`, `timeout`, `interrupted`; null while it is active",
         guests=True, known=_END, check=_outcome,

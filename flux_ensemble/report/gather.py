@@ -100,6 +100,35 @@ def _keep(held: list[_Held], job: _Held) -> None:
         heappushpop(held, job)
 
 
+class Use:
+    """What the jobs of a group used, of those of which it is known.
+
+    Attributes:
+        jobs: the number of these jobs.
+        cpu, most_cpu: their processor time in seconds, in all, and the most of a job.
+        cores: the seconds of the cores that they had.
+        rss, most_rss: the sum of their peak memories in MB, and the greatest.
+    """
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self.cpu = self.most_cpu = self.cores = self.rss = self.most_rss = 0.0
+
+    def add(self, cpu: float, cores: float, rss: float) -> None:
+        """Add a job: its processor time, the seconds of its cores, and its peak memory."""
+        self.jobs += 1
+        self.cpu += cpu
+        self.most_cpu = max(self.most_cpu, cpu)
+        self.cores += cores
+        self.rss += rss
+        self.most_rss = max(self.most_rss, rss)
+
+    @property
+    def efficiency(self) -> float | None:
+        """The share of their cores that the jobs kept busy; None if they had none for any time."""
+        return self.cpu / self.cores if self.cores else None
+
+
 #: Number of entries of the log that a report has, of its beginning and of its end.
 HEAD, TAIL = 200, 800
 
@@ -131,6 +160,7 @@ class Jobs:
         durations: the times of successful jobs, by group.
         trials: the ends of complete trials, with their values, by group.
         used: total time of cores and GPUs of the jobs that ran, by "core" or "gpu" and outcome.
+        use: what the jobs used of processors and memory, by group, where that is known.
         left_out: kinds of data that were left out, with the numbers of jobs.
     """
 
@@ -152,6 +182,7 @@ class Jobs:
             search["group"]: search["objective"] for search in source.status.get("searches", ())
         }
         self.used: Counter[tuple[str, str | None]] = Counter()
+        self.use: dict[str, Use] = {}
         self.left_out: Counter[str] = Counter()
         #: The rows of the jobs that succeeded, by group.
         self._succeeded: dict[str, array[int]] = {}
@@ -204,6 +235,10 @@ class Jobs:
             self.seconds += seconds
             for what in ("core", "gpu"):
                 self.used[what, job["outcome"]] += seconds * (job.get(f"n{what}s") or 0)
+            cpu, rss = job.get("cpu_seconds"), job.get("max_rss")
+            if cpu is not None and rss is not None:
+                use = self.use.setdefault(job["group"], Use())
+                use.add(cpu, seconds * (job.get("ncores") or 0), rss)
             if job["outcome"] == "success":
                 self._succeeded.setdefault(job["group"], array("I")).append(row)
                 self.durations.setdefault(job["group"], []).append(seconds)

@@ -17,7 +17,16 @@ from flux_ensemble.report.members import members
 from flux_ensemble.report.searches import importance_of, searches
 from flux_ensemble.report.source import Failure
 from flux_ensemble.report.summary import Figure, noun
-from flux_ensemble.report.texts import MAX_TEXT, NOTHING, number, numbers, plural, seconds, shown
+from flux_ensemble.report.texts import (
+    MAX_TEXT,
+    NOTHING,
+    memory,
+    number,
+    numbers,
+    plural,
+    seconds,
+    shown,
+)
 from flux_ensemble.report.usage import Usage
 
 #: Rows of a table, in all ensembles of a page.
@@ -310,6 +319,32 @@ def _groups(content: Content) -> Iterator[Markup]:
             "Jobs of each group by outcome, and how long those ran that succeeded",
             [*headings, "Least", "Median", "95 %", "Most"], rows,
             numeric=range(1, len(columns) + 5),
+        )  # fmt: skip
+    yield from _use(content)
+
+
+def _use(content: Content) -> Iterator[Markup]:
+    """Yield what the jobs of each group used of processors and memory, if that is known."""
+    use = content.run.jobs.use
+    rows = [
+        [
+            name,
+            f"{of.jobs:,}",
+            seconds(of.cpu),
+            seconds(of.cpu / of.jobs),
+            seconds(of.most_cpu),
+            NOTHING if of.efficiency is None else f"{of.efficiency:.0%}",
+            memory(of.rss / of.jobs),
+            memory(of.most_rss),
+        ]
+        for name, of in content.first(list(use.items()), "groups with their use")
+    ]
+    if rows:
+        yield table(
+            "Processor time and peak memory of the jobs of each group",
+            ["Group", "Jobs", "Processor time", "Mean", "Most", "Efficiency", "Mean memory",
+             "Most memory"], rows,
+            numeric=range(1, 8),
         )  # fmt: skip
 
 

@@ -216,10 +216,19 @@ def _used(run: Run, usage: Usage | None) -> str:
         if whole:
             lost = sum(by_outcome.get(outcome, 0.0) for outcome in ("failed", "timeout"))
             bad = f", {lost / whole:.0%} of them by {noun(run)}s that failed" if lost else ""
+            if what == "core":
+                bad += _busy(run)
             used.append((whole, name, bad))
     # In one unit, so that they can be compared.
     least = min((many for many, *_ in used), default=0.0)
     return "; ".join(f"{amount(many, name, least)}{bad}" for many, name, bad in used)
+
+
+def _busy(run: Run) -> str:
+    """Return how busy the jobs kept their cores, in words; "" if that is unknown."""
+    uses = run.jobs.use.values()
+    cores = sum(use.cores for use in uses)
+    return f", kept busy {sum(use.cpu for use in uses) / cores:.0%} of the time" if cores else ""
 
 
 def _failed(run: Run, failures: Sequence[Failure]) -> Iterator[Markup]:

@@ -89,6 +89,18 @@ def amount(value: float, noun: str, least: float | None = None) -> str:
     return f"{text} {noun} {unit}{'s'[: text != '1']}"
 
 
+def memory(megabytes: float) -> str:
+    """Return an amount of memory.
+
+    >>> memory(8.836), memory(208.888), memory(45678.9), memory(999.9)
+    ('8.84 MB', '209 MB', '45.7 GB', '1 GB')
+    """
+    size, unit = (
+        (1e6, "TB") if megabytes >= 999.5e3 else (1e3, "GB") if megabytes >= 999.5 else (1, "MB")
+    )
+    return f"{megabytes / size:.3g} {unit}"
+
+
 def number(value: object) -> str:
     """Return the value of a parameter or a memo as text.
 

@@ -27,9 +27,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from flux_ensemble.document import jobspec
+from flux_ensemble.engine.events import CPU, RSS
 from flux_ensemble.queues.local import memos, supervisor
 from flux_ensemble.queues.local.binding import GPU_VARIABLES, Binding
 from flux_ensemble.queues.local.directory import Directory, open_directory
@@ -366,7 +368,12 @@ class ProcessRunner:
                     # started.
                     self._memos.receive()
                     memos = False
-                self._ended(self._running[message["ended"]], message["status"], message["t"])
+                self._ended(
+                    self._running[message["ended"]],
+                    message["status"],
+                    message["t"],
+                    {CPU: message["cpu"], RSS: message["rss"]},
+                )
             elif "unkept" in message:
                 path = self.output.path / f"{message['unkept']}.out"
                 note = f"cannot write {path}: {message['note']}"
@@ -401,10 +408,16 @@ class ProcessRunner:
             self.queue.started(running.job)
             self._ended(running, signal.SIGTERM)
 
-    def _ended(self, running: _Running, status: int, t: float | None = None) -> None:
+    def _ended(
+        self,
+        running: _Running,
+        status: int,
+        t: float | None = None,
+        used: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         del self._running[running.job.id]
         self._forget(running)
-        self.queue.ended(running.job, status, t)
+        self.queue.ended(running.job, status, t, used)
 
     def _forget(self, running: _Running) -> None:
         for handle in (running.limit, running.grace):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flux_ensemble.engine.events import LIFE, TICKS
+from flux_ensemble.engine.events import CPU, LIFE, RSS, TICKS
 
 #: First element of such an item.
 ALIKE = "alike"
@@ -28,6 +28,7 @@ _PARTS = frozenset(
 #: Contexts of events, as texts: equal dictionaries can have values of different types.
 _CONTEXTS = {"validate": "None", "finish": repr({"status": 0}), "clean": "None"}
 _PLACE = {"t_alloc", "ranks"}
+_USED = {"status", CPU, RSS}
 
 
 def kind(events: Sequence[Sequence[Any]], tag: Sequence[Any] | None) -> Any:
@@ -40,7 +41,7 @@ def kind(events: Sequence[Sequence[Any]], tag: Sequence[Any] | None) -> Any:
     names = tuple([event[1] for event in events])
     if names not in _PARTS or (names[0] == "submit") != (tag is not None):
         return None
-    submit, placed = None, False
+    submit, placed, used = None, False, False
     for event in events:
         name, context = event[1], event[2] if len(event) > 2 else None
         t = event[0]
@@ -53,9 +54,13 @@ def kind(events: Sequence[Sequence[Any]], tag: Sequence[Any] | None) -> Any:
                 if context.keys() != _PLACE or not _is_place(context):
                     return None
                 placed = True
+        elif name == "finish" and context is not None and context.keys() == _USED:
+            if not all(type(value) is int for value in context.values()) or context["status"]:
+                return None
+            used = True
         elif repr(context) != _CONTEXTS[name]:
             return None
-    return names, None if tag is None else tuple(tag[:3]), submit, placed
+    return names, None if tag is None else tuple(tag[:3]), submit, placed, used
 
 
 def _is_place(context: dict[str, Any]) -> bool:
@@ -81,6 +86,8 @@ class JobColumns:
         self._times: list[list[int]] = [[] for _ in events]
         self._allocs: list[int] = []
         self._ranks: list[str] = []
+        self._cpu: list[int] = []
+        self._rss: list[int] = []
         self._last = (0, 0, 0)
 
     def add(self, job: int, events: Sequence[Sequence[Any]], tag: Sequence[Any] | None) -> None:
@@ -101,6 +108,9 @@ class JobColumns:
             if name == "start" and context:
                 self._allocs.append(ticks - int(context[0]["t_alloc"] * TICKS))
                 self._ranks.append(context[0]["ranks"])
+            elif name == "finish" and CPU in context[0]:
+                self._cpu.append(context[0][CPU])
+                self._rss.append(context[0][RSS])
 
     def item(self) -> list[Any]:
         """Return the item: see `queues.nested.service_handle`."""
@@ -118,4 +128,5 @@ class JobColumns:
             self._indices,
             self._submit,
             places,
+            *([[self._cpu, self._rss]] if self._cpu else []),
         ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from flux_ensemble.document.job_sets import JobSet, Submission
@@ -26,6 +27,8 @@ from flux_ensemble.runtime.ports import Done
 
 #: An event: its name and its context (RFC 21).
 Notice = tuple[str, Mapping[str, Any]]
+
+_NOTHING: Mapping[str, int] = MappingProxyType({})
 
 # Events that are always the same.
 _VALIDATE: Notice = ("validate", {})
@@ -188,15 +191,22 @@ class VirtualQueue:
         """Post the reason that ends the job: a timeout, a cancellation, a missing command."""
         self._post_of(job, ("exception", {"type": kind, "severity": 0, "note": note}))
 
-    def ended(self, job: VirtualJob, status: int, t: float | None = None) -> None:
+    def ended(
+        self,
+        job: VirtualJob,
+        status: int,
+        t: float | None = None,
+        used: Mapping[str, int] = _NOTHING,
+    ) -> None:
         """Post that the job's processes are gone, and release its nodes.
 
         Args:
             job: the job.
             status: a wait status (wait(2)).
             t: the time since when they are gone, in epoch seconds, if that is not now.
+            used: what the job used, as in the context of `finish` (`engine.events.CPU`), if known.
         """
-        self._post_of(job, ("finish", {"status": status}), _RELEASE, t=t)
+        self._post_of(job, ("finish", {"status": status, **used}), _RELEASE, t=t)
         self.scheduler.release(job.claim)
         self._remove(job, _FREE, _CLEAN)
         if self.scheduler.waiting:

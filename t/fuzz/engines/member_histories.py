@@ -13,7 +13,9 @@ from engines.histories import History
 from engines.member_documents import GROUPS, POOLS, member_action
 from flux_ensemble.engine.commands import DrainMember, EndMember, StartMember, SubmitJobs
 from flux_ensemble.engine.events import (
+    CPU,
     LIFE,
+    RSS,
     CommandDone,
     Event,
     JobEvent,
@@ -95,14 +97,15 @@ class MemberHistory(History):
         key = random.choice(keys)
         ordinal, begun, _ = key
         names = LIFE[begun : random.choice(stops[key])]
-        placed = random.random() < 0.5
+        placed, measured = random.random() < 0.5, random.random() < 0.5
         lives = []
         for job in found[key][: random.choice([1, 2, 6])]:
             events: list[list[Any]] = []
             for name in names:
                 t = self._tick()
                 place = {"t_alloc": t - 0.25, "ranks": random.choice("01")} if placed else {}
-                context = {"start": place, "finish": {"status": 0}}.get(name)
+                used = {CPU: random.randrange(9), RSS: random.randrange(9)} if measured else {}
+                context = {"start": place, "finish": {"status": 0, **used}}.get(name)
                 events.append([t, name, context] if context else [t, name])
             first = self._jobs[job][0] if not begun else None
             t_last = max(event[0] for event in events)

@@ -71,9 +71,10 @@ def read(rule: str) -> Rule:
         ("{trigger: job-fail, group: sim, when: job.params.y > 1, " + SUBMIT + "count: 1}}",
          ".when: no job has the parameter 'y' (parameters: x)"),
         ("{trigger: job-fail, when: job.foo > 1, " + SUBMIT + "count: 1}}",
-         ".when: no field 'job.foo' (fields of 'job': attempt, copied, duration, exception.note, "
-         "exception.type, id, index, interrupted, memo.NAME, ncores, ngpus, nnodes, ntasks, "
-         "outcome, params.NAME, pending, reason, returncode, runtime, signal, urgency)"),
+         ".when: no field 'job.foo' (fields of 'job': attempt, copied, "
+         "cpu_seconds, duration, efficiency, exception.note, exception.type, id, index, "
+         "interrupted, max_rss, memo.NAME, ncores, ngpus, nnodes, ntasks, outcome, params.NAME, "
+         "pending, reason, returncode, runtime, signal, urgency)"),
         ("{trigger: job-fail, when: job > 1, " + SUBMIT + "count: 1}}",
          ".when: no metric named 'job' (metrics begin with: count, iqr, mad, max, mean, min, n, "
          "nodes, queue, rate, time, variance)"),
@@ -232,9 +233,9 @@ DURATION = "expected a duration (seconds, or text such as '30s', '1.5h' or '100m
         ("{times: 1, with: {environment: {A: [1]}}}",
          ": with.environment: A: expected text, a number, true or false, not a list with 1 item"),
         ("{times: 1, with: {nodes: '{job.z}'}}", ": with.nodes: no field 'job.z' (fields of "
-         "'job': attempt, copied, duration, exception.note, exception.type, id, index, "
-         "interrupted, memo.NAME, ncores, ngpus, nnodes, ntasks, outcome, params.NAME, "
-         "pending, reason, returncode, runtime, signal, urgency)"),
+         "'job': attempt, copied, cpu_seconds, duration, efficiency, exception.note, "
+         "exception.type, id, index, interrupted, max_rss, memo.NAME, ncores, ngpus, nnodes, "
+         "ntasks, outcome, params.NAME, pending, reason, returncode, runtime, signal, urgency)"),
         ("{times: 1, with: {attributes: {user: {ensemble: 1}}}}",
          ": the user attribute 'ensemble' is where flux-ensemble marks its jobs"),
         ("{times: 1, with: {label: a}}", ".with.label: unknown key 'label' (keys: nodes, tasks, "

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from play import Play, Started, document, on_start, submit
 
+from flux_ensemble.engine.events import CPU, RSS
 from flux_ensemble.engine.job_keys import make
 from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.records import decode, encode
+from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.metrics.job_filter import compile_filter
 from flux_ensemble.metrics.job_row import JobRow
 from flux_ensemble.results.export import write
@@ -103,6 +105,49 @@ def test_what_is_stored_of_a_job_says_all_there_is_to_say_of_it() -> None:
     assert submitted < began < ended
 
 
+def test_what_a_job_used_is_known_to_rules_and_stored_where_its_queue_tells_it() -> None:
+    when = "job.cpu_seconds > 1 and job.max_rss == 1.024 and job.efficiency > 0.7"
+    rule = {"trigger": "job-success", "group": "a", "when": when, "action": submit("b")}
+    jobs = [{"name": "a", "command": "true", "count": 3, "cores": 2}, {**SWEPT[1]}]
+    play = played(jobs=jobs, rules=[on_start(), rule])
+    uses: list[tuple[int, dict[str, Any]]] = [
+        (1, {}),
+        (2, {CPU: 1_500_000, RSS: 1000}),
+        (3, {CPU: 1, RSS: "x"}),
+    ]
+    for job, used in uses:
+        play.begin(job)
+        play.t += 1.0 - 0.001
+        play.event(job, "finish", status=0, **used)
+        play.event(job, "clean")
+    assert play.engine.stats.counts["b"]["submitted"] == 0
+    assert len(play.queued) == 4
+    jobs_gone = play.engine.records.take()
+    rows = described(play, jobs_gone)
+    assert [(row["cpu_seconds"], row["max_rss"], row["efficiency"]) for row in rows] == [
+        (None, None, None),
+        (1.5, 1.024, 0.75),
+        (None, None, None),
+    ]
+    assert described(play, through_json(jobs_gone)) == rows
+    assert compile_filter("job.cpu_seconds / job.runtime > 1.4")(rows[1])
+    # What is not known is neither less nor more.
+    assert not compile_filter("job.cpu_seconds / job.runtime < 1.4")(rows[0])
+    assert compile_filter("not job.max_rss < 1")(rows[0])
+    assert "used" not in encode(jobs_gone[:1])
+
+
+def test_what_a_job_used_outlives_a_snapshot_between_its_last_events() -> None:
+    play = played(jobs=[{"name": "a", "command": "true"}])
+    stats = play.engine.stats
+    stats.keep_values()
+    play.begin(1)
+    play.event(1, "finish", status=0, **{CPU: 2_000_000, RSS: 500})
+    snapshot = json.loads(json.dumps(dump(play.engine)))
+    again = restore(play.engine.spec, snapshot, [stats.take_values()])
+    assert again.workload.jobs[1].used == (2_000_000, 500)
+
+
 def test_a_job_that_was_canceled_is_stored_as_that_though_its_program_ended_well() -> None:
     play = played(rules=[on_start(), {"trigger": "job-start", "action": {"name": "copy"}}])
     play.begin(1)
@@ -118,13 +163,16 @@ def test_a_job_that_was_canceled_is_stored_as_that_though_its_program_ended_well
     ]
 
 
-@pytest.mark.parametrize("column", ["id", "indices", "firing", "ranks"])
+@pytest.mark.parametrize("column", ["id", "indices", "firing", "ranks", "used"])
 def test_a_record_of_jobs_that_lacks_a_value_is_refused(column: str) -> None:
     play = played()
     play.run(1)
-    play.run(2)
+    play.begin(2)
+    play.event(2, "finish", status=0, **{CPU: 5, RSS: 6})
+    play.event(2, "clean")
     value = json.loads(json.dumps(encode(play.engine.records.take())))
-    value[column] = {"firing": [0], "ranks": ["0"]}.get(column) or value[column][:-1]
+    short = {"firing": [0], "ranks": ["0"], "used": [[5], [6]]}
+    value[column] = short.get(column) or value[column][:-1]
     with pytest.raises(ValueError, match=r"shorter|longer"):
         decode(value)
 

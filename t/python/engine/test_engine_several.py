@@ -28,7 +28,9 @@ from flux_ensemble.engine.commands import (
 )
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import (
+    CPU,
     LIFE,
+    RSS,
     TICKS,
     AllocationChanged,
     CommandDone,
@@ -126,7 +128,8 @@ def ends(random: Random) -> list[Entry]:
     memo: Entry = ("memo", {"x": random.random()})
     start: Entry = ("start", place if random.random() < 0.5 else {})
     failed: Entry = ("exception", {"type": "cancel", "severity": 0, "note": "n"})
-    finish: Entry = ("finish", {"status": random.choice((0, 0, 0, 0, 256))})
+    used = {CPU: random.randrange(9), RSS: random.randrange(9)} if random.random() < 0.5 else {}
+    finish: Entry = ("finish", {"status": random.choice((0, 0, 0, 0, 256)), **used})
     others: list[list[Entry]] = [
         [start, memo, finish, clean],
         [start, failed, ("finish", {"status": 15}), clean],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from dead_mount import dead_mount
 from local_queue import await_end, await_pid, bench, shell
 from patience import PATIENCE
 
+from flux_ensemble.engine.events import CPU, RSS
 from flux_ensemble.queues.local import processes
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
 from flux_ensemble.runtime import outputs
@@ -46,7 +48,7 @@ def test_a_job_has_the_events_of_a_real_job_in_their_order(tmp_path: Path) -> No
         one.submit()
         one.run()
     assert one.names() == WHOLE_LIFE
-    assert one.context("finish") == {"status": 0}
+    assert one.context("finish")["status"] == 0
     times = [event.t for event in one.events]
     assert times == sorted(times)
     assert one.events[0].tag == ("j", "r", 0, 0)
@@ -56,8 +58,8 @@ def test_the_status_of_a_job_is_its_exit_code_or_signal_as_in_flux(tmp_path: Pat
     with bench(tmp_path, command=shell("{do}"), params={"do": ["exit 3", "kill -9 $$"]}) as one:
         one.submit(2)
         one.run()
-    assert one.context("finish", 1) == {"status": 3 << 8}
-    assert one.context("finish", 2) == {"status": (128 + 9) << 8}
+    assert one.context("finish", 1)["status"] == 3 << 8
+    assert one.context("finish", 2)["status"] == (128 + 9) << 8
 
 
 def test_a_command_that_does_not_exist_is_an_exception_as_in_flux(tmp_path: Path) -> None:
@@ -70,7 +72,7 @@ def test_a_command_that_does_not_exist_is_an_exception_as_in_flux(tmp_path: Path
     assert (exception["type"], exception["severity"]) == ("exec", 0)
     expected = "task 0: start failed: no-such-command: No such file or directory"
     assert exception["note"] == expected
-    assert one.context("finish") == {"status": 127 << 8}
+    assert one.context("finish")["status"] == 127 << 8
 
 
 @pytest.mark.parametrize("name", ["plain", "directory"])
@@ -82,7 +84,7 @@ def test_a_file_that_cannot_be_executed_is_an_exception_as_in_flux(
     with bench(tmp_path, command=name, base={"PATH": str(tmp_path)}) as one:
         one.submit()
         one.run()
-    assert one.context("finish") == {"status": 126 << 8}
+    assert one.context("finish")["status"] == 126 << 8
     assert "Permission denied" in one.context("exception")["note"]
 
 
@@ -119,7 +121,7 @@ def test_a_command_that_was_moved_is_found_where_it_is_now(tmp_path: Path) -> No
         one.submit(first=2)
         one.run()
     assert [one.printed(1), one.printed(2)] == ["here\n", "there\n"]
-    assert one.context("finish", 3) == {"status": 127 << 8}
+    assert one.context("finish", 3)["status"] == 127 << 8
 
 
 def test_a_command_on_a_relative_path_is_that_of_the_working_directory(tmp_path: Path) -> None:
@@ -169,7 +171,7 @@ def test_a_job_whose_working_directory_cannot_be_entered_runs_nowhere(
     with bench(tmp_path, command=shell(f"touch {tmp_path}/ran"), workdir=where) as one:
         one.submit()
         one.run()
-    assert one.context("finish") == {"status": 1 << 8}
+    assert one.context("finish")["status"] == 1 << 8
     note = one.context("exception")["note"]
     assert note.startswith(f"cannot change to the working directory '{tmp_path}/{where}': ")
     assert why in note
@@ -192,7 +194,7 @@ def test_inputs_are_linked_into_the_working_directory(tmp_path: Path) -> None:
             "type": "exec", "severity": 0,
             "note": f"start failed: cannot link the input '{tmp_path}/b.in': it does not exist",
         }  # fmt: skip
-        assert one.context("finish", 2) == {"status": 127 << 8}
+        assert one.context("finish", 2)["status"] == 127 << 8
         assert not list((tmp_path / "runs" / "b").iterdir())
         # Both run again: the links of the one are there already.
         (tmp_path / "b.in").write_text("b\n")
@@ -268,7 +270,7 @@ def test_a_missing_working_directory_sends_no_file_elsewhere(tmp_path: Path, key
     assert one.context("exception")["note"] == (
         f"cannot change to the working directory '{tmp_path}/plain/below': Not a directory"
     )
-    assert one.context("finish") == {"status": 1 << 8}
+    assert one.context("finish")["status"] == 1 << 8
     assert not Path("/tmp", name).exists()
 
 
@@ -296,8 +298,29 @@ def test_a_job_has_as_many_processes_as_tasks_and_the_highest_status(tmp_path: P
         one.submit()
         one.run()
     assert sorted(one.printed().splitlines()) == ["0 of 3", "1 of 3", "2 of 3"]
-    assert one.context("finish") == {"status": 2 << 8}
+    assert one.context("finish")["status"] == 2 << 8
     assert one.names() == WHOLE_LIFE
+
+
+def test_a_job_tells_what_its_processes_used_and_their_children(tmp_path: Path) -> None:
+    program = "data = bytearray(150_000_000); print(sum(range(3_000_000)))"
+    command = [sys.executable, "-I", "-S", "-c", program]
+    inside = shell(f"{shlex.join(command)}; true")
+    with bench(tmp_path, command=inside, tasks=2) as one:
+        one.submit()
+        one.run()
+    used = one.context("finish")
+    assert used.keys() == {"status", CPU, RSS}
+    # In KiB; the two tasks have as much, and each has its own processor time.
+    assert 140_000 < used[RSS] < 290_000
+    assert used[CPU] > 40_000
+
+
+def test_a_job_that_did_not_run_used_nothing_that_is_known(tmp_path: Path) -> None:
+    with bench(tmp_path, command="no-such-command") as one:
+        one.submit()
+        one.run()
+    assert one.context("finish").keys() == {"status"}
 
 
 def test_output_goes_to_the_files_of_the_document(tmp_path: Path) -> None:
@@ -335,7 +358,7 @@ def test_an_output_file_that_cannot_be_opened_is_an_exception(tmp_path: Path) ->
         one.submit()
         one.run()
     assert one.context("exception")["note"] == ("cannot open 'plain/out/file': Not a directory")
-    assert one.context("finish") == {"status": 1 << 8}
+    assert one.context("finish")["status"] == 1 << 8
 
 
 def test_the_directory_of_an_output_file_is_made(tmp_path: Path) -> None:
@@ -360,7 +383,7 @@ def test_the_time_limit_ends_a_job_with_a_timeout(tmp_path: Path) -> None:
         one.submit()
         one.run()
     assert one.context("exception")["type"] == "timeout"
-    assert one.context("finish") == {"status": (128 + signal.SIGTERM) << 8}
+    assert one.context("finish")["status"] == (128 + signal.SIGTERM) << 8
 
 
 def test_a_job_that_ignores_sigterm_is_killed(
@@ -376,7 +399,7 @@ def test_a_job_that_ignores_sigterm_is_killed(
         one.cancel(1)
         one.run()
     assert one.context("exception") == {"type": "cancel", "severity": 0, "note": "enough"}
-    assert one.context("finish") == {"status": (128 + signal.SIGKILL) << 8}
+    assert one.context("finish")["status"] == (128 + signal.SIGKILL) << 8
 
 
 def test_a_new_time_limit_counts_from_the_start_of_the_job(tmp_path: Path) -> None:

@@ -107,7 +107,8 @@ def test_each_column_has_a_heading_of_its_own_and_a_meaning() -> None:
 
 def test_what_is_known_before_the_end_of_a_job_is_no_outcome_of_it() -> None:
     ended = {name for name, column in IN_RULES.items() if column.known is Known.END}
-    assert ended == {"returncode", "signal", "outcome", "interrupted", "reason"}
+    of_end = {"returncode", "signal", "outcome", "interrupted", "reason"}
+    assert ended == of_end | {"cpu_seconds", "max_rss", "efficiency"}
 
 
 @pytest.mark.parametrize("name", FIELDS)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_ensemble.engine.events import LIFE, TICKS, JobEvents, JobsAlike, Tag
+from flux_ensemble.engine.events import CPU, LIFE, RSS, TICKS, JobEvents, JobsAlike, Tag
 from flux_ensemble.engine.job_keys import make
 from flux_ensemble.queues.nested.job_columns import ALIKE
 from flux_ensemble.queues.nested.send_buffer import Held
@@ -41,24 +41,37 @@ def live(held: Held, job: int, begin: float, first: int = 0, last: int = 5, **st
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 2**63 - 1), times, times, times, st.sampled_from(("0", "1-3"))),
+        st.tuples(
+            st.integers(0, 2**63 - 1),
+            times,
+            times,
+            times,
+            st.sampled_from(("0", "1-3")),
+            st.tuples(st.integers(0, 2**50), st.integers(0, 2**40)),
+        ),
         min_size=1,
         unique_by=lambda job: job[0],
     ),
     st.integers(0, 4),
     st.integers(0, 4),
     st.booleans(),
+    st.booleans(),
 )
 def test_what_jobs_did_is_read_to_the_last_bit(
-    jobs: list[tuple[int, float, float, float, str]], one: int, other: int, placed: bool
+    jobs: list[tuple[int, float, float, float, str, tuple[int, int]]],
+    one: int,
+    other: int,
+    placed: bool,
+    measured: bool,
 ) -> None:
     held, wanted = Held(), []
     names = LIFE[min(one, other) : max(one, other) + 1]
-    for index, (id, t, later, alloc, ranks) in enumerate(jobs):
+    for index, (id, t, later, alloc, ranks, use) in enumerate(jobs):
         events: list[list[Any]] = []
         tag = ["g", "r", 2, index] if names[0] == "submit" else None
         place = {"t_alloc": alloc, "ranks": ranks} if placed else None
-        contexts: dict[str, Any] = {"submit": SUBMIT, "start": place, "finish": {"status": 0}}
+        finish = {"status": 0, **(dict(zip((CPU, RSS), use, strict=True)) if measured else {})}
+        contexts: dict[str, Any] = {"submit": SUBMIT, "start": place, "finish": finish}
         for name in names:
             context = contexts.get(name)
             held.add(id, t, name, context, tag if name == "submit" else None)
@@ -99,6 +112,10 @@ def test_they_are_told_in_the_place_of_the_last_of_them() -> None:
     [
         (3, ["finish", {"status": 256}]),
         (3, ["finish", {"status": False}]),
+        (3, ["finish", {"status": 256, CPU: 5, RSS: 6}]),
+        (3, ["finish", {"status": 0, CPU: 5}]),
+        (3, ["finish", {"status": 0, CPU: 5.0, RSS: 6}]),
+        (3, ["finish", {"status": 0, CPU: 5, RSS: True}]),
         (3, ["exception", {"type": "cancel", "severity": 0}]),
         (2, ["start", {"ranks": "0"}]),
         (2, ["start", {"t_alloc": None, "ranks": "0"}]),

@@ -192,6 +192,20 @@ def test_a_count_that_no_group_has_is_no_column_of_the_groups() -> None:
     assert headings(made, "groups")[2] == "Running"
 
 
+def test_what_jobs_used_is_told_by_group_where_it_is_known() -> None:
+    used = {"cpu_seconds": 1.5, "max_rss": 1500.0, "ncores": 2}
+    made = source([job(0), job(2, **used), job(2, **{**used, "cpu_seconds": 0.5, "max_rss": 500})])
+    page = html(made)
+    (part,) = re.findall("<caption><span>Processor time and peak.*?</table>", page, re.DOTALL)
+    cells = re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", part.partition("<tbody>")[2])
+    # Of two jobs that had two cores for three seconds each.
+    assert cells == ["sim", "2", "2s", "1s", "1.5s", "17%", "1 GB", "1.5 GB"]
+    assert "kept busy 17% of the time" in page
+    without = html(source([job(0)]))
+    assert "Processor time" not in without
+    assert "kept busy" not in without
+
+
 def test_statistics_of_times_have_their_unit_and_others_have_none() -> None:
     page = html(simulated(SWEEP))
     (part,) = re.findall('id="e0-statistics".*?</section>', page, re.DOTALL)

@@ -118,6 +118,7 @@ def lives_of(command: SubmitJobs) -> JobsAlike:
         indices,
         {"userid": 1},
         [[TICKS // 4] * command.count, "0"],
+        [list(range(command.count)), [9000] * command.count],
     )
 
 

@@ -33,9 +33,12 @@ _ENOUGH = 256
 
 
 class RunningJob:
-    """A job with running tasks: its process group, and its highest wait status so far."""
+    """A job with running tasks: its process group, and its highest wait status so far.
 
-    __slots__ = ("group", "id", "running", "status", "tie")
+    `cpu` and `rss` are of the tasks that have ended, as in the message "ended".
+    """
+
+    __slots__ = ("cpu", "group", "id", "rss", "running", "status", "tie")
 
     def __init__(self, id: int) -> None:
         self.id = id
@@ -43,6 +46,8 @@ class RunningJob:
         self.tie: int | None = None
         self.running = 0
         self.status = 0
+        self.cpu = 0.0
+        self.rss = 0
 
 
 class Supervisor:
@@ -209,10 +214,20 @@ class Supervisor:
                     # Before the last task is reaped, so that the number of the group still belongs
                     # to this job.
                     kill_group(job.group, signal.SIGKILL)
-            _, status = os.waitpid(ended.si_pid, 0)
+            _, status, used = os.wait4(ended.si_pid, 0)
             if job is not None:
+                job.cpu += used.ru_utime + used.ru_stime
+                job.rss = max(job.rss, used.ru_maxrss)
                 job.status = max(job.status, shell_status(status))
                 if not job.running:
                     self._ties.untie(job.tie)
                     del self._jobs[job.id]
-                    self._send({"ended": job.id, "t": time.time(), "status": job.status})
+                    self._send(
+                        {
+                            "ended": job.id,
+                            "t": time.time(),
+                            "status": job.status,
+                            "cpu": round(1e6 * job.cpu),
+                            "rss": job.rss,
+                        }
+                    )
