@@ -33,6 +33,7 @@ from flux_ensemble.document.problems import (
     dotted,
     placed,
 )
+from flux_ensemble.document.rule_order import emptied
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.by_value import unsplit, values_of
 from flux_ensemble.metrics.expressions import keys_of, parse_expression
@@ -121,6 +122,7 @@ def _rules(
     yield from _unfilled(spec, entries)
     yield from _contradictions(spec)
     yield from (Finding(*found) for found in futile(spec))
+    yield from (Finding(path, message, note=note) for path, message, note in emptied(spec))
     open_ended = spec.finish == "never" or any(
         action.name == "custom" for rule in spec.rules for action in rule.actions
     )

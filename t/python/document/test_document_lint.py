@@ -601,3 +601,35 @@ def test_more_successes_than_there_are_jobs_have_a_warning_though_jobs_are_tried
     job = {"name": "a", "command": "x {index}", "count": jobs, "retries": 2}
     load_mapping({"name": "d", "jobs": [job], "rules": rules}, warnings=found)
     assert any("can never hold" in one for one in found.warnings) is wrong
+
+
+RESET = "{trigger: job-memo, group: a, %saction: {name: reset, label: a-x, repetitions: unlimited}}"
+WHEN = "when: \"mean['a-x'] > 1\""
+MEAN = "{trigger: metric, name: mean.a-x, when: '> 1', action: {name: terminate}}"
+
+
+@pytest.mark.parametrize(
+    ("rules", "never"),
+    [
+        (f"{RESET % ''}\n  - {MEAN}", True),
+        (f"{RESET % ''}\n  - {{trigger: metric, {WHEN}, action: {{name: terminate}}}}", True),
+        (f"{RESET % 'when: job.memo.x > 5, '}\n  - {MEAN}", False),
+        (f"{RESET % ''}\n  - {{trigger: [job-memo, job-success], group: a, "
+         f"{WHEN}, action: {{name: terminate}}}}", False),
+        (f"{RESET.replace('unlimited', '3') % ''}\n  - {MEAN}", False),
+        (f"{RESET.replace('label: a-x', 'label: a') % ''}\n  - {MEAN}", True),
+        # In the other order the rule sees the values of before, as one reads it.
+        (f"{MEAN}\n  - {RESET % ''}", None),
+        (f"{RESET.replace('job-memo', 'job-success') % ''}\n  - {MEAN}", None),
+        (f"{RESET % ''}\n  - {MEAN.replace('mean.a-x', 'mean.a-duration')}", None),
+        (f"{RESET % ''}\n  - {MEAN.replace('mean.a-x', 'n.a-x')}", None),
+    ],
+)  # fmt: skip
+def test_a_rule_after_a_reset_at_the_same_event_is_told(rules: str, never: bool | None) -> None:
+    warnings = found("{name: a, command: x}", rules)
+    said = [one for one in (*warnings.warnings, *warnings.notes) if "at the same event" in one]
+    assert len(said) == (never is not None)
+    if said:
+        assert ("this rule never fires" in said[0]) is never
+        assert (said[0] in warnings.warnings) is never
+        assert said[0].startswith("d.yaml:5: rules[2]: rule 'rule-1', which acts before this one")

@@ -94,6 +94,19 @@ def test_the_rules_after_a_reset_see_it_and_it_triggers_none():
     assert play.submitted("b") == 3
 
 
+@pytest.mark.parametrize(("first", "fires"), [("reset", 0), ("metric", 2)])
+def test_a_metric_rule_sees_what_a_reset_at_the_same_event_leaves(first: str, fires: int):
+    reset = {"trigger": "job-memo", "group": "a", "action": RESET}
+    action = submit("b", repetitions="unlimited")
+    metric = {"trigger": "metric", "name": "mean.a-fom", "when": "> 1", "action": action}
+    play = played(*((reset, metric) if first == "reset" else (metric, reset)))
+    play.begin(1)
+    memo(play, 10.0)
+    memo(play, 5.0)
+    play.heartbeat()
+    assert play.submitted("b") == fires
+
+
 def test_what_a_heartbeat_counts_as_pending_is_reset_within_it_too():
     heartbeat = {"trigger": "heartbeat", "action": {**RESET, "label": "a-pending"}}
     when = 'max["a-pending"] > 50'
