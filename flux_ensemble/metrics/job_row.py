@@ -147,20 +147,18 @@ class JobRow(TypedDict):
         in_rules="how many seconds it ran, or has run until now",
     )]
     cpu_seconds: NotRequired[Annotated[float | None, Column(
-        "the [processor time](howto/resources.md) of its processes in seconds; null while it is "
-        "active, and where its queue does not know it",
-        known=_END,
-        in_rules="the [processor time](howto/resources.md) of its processes in seconds; empty "
-        "where its queue does not know it",
+        "its [processor time](howto/resources.md) in seconds", known=_END,
+        in_rules="its [processor time](howto/resources.md) in seconds; empty where its queue does "
+        "not know it",
     )]]
     max_rss: NotRequired[Annotated[float | None, Column(
-        "the peak memory of its largest process in MB (1,000,000 bytes), likewise", known=_END,
-        in_rules="the peak memory of its largest process in MB (1,000,000 bytes); empty as "
-        "`cpu_seconds`",
+        "the peak memory of its largest process in MB", known=_END,
+        in_rules="the peak memory of its largest process in MB (1,000,000 bytes), likewise",
     )]]
     efficiency: NotRequired[Annotated[float | None, Column(
-        "`cpu_seconds / (runtime * ncores)`: the share of its cores that it kept busy, likewise",
-        known=_END,
+        "the share of its cores kept busy", known=_END,
+        in_rules="`cpu_seconds / (runtime * ncores)`: the share of its cores that it kept busy, "
+        "likewise",
     )]]
     outcome: Annotated[str | None, Column(
         "`success`, `failed`, `canceled`, `timeout`, `interrupted`; null while it is active",
