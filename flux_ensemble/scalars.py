@@ -72,6 +72,17 @@ def as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def brief(value: Any) -> str:
+    """Return a scalar as text; a fraction of more than six digits is rounded to so many.
+
+    >>> brief(1 / 3), brief(4.0), brief(0.5), brief(True), brief("fast")
+    ('0.333333', '4.0', '0.5', 'true', 'fast')
+    """
+    if isinstance(value, float) and float(rounded := f"{value:.6g}") != value:
+        return rounded
+    return as_text(value)
+
+
 class Spelled(str):
     """A number or a boolean in an unusual spelling, which is kept: `1.10`, `0x1F`, `NO`.
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import click
 
+from flux_ensemble.cli.prose import fitted
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.queues.local.client import LocalStateError
 from flux_ensemble.texts import hanging, printable
@@ -62,19 +63,19 @@ def print_error(message: str) -> None:
     """
     with suppress(OSError):
         for line in message.splitlines() or [""]:
-            click.echo(f"flux-ensemble: ERROR: {printable(line)}", err=True)
+            click.echo(fitted(f"flux-ensemble: ERROR: {printable(line)}", err=True), err=True)
 
 
 def say(sentence: str) -> None:
     """Print a message that is no error to standard error, after the command's name."""
     with suppress(OSError):
-        click.echo(f"flux-ensemble: {hanging(sentence)}", err=True)
+        click.echo(fitted(f"flux-ensemble: {hanging(sentence)}", err=True), err=True)
 
 
 def warn(sentence: str) -> None:
     """Print a warning to standard error."""
     with suppress(OSError):
-        click.echo(f"warning: {hanging(sentence)}", err=True)
+        click.echo(fitted(f"warning: {hanging(sentence)}", err=True), err=True)
 
 
 def drop_output() -> None:

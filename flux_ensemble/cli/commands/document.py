@@ -21,6 +21,7 @@ from flux_ensemble.cli.common import (
     warn,
 )
 from flux_ensemble.cli.display.formats import print_json
+from flux_ensemble.cli.prose import fitted
 from flux_ensemble.cli.session import completion
 from flux_ensemble.files import writing
 from flux_ensemble.own_command import own_command
@@ -114,7 +115,7 @@ def _print(finding: dict[str, Any]) -> None:
         return
     for kind in ("warning", "note"):
         for sentence in finding[f"{kind}s"]:
-            click.echo(f"{kind}: {hanging(sentence)}", err=True)
+            click.echo(fitted(f"{kind}: {hanging(sentence)}", err=True), err=True)
     groups, rules = len(finding["groups"]), len(finding["rules"])
     click.echo(
         f"{one_line(finding['file'])}: ok: {groups} job group{'s'[: groups != 1]}, "

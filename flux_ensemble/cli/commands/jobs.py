@@ -30,6 +30,7 @@ from flux_ensemble.cli.display.jobs_table import (
     nested_fields,
     sorted_format,
 )
+from flux_ensemble.cli.prose import fitted
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.results import Export, ExportFile
 from flux_ensemble.cli.session.target import targeted
@@ -468,7 +469,8 @@ def failures(name: str, group: str | None, target: Target) -> None:
     with chosen(target, name, Choice(group=group, interrupted=True)) as found:
         why = failures_of(target, name, found, group=group)
     for line in why.lines():
-        click.echo(line)
+        # What jobs wrote stays as it is.
+        click.echo(line if line.startswith(" " * 4) else fitted(line))
 
 
 @click.command

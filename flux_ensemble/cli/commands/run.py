@@ -333,10 +333,9 @@ class _Run:
         cluster = self._cluster()
         if self.queue is None:
             fewer = " (--nodes 1: no more at once than it has)" if self.nodes is None else ""
-            click.echo(
-                "flux-ensemble: no Flux instance can be reached: running on this machine as "
-                f"{counted(cluster.nodes, 'node')} of {counted(cluster.cores, 'core')}{fewer}",
-                err=True,
+            say(
+                "no Flux instance can be reached: running on this machine as "
+                f"{counted(cluster.nodes, 'node')} of {counted(cluster.cores, 'core')}{fewer}"
             )
         options = Options(
             events=events,
@@ -495,7 +494,7 @@ def _need_service(client: Client, isolate: bool) -> None:
     """Start the service if it does not run, and print how."""
     said = ensure_service(client, isolate=isolate)
     if said is not None:
-        click.echo(f"flux-ensemble: {said}", err=True)
+        say(said)
 
 
 @click.command

@@ -10,11 +10,12 @@ import click
 from flux_ensemble.cli.common import Failure, naming, say
 from flux_ensemble.cli.display.formats import Output, Table, print_json, table_options
 from flux_ensemble.cli.display.tables import BESTS, best_rows
+from flux_ensemble.cli.prose import fitted
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.results.best import none_kept, ties, unpublished
 from flux_ensemble.results.hosts import Target, label_of
-from flux_ensemble.scalars import as_text
+from flux_ensemble.scalars import brief
 from flux_ensemble.texts import one_line
 from flux_ensemble.words import ended_trials, shown_search
 
@@ -56,6 +57,19 @@ _SEARCHES = Table(
             "{asks:>5} {ask_seconds!F:>8h} {trial_seconds!F:>8h} {idle_seconds!F:>8h}",
         },
     },
+    yields=("reason", "objective", "id"),
+    drops=(
+        "active",
+        "canceled",
+        "pruned",
+        "sampler",
+        "asks",
+        "idle_seconds",
+        "failed",
+        "reason",
+        "ask_seconds",
+        "complete",
+    ),
 )
 
 
@@ -81,7 +95,7 @@ def search(name: str, id: str | None, output: Output, target: Target) -> None:
     if output.is_default:
         for search in searches:
             if search["trouble"]:
-                click.echo(f"\n{one_line(search['trouble'])}")
+                click.echo(f"\n{fitted(one_line(search['trouble']))}")
             _print_best(search, output.no_header)
 
 
@@ -176,8 +190,7 @@ def _print_best(search: SearchStatus, no_header: bool) -> None:
 
 
 def _text(params: Mapping[str, Any], name: str) -> str:
-    value = params[name]
-    return f"{value:.6g}" if isinstance(value, float) else one_line(as_text(value))
+    return one_line(brief(params[name]))
 
 
 COMMANDS = (search, best)

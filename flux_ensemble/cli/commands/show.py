@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flux_ensemble.cli.common import EXIT_CODES, naming
+from flux_ensemble.cli.common import EXIT_CODES, naming, say
 from flux_ensemble.cli.display.formats import Output, print_json, table_options
 from flux_ensemble.cli.display.tables import (
     BESTS,
@@ -22,6 +22,7 @@ from flux_ensemble.cli.display.tables import (
     member_rows,
     rule_row,
 )
+from flux_ensemble.cli.prose import fitted
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.queues.local.client import summary_of
@@ -94,7 +95,7 @@ def _print_ensembles(summaries: Sequence[Summary], output: Output) -> None:
         return
     told = [row for row in rows if row["reason"] and row["state"] not in ("running", "completed")]
     for number, row in enumerate(told[-_MOST_REASONS:]):
-        click.echo("\n" * (not number) + hanging(f"{row['name']}: {row['reason']}"))
+        click.echo("\n" * (not number) + fitted(hanging(f"{row['name']}: {row['reason']}")))
 
 
 @click.command
@@ -123,7 +124,7 @@ def status(name: str | None, output: Output, target: Target) -> None:
     if output.is_default:
         unreadable = answer.get("service", answer).get("unreadable", {})
         for one, why in unreadable.items():
-            click.echo(f"unreadable {hanging(one)}: {hanging(why)}")
+            click.echo(fitted(f"unreadable {hanging(one)}: {hanging(why)}"))
     if name is None:
         ensembles = answer["ensembles"]
         _print_ensembles([summary_of(one) for one in ensembles], output)
@@ -145,7 +146,7 @@ def status(name: str | None, output: Output, target: Target) -> None:
     if output.is_default:
         _print_best(ensemble, target, output.no_header)
         for wait in ensemble.get("waits", ()):
-            click.echo(f"\n{hanging(wait['text'])}")
+            click.echo(f"\n{fitted(hanging(wait['text']))}")
         members = member_rows(ensemble, time.time())
         if members:
             click.echo()
@@ -173,9 +174,9 @@ def _print_service(answer: Status) -> None:
         )
     if service.get("state", "ready") != "ready":
         words += f", {service['state']}"
-    click.echo(f"service: {words}")
+    click.echo(fitted(f"service: {words}"))
     for name, far in service.get("recovering", {}).items():
-        click.echo(f"recovering {hanging(name)}: {far}")
+        click.echo(fitted(f"recovering {hanging(name)}: {far}"))
     click.echo(
         f"nodes:   {nodes['node_up_count']} up, {nodes['node_free_count']} free; "
         f"cores: {nodes['node_cores_up']} up, {nodes['node_cores_free']} free"
@@ -183,7 +184,7 @@ def _print_service(answer: Status) -> None:
     click.echo("queue:   " + ", ".join(f"{count} {state}" for state, count in queue.items()))
     if "instance" in answer:
         for line in _scaling(answer["instance"]):
-            click.echo(f"scaling: {line}")
+            click.echo(fitted(f"scaling: {line}"))
     click.echo()
 
 
@@ -228,7 +229,7 @@ def _print_rules(status: EnsembleStatus, no_header: bool) -> None:
     wrong += [one["trouble"] for one in status.get("searches", ()) if one["trouble"]]
     for text in [*wrong, *status.get("errors", [])]:
         click.echo()
-        click.echo(hanging(text))
+        click.echo(fitted(hanging(text)))
 
 
 @click.command
@@ -238,7 +239,6 @@ def _print_rules(status: EnsembleStatus, no_header: bool) -> None:
 def metrics(name: str, output: Output, target: Target) -> None:
     """Show the statistics of every job group and variable of ensemble NAME."""
     from flux_ensemble.cli.display.metrics_tables import metrics_table
-    from flux_ensemble.cli.display.progress import is_live
     from flux_ensemble.metrics.statistics import ESTIMATED, ESTIMATES
     from flux_ensemble.results.statistics import metrics_rows
 
@@ -249,9 +249,8 @@ def metrics(name: str, output: Output, target: Target) -> None:
     else:
         table = metrics_table(answer)
         output.show(table, metrics_rows(answer))
-        # Programs that read the table get no more than that.
-        if output.is_default and is_live() and not table.headings.keys().isdisjoint(ESTIMATED):
-            click.echo(ESTIMATES)
+        if output.is_default and not table.headings.keys().isdisjoint(ESTIMATED):
+            say(ESTIMATES)
         if output.is_default and ("best" in answer or "search" in answer):
             (ensemble,) = target.status(name)["ensembles"]
             _print_best(ensemble, target, output.no_header)
@@ -279,14 +278,14 @@ def why(name: str, rule: str | None, as_json: bool, target: Target) -> None:
     ended = answer["state"] in EXIT_CODES
     if ended:
         for line in ending(name, answer):
-            click.echo(line)
+            click.echo(fitted(line))
         click.echo()
     elif answer["state"] != "running":
-        click.echo(f"{name} is {answer['state']}: {hanging(answer['reason'])}\n")
+        click.echo(fitted(f"{name} is {answer['state']}: {hanging(answer['reason'])}\n"))
     for wait in answer.get("waits", ()):
-        click.echo(f"{hanging(wait['text'])}\n")
+        click.echo(fitted(f"{hanging(wait['text'])}\n"))
     for line in reasons(answer, ended=ended):
-        click.echo(line)
+        click.echo(fitted(line))
 
 
 COMMANDS = (list_ensembles, status, metrics, why)

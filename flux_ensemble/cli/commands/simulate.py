@@ -27,6 +27,7 @@ from flux_ensemble.cli.common import (
     own_cores,
     read_document,
     recorded,
+    say,
     understood,
 )
 from flux_ensemble.cli.display.formats import print_json
@@ -179,7 +180,7 @@ def simulate(
     except OSError as error:
         raise Failure(f"{error.filename}: {error.strerror}", USAGE) from None
     if assumed:
-        click.echo(f"flux-ensemble: simulating {_cluster(spec, nodes, cores)}", err=True)
+        say(f"simulating {_cluster(spec, nodes, cores)}")
     try:
         prediction = simulation.run(until or math.inf)
     except SimulationError as error:

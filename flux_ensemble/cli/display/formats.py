@@ -20,11 +20,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
+from itertools import product
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import click
 
+from flux_ensemble.cli.prose import fitted
 from flux_ensemble.scalars import Spelled
 from flux_ensemble.texts import one_line
 
@@ -38,7 +40,10 @@ class Table:
     Args:
         name, headings, formats: of the table.
         families: columns of which there can be any number, such as `params.NAME`, for errors.
-        yields: the column that is shortened if a terminal is too narrow for all.
+        yields: the columns that are shortened if a terminal is too narrow for all, the first ones
+            first.
+        drops: the columns that are left out of a named format if there is no room for them, the
+            first ones first; and before these, those in which there is nothing but zeros.
     """
 
     # Not a dataclass: most commands need no other, and importing that takes longer than a request.
@@ -48,50 +53,86 @@ class Table:
         headings: Mapping[str, str],
         formats: Mapping[str, Mapping[str, str]],
         families: tuple[str, ...] = (),
-        yields: str | None = None,
+        yields: tuple[str, ...] = (),
+        drops: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.headings = headings
         self.formats = formats
         self.families = families
         self.yields = yields
+        self.drops = drops
 
     def show(
-        self, rows: Iterable[Mapping[str, Any]], fmt: str = "default", no_header: bool = False
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        fmt: str = "default",
+        no_header: bool = False,
+        elsewhere: str = "'| less -S' shows all columns",
     ) -> bool:
         """Print the rows; return True if a column was shortened.
+
+        On a terminal the lines fit its width, and the columns for which there is no room are named
+        below them.
 
         Args:
             rows: a value for each heading.
             fmt: a format string, the name of a format, or "help" to list the formats.
             no_header: leave out the line of headings.
+            elsewhere: what shows columns that are left out.
 
         Raises:
             click.UsageError: there is no such format, or it names an unknown column.
         """
         whole = [{field: _cell(field, value) for field, value in row.items()} for row in rows]
-        made = whole
-        if self.yields is not None and _is_terminal():
-            made = self._fitting(whole, self.yields, fmt, no_header)
+        made, dropped = whole, list[str]()
+        if _is_terminal() and whole and not (fmt in _SPECIAL or fmt.startswith(GET_CONFIG)):
+            fmt, dropped = self._without(whole, fmt)
+            made = self._shortened(whole, fmt)
         self._show(made, fmt, no_header)
+        if dropped:
+            more = f": {elsewhere}" if elsewhere else ""
+            click.echo(fitted(f"no room for {', '.join(dropped)}{more}"))
         return made != whole
 
-    def _fitting(
-        self, rows: list[dict[str, Any]], field: str, fmt: str, no_header: bool
-    ) -> list[dict[str, Any]]:
-        """Return the rows with a shorter column, if the lines are wider than the terminal."""
-        if not rows or (fmt in _SPECIAL or fmt.startswith(GET_CONFIG)):
-            return rows
+    def _without(self, rows: list[dict[str, Any]], fmt: str) -> tuple[str, list[str]]:
+        """Return a format without the columns for which there is no room, and their headings.
+
+        Columns without values are left out first, and not named.
+        """
+        if fmt not in self.formats:
+            return fmt, []
+        short = rows
+        for field in self.yields:
+            short = _cut(short, field, WANTED)
+        empty = {field for field in self.drops if all(row[field] in _NOTHING for row in rows)}
+        dropped = []
+        for field in sorted(self.drops, key=lambda field: field not in empty):
+            if self._excess(short, fmt) <= 0:
+                break
+            fmt, found = re.subn(_COLUMN.format(re.escape(field)), "", self._text(fmt))
+            if found and field not in empty:
+                dropped.append(self.headings[field])
+        return fmt, dropped
+
+    def _shortened(self, rows: list[dict[str, Any]], fmt: str) -> list[dict[str, Any]]:
+        """Return the rows with shorter columns, if the lines are wider than the terminal."""
+        for least, field in product((WANTED, LEAST), self.yields):
+            excess = self._excess(rows, fmt)
+            if excess <= 0:
+                break
+            longest = max(len(str(row[field])) for row in rows)
+            if longest > least:
+                rows = _cut(rows, field, max(longest - excess, least))
+        return rows
+
+    def _excess(self, rows: list[dict[str, Any]], fmt: str) -> int:
+        """Return by how many characters the lines are wider than the terminal."""
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            self._show(rows, fmt, no_header)
-        lines = [_ANSI.sub("", line) for line in printed.getvalue().splitlines()]
-        excess = max(map(len, lines), default=0) - shutil.get_terminal_size().columns
-        longest = max(len(str(row[field])) for row in rows)
-        if excess <= 0:
-            return rows
-        most = max(longest - excess, LEAST)
-        return [{**row, field: middle_out(str(row[field]), most)} for row in rows]
+            self._show(rows, fmt, no_header=False)
+        lines = (_ANSI.sub("", line) for line in printed.getvalue().splitlines())
+        return max(map(len, lines)) - shutil.get_terminal_size().columns
 
     def _show(self, rows: list[dict[str, Any]], fmt: str, no_header: bool) -> None:
         try:
@@ -131,8 +172,13 @@ class Table:
             fmt = name
         if fmt not in self.formats and "{" not in fmt:
             raise ValueError(f"no format named {fmt!r} (formats: {', '.join(self.formats)})")
-        text = self.formats[fmt]["format"] if fmt in self.formats else fmt
-        print_rows(text, self.headings, rows, no_header=no_header)
+        print_rows(self._text(fmt), self.headings, rows, no_header=no_header)
+
+    def _text(self, fmt: str) -> str:
+        """Return a format of this table by its name; a format stays."""
+        if _has_flux():
+            return self._format(fmt)
+        return self.formats[fmt]["format"] if fmt in self.formats else fmt
 
     def _format(self, fmt: str) -> str:
         from flux.util import UtilConfig
@@ -169,6 +215,42 @@ def middle_out(text: str, most: int) -> str:
     return f"{text[: kept - tail]}...{text[len(text) - tail :]}"
 
 
+class Pairs(str):
+    """Texts `name=value` in one cell; where that is shortened, those that are left are whole.
+
+    >>> pairs = Pairs(["a=1", "length=20", "material=copper"])
+    >>> pairs, pairs.cut(20)
+    ('a=1 length=20 material=copper', 'a=1 length=20 ...')
+    """
+
+    parts: tuple[str, ...]
+
+    def __new__(cls, pairs: Iterable[str]) -> Pairs:
+        parts = tuple(map(one_line, pairs))
+        text = super().__new__(cls, " ".join(parts))
+        text.parts = parts
+        return text
+
+    def cut(self, most: int) -> str:
+        """Return text of at most `most` characters."""
+        if len(self) <= most:
+            return self
+        for kept in range(len(self.parts) - 1, 0, -1):
+            short = " ".join((*self.parts[:kept], "..."))
+            if len(short) <= most:
+                return short
+        return middle_out(self, most)
+
+
+def _cut(rows: list[dict[str, Any]], field: str, most: int) -> list[dict[str, Any]]:
+    """Return rows in which the cells of a column have at most `most` characters."""
+    return [{**row, field: _shorter(row[field], most)} for row in rows]
+
+
+def _shorter(cell: Any, most: int) -> str:
+    return cell.cut(most) if isinstance(cell, Pairs) else middle_out(str(cell), most)
+
+
 class _Text(str):
     """Text with attributes of its own: `{params}` and `{params.t}`."""
 
@@ -187,7 +269,7 @@ def _item(row: Mapping[str, Any]) -> SimpleNamespace:
 
 def _cell(field: str, value: Any) -> Any:
     """Return a value without line breaks and control characters, except for our colours."""
-    if type(value) is Spelled:
+    if type(value) in (Spelled, Pairs):
         return value
     if isinstance(value, str) and not field.startswith("color_"):
         return one_line(value)
@@ -207,8 +289,15 @@ def _has_flux() -> bool:
     return True
 
 
-#: Fewest characters of a column that is shortened.
-LEAST = 12
+#: Fewest characters of a column that is shortened, and how many it keeps as long as other columns
+#: can be left out.
+LEAST, WANTED = 12, 30
+
+#: Cells that say nothing.
+_NOTHING = (0, "", "0", "-")
+
+#: A column in a format, with its colours.
+_COLUMN = r" ?(?:\{{color_\w+\}})?(?:[+?]:)?\{{{}\b[^}}]*\}}(?:\{{color_off\}})?"
 
 #: Formats that print something other than the table.
 GET_CONFIG = "get-config="

@@ -8,6 +8,7 @@ from typing import Any
 
 from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.cli.display.formats import Table
+from flux_ensemble.cli.display.tables import words_of
 from flux_ensemble.job_ids import shown
 from flux_ensemble.metrics.job_row import COLUMNS, PARAMS, Field
 from flux_ensemble.scalars import as_spelling, as_text
@@ -20,13 +21,13 @@ _HEADINGS = {
 }
 _FORMATS = {
     "default": {
-        "description": "how each job ended, and its parameters",
-        "format": "+:{id:>12} +:{group:<8} {color_status}+:{status:<8}{color_off} {nnodes:>6h} "
-        "{runtime!F:>8h} {returncode:>4h} ?:{params} ?:{waits}",
+        "description": "how each job ended, its parameters, and what it published",
+        "format": "+:{id:>5} +:{group:<8} {color_status}+:{status:<8}{color_off} {nnodes:>6h} "
+        "{runtime!F:>8h} {returncode:>4h} ?:{params} ?:{memo} ?:{waits}",
     },
     "long": {
         "description": "with times, ranks and exceptions",
-        "format": "+:{id:>12} +:{group:<8} +:{rule:<6} {index:>6} {attempt:>7} "
+        "format": "+:{id:>5} +:{group:<8} +:{rule:<6} {index:>6} {attempt:>7} "
         "{color_status}+:{status:<8}{color_off} +:{ranks:>5h} {t_run!D:<19} {runtime!F:>8h} "
         "{returncode:>4h} +:{exception.type:<14h} ?:{params}",
     },
@@ -48,7 +49,14 @@ _NESTED = re.compile(r"\{((params|memo)\.([A-Za-z_][\w-]*))")
 def jobs_table(fmt: str) -> Table:
     """Return the table of jobs, for a format."""
     more = {field: name.upper() for field, _, name in _NESTED.findall(fmt)}
-    return Table("jobs", {**_HEADINGS, **more}, _FORMATS, ("params.NAME", "memo.NAME"), "params")
+    return Table(
+        "jobs",
+        {**_HEADINGS, **more},
+        _FORMATS,
+        ("params.NAME", "memo.NAME"),
+        yields=("waits", "memo", "params", "group"),
+        drops=("nnodes", "memo", "index", "rule", "attempt", "t_run", "ranks", "exception.type"),
+    )
 
 
 def nested_fields(fmt: str) -> list[str]:
@@ -105,12 +113,8 @@ def _cell(field: Field, job: Mapping[str, Any]) -> Any:
     value = (job.get(owner, {}) if owner else job).get(key)
     if field.column.is_time:
         return value or 0.0
-    return _pairs(value or {}) if field.type is dict else _known(value)
+    return words_of(value or {}) if field.type is dict else _known(value)
 
 
 def _known(value: Any) -> Any:
     return "" if value is None else as_text(value) if isinstance(value, bool) else value
-
-
-def _pairs(values: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={as_text(value)}" for name, value in values.items())

@@ -16,13 +16,18 @@ if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
 
 
+#: The statistics for which there is no room first.
+_LEAST = ("mad", "iqr", "variance", "n")
+
+
 def metrics_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
     """Return the table of an ensemble's metrics, with a column for each of its statistics.
 
     If values of memos were ignored, a column has their number.
     """
     statistics = statistics_of(metrics)
-    columns = " ".join(f"{{{name}:>10}}" for name in statistics)
+    others = [name for name in statistics if name not in (*_LEAST, "mean")]
+    columns = " ".join(f"+:{{{name}:>10}}" for name in statistics)
     if ignored_of(metrics):
         columns += " {ignored:>7}"
     return Table(
@@ -39,13 +44,15 @@ def metrics_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
                 "format": f"+:{{group:<8}} +:{{variable:<8}} {columns}",
             }
         },
+        yields=("variable", "group"),
+        drops=(*(name for name in _LEAST if name in statistics), *reversed(others)),
     )
 
 
 def summary_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
     """Return the closing table of `run`: counts, times, and means of published values."""
     published = _published(metrics)
-    columns = "".join(f" {{{_field(variable)}:>10}}" for variable in published)
+    columns = "".join(f" +:{{{_field(variable)}:>10}}" for variable in published)
     return Table(
         "summary",
         {
@@ -65,6 +72,17 @@ def summary_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
                 "{min_duration!F:>8h} {max_duration!F:>8h}" + columns,
             }
         },
+        yields=("group",),
+        drops=(
+            "timeout",
+            "canceled",
+            "interrupted",
+            "min_duration",
+            "max_duration",
+            "mean_pending",
+            *map(_field, reversed(published)),
+            "mean_duration",
+        ),
     )
 
 

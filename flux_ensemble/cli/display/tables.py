@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.display.colours import colour, colour_off
-from flux_ensemble.cli.display.formats import Table
+from flux_ensemble.cli.display.formats import Pairs, Table
 from flux_ensemble.cli.display.plain_tables import fsd
 from flux_ensemble.results.best import best_job
 from flux_ensemble.results.hosts import job_id, members_of, runs_of
-from flux_ensemble.scalars import as_text
+from flux_ensemble.scalars import brief
 from flux_ensemble.words import STATE_STYLES, elapsed, shown_state
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ ENSEMBLES = Table(
             "{finished:>8} {runtime!F:>8} {t_start!D:<19} {t_end!D:<19} ?:{reason}",
         },
     },
-    yields="reason",
+    yields=("reason", "name"),
+    drops=("waiting", "active", "finished", "runtime"),
 )
 
 GROUPS = Table(
@@ -78,6 +79,8 @@ GROUPS = Table(
             "{canceled:>8} {timeout:>7} ?:{interrupted:>11}",
         },
     },
+    yields=("group",),
+    drops=("timeout", "canceled", "interrupted", "pending", "waiting"),
 )
 
 RULES = Table(
@@ -96,9 +99,11 @@ RULES = Table(
         "default": {
             "description": "rules and how often they ran",
             "format": "+:{id:<6} +:{trigger:<7} +:{action:<6} "
-            "{color_state}{state:<8}{color_off} {fired:>5} {of:>9}",
+            "{color_state}{state:<8}{color_off} {fired:>5} +:{of:>4}",
         },
     },
+    yields=("trigger", "action", "id"),
+    drops=("of",),
 )
 
 MEMBERS = Table(
@@ -123,7 +128,8 @@ MEMBERS = Table(
             "?:{runs:<5} {jobs:>4} {job:>12h} {left!F:>8h} ?:{reason}",
         },
     },
-    yields="reason",
+    yields=("reason", "name"),
+    drops=("runs", "cores", "job", "nodes"),
 )
 
 BESTS = Table(
@@ -141,7 +147,8 @@ BESTS = Table(
             "format": "+:{name:<4} +:{of:<8} {value:>10} +:{job:<8} {params}",
         },
     },
-    yields="params",
+    yields=("params", "of", "name"),
+    drops=("of",),
 )
 
 #: Most members for which the table has the number of a rule's firings.
@@ -200,16 +207,13 @@ def best_rows(status: EnsembleStatus, label: Callable[[int], str]) -> list[dict[
     return rows
 
 
-def words_of(params: Mapping[str, Any]) -> str:
-    """Return parameters as `x=1.5 y=0.5`, fractions in six digits.
+def words_of(values: Mapping[str, Any]) -> Pairs:
+    """Return parameters or published values as `x=1.5 y=4.0`, long fractions in six digits.
 
-    >>> words_of({"x": 1 / 3, "mode": "fast", "exact": True})
-    'x=0.333333 mode=fast exact=true'
+    >>> words_of({"x": 1 / 3, "y": 4.0, "mode": "fast", "exact": True})
+    'x=0.333333 y=4.0 mode=fast exact=true'
     """
-    return " ".join(
-        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={as_text(value)}"
-        for name, value in params.items()
-    )
+    return Pairs(f"{name}={brief(value)}" for name, value in values.items())
 
 
 def group_rows(status: EnsembleStatus) -> list[dict[str, Any]]:

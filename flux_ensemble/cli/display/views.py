@@ -6,6 +6,7 @@ the progress below them, with a live bar for each group.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +23,7 @@ from flux_ensemble.cli.display.progress import (
     is_live,
     progress_lines,
 )
+from flux_ensemble.cli.prose import fitted, indent, pieces
 from flux_ensemble.client.troubles import failed_jobs
 from flux_ensemble.texts import hanging
 from flux_ensemble.words import Line, Span, elapsed, known_jobs, plain, trials_to_come
@@ -128,7 +130,7 @@ class Terminal:
         self._live.start()
 
     def line(self, line: Line) -> None:
-        self._console.print(as_text(line))
+        self._console.print(_fitted(as_text(line), self._console.width))
 
     def progress(self, status: EnsembleStatus) -> None:
         from rich.text import Text
@@ -153,9 +155,22 @@ class Terminal:
 def make_lines() -> Callable[[Line], None]:
     """Return a function that prints lines to standard output, coloured if that has colours."""
     if not use_colour():
-        return lambda line: print(plain(line), flush=True)
+        return lambda line: print(fitted(plain(line)), flush=True)
     console = make_console()
-    return lambda line: console.print(as_text(line))
+    if not sys.stdout.isatty():
+        return lambda line: console.print(as_text(line))
+    return lambda line: console.print(_fitted(as_text(line), console.width))
+
+
+def _fitted(text: Any, width: int) -> Any:
+    """Return a text of rich in lines that fit the terminal: see `prose`."""
+    from rich.text import Text
+
+    lines = text.split()
+    for number, line in enumerate(lines):
+        margin = Text(f"\n{' ' * indent(line.plain, width)}")
+        lines[number] = margin.join(line[part] for part in pieces(line.plain, width))
+    return Text("\n").join(lines)
 
 
 def make_view(*, quiet: bool = False) -> EnsembleView:
@@ -187,7 +202,9 @@ def summarize(
     rows = [] if isinstance(view, Quiet) else summary_rows(status, metrics)
     if rows:
         click.echo()
-        summary_table(metrics).show(rows)
+        shown = command("metrics", status["name"]) if command else ""
+        elsewhere = f"'{shown}' shows the statistics" if shown else ""
+        summary_table(metrics).show(rows, elsewhere=elsewhere)
         click.echo()
     view.line(closing(status))
     if command is None:
