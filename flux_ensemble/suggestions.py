@@ -121,6 +121,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     ('ac', None)
     >>> nearest("max_active", ["max-active"]), nearest("exit_code", ["id", "returncode"])
     ('max-active', 'returncode')
+    >>> nearest("mine", ["terminate", "pinned"]), nearest("cor", ["cores"])
+    (None, 'cores')
     """
     if len(name) > MAX_QUOTED:
         return None
@@ -129,8 +131,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     found = elsewhere(name.removesuffix(".yaml").removesuffix(".yml"), there)
     if found is not None:
         return found
-    # Of two letters one is half of the name.
-    cutoff = 0.5 if len(name) == 2 else 0.6
+    # Of two letters one is half of the name, and of three one a third.
+    cutoff = 0.5 if len(name) == 2 else 0.66
     return next(iter(get_close_matches(name, there, 1, cutoff)), None)
 
 

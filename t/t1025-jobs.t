@@ -157,7 +157,7 @@ test_expect_success 'failures are grouped by their reasons, with what the jobs w
 	grep "    no licence for 5" out &&
 	grep "^filed: exit 4: 1 job$" out &&
 	grep "    to a file" out &&
-	eval "$(sed -n "s/.*see: \(.*group sim.*\)/\1/p" out) -n" >listed &&
+	eval "$(sed -n "s/.*all of them: \(.*group sim.*\)/\1/p" out) -n" >listed &&
 	is 4 "$(wc -l <listed)"
 '
 

@@ -391,7 +391,10 @@ class Ensemble:
             yield entry
 
     def status(self) -> EnsembleStatus:
-        """Return the ensemble's state, groups and rules; see docs/rpc.md, `status`."""
+        """Return the ensemble's state, groups and rules; see docs/rpc.md, `status`.
+
+        Of a run that was interrupted and can go on, `state` is "failed" and `resumable` True.
+        """
         return self._running.status()
 
     def metrics(self) -> dict[str, dict[str, Any]]:

@@ -196,6 +196,9 @@ def _placeholders(
 def _remedy(match: re.Match[str], declared: Mapping[str, Any], code: bool) -> str | None:
     """Return advice about braces that hold more than a name; None if they may be meant so."""
     whole, rest = match[1], (match[2] or "").strip()
+    inside = match[0][1:-1]
+    if (spaced := "_".join(inside.split())) in declared and spaced != inside and not code:
+        return f"write '{{{spaced}}}'"
     head, _, name = whole.rpartition(".")
     if head in ("params", "job.params") and name in declared and not rest:
         return f"write '{{{name}}}'"

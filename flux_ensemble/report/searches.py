@@ -9,7 +9,7 @@ from typing import Any
 from flux_ensemble.report.gather import Run
 from flux_ensemble.report.importance import importances
 from flux_ensemble.report.markup import Markup, h, meter, table
-from flux_ensemble.report.texts import NOTHING, number, plural, seconds
+from flux_ensemble.report.texts import NOTHING, number, plural, seconds, spelling
 from flux_ensemble.words import ended_trials, shown_search
 
 #: Limits of searches, variables of one, best trials, and trials of a Pareto front in a report.
@@ -124,7 +124,7 @@ def _names(trials: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _params(trial: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [number(trial["params"].get(name, NOTHING)) for name in _names(trials)]
+    return [spelling(trial["params"].get(name, NOTHING)) for name in _names(trials)]
 
 
 # -- importances --------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from flux_ensemble.report.texts import (
     plural,
     seconds,
     shown,
+    spelling,
 )
 from flux_ensemble.report.usage import Usage
 
@@ -270,7 +271,7 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
             job_ids.shown(job["id"], job, run.source.label),
             job["group"],
             number(job["memo"][figure.key]),
-            *(number(job["params"].get(name, "")) for name in names),
+            *(spelling(job["params"].get(name, "")) for name in names),
             *file,
         ]
         for job, file in zip(best, files, strict=True)
@@ -426,7 +427,7 @@ def _jobs(content: Content, key: str) -> Iterator[Markup]:
             job["outcome"] or job["state"],
             seconds(job["runtime"]),
             "" if job["returncode"] is None else str(job["returncode"]),
-            " ".join(f"{name}={number(value)}" for name, value in job["params"].items()),
+            " ".join(f"{name}={spelling(value)}" for name, value in job["params"].items()),
             " ".join(f"{name}={number(value)}" for name, value in job["memo"].items()),
             *file,
         ]

@@ -97,12 +97,15 @@ class Written(NamedTuple):
         tail: the last lines that it wrote.
         jobs: number of those that were read and wrote the same, but for numbers and names.
         file: with the output of the example; None if it has none.
+        where: their points, or what they have in common, in words; "" if that is unknown, or all
+            jobs that failed for the reason wrote the same.
     """
 
     example: str
     tail: list[str]
     jobs: int
     file: str | None
+    where: str = ""
 
 
 @dataclass(frozen=True)
@@ -153,8 +156,13 @@ class Failure:
     def wrote(self) -> Iterator[tuple[Written, str]]:
         """Yield what jobs wrote at last, each with its sentence."""
         for one in self.written:
-            alike = "" if one.jobs == self.read else f" ({self._share(one.jobs)})"
+            alike = "" if one.jobs == self.read else f" ({self.share(one)})"
             yield one, f"job {one.example} wrote at last{alike}:"
+
+    def share(self, one: Written) -> str:
+        """How many jobs wrote that, and which, in words."""
+        where = f": {one.where}" if one.where else ""
+        return f"{self._share(one.jobs)}{where}"
 
     @property
     def others(self) -> str:

@@ -11,7 +11,7 @@ from flux_ensemble.client import troubles
 from flux_ensemble.report.gather import Run
 from flux_ensemble.report.markup import Child, Markup, h
 from flux_ensemble.report.source import Failure
-from flux_ensemble.report.texts import NOTHING, amount, number, plural, seconds
+from flux_ensemble.report.texts import NOTHING, amount, number, plural, seconds, spelling
 from flux_ensemble.report.usage import Usage
 from flux_ensemble.words import shown_state
 
@@ -255,8 +255,9 @@ def _failed(run: Run, failures: Sequence[Failure]) -> Iterator[Markup]:
         yield h("p", "At ", [[h("code", point), " "] for point in first.points])
     if first.note:
         yield h("p.quiet", first.note)
-    if first.tail:
-        yield h("p", h("code", first.tail[-1]))
+    for one in first.written:
+        alike = "" if one.jobs == first.read else f" ({first.share(one)})"
+        yield h("p", h("code", one.tail[-1]), alike)
     if len(failures) > 1:
         yield h("p.quiet", f"{plural(len(failures) - 1, 'more reason')}: see below.")
 
@@ -311,5 +312,5 @@ def _best_trial(search: Mapping[str, Any]) -> Iterator[Markup]:
 
 def _point(point: Mapping[str, Any], what: str) -> Iterator[Markup]:
     yield h("p.big", h("b", number(point["value"])), h("span", f" {what}"))
-    pairs = [(name, number(value)) for name, value in point["params"].items()]
+    pairs = [(name, spelling(value)) for name, value in point["params"].items()]
     yield h("p", [[h("code", f"{name} = {value}"), " "] for name, value in pairs[:_PARAMS]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flux_ensemble.scalars import as_text
+from flux_ensemble.scalars import as_text, brief
 from flux_ensemble.texts import clip, printable
 
 #: Most characters of a value, of a line, and of a text of many lines.
@@ -102,9 +102,18 @@ def memory(megabytes: float) -> str:
 
 
 def number(value: object) -> str:
-    """Return the value of a parameter or a memo as text.
+    """Return a published value as text.
 
     >>> number(1234567), number(0.123456789), number("x")
     ('1234567', '0.123457', 'x')
     """
     return f"{value:.6g}" if type(value) is float else shown(as_text(value), MAX_VALUE)
+
+
+def spelling(value: object) -> str:
+    """Return the value of a parameter as text, in its spelling if that is short.
+
+    >>> spelling(0.123456789), spelling(4.0), spelling("x")
+    ('0.123457', '4.0', 'x')
+    """
+    return shown(brief(value), MAX_VALUE)

@@ -229,15 +229,29 @@ class Failures:
 
         Parameters that no other value is known of are left out.
         """
-        if kind.jobs > FEW:
-            return []
+        return self._points(kind.group, kind.spread) if kind.jobs <= FEW else []
+
+    def common(self, kind: FailureKind, jobs: list[Job]) -> str:
+        """Return the points of some jobs of a kind, or what they have in common, in words."""
+        if len(jobs) <= FEW:
+            return "; ".join(self._points(kind.group, jobs))
+        some, counted = FailureKind(kind.group, kind.reason, jobs[-1]), self._traits[kind.group]
+        for job in jobs:
+            some.add(job)
+            some.traits.update(trait for trait in _traits(job) if trait in counted)
+        return "; ".join(
+            f"{lift.words} in {lift.failed:,} of them (lift {lift.lift:.2g})"
+            for lift in self.lifts(some)
+        )
+
+    def _points(self, group: str, jobs: Iterable[Job]) -> list[str]:
         found: dict[str, None] = {}
-        for job in sorted(kind.spread, key=lambda job: job["index"]):
+        for job in sorted(jobs, key=lambda job: job["index"]):
             params = job["params"]
             varied = {
                 name: value
                 for name, value in params.items()
-                if self._values[kind.group, f"params.{name}"] > 1
+                if self._values[group, f"params.{name}"] > 1
             }
             words = [f"{name}={as_text(value)}" for name, value in (varied or params).items()]
             more = " ..." if len(words) > MOST_NAMES else ""
@@ -477,9 +491,12 @@ def described(
     """
     for kind in counted.kinds():
         unshown = counted.unshown(kind.example)
+        points = counted.points(kind)
         job, most = kind.example, kind.ranks.most_common(MOST_RANKS)
         more = ", ..." if len(kind.ranks) > MOST_RANKS else ""
         written, read = _written(counted, kind, tail, label, files=files)
+        if len(written) > 1 and sum(one.jobs for one in written if one.where) == kind.jobs:
+            points = []  # each is named beside what its job wrote
         yield Failure(
             group=kind.group,
             reason=kind.reason,
@@ -490,7 +507,7 @@ def described(
             where=", ".join(f"{ranks} ({jobs})" for ranks, jobs in most) + more,
             lifts=counted.lifts(kind),
             note=job["exception"]["note"] or "",
-            points=counted.points(kind),
+            points=points,
             example=written[0].example if written else shown(job["id"], job, label),
             written=written,
             read=read,
@@ -514,18 +531,29 @@ def _written(
     There is an item for each different last line, the most frequent first; the last of its jobs is
     its example.
     """
-    found: dict[str, Written] = {}
+    found: dict[str, list[Job]] = {}
+    tails: dict[str, list[str]] = {}
     own = [job for job in kind.read if not counted.unshown(job)]
     for job in own:
         if lines := tail(job):
             form = _OWN.sub("?", lines[-1])
-            before = found.pop(form, None)
-            alike = 1 if before is None else before.jobs + 1
-            file = job["output"] if files else None
-            found[form] = Written(shown(job["id"], job, label), lines, alike, file)
-    latest = [*found.values()][::-1]
-    written = sorted(latest, key=lambda one: -one.jobs)
-    return written[:MOST_WRITTEN], len(own)
+            found[form] = [*found.pop(form, ()), job]
+            tails[form] = lines
+    latest = [*found.items()][::-1]
+    latest.sort(key=lambda one: -len(one[1]))
+    # What is common to a few of those that wrote the same would be no more than chance.
+    tell = len(found) > 1 and len(own) == kind.jobs
+    written = [
+        Written(
+            example=shown(jobs[-1]["id"], jobs[-1], label),
+            tail=tails[form],
+            jobs=len(jobs),
+            file=jobs[-1]["output"] if files else None,
+            where=counted.common(kind, jobs) if tell else "",
+        )
+        for form, jobs in latest[:MOST_WRITTEN]
+    ]
+    return written, len(own)
 
 
 @dataclass(frozen=True, repr=False)
@@ -645,7 +673,7 @@ def _about(failure: Failure) -> Iterator[str]:
         yield f"  {failure.others}"
     if failure.missing:
         yield f"  job {failure.example}: {failure.missing}"
-    yield f"  see: {failure.command}"
+    yield f"  {'see' if failure.jobs == 1 else 'all of them'}: {failure.command}"
 
 
 def _node(place: str, target: Target) -> str:

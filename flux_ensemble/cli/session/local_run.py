@@ -132,7 +132,7 @@ def run_locally(
             options = replace(options, again=f"{options.again} < {kept}")
         log.note_again(Again(options.again))
         advice = partial(advised, root, local=options.local)
-        spec = _told(spec, log, root, advice, resume=bool(options.resume))
+        spec = _told(spec, log, root, advice)
         recorder = _recorder(options.record, spec, text)
         loop = LocalLoop()
         stack.callback(loop.close)
@@ -148,21 +148,19 @@ def run_locally(
             run.recover(text)
         else:
             run.begin(text)
+            if options.resume:
+                say(f"there is no run of {spec.name!r} to go on with: it begins")
         run.listen(parse)
         return recorded(printer.follow(options, ended), recorder)
 
 
-def _told(
-    spec: Spec, log: StateLog, root: Path, advice: Callable[..., str], *, resume: bool
-) -> Spec:
+def _told(spec: Spec, log: StateLog, root: Path, advice: Callable[..., str]) -> Spec:
     """Print the name of the run, and a hint about many runs; return the renamed document."""
     if log.name != spec.name:
         told = f"going on with {log.name!r}"
         remove = advice("rm", spec.name)
         say(told if log.resumed else named_otherwise(spec.name, log.name, remove, log.of_asked))
         spec = spec.renamed(log.name)
-    if resume and not log.resumed:
-        say(f"there is no run of {spec.name!r} to go on with: it begins")
     if log.kept >= MANY:
         say(f"{log.kept} runs are kept in {root}: '{advice('rm', 'NAME')}' removes one")
     return spec

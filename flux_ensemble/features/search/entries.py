@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from flux_ensemble.eventlog import Entry, JobId, Line, Span
+from flux_ensemble.scalars import brief
 from flux_ensemble.words import each_pair
 
 
@@ -100,7 +101,7 @@ class Found(OfSearch):
 
     def _found(self, what: str, params: Mapping[str, Any]) -> str:
         values = {
-            key: f"{value:.6g}" if isinstance(value, float) else value
+            key: brief(value) if isinstance(value, float) else value
             for key, value in params.items()
         }
         return f"{self.search}: {what} (trial {self.trial}: {' '.join(each_pair(values))})"

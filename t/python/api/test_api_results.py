@@ -54,7 +54,7 @@ def test_failures_are_those_of_the_command(ended: Ensemble, tmp_path: Path) -> N
     # What shows the jobs is a method in Python.
     said = str(why).splitlines()[:-1]
     assert printed.splitlines()[: len(said)] == said
-    assert str(why).endswith("see: jobs(group='a', filter='job.returncode == 1')")
+    assert str(why).endswith("all of them: jobs(group='a', filter='job.returncode == 1')")
     with pytest.raises(EnsembleError, match="no job group named 'b'"):
         ended.failures(group="b")
 

@@ -16,7 +16,14 @@ import pytest
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.results import failures
-from flux_ensemble.results.failures import Failures, FailureSummary, chance, failures_of, reason
+from flux_ensemble.results.failures import (
+    Failures,
+    FailureSummary,
+    chance,
+    described,
+    failures_of,
+    reason,
+)
 from flux_ensemble.results.job_output import Outputs
 
 
@@ -400,14 +407,43 @@ def test_examples_of_one_exit_code_are_shown_with_their_number() -> None:
     assert text.splitlines()[2:-3] == [
         "a: exit 1: 6 jobs",
         "  ranks: 0 (6)",
-        "  job 1 wrote at last (2 of 6 jobs):",
+        "  job 1 wrote at last (2 of 6 jobs: x=0; x=1):",
         "    no file a2",
-        "  job 4 wrote at last (1 of 6 jobs):",
+        "  job 4 wrote at last (1 of 6 jobs: x=4):",
         "    worse",
-        "  job 3 wrote at last (1 of 6 jobs):",
+        "  job 3 wrote at last (1 of 6 jobs: x=3):",
         "    bad",
         "  something else, or nothing: 2 of 6 jobs",
     ]
+
+
+def test_what_is_common_to_the_jobs_of_one_problem_is_told_of_that_alone() -> None:
+    tails = ["no file a"] * 6 + ["bad value"] * 6
+    jobs = [
+        job("failed", 1, id=number, index=number, params={"x": number, "far": number < 6})
+        for number in range(12)
+    ]
+    found = counted(*jobs, *(job(params={"x": 99, "far": "not"}) for _ in range(12)))
+    (one,) = described(
+        found,
+        label=str,
+        tail=lambda job: [tails[job["id"]]],
+        missing=lambda job: "",
+        command=lambda kind: "",
+    )
+    assert [written.where for written in one.written] == [
+        "params.far = false in 6 of them (lift 4)",
+        "params.far = true in 6 of them (lift 4)",
+    ]
+    same = [job("failed", 1, id=number, index=number) for number in range(12)]
+    (one,) = described(
+        counted(*same),
+        label=str,
+        tail=lambda job: ["no file a"],
+        missing=lambda job: "",
+        command=lambda kind: "",
+    )
+    assert one.written[0].where == ""
 
 
 def test_of_many_jobs_some_are_read_which_are_spread_among_them() -> None:

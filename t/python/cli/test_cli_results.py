@@ -171,18 +171,18 @@ def test_jobs_that_are_as_good_as_the_best_one_are_named(
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
-def test_metrics_say_what_is_an_estimate_to_people_and_not_to_programs(
-    do: Do, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_metrics_say_what_is_an_estimate_beside_the_table_that_programs_read(
+    do: Do, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert do()[0] == 0
     words = ["metrics", "study", "--queue", "local", "--state-dir", "state"]
     assert run_command(words) == 0
-    assert ESTIMATES not in capsys.readouterr().out
-    monkeypatch.setattr("flux_ensemble.cli.display.progress.is_live", lambda: True)
-    assert run_command(words) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == ESTIMATES
-    assert run_command([*words, "--json"]) == 0
-    assert ESTIMATES not in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert ESTIMATES not in out
+    assert err == f"flux-ensemble: {ESTIMATES}\n"
+    for more in (["--json"], ["-o", "{group} {mean}"]):
+        assert run_command([*words, *more]) == 0
+        assert capsys.readouterr().err == ""
 
 
 @pytest.mark.usefixtures("do")
