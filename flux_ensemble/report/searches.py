@@ -142,8 +142,9 @@ def importance_of(run: Run, group: str, key: str) -> Iterator[Markup]:
     found = importances(params, values)
     if found is None or len(found) < 2:
         return
+    of = f" of {group}" if len(run.source.status["groups"]) > 1 else ""
     yield table(
-        f"Importance of the parameters for {key}, from {plural(len(values), 'job')}",
+        f"Importance of the parameters{of} for {key}, from {plural(len(values), 'job')}",
         ["Parameter", "Importance"],
         [[name, [meter(share, "share"), f"{share:.0%}"]] for name, share in found[:_IMPORTANCES]],
     )

@@ -264,6 +264,12 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
             ],
         )
     if figure is None:
+        # The number of the chart: the document says nothing about what is good, and this neither.
+        first = next(iter(run.jobs.points.keys), None)
+        searched = {one["group"] for one in run.source.status.get("searches", ())}
+        for group in run.source.status["groups"]:
+            if first is not None and group not in searched:
+                yield from importance_of(run, group, first)
         return
     files = _files(content, best)
     rows = [
@@ -286,8 +292,8 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
         ),
         data_first=True,
     )  # fmt: skip
-    searched = [(one["group"], one["objective"]) for one in run.source.status.get("searches", ())]
-    if (figure.group, figure.key) not in searched:
+    objectives = [(one["group"], one["objective"]) for one in run.source.status.get("searches", ())]
+    if (figure.group, figure.key) not in objectives:
         yield from importance_of(run, figure.group, figure.key)
 
 

@@ -491,5 +491,27 @@ def test_a_sweep_with_a_best_point_has_importances_of_its_parameters() -> None:
     text = html(source(jobs, status={"best": [best]}))
     table = text.split("Importance of the parameters for fom, from 36 jobs</span>", 1)[1]
     assert re.findall(r"</svg>(\d+%)<", table.split("</table>", 1)[0]) == ["100%", "0%"]
-    # What nobody has said to be good is not explained.
+
+
+def test_a_sweep_without_a_best_point_has_those_for_the_first_number_that_is_published() -> None:
+    jobs = [
+        job(number, params={"t": number % 6, "p": number // 6, "one": 1},
+            memo={"fom": (number % 6) / 7})
+        for number in range(36)
+    ]  # fmt: skip
+    table = html(source(jobs)).split("Importance of the parameters for fom, from 36 jobs</span>")[1]
+    assert re.findall(r"</svg>(\d+%)<", table.split("</table>", 1)[0]) == ["100%", "0%"]
+    for one in jobs:
+        one["memo"] = {}
     assert "Importance" not in html(source(jobs))
+
+
+def test_of_several_groups_it_is_said_whose_parameters_matter() -> None:
+    jobs = [
+        job(number, group=f"sim{number % 2}", params={"t": number % 3, "p": number // 6},
+            memo={"fom": number % 3})
+        for number in range(36)
+    ]  # fmt: skip
+    text = html(source(jobs))
+    for group in ("sim0", "sim1"):
+        assert f"Importance of the parameters of {group} for fom, from 18 jobs</span>" in text
