@@ -114,7 +114,7 @@ def examples() -> str:
     """The text of each example, under a heading that links lead to."""
     sections = []
     for path in sorted(filter(Path.is_file, EXAMPLES.iterdir())):
-        language = path.suffix.removeprefix(".")
+        language = path.suffix.removeprefix(".").replace("csv", "text")
         sections.append(f"## {path.name}\n\n```{language}\n{path.read_text()}```\n")
     return "\n".join(sections)
 

@@ -55,7 +55,9 @@ test_expect_success 'tasks of more nodes than one are refused, also those that -
 	{ echo "name: mixed" && sed "s/{name: pool/{name: wide, nodes: 2}, &/" nodes.yaml; } >mixed.yaml &&
 	flux ensemble run -q mixed.yaml &&
 	flux ensemble jobs -n -o "{id} {status}" mixed >jobs &&
-	grep "^wide.0:.* success" jobs
+	grep "^wide.0:.* success" jobs &&
+	: Flux says nothing of what a job used &&
+	test -z "$(flux ensemble jobs -n -o "{max_rss}{cpu_seconds}{efficiency}" mixed | tr -d " \n")"
 '
 
 test_expect_success 'a task of more cores than a worker has is named, and the others run' '
@@ -176,7 +178,8 @@ test_expect_success 'when the shell of a worker is killed, no task runs twice at
 	is 8 "$(status_of once groups.a.success)" &&
 	is 8 "$(status_of once groups.a.finished)" &&
 	is 1 "$(entries once member-lost)" &&
-	test ! -e overlap
+	test ! -e overlap &&
+	is 8 "$(flux ensemble jobs -n --filter "cpu_seconds >= 0 and max_rss > 1" once | wc -l)"
 '
 
 test_expect_success 'of two gigabytes that a task writes the last lines are kept, on little of the disk' '

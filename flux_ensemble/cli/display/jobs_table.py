@@ -31,6 +31,11 @@ _FORMATS = {
         "{color_status}+:{status:<8}{color_off} +:{ranks:>5h} {t_run!D:<19} {runtime!F:>8h} "
         "{returncode:>4h} +:{exception.type:<14h} ?:{params}",
     },
+    "used": {
+        "description": "processor time, the share of the cores that it kept busy, peak memory",
+        "format": "+:{id:>12} +:{group:<8} {color_status}+:{status:<8}{color_off} {ncores:>6h} "
+        "{runtime!F:>8h} {cpu_seconds!F:>11h} {efficiency:>10.0%} {max_rss:>9.1f} ?:{params}",
+    },
 }
 
 _STYLES = {
