@@ -105,6 +105,15 @@ class Spelled(str):
         return format(self.value if spec[-1:] in _OF_NUMBERS else str(self), spec)
 
 
+class Empty(str):
+    """An empty cell of a sheet, a text without characters."""
+
+    __slots__ = ()
+
+
+EMPTY = Empty()
+
+
 def spelled(text: str) -> Any:
     """Return the value of a plain scalar, with its text if that differs from the usual spelling.
 

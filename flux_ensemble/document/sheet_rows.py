@@ -17,7 +17,8 @@ from flux_ensemble.metrics.expressions import (
     parse_expression,
 )
 from flux_ensemble.metrics.hints import remedy
-from flux_ensemble.metrics.operations import EMPTY, Unfit, truth
+from flux_ensemble.metrics.operations import Unfit, truth
+from flux_ensemble.scalars import EMPTY
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 

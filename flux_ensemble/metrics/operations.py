@@ -16,22 +16,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flux_ensemble.metrics.numbers import Number, finite
-from flux_ensemble.scalars import Spelled, number
+from flux_ensemble.scalars import EMPTY, Empty, Spelled, number
 
 #: No float has more digits before or after the point.
 _MAX_DIGITS = 308
 
 #: The operands and results of operations; see above.
 Value = Number | str | None
-
-
-class _Empty(str):
-    """An empty cell."""
-
-    __slots__ = ()
-
-
-EMPTY = _Empty()
 
 
 class Unfit(Exception):
@@ -48,7 +39,7 @@ def taken(value: Any) -> Value:
     ('text', 1.0, None)
     """
     kind = type(value)
-    if kind is bool or kind is str or value is None or kind is Spelled or kind is _Empty:
+    if kind is bool or kind is str or value is None or kind is Spelled or kind is Empty:
         return value
     if kind is int or kind is float:
         return finite(value)
@@ -89,7 +80,7 @@ def _not(value: Value) -> bool:
 def _arithmetic(compute: Callable[..., Number]) -> Callable[..., Value]:
     def bounded(*operands: Value) -> Value:
         kinds = [type(operand) for operand in operands]
-        if Spelled in kinds or _Empty in kinds:
+        if Spelled in kinds or Empty in kinds:
             return bounded(*map(plain, operands))
         if None in operands:
             return None
