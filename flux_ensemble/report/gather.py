@@ -357,15 +357,16 @@ class Log:
         t, context, read = entry["timestamp"], entry["context"], eventlog.read(entry)
         if self._t_start is None:
             self._t_start = t
-        # First, because this refuses an entry that is none of ours.
+        if isinstance(read, eventlog.Epoch) and type(read.away) is float and read.away > 0:
+            self.gaps.append((t - read.away, t))
+        # First, because this refuses an entry that is none of ours. As in charts, the time in which
+        # the run was interrupted is left out.
         shown = entry if self._environment else {**entry, "context": without_environment(context)}
-        line = self._line(shown, self._t_start)
+        line = self._line(shown, self._t_start + self.away)
         self.digest.add(entry)
         match read:
             case eventlog.Load():
                 self.document = read.document
-            case eventlog.Epoch(away=float(away)) if away > 0:
-                self.gaps.append((t - away, t))
             case eventlog.Fire():
                 self.fired += 1
                 self._times.add("t", t)
@@ -379,6 +380,11 @@ class Log:
     def first(self) -> float | None:
         """The time of the first firing."""
         return self._times.first
+
+    @property
+    def away(self) -> float:
+        """Seconds in which the run was interrupted."""
+        return sum(until - since for since, until in self.gaps)
 
     def table(self, begin: float) -> Table:
         """Return the encoded firings; times are relative to `begin`, without the gaps."""
@@ -410,12 +416,7 @@ class Run:
     @property
     def span(self) -> float:
         """Seconds from begin to end, without those in which the run was interrupted."""
-        return max(0.0, self.end - self.begin - self.away)
-
-    @property
-    def away(self) -> float:
-        """Seconds in which the run was interrupted."""
-        return sum(until - since for since, until in self.log.gaps)
+        return max(0.0, self.end - self.begin - self.log.away)
 
 
 def gather(

@@ -190,8 +190,8 @@ def _happened(run: Run, usage: Usage | None) -> Iterator[Markup]:
     parts = [plural(run.log.fired, "firing") + " of rules"]
     if status.get("retries"):
         parts.append(plural(status["retries"], "further attempt"))
-    if run.away:
-        away = seconds(run.away)
+    if run.log.away:
+        away = seconds(run.log.away)
         parts.append(f"its run was interrupted for {away}, which the times and charts leave out")
     if usage is not None:
         parts.append(f"something ran on the nodes {usage.share(run.span):.0%} of the time")

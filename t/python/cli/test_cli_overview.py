@@ -133,7 +133,9 @@ def test_the_time_in_which_a_run_was_interrupted_counts_nowhere(home: Home) -> N
     assert len(waited) == 2
     assert max(map(float, waited)) < 4
     home.shell("flux-ensemble report two")
-    assert "its run was interrupted for" in (home.path / "two.html").read_text()
+    page = (home.path / "two.html").read_text()
+    assert "its run was interrupted for" in page
+    assert "Jobs that waited when the run was interrupted wait here from when" in page
 
 
 def test_a_run_of_standard_input_goes_on_with_the_document_that_is_kept(home: Home) -> None:

@@ -12,6 +12,7 @@ from reports import columns
 
 from flux_ensemble.report import columns as module
 from flux_ensemble.report.columns import Codes, Counts, Ids, Times, Values, pack
+from flux_ensemble.report.gather import Log
 
 NUMBERS = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
 
@@ -100,3 +101,17 @@ def test_a_column_that_begins_late_has_no_values_before() -> None:
     column.add(5)
     column.fill(4)
     assert unpacked(column, 4) == [None, None, 5, None]
+
+
+def test_the_log_leaves_out_the_time_in_which_the_run_was_interrupted() -> None:
+    log = Log(lambda entry, begin: f"{entry['timestamp'] - begin:g}", environment=False)
+    for t, name, context in (
+        (100.0, "start", {}),
+        (105.0, "start", {}),
+        (165.0, "epoch", {"version": "1", "firings": 1, "away": 50.0}),
+        (167.0, "start", {}),
+    ):
+        log.add({"timestamp": t, "name": name, "context": context})
+    assert log.head == ["0", "5", "15", "17"]
+    assert log.gaps == [(115.0, 165.0)]
+    assert log.away == 50.0
