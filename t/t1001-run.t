@@ -189,4 +189,11 @@ test_expect_success 'rm removes what has ended, and its name can be asked for ag
 	flux ensemble wait kept kept-2
 '
 
+test_expect_success 'run --resume of what never began says that it begins, and goes on with nothing else' '
+	flux ensemble run --resume --quiet --name fresh hello.yaml 2>err &&
+	grep "the instance has no run of .fresh. to go on with: it begins" err &&
+	flux ensemble run --resume --quiet --name fresh hello.yaml 2>err &&
+	test_must_fail grep "it begins" err
+'
+
 test_done

@@ -127,7 +127,7 @@ QUIET_OPTION = click.option("-q", "--quiet", is_flag=True, help="Print only how 
 
 #: Headings of options in the help of `run`.
 _PARTS = {
-    "When it has ended": ("report", "shown", "exports", "summary", "fail_on"),
+    "When it has ended": ("report", "shown", "exports", "force", "summary", "fail_on"),
     "Where the jobs run": ("queue", "tasks", "nodes", "cores", "gpus", "state_dir"),
 }
 _RARE = {
@@ -181,6 +181,7 @@ _RARE = {
     help="Write its jobs to FILE (.csv, .json, .jsonl, .sqlite, .parquet), or the best of them; "
     "may be repeated.",
 )
+@click.option("--force", is_flag=True, help="Replace files for --report and --export that exist.")
 @click.option(
     "--open",
     "shown",
@@ -231,7 +232,7 @@ def run(**options: Any) -> int:
     kept = {field.name for field in fields(_Run)} - {"minicluster", "summary", "results"}
     strict = options.pop("strict")
     summary = Summary(options.pop("summary"))
-    results = Results(*map(options.pop, ("report", "exports", "shown")))
+    results = Results(*map(options.pop, ("report", "exports", "shown", "force")))
     given = {key: value for key, value in options.items() if key in kept}
     if strict:
         given["fail_on"] |= {"job"}
@@ -363,6 +364,7 @@ class _Run:
         ):
             if value is not None:
                 yield from (option, str(value))
+        yield from self.results.options()
         yield from ("--resume", self.file)
 
     def _cluster(self) -> VirtualCluster:
@@ -442,6 +444,11 @@ class _Run:
                 say(cannot_resume(canceled))
             code = follower.follow(begun)
         else:
+            if self.resume:
+                say(
+                    f"the instance has no run of {spec.name!r} to go on with: it begins. If one "
+                    "was lost with its broker, 'flux ensemble doctor' says how to keep the next"
+                )
             others = [(other["name"], other["t_start"]) for other in listed]
             code = follower.load(request, spec.name, others)
         return self._written(client, code) if self.results else code

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -78,14 +78,25 @@ class Results:
         report: for a report; None writes none.
         exports: for jobs, each in the format of its suffix.
         shown: open the report in a browser; without a file for it, it gets the ensemble's name.
+        force: replace files that exist.
     """
 
     report: Path | None = None
     exports: tuple[Export, ...] = ()
     shown: bool = False
+    force: bool = False
 
     def __bool__(self) -> bool:
         return self.report is not None or bool(self.exports) or self.shown
+
+    def options(self) -> Iterator[str]:
+        """Yield the words of a command line that asks for the same files."""
+        if self.report is not None:
+            yield from ("--report", str(self.report))
+        for export in self.exports:
+            yield from ("--export", f"{BEST if export.best else ''}{export.path}")
+        yield from ["--open"] * self.shown
+        yield from ["--force"] * self.force
 
     def check(self, spec: Spec) -> None:
         """Check before anything runs that the files can be written.
@@ -99,13 +110,13 @@ class Results:
         try:
             for export in self.exports:
                 check(export.path)
-                if export.path.exists():
-                    raise ExportError(f"{export.path} exists: remove it, or name another file")
+                if export.path.exists() and not self.force:
+                    raise ExportError(f"{export.path} exists: --force replaces it")
                 if export.best and not (spec.bests or spec.features):
                     raise ExportError(f"{BEST}{export.path}: {no_best(spec.name)}")
         except ExportError as error:
             raise Failure(f"--export: {error}", USAGE) from None
-        if self.report is not None:
+        if self.report is not None and not self.force:
             from flux_ensemble.results.report import check_free
 
             check_free(self.report)
@@ -120,10 +131,12 @@ class Results:
         """
         code = OK
         for export in self.exports:
-            code = max(code, _tried(export.path, partial(_export, target, name, export)))
+            code = max(
+                code, _tried(export.path, partial(_export, target, name, export, self.force))
+            )
         if self.report is not None or self.shown:
             path = self.report or Path(f"{name}.html")
-            write = partial(_report, target, name, self.report, self.shown)
+            write = partial(_report, target, name, self)
             code = max(code, _tried(path, write))
         return code
 
@@ -154,27 +167,26 @@ def _tried(path: Path, write: Callable[[], None]) -> int:
     return OK
 
 
-def _export(target: Target, name: str, export: Export) -> None:
+def _export(target: Target, name: str, export: Export, force: bool) -> None:
     from flux_ensemble.results.export import write, write_best
 
     path = export.path
     if export.best:
-        count, noun = write_best(target, name, path), "best job"
+        count, noun = write_best(target, name, path, force=force), "best job"
     else:
-        count, noun = write(path, target.jobs(name)), "job"
+        count, noun = write(path, target.jobs(name), force=force), "job"
     say(f"{path}: {count} {noun}{'s'[: count != 1]}")
 
 
-def _report(target: Target, name: str, path: Path | None, shown: bool) -> None:
+def _report(target: Target, name: str, results: Results) -> None:
     from flux_ensemble.cli.display.reports import written
     from flux_ensemble.results.report import default_file, describe
     from flux_ensemble.results.sources import source_of
 
     source = source_of(target, name)
-    if path is None:
-        path = default_file(name, [source])
-    written(path, [describe(source, path=path, environment=False)], force=False)
-    if shown:
+    path = results.report or default_file(name, [source])
+    written(path, [describe(source, path=path, environment=False)], force=results.force)
+    if results.shown:
         open_page(path)
 
 

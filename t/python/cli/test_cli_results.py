@@ -10,11 +10,13 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flux_ensemble.cli.main import run_command
+from flux_ensemble.cli.session.results import Export, Results
 from flux_ensemble.metrics.statistics import ESTIMATES
 
 DOCUMENT = """
@@ -68,7 +70,7 @@ def test_it_is_of_the_run_that_it_is_asked_of_also_where_that_has_another_name(
     ("options", "error"),
     [
         (("--export", "a.xls"), "--export: a.xls: expected a file that ends in one of: .csv"),
-        (("--export", "there.csv"), "--export: there.csv exists: remove it, or name another file"),
+        (("--export", "there.csv"), "--export: there.csv exists: --force replaces it"),
         (("--report", "there.csv"), "there.csv exists and is no report"),
         (("--export", "nowhere/a.csv"), "cannot write nowhere/a.csv: its directory is not there"),
         # Not even root can make files there.
@@ -96,6 +98,23 @@ def test_a_file_that_cannot_be_written_at_the_end_is_an_error_and_the_others_are
     assert code == 1
     assert "ERROR: a.csv exists" in err
     assert (tmp_path / "b.csv").exists()
+
+
+def test_force_replaces_what_is_there(do: Do, tmp_path: Path) -> None:
+    for name in ("a.csv", "a.html"):
+        (tmp_path / name).write_text("mine")
+    assert do("--export", "a.csv", "--report", "a.html")[0] == 2
+    assert do("--export", "a.csv", "--report", "a.html", "--force")[0] == 0
+    assert (tmp_path / "a.csv").read_text().startswith("id,")
+    assert "<title>" in (tmp_path / "a.html").read_text()
+
+
+def test_the_command_that_goes_on_asks_for_the_same_files() -> None:
+    results = Results(Path("a.html"), (Export(Path("a.csv")), Export(Path("b.csv"), best=True)))
+    asked = ["--report", "a.html", "--export", "a.csv", "--export", "best:b.csv"]
+    assert list(results.options()) == asked
+    assert list(replace(results, force=True).options()) == [*asked, "--force"]
+    assert list(Results(shown=True).options()) == ["--open"]
 
 
 def test_init_leaves_no_empty_file_where_it_cannot_write(tmp_path: Path) -> None:
