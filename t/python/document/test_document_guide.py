@@ -42,7 +42,9 @@ def test_every_page_of_the_guide_has_examples_but_for_tables() -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_every_example_of_the_guide_loads(example: str) -> None:
-    load_text(example, name="guide", files={"points.csv": "length,angle,e\n1,2,3\n"})
+    samples = (DOCS.parent / "examples" / "samples.csv").read_text()
+    files = {"points.csv": "length,angle,e\n1,2,3\n", "samples.csv": samples}
+    load_text(example, name="guide", files=files)
 
 
 def test_the_page_on_searches_has_every_key_of_one() -> None:
