@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from flux_ensemble.document.action_templates import TRIGGER
 from flux_ensemble.document.actions import ActionReader, Context, context_of
 from flux_ensemble.document.by_value import missing
 from flux_ensemble.document.feature import document_features
@@ -35,6 +36,7 @@ from flux_ensemble.metrics.detector import DETECTORS, MAX_WINDOW, Detector
 from flux_ensemble.metrics.expressions import keys_of, parse_expression
 from flux_ensemble.metrics.families import FAMILIES
 from flux_ensemble.metrics.job_fields import JOB, JobScope
+from flux_ensemble.metrics.job_row import PARAMS
 from flux_ensemble.metrics.names import GAUGES
 from flux_ensemble.metrics.paths import MetricPath, parse_path, split_stream
 from flux_ensemble.texts import listed, shown
@@ -202,6 +204,9 @@ class _RuleReader(ActionReader):
         name = self._name(entry, trigger, at)
         if "by" in entry and trigger == "idle":
             self._by(entry["by"], groups, (*at, "by"))
+        if trigger == "idle":
+            for place, message in self._not_passed(entry, groups):
+                self._problems.add((*at, *place), message)
         fields = read_keys(RULE_KEYS, entry, self._problems, at)
         self._check_times(entry, trigger, fields, at)
         when = entry.get("when")
@@ -326,6 +331,45 @@ class _RuleReader(ActionReader):
             for index, name in enumerate(names):
                 for message in () if known is None or name is None else missing(known, name):
                     self._problems.add((*at, index), message)
+
+    def _not_passed(
+        self, entry: Mapping[str, Any], groups: Sequence[str]
+    ) -> Iterator[tuple[Path, str]]:
+        """Yield what `params: trigger` of an `idle` rule cannot pass: places, and sentences."""
+        every = self._context.every
+        by = [name for name in entry.get("by", ()) if name is not None]
+        theirs = [every[name].params for name in groups if name in every]
+        for place, action in _written_actions(entry):
+            label = action.get("label", "")
+            if action.get("params") != TRIGGER or label not in every:
+                continue
+            path = (*place, "params")
+            if not by:
+                yield (
+                    path,
+                    f"{TRIGGER!r} means the parameters of the triggering job, and an 'idle' rule "
+                    "without 'by' knows of none: give it 'by', or write the values",
+                )
+                continue
+            lost = [
+                name
+                for name in every[label].params
+                if name not in by and any(name in params for params in theirs)
+            ]
+            if not lost:
+                continue
+            own = ", ".join(
+                f'{name}: "{{{JOB}.{PARAMS}.{name}}}"' for name in by if name in every[label].params
+            )
+            more = ", ".join((*by, *lost))
+            whole = all(name in params for name in lost for params in theirs)
+            remedy = f"write 'by: [{more}]', or " if whole else "write "
+            yield (
+                path,
+                f"{TRIGGER!r} passes what is in 'by', and {listed(map(repr, lost))} of these jobs "
+                f"is not: {remedy}'params: {{{own}}}' for group {label!r} with its own values of "
+                f"{listed(map(repr, lost))}",
+            )
 
     def _check_keys(self, entry: Mapping[str, Any], trigger: str, at: Path) -> None:
         """Check that the rule has no key that means nothing to its trigger."""

@@ -203,6 +203,59 @@ def test_names_with_hyphens_are_written_in_brackets() -> None:
     ]
 
 
+LOST = """\
+jobs:
+- {name: mc, command: "mc {d} {r}", params: {d: [A, B], r: [1, 2]}}
+- {name: other, command: "o {d}", params: {d: [A, B]}}
+- {name: fit, command: "fit {d} {r} {s}", params: {d: none, r: 99, s: 0}}
+- {name: plain, command: "fit {d} {s}", params: {d: none, s: 0}}
+rules:
+"""
+PASSES = "rules[0].action.params: 'trigger' passes what is in 'by', and 'r' of these jobs is not: "
+OWN = """'params: {d: "{job.params.d}"}' for group """
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [
+        (
+            "{trigger: idle, group: mc, by: [d], action: {name: submit, label: mc, "
+            "params: trigger}}",
+            f"{PASSES}write 'by: [d, r]', or {OWN}'mc' with its own values of 'r'",
+        ),
+        (
+            "{trigger: idle, group: [mc, other], by: [d], action: {name: submit, label: fit, "
+            "params: trigger}}",
+            f"{PASSES}write {OWN}'fit' with its own values of 'r'",
+        ),
+        (
+            "{trigger: idle, group: mc, action: {name: submit, label: mc, params: trigger}}",
+            "rules[0].action.params: 'trigger' means the parameters of the triggering job, and an "
+            "'idle' rule without 'by' knows of none: give it 'by', or write the values",
+        ),
+    ],
+)
+def test_params_of_a_trigger_on_idle_are_those_in_by_and_others_would_be_lost(
+    rule: str, sentence: str
+) -> None:
+    assert problems(f"{LOST}- {rule}\n") == [f"d.yaml:7: {sentence}"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "{trigger: idle, group: mc, by: [d, r], action: {name: submit, label: fit, "
+        "params: trigger}}",
+        "{trigger: idle, group: mc, by: [d], action: {name: submit, label: plain, "
+        "params: trigger}}",
+        "{trigger: idle, group: other, by: [d], action: {name: submit, label: fit, "
+        "params: trigger}}",
+    ],
+)
+def test_params_of_a_trigger_on_idle_pass_where_none_is_lost(rule: str) -> None:
+    assert load_text(f"{LOST}- {rule}\n", name="test").rules
+
+
 # -- retries ----------------------------------------------------------------------------
 
 DURATION = "expected a duration (seconds, or text such as '30s', '1.5h' or '100ms')"
