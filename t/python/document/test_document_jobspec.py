@@ -400,7 +400,7 @@ def test_a_jobspec_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         ("command: [app]", "command: []",
          "tasks[0].command: expected a command as a list of words, not a list with 0 items"),
         ("{per_slot: 1}", "{per_core: 1}", "tasks[0].count.per_core: unknown key 'per_core' "
-         "(did you mean 'per_slot'? keys: per_slot, total)"),
+         "(keys: per_slot, total)"),
         ("{per_slot: 1}", "{}", "tasks[0].count: expected a mapping with one of per_slot and "
          "total, not a mapping with 0 keys"),
         ("duration: 0", "duration: 1h",
