@@ -150,8 +150,7 @@ endef
 $(VENV)/package: $(BUILT_FROM)
 	@echo "== 1 of 3: a virtual environment in $(VENV)"
 	$(make_venv)
-	@echo "== 2 of 3: flux-ensemble, and the packages that it needs (a minute or two; nothing is" \
-	    "compiled)"
+	@echo "== 2 of 3: flux-ensemble, and the packages that it needs (a minute or two)"
 	@$(PIP:--quiet=) install --editable '.[tui]'
 	@touch $@
 

@@ -1,8 +1,8 @@
 """Sentences on a terminal: lines are broken between words, by the terminal they are within words.
 
 A command is never broken, since it could not be copied then: that is quoted text, and what begins
-with `flux-ensemble` or `flux ensemble`, up to the end of the line or two spaces. Pipes and files
-get each line as it is.
+with `flux-ensemble`, `flux ensemble` or `pip install`, up to the end of the line or two spaces.
+Pipes and files get each line as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TextIO
 
 #: What is not broken, with the spaces before it.
-_UNIT = re.compile(r" *(?:[(\[]?'[^'\n]*'\S*|flux[ -]ensemble(?: \S+)+|\S+)")
+_UNIT = re.compile(r" *(?:[(\[]?'[^'\n]*'\S*|(?:flux[ -]ensemble|pip install)(?: \S+)+|\S+)")
 
 #: The end of the space before a column of a line.
 _GAP = re.compile(r"\S {2,}(?=\S)")
@@ -47,9 +47,9 @@ def wrapped(text: str, width: int) -> str:
 def indent(line: str, width: int) -> int:
     """Return the indentation of the further lines of a line.
 
-    It is that of the last column which begins in the left half.
+    It is that of the last column which begins well to the left.
     """
-    columns = [gap.end() for gap in _GAP.finditer(line, 0, width // 2)]
+    columns = [gap.end() for gap in _GAP.finditer(line, 0, width * 2 // 5)]
     return columns[-1] if columns else len(line) - len(line.lstrip(" ")) + _INDENT
 
 

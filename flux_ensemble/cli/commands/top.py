@@ -13,6 +13,7 @@ import click
 
 from flux_ensemble.cli.common import OK, naming
 from flux_ensemble.cli.display.colours import use_colour
+from flux_ensemble.cli.prose import fitted
 from flux_ensemble.cli.session.target import advising, queue_options
 
 
@@ -65,7 +66,7 @@ def top(name: str | None, once: bool, queue: str | None, state_dir: Path | None)
 
         poller.stop()
         for line in plain_view(picture, source.label):
-            click.echo(text_of(line))
+            click.echo(fitted(text_of(line)))
         return OK
     if not textual:
         from flux_ensemble.cli.top.live import follow

@@ -297,7 +297,7 @@ LEAST, WANTED = 12, 30
 _NOTHING = (0, "", "0", "-")
 
 #: A column in a format, with its colours.
-_COLUMN = r" ?(?:\{{color_\w+\}})?(?:[+?]:)?\{{{}\b[^}}]*\}}(?:\{{color_off\}})?"
+_COLUMN = r" ?(?:\{{color_\w+\}})?(?:[?+]+:)?\{{{}\b[^}}]*\}}(?:\{{color_off\}})?"
 
 #: Formats that print something other than the table.
 GET_CONFIG = "get-config="

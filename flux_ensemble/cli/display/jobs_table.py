@@ -23,7 +23,7 @@ _FORMATS = {
     "default": {
         "description": "how each job ended, its parameters, and what it published",
         "format": "+:{id:>5} +:{group:<8} {color_status}+:{status:<8}{color_off} {nnodes:>6h} "
-        "{runtime!F:>8h} {returncode:>4h} ?:{params} ?:{memo} ?:{waits}",
+        "{runtime!F:>8h} {returncode:>4h} ?+:{params:<6} ?+:{memo:<4} ?:{waits}",
     },
     "long": {
         "description": "with times, ranks and exceptions",
@@ -79,7 +79,7 @@ def sorted_format(sort: str) -> str:
     Args:
         sort: as `--sort`. Parameters have a column already.
 
-    >>> "+:{memo.loss:>8h} {t_end!D:<19} ?:{params}" in sorted_format("group,-memo.loss,job.t_end")
+    >>> "+:{memo.loss:>8h} {t_end!D:<19} ?+:{params" in sorted_format("group,-memo.loss,job.t_end")
     True
     """
     text = _FORMATS["default"]["format"]
@@ -92,7 +92,7 @@ def sorted_format(sort: str) -> str:
             more.append(f"{{{field}!D:<19}}")
         elif field in COLUMNS or _NESTED.fullmatch(f"{{{field}"):
             more.append(f"+:{{{field}:>8h}}")
-    return text.replace("?:{params}", " ".join((*more, "?:{params}")))
+    return text.replace("?+:{params", " ".join((*more, "?+:{params")))
 
 
 def job_row(job: Mapping[str, Any], table: Table, label: Callable[[int], str]) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Tables without Flux: the part of Flux's OutputFormat that the tables need.
 
 A format is text with `{FIELD}` in it. `+:` before a field widens it to its values, and `?:` leaves
-it out if it is empty in every row. `!F` prints seconds as a duration and `!D` a time. An `h` at the
-end of a width prints a hyphen for empty values (flux-jobs(1)). `sort:KEY,-KEY` in front sorts the
-rows, in descending order after a hyphen; empty values come first, then numbers, then text.
+it out if it is empty in every row; `?+:` does both. `!F` prints seconds as a duration and `!D` a
+time. An `h` at the end of a width prints a hyphen for empty values (flux-jobs(1)).
+`sort:KEY,-KEY` in front sorts the rows, in descending order after a hyphen; empty values come
+first, then numbers, then text.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 import click
 
-_SENTINELS = ("+:", "?:")
+_SENTINELS = ("?+:", "+:", "?:")
 
 
 def fsd(seconds: float) -> str:
@@ -116,7 +117,7 @@ def print_rows(
     text, rows = _sorted(text, headings, list(rows))
     columns: list[list[str]] = []
     for literal, field, width, conversion in Formatter().parse(text):
-        sentinel = literal[-2:] if literal.endswith(_SENTINELS) else ""
+        sentinel = next((one for one in _SENTINELS if literal.endswith(one)), "")
         literal = literal.removesuffix(sentinel)
         if field is None:
             columns.append([literal] * (len(rows) + 1))
@@ -128,13 +129,13 @@ def print_rows(
         convert = _CONVERSIONS[conversion]
         width, number = _split(width or "")
         values = ["" if row[field] == "" else _written(convert(row[field]), number) for row in rows]
-        if sentinel == "?:" and not any(values):
+        if "?" in sentinel and not any(values):
             continue
         if width.endswith("h"):
             width = width[:-1]
             values = [value or "-" for value in values]
         cells = [headings[field], *values]
-        if sentinel == "+:":
+        if "+" in sentinel:
             longest = max(map(len, cells))
             width = f"{width[:1]}{max(longest, int(width[1:] or 0))}"
         columns.append([f"{literal}{cell:{width}}" for cell in cells])

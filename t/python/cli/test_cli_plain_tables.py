@@ -24,7 +24,9 @@ def test_columns_grow_and_are_left_out_as_in_flux(capsys: pytest.CaptureFixture[
         {"name": "b", "t": "", "why": ""},
     ]
     assert show(capsys, text, *rows) == ["NAME     TIME", "longer 1.500s", "b           -"]
+    assert show(capsys, "{name} ?+:{why:<4}", *rows)[1] == "longer"
     rows[0]["why"] = "because"
+    assert show(capsys, "{name} ?+:{why:<4}|", *rows)[1:] == ["longer because|", "b        |"]
     assert show(capsys, text, *rows)[:2] == ["NAME     TIME WHY", "longer 1.500s because"]
 
 
