@@ -32,10 +32,10 @@ def job_scope(
     >>> job_scope(["timer"], (), {}) is None
     True
     """
-    if IDLE in triggers:
-        return idle_scope(by)
     known = [groups[name] for name in selected if name in groups] or list(groups.values())
     params = frozenset(param for group in known for param in group.params)
+    if IDLE in triggers:
+        return idle_scope(by, params)
     features = frozenset(feature for group in known for feature in group.features)
     if not triggers or not KNOWN_AT.keys() >= set(triggers):
         return None

@@ -65,12 +65,14 @@ class JobScope(NamedTuple):
         names: the names of the fields.
         params: the parameters that the job can have.
         features: the features that the job can have.
+        unknown: parameters of the jobs that an `idle` rule waits for, of which it knows no value.
     """
 
     trigger: str
     names: frozenset[str]
     params: frozenset[str]
     features: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
 
     def resolve(self, keys: list[str]) -> JobField:
         """Return the field with these keys, the first of which is "job".
@@ -90,6 +92,12 @@ class JobScope(NamedTuple):
         if len(rest) == 2 and rest[0] in self.names & _MAPPINGS:
             if rest[0] == PARAMS and rest[1] not in self.params:
                 params = sorted(self.params)
+                if rest[1] in self.unknown:
+                    raise ValueError(
+                        f"of its jobs an 'idle' rule knows the parameters in 'by' "
+                        f"({listed(params)}), and {shown(rest[1])} is not among them: add it to "
+                        "'by'"
+                    )
                 raise ValueError(
                     f"no job has the parameter {shown(rest[1])} "
                     f"({hint(rest[1], params)}parameters: {listed(params)})"
@@ -139,10 +147,16 @@ def scope_of(
     return JobScope(trigger, frozenset(names), frozenset(params), frozenset(features))
 
 
-def idle_scope(by: Collection[str]) -> JobScope:
+def idle_scope(by: Collection[str], params: Collection[str] = ()) -> JobScope:
     """Return the scope for the expressions of an `idle` rule: the parameters in its `by`.
+
+    Args:
+        by: of the rule.
+        params: all parameters of the jobs that it waits for.
 
     >>> str(idle_scope(["t"]).resolve(["job", "params", "t"]))
     'job.params.t'
     """
-    return JobScope(IDLE, frozenset({PARAMS} if by else ()), frozenset(by))
+    known = frozenset(by)
+    names = frozenset({PARAMS} if by else ())
+    return JobScope(IDLE, names, known, unknown=frozenset(params) - known)

@@ -241,6 +241,19 @@ def test_params_of_a_trigger_on_idle_are_those_in_by_and_others_would_be_lost(
     assert problems(f"{LOST}- {rule}\n") == [f"d.yaml:7: {sentence}"]
 
 
+def test_a_parameter_of_the_jobs_of_an_idle_rule_that_is_not_in_by_is_told_so() -> None:
+    rule = (
+        "{trigger: idle, group: mc, by: [d], action: {name: submit, label: mc, "
+        "params: {r: '{job.params.r}'}}}"
+    )
+    assert problems(f"{LOST}- {rule}\n") == [
+        "d.yaml:7: rules[0].action.params: of its jobs an 'idle' rule knows the parameters in 'by' "
+        "(d), and 'r' is not among them: add it to 'by'"
+    ]
+    (other,) = problems(f"{LOST}- {rule.replace('params.r}', 'params.q}')}\n")
+    assert "no job has the parameter 'q' (parameters: d)" in other
+
+
 @pytest.mark.parametrize(
     "rule",
     [

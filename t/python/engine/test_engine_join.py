@@ -418,7 +418,7 @@ def test_the_order_of_the_jobs_a_recovery_and_failures_change_no_join(seed):
         ({"trigger": "job-fail", "group": "qc", "when": "idle.failed > 0"}, "'trigger: idle'"),
         (
             {"group": ["align"], "by": ["lane"], "when": "mean['align-c[sample]'] > 0"},
-            "no job has the parameter 'sample'",
+            "knows the parameters in 'by' (lane), and 'sample' is not among them",
         ),
         (
             {"trigger": "timer", "after": 1, "when": "mean['align-c[sample]'] > 0"},
