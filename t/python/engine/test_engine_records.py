@@ -108,7 +108,8 @@ def test_what_is_stored_of_a_job_says_all_there_is_to_say_of_it() -> None:
 def test_what_a_job_used_is_known_to_rules_and_stored_where_its_queue_tells_it() -> None:
     when = "job.cpu_seconds > 1 and job.max_rss == 1.024 and job.efficiency > 0.7"
     rule = {"trigger": "job-success", "group": "a", "when": when, "action": submit("b")}
-    jobs = [{"name": "a", "command": "true", "count": 3, "cores": 2}, {**SWEPT[1]}]
+    a = {"name": "a", "command": "true", "count": 3, "cores": 2}
+    jobs = [a, {"name": "b", "command": "true"}]
     play = played(jobs=jobs, rules=[on_start(), rule])
     uses: list[tuple[int, dict[str, Any]]] = [
         (1, {}),
