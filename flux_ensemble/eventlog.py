@@ -220,6 +220,27 @@ class Request(Entry, tag="request"):
         yield (Span(f"   request {self.sentence(t, str)}", "warn"),)
 
 
+class Rerun(Entry, tag="rerun"):
+    """A user's `rerun`: jobs that were over run again; there is a `retry` for each.
+
+    Fields:
+        jobs: how many.
+        ended: the state in which the ensemble had ended before; it goes on with this.
+        away: for how many seconds it had ended.
+    """
+
+    style = "warn"
+    announces = True
+
+    jobs: int
+    ended: str | None = None
+    away: float | None = None
+
+    def sentence(self, t: float, jobid: JobId) -> str:
+        runs = "1 job runs again" if self.jobs == 1 else f"{self.jobs:,} jobs run again"
+        return runs if self.ended is None else f"{runs}: going on after the end ({self.ended})"
+
+
 class Pause(Entry, tag="pause"):
     """Rules do not fire any more."""
 
@@ -333,6 +354,7 @@ class Finish(Entry, tag="finish"):
 
     Fields:
         stopped: its engine cannot go on, for a reason outside of it.
+        reopened: it went on later (`rerun`); for readers only, the log does not have it.
     """
 
     timeline = True
@@ -340,6 +362,7 @@ class Finish(Entry, tag="finish"):
     state: str
     reason: str
     stopped: bool | None = None
+    reopened: bool | None = None
 
     @property
     def is_note(self) -> bool:
@@ -707,7 +730,8 @@ class Retry(OfFiring, tag="retry"):
     """A job that failed, or was interrupted, is submitted again.
 
     Fields:
-        attempt: 0 of a job that was interrupted, which runs as if it had not run.
+        attempt: 0 of a job that was interrupted, or that a user has run again: it runs as if it had
+            not run.
         retry: the number of the firing that submits it.
         params: the values of parameters that it has in place of those it was asked for, if any.
     """

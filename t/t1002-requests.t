@@ -3,7 +3,7 @@ test_description='The requests of the service: every topic, good and bad'
 . "$(dirname "$0")/lib/ensemble.sh"
 test_under_flux 2
 
-topics="load list status submit metrics why output log pause resume terminate cancel unload rules action"
+topics="load list status submit rerun metrics why output log pause resume terminate cancel unload rules action"
 
 test_expect_success 'load the module and an ensemble' '
 	cat >idle.yaml <<-EOD &&
@@ -116,6 +116,13 @@ test_expect_success 'action performs one action now' '
 	flux job wait-event --timeout=300 $(json ids.0 <out) start
 '
 
+test_expect_success 'rerun runs again what did not succeed, and refuses a filter that is none' '
+	rpc rerun name=idle dry_run:=true >out &&
+	is 0 "$(json jobs <out)" &&
+	refused EINVAL "filter: .*nope" rerun name=idle filter="job.nope > 1" &&
+	refused EINVAL "expected an expression" rerun name=idle filter:=3
+'
+
 test_expect_success 'cancel of one group leaves the ensemble running' '
 	is running "$(rpc cancel name=idle group=sleep | json state)" &&
 	flux queue idle --timeout=300 &&
@@ -150,13 +157,14 @@ test_expect_success 'every topic but load and list refuses a name of the wrong t
 '
 
 test_expect_success 'every topic that needs a name refuses to go without' '
-	for topic in submit metrics why output log pause resume terminate cancel unload rules action; do
+	for topic in submit rerun metrics why output log pause resume terminate cancel unload rules action; do
 		refused EINVAL name $topic || return 1
 	done
 '
 
 test_expect_success 'every topic refuses the name of no ensemble' '
 	refused ENOENT nobody submit name=nobody group=echo &&
+	refused ENOENT nobody rerun name=nobody &&
 	refused ENOENT nobody output name=nobody member=a id:=1 &&
 	refused ENOENT nobody rules name=nobody id=more enabled:=true &&
 	refused ENOENT nobody action name=nobody action:="{\"name\": \"terminate\"}" &&

@@ -53,7 +53,10 @@ MEANT = {
     ),
     **dict.fromkeys(("ls", "ps"), "'list' lists ensembles, and 'jobs' the jobs of one"),
     **dict.fromkeys(("start", "exec"), "'run' runs a document"),
-    **dict.fromkeys(("restart", "rerun"), "'run' runs a document again, under a new name"),
+    **dict.fromkeys(
+        ("restart", "retry"),
+        "'run' runs a document again, under a new name; 'rerun' the failed jobs",
+    ),
     **dict.fromkeys(("logs", "tail"), "'log' prints what an ensemble did"),
     **dict.fromkeys(("check", "lint"), "'validate' checks documents"),
     **dict.fromkeys(("attach", "follow"), "'watch' follows an ensemble"),

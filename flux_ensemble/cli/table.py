@@ -27,6 +27,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Command]]] = {
     "Run an ensemble": {
         "run": Command("run", "Load a document, follow the ensemble, and exit with it."),
         "load": Command("run", "Load a document and leave the ensemble to the service."),
+        "rerun": Command("rerun", "Run the failed jobs of an ensemble again, in the same record."),
         "watch": Command("run", "Follow a loaded ensemble live, and exit with it."),
         "wait": Command("logs", "Wait until ensembles have ended."),
     },

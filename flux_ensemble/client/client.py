@@ -220,6 +220,34 @@ class Client(Connection):
         )
         return JobIds(answer)
 
+    def rerun(
+        self,
+        name: str,
+        *,
+        filter: str | None = None,
+        failed: bool = False,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Run jobs that did not succeed again, with the same parameters; go on after the end.
+
+        Args:
+            name: the ensemble.
+            filter: run the jobs again that match, as for `jobs`, whatever their outcome.
+            failed: only jobs that failed or ran out of time, not those that were canceled.
+            dry_run: only return what would run again.
+
+        Returns:
+            `jobs` (how many run again), `outcomes` (how many by the outcome of the last attempt),
+            and `state`; docs/rpc.md has it all.
+
+        >>> client.rerun("demo")["jobs"]
+        0
+        """
+        result: dict[str, Any] = self.call(
+            "rerun", name=name, filter=filter, failed=failed or None, dry_run=dry_run or None
+        )
+        return result
+
     def log(self, name: str, *, follow: bool = False, events: bool = False) -> Iterator[Entry]:
         """Yield the entries of an ensemble's eventlog, oldest first.
 
@@ -252,7 +280,8 @@ class Client(Connection):
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         for entry in EnsembleLog(self, name, follow=True, deadline=deadline).read():
-            if isinstance(read := eventlog.read(entry), eventlog.Finish):
+            read = eventlog.read(entry)
+            if isinstance(read, eventlog.Finish) and not read.reopened:
                 return {"name": name, "state": read.state, "reason": read.reason}
         raise EnsembleError(errno.ENOENT, f"ensemble {name!r} was unloaded before it ended")
 

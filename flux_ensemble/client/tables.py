@@ -1,7 +1,7 @@
 """Jobs as a table of pandas or Polars, and which attempts are left out of lists of jobs.
 
-A job that was interrupted runs again as if it had not run. So its interrupted attempts, whose rows
-are `replaced`, are in a list of jobs only if they are asked for.
+A job that was interrupted, or that a user has run again (`rerun`), runs as if it had not run. So
+its earlier attempts, whose rows are `replaced`, are in a list of jobs only if they are asked for.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ def wants_interrupted(filter: str | None, outcome: str | None) -> bool:
 
 
 def left_out(number: int, way: str) -> str:
-    """Return the sentence about interrupted attempts that are left out.
+    """Return the sentence about earlier attempts that are left out.
 
     Args:
         number: of the attempts.
         way: what shows them.
 
     >>> left_out(1, "--interrupted")
-    '1 interrupted attempt is left out, since its job runs again; --interrupted shows it'
+    '1 earlier attempt is left out, since its job runs again; --interrupted shows it'
     """
-    attempts = counted(number, "interrupted attempt")
+    attempts = counted(number, "earlier attempt")
     if number == 1:
         return f"{attempts} is left out, since its job runs again; {way} shows it"
     return f"{attempts} are left out, since their jobs run again; {way} shows them"
@@ -129,30 +129,30 @@ class JobTable:
         if self._interrupted:
             yield from self._rows()
             return
-        #: Interrupted attempts, by the firing that was to run the job again.
-        held: dict[str, JobRow] = {}
+        #: Earlier attempts, by the firing that was to run the job again.
+        held: dict[str, list[JobRow]] = {}
         for row in self._rows():
             if held:
                 self._leave_out(held, row)
             if "replaced" in row:
-                held[row["replaced"]] = row
+                held.setdefault(row["replaced"], []).append(row)
             else:
                 yield row
         if held and self._more is not None:
             # The choice may leave out the attempts that came after.
             for row in self._more():
                 self._leave_out(held, row)
-        for row in held.values():
+        for *earlier, row in held.values():
             # Guests are not told which attempt came after.
             is_told = "rule" in row
-            self.left_out += not is_told
+            self.left_out += len(earlier) + (not is_told)
             if is_told:
                 yield row
 
-    def _leave_out(self, held: dict[str, JobRow], row: JobRow) -> None:
-        """Leave out the attempt after which the job of a row ran again."""
-        if "rule" in row and held.pop(f"{row['rule']}:{row['firing']}", None) is not None:
-            self.left_out += 1
+    def _leave_out(self, held: dict[str, list[JobRow]], row: JobRow) -> None:
+        """Leave out the attempts after which the job of a row ran again."""
+        if "rule" in row:
+            self.left_out += len(held.pop(f"{row['rule']}:{row['firing']}", ()))
 
     def __repr__(self) -> str:
         lines, number = list[str](), 0

@@ -28,7 +28,7 @@ from flux_ensemble.engine.feature import Hooks
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob
-from flux_ensemble.engine.lifecycle import ACTING_STATES, TRANSITIONS
+from flux_ensemble.engine.lifecycle import ACTING_STATES, FINAL_STATES, TRANSITIONS
 from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
 from flux_ensemble.engine.records import Records
 from flux_ensemble.engine.rule_state import RuleState
@@ -67,6 +67,9 @@ class Core:
         t_start, t_end: when the ensemble began and ended, or None.
         firings: the number of firings of all rules.
         failed: the number of jobs that failed or ran out of time, and did not run again.
+        away: the seconds between the ends of the ensemble and the reruns that went on with it.
+        rerun: the number of the retry that runs a job again which was over, by the rule, the number
+            and the index of its last attempt.
         t_walltime: when the allocation expires, once its end is near and nothing is submitted any
             more; else None.
         stats: counts and streams.
@@ -94,6 +97,8 @@ class Core:
         self.t_end: float | None = None
         self.firings = 0
         self.failed = 0
+        self.away = 0.0
+        self.rerun: dict[tuple[str, int, int], int] = {}
         self.t_walltime: float | None = None
         self.stats = Metrics(spec.groups, spec.statistics, spec.bests, spec.rate_window, spec.by)
         self.rules = RuleIndex(spec)
@@ -407,6 +412,29 @@ class Core:
         self.record(eventlog.Finish(state=state, reason=self.reason))
         self.emit(Finish(state, self.reason))
 
+    def reopen(self) -> None:
+        """Go on after the end: rules fire again, and timers of rules begin anew.
+
+        Raises:
+            AssertionError: the ensemble has not ended.
+        """
+        assert self._final is not None
+        assert self.t_end is not None
+        assert self.state in FINAL_STATES
+        self.state, self.reason, self._final = "running", "", None
+        self.away += max(0.0, self.t - self.t_end)
+        self.t_end = None
+        self.workload.drained.clear()
+        if self.spec.heartbeat:
+            self.emit(StartTimer(HEARTBEAT, self.spec.heartbeat, self.spec.heartbeat))
+        for state in self.rules.states.values():
+            once = state.rule.trigger == "timer" and not state.rule.every
+            if not (once and state.fired):
+                self.start_timer(state)
+        for feature in self.hooks.features:
+            if feature.reopened is not None:
+                feature.reopened()
+
     # -- snapshots --------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
@@ -418,6 +446,10 @@ class Core:
             state["refused"] = [self.refused, self.refusal]
         if self.failed:
             state["failed"] = self.failed
+        if self.away:
+            state["away"] = self.away
+        if self.rerun:
+            state["rerun"] = [[*job, number] for job, number in self.rerun.items()]
         return state
 
     def load(self, value: Mapping[str, Any]) -> None:
@@ -425,6 +457,9 @@ class Core:
         for name in _DUMPED:
             setattr(self, name, value[name])
         self.t_walltime, self.failed = value.get("t_walltime"), value.get("failed", 0)
+        self.away = value.get("away", 0.0)
+        for rule, number, index, retry in value.get("rerun", ()):
+            self.rerun[rule, number, index] = retry
         refused, self.refusal = value.get("refused", ({}, None))
         self.refused = dict(refused)
         self.stats.t, self.stats.t_start = self.t, self.t_start

@@ -60,6 +60,7 @@ from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.requests import Requests
+from flux_ensemble.engine.reruns import Reruns
 from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.scaler import Scaler
 from flux_ensemble.engine.submission_results import SubmissionResults
@@ -103,7 +104,8 @@ class Engine(Core):
         self._together = EventBatches(
             self, self.members, self.observer, self._evaluation, self._come_to_rest
         )
-        requests = Requests(self, self._actions, self.scaling)
+        reruns = Reruns(self, self._sending, self.members)
+        requests = Requests(self, self._actions, self.scaling, reruns)
         self._handlers: dict[type, Callable[[Any], Iterable[TriggerQueue]]] = {
             Started: self._on_started,
             Interrupted: self.observer.on_interrupted,
@@ -299,7 +301,7 @@ class Engine(Core):
                 for state in self.rules.states.values()
                 for action in state.rule.actions
             )
-            again = retries or submits_again or counts[INTERRUPTED]
+            again = retries or submits_again or counts[INTERRUPTED] or self.rerun
             assert again or counts["finished"] == counts["attempts"]
             running = [
                 job

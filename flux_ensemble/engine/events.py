@@ -252,8 +252,8 @@ class Request:
     Args:
         request: a number that the reply repeats.
         op: "submit" {group, count?, params?, overrides?}, "cancel" {group?, reason?},
-            "terminate" {cancel?}, "pause" {}, "resume" {}, "rules" {id, enabled}, or
-            "action" {action}.
+            "terminate" {cancel?}, "pause" {}, "resume" {}, "rules" {id, enabled},
+            "action" {action}, or "rerun" {firings} (`reruns`).
         args: the arguments of `op` as above.
     """
 

@@ -117,6 +117,7 @@ class Feature:
         status: returns what the status of an ensemble says of it.
         shrunk: the instance has fewer nodes than before.
         check: raises AssertionError if an invariant that holds after each event is broken.
+        reopened: the ensemble goes on after its end, because jobs of it are run again.
     """
 
     name: str
@@ -132,6 +133,7 @@ class Feature:
     status: Callable[[], Mapping[str, Any]] | None = None
     shrunk: Callable[[], None] | None = None
     check: Callable[[], None] | None = None
+    reopened: Callable[[], None] | None = None
 
 
 class Hooks:

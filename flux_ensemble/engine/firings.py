@@ -38,6 +38,7 @@ _UNUSUAL = {
     "avoid": (),
     "failed_on": (),
     "published": None,
+    "rerun": False,
 }
 
 
@@ -80,6 +81,8 @@ class Firing:
     #: For a job that runs again after an interruption: the number of values of each memo key that
     #: its interrupted attempts have published, of the one that published most; else None.
     published: Mapping[str, int] | None = field(default=None, kw_only=True)
+    #: True if a user had the job, which was over, run again: see `reruns`.
+    rerun: bool = field(default=False, kw_only=True)
     #: The first job that has not been sent to the member.
     next: int = field(init=False)
     #: Indices of the jobs that have appeared in the queue.

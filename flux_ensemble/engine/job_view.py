@@ -198,6 +198,9 @@ _REMEMBERED = 100
 _STREAMS = ("stdout", "stderr")
 
 
+_NO_RERUN: Final[Mapping[tuple[str, int, int], int]] = {}
+
+
 @lru_cache
 def _nodes(ranks: str) -> int:
     return sum(1 for _ in ids(ranks))
@@ -223,6 +226,7 @@ class Describer:
         member: returns the name of a member by its number, for documents that have members.
         kept: gives the file that the queue keeps for what a job writes, by its id, where the
             document names none; None where it goes to the KVS.
+        rerun: `Core.rerun` of the engine.
     """
 
     def __init__(
@@ -232,11 +236,13 @@ class Describer:
         label: Callable[[int], str],
         member: Callable[[int], str] = str,
         kept: Callable[[int], str] | None = None,
+        rerun: Mapping[tuple[str, int, int], int] = _NO_RERUN,
     ) -> None:
         self._cwd = cwd
         self._label = label
         self._member = member
         self._kept = kept
+        self._rerun = rerun
         self._of_trials = [part.describer(spec) for part in parts("trial_row")]
         self._submissions = Submissions(spec.groups, _REMEMBERED)
         #: Name and index of a job set -> True if its jobs write to files.
@@ -265,8 +271,11 @@ class Describer:
         values["attempt"] = firing.attempt
         if firing.work is not None:
             values["copy_of"] = firing.work
-        if job.replaced is not None:
-            values["replaced"] = f"{RETRY_RULE}:{job.replaced}"
+        replaced = job.replaced
+        if replaced is None and self._rerun:
+            replaced = self._rerun.get((firing.rule, firing.number, job.index))
+        if replaced is not None:
+            values["replaced"] = f"{RETRY_RULE}:{replaced}"
         if firing.trial is not None:
             for describe in self._of_trials:
                 values.update(describe(firing.trial, job))

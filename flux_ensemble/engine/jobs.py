@@ -104,6 +104,8 @@ RECORDED: Final[Mapping[str, Any]] = {
     "outcome": "success",
     "interrupted": False,
     "replaced": None,
+    "followed": None,
+    "gave_up": False,
     "status": 0,
     "exception_type": None,
     "exception_note": None,
@@ -119,6 +121,8 @@ _UNUSUAL: Mapping[str, Any] = {
     "evicted": False,
     "interrupted": False,
     "replaced": None,
+    "followed": None,
+    "gave_up": False,
     "t_alloc": None,
     "ranks": None,
     "t_end": None,
@@ -214,6 +218,10 @@ class ActiveJob:
         self.interrupted = False
         #: The number of the retry that was to run the job again, if the attempt was interrupted.
         self.replaced: int | None = None
+        #: The number of the retry that was to run the job again, if the attempt failed.
+        self.followed: int | None = None
+        #: True if the job did not run again although its group has retries.
+        self.gave_up = False
         #: The rules on `job-running` that have fired for the job.
         self.told: tuple[str, ...] = ()
         self._exceptions: set[str] | None = None

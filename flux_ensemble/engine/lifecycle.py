@@ -21,5 +21,5 @@ TRANSITIONS: Mapping[str, tuple[str, ...]] = {
 #: States in which rules can fire; while paused, their actions wait.
 ACTING_STATES = tuple(state for state, following in TRANSITIONS.items() if "ending" in following)
 
-#: States that an ensemble never leaves.
+#: States that end an ensemble: it leaves them only if jobs of it are run again (`Core.reopen`).
 FINAL_STATES = tuple(state for state, following in TRANSITIONS.items() if not following)

@@ -488,6 +488,7 @@ class Observer:
             if job.outcome in _BAD:
                 self._core.failed += 1
         if further is Further.GAVE_UP:
+            job.gave_up = True
             counts["gave-up"] += 1
             changed += (GAVE_UP,)
         return changed

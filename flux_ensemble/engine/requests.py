@@ -17,6 +17,7 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import Request
 from flux_ensemble.engine.pending import Origin
+from flux_ensemble.engine.reruns import Reruns
 from flux_ensemble.engine.scaler import Scaler
 from flux_ensemble.engine.trigger_queue import TriggerQueue
 from flux_ensemble.metrics.paths import no_group
@@ -28,8 +29,9 @@ class Requests:
     Each operation sends its own reply, after its effects, or raises `RequestError`.
     """
 
-    def __init__(self, core: Core, actions: Actions, scaling: Scaler) -> None:
+    def __init__(self, core: Core, actions: Actions, scaling: Scaler, reruns: Reruns) -> None:
         self._core = core
+        self._reruns = reruns
         self._actions = actions
         self._scaling = scaling
         self._operations: Mapping[str, Callable[[Request], Iterable[TriggerQueue]]] = {
@@ -40,6 +42,7 @@ class Requests:
             "resume": self._resume,
             "rules": self._rules,
             "action": self._action,
+            "rerun": self._rerun,
         }
 
     def on_request(self, request: Request) -> Iterator[TriggerQueue]:
@@ -154,6 +157,12 @@ class Requests:
         yield from self._run(origin, action)
         if action.name != "submit":
             self._reply(request, {"firing": origin.number})
+
+    def _rerun(self, request: Request) -> Iterable[TriggerQueue]:
+        if self._core.t_end is None:
+            self._check_running()
+        self._reply(request, self._reruns.run(request.args.get("firings", ())))
+        return ()
 
     def _origin(self, request: Request) -> Origin:
         number = self._core.pending_table.next_number(REQUEST_RULE)

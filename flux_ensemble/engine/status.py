@@ -35,6 +35,7 @@ def status(engine: Engine) -> dict[str, Any]:
         "failed": engine.failed,
         "interrupted": engine.interrupted,
         "retries": engine.pending_table.jobs_again,
+        **({"away": engine.away} if engine.away else {}),
         **({"best": engine.stats.bests.report()} if engine.stats.bests.kept else {}),
         **{
             key: value

@@ -151,6 +151,7 @@ class Submitter:
         failed: ActiveJob | None = None,
         lost: bool = False,
         published: Mapping[str, int] | None = None,
+        rerun: bool = False,
     ) -> int:
         """Submit a job again, by a new firing.
 
@@ -164,11 +165,14 @@ class Submitter:
             failed: the earlier attempt, if its nodes may be the cause of its end.
             lost: the earlier attempt was lost while it may have run.
             published: `Firing.published` of the new firing.
+            rerun: a user has the job run again.
 
         Returns:
             The number of the new firing.
         """
         origin = Origin(RETRY_RULE, self._table.next_number(RETRY_RULE))
+        if failed is not None:
+            failed.followed = origin.number
         given, before = (overrides or {}).get(GIVEN, {}), (overrides or {}).get(NUMBER, 0)
         self._core.record(
             eventlog.Retry(
@@ -203,6 +207,7 @@ class Submitter:
             losses=firing.losses + lost,
             failed_on=firing.failed_on if failed is None else self.places_off(failed),
             published=published,
+            rerun=rerun,
         )
         self.ask_for(again, origin, delay)
         return origin.number

@@ -42,9 +42,10 @@ class Tally:
     def asked(self, firing: Firing, indices: Collection[int]) -> bool:
         """Count jobs that are asked for; return False if there are too many combinations.
 
-        Jobs that run again, and copies, are those that were asked for before.
+        Jobs that run again by themselves, and copies, are those that were asked for before.
         """
-        if firing.group not in self._bits or firing.rule == RETRY_RULE or firing.work is not None:
+        again = firing.rule == RETRY_RULE and not firing.rerun
+        if firing.group not in self._bits or again or firing.work is not None:
             return True
         bit = self._bits[firing.group]
         for name, jobs in self._names[firing.group].tally(firing, indices):

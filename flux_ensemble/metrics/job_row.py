@@ -170,9 +170,10 @@ class JobRow(TypedDict):
         "outcome", known=_END,
     )]]
     replaced: NotRequired[Annotated[str, Column(
-        "of an attempt that was [interrupted](retries.md#interrupted-jobs), the rule and the "
-        "firing by which its job was to run again, `retry:FIRING`: `jobs` and `export` leave it "
-        "out if there is a row of that; others do not have the key", guests=True,
+        "of an attempt that was [interrupted](retries.md#interrupted-jobs), or whose job was "
+        "[run again](howto/rerun.md), the rule and the firing by which that was to be, "
+        "`retry:FIRING`: `jobs` and `export` leave it out if there is a row of that; others do not "
+        "have the key", guests=True,
     )]]
     returncode: Annotated[int | None, Column(
         "its exit code, or the negative number of the signal that ended it. Null where nothing of "

@@ -357,8 +357,9 @@ class Log:
         t, context, read = entry["timestamp"], entry["context"], eventlog.read(entry)
         if self._t_start is None:
             self._t_start = t
-        if isinstance(read, eventlog.Epoch) and type(read.away) is float and read.away > 0:
-            self.gaps.append((t - read.away, t))
+        match read:
+            case eventlog.Epoch(away=float(away)) | eventlog.Rerun(away=float(away)) if away > 0:
+                self.gaps.append((t - away, t))
         # First, because this refuses an entry that is none of ours. As in charts, the time in which
         # the run was interrupted is left out.
         shown = entry if self._environment else {**entry, "context": without_environment(context)}

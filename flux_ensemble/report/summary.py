@@ -192,7 +192,7 @@ def _happened(run: Run, usage: Usage | None) -> Iterator[Markup]:
         parts.append(plural(status["retries"], "further attempt"))
     if run.log.away:
         away = seconds(run.log.away)
-        parts.append(f"its run was interrupted for {away}, which the times and charts leave out")
+        parts.append(f"it did not run for {away}, which the times and charts leave out")
     if usage is not None:
         parts.append(f"something ran on the nodes {usage.share(run.span):.0%} of the time")
     yield h("p.quiet", "; ".join(parts) + ".")

@@ -33,7 +33,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def numbers(rows: int, replaced: int, noun: str) -> str:
-    """Return the number of jobs, and that of the interrupted attempts beside them.
+    """Return the number of jobs, and that of the earlier attempts beside them.
 
     Args:
         rows: how many jobs and attempts there are.
@@ -41,10 +41,10 @@ def numbers(rows: int, replaced: int, noun: str) -> str:
         noun: of the others.
 
     >>> numbers(33, 8, "job")
-    '25 jobs and 8 interrupted attempts'
+    '25 jobs and 8 earlier attempts'
     """
     jobs = plural(rows - replaced, noun)
-    return f"{jobs} and {plural(replaced, 'interrupted attempt')}" if replaced else jobs
+    return f"{jobs} and {plural(replaced, 'earlier attempt')}" if replaced else jobs
 
 
 def seconds(value: float | None) -> str:

@@ -167,12 +167,15 @@ class Failures:
 
     def add(self, job: Job) -> None:
         """Count a job; an active one counts only as a further attempt."""
-        self._files.add(job)
+        reran = "replaced" in job and job["outcome"] != "interrupted"
+        if not reran:
+            # The files of an attempt that a user has run again are those of the later one.
+            self._files.add(job)
         original = job.get("copy_of")
         work = original or f"{job['rule']}:{job['firing']}", job["index"]
         if original is None and job["outcome"] in (None, "interrupted"):
             self._unended.add(work)
-        if job["outcome"] == "interrupted":
+        if job["outcome"] == "interrupted" or "replaced" in job:
             # It runs again, and is no evidence about failures.
             return
         if original is None:

@@ -21,6 +21,7 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import Event, JobEvent, JobsAlike, MemberChanged, Request, Started
 from flux_ensemble.engine.job_keys import ENCLOSING
+from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.engine.status import status
 from flux_ensemble.runtime.answers import Answer, Answers
@@ -44,6 +45,7 @@ from flux_ensemble.runtime.ports import (
     WriteAhead,
 )
 from flux_ensemble.runtime.recording import Recorder
+from flux_ensemble.runtime.rerun import Choice
 from flux_ensemble.texts import bounded
 
 
@@ -316,6 +318,42 @@ class Ensemble:
         self._driver.close()
         said = reason or "the Flux instance is shutting down"
         self._answers.close(RequestError(errno.EAGAIN, said))
+
+    def choice(self, describer: Describer, payload: Mapping[str, Any]) -> Choice:
+        """Return the choice of jobs of a request `rerun`, of which no step is taken.
+
+        Raises:
+            RequestError: the filter is wrong, or no record of the jobs is kept.
+        """
+        return Choice.asked(self.engine, self.records, describer, payload)
+
+    def rerun(self, choice: Choice, answer: Answer, *, dry_run: bool = False) -> None:
+        """Run jobs again, and go on if the ensemble has ended.
+
+        Args:
+            choice: the jobs; it is over.
+            answer: receives how many `jobs` run again, with `Choice.report`.
+            dry_run: only answer.
+        """
+        firings, report = choice.firings(), choice.report()
+        jobs = sum(len(one["jobs"]) for one in firings)
+        entries = self.log.total
+        if dry_run or not jobs:
+            answer({"jobs": jobs, **report, "state": self.state, "entries": entries})
+            return
+
+        def replied(result: Any) -> None:
+            if isinstance(result, RequestError):
+                answer(result)
+            else:
+                answer({**report, **result, "state": self.state, "entries": entries})
+
+        if not self._live and self.stopped is None:
+            # Before it goes on: it needs the events of its jobs.
+            self._live = True
+            self.log.reopen()
+            self._changed(self)
+        self.ask("rerun", {"firings": firings}, replied)
 
     def job_event(self, event: JobEvent) -> None:
         """Take in an event of a job."""

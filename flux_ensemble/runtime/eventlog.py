@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from flux_ensemble.eventlog import JobEvent, Stored
+from flux_ensemble.eventlog import Finish, JobEvent, Rerun, Stored
 
 #: Number of entries that are held.
 KEPT = 10_000
@@ -56,6 +56,11 @@ class Log:
         self._closed = False
         self.wants_events = False
 
+    @property
+    def total(self) -> int:
+        """Number of entries so far."""
+        return self._appended
+
     def append(self, entry: Stored) -> None:
         """Add an entry."""
         self._entries.append(entry)
@@ -85,7 +90,7 @@ class Log:
             follow: send later entries, too.
             skip: number of entries, of all so far, that the follower has already.
         """
-        entries = self._unpacked()
+        entries = _with_reopened(self._unpacked())
         dropped = self._appended - len(entries)
         for entry in entries[max(0, skip - dropped) :]:
             follower.send(entry)
@@ -100,6 +105,10 @@ class Log:
         if follower in self._followers:
             self._followers.remove(follower)
             self._update()
+
+    def reopen(self) -> None:
+        """Expect more entries after `close`."""
+        self._closed = False
 
     def close(self) -> None:
         """End the followers: no more entries will be added."""
@@ -117,3 +126,15 @@ class Log:
 
     def _update(self) -> None:
         self.wants_events = any(follower.events for follower in self._followers)
+
+
+def _with_reopened(entries: list[Stored]) -> list[Stored]:
+    """Return the entries, with each end after which the ensemble went on marked as such."""
+    reopened = False
+    for position in range(len(entries) - 1, -1, -1):
+        entry = entries[position]
+        if entry["name"] == Rerun.tag:
+            reopened = reopened or "ended" in entry["context"]
+        elif reopened and entry["name"] == Finish.tag:
+            entries[position] = {**entry, "context": {**entry["context"], "reopened": True}}
+    return entries

@@ -51,7 +51,7 @@ from flux_ensemble.service.recovery.recovery import RETRY_LIMIT, Recovery
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.requests.dispatch import Dispatcher
 from flux_ensemble.service.requests.handlers import Handlers
-from flux_ensemble.service.requests.jobs import JobRequests
+from flux_ensemble.service.requests.jobs import JobRequests, Reruns
 from flux_ensemble.service.requests.messages import Responder, Streams, listen
 from flux_ensemble.service.requests.registration import collect_handlers
 from flux_ensemble.service.settings import Settings, kept_directory, read_settings
@@ -267,7 +267,13 @@ class Service:
             self._responder,
             self._recovery,
             self._shutdown,
-            collect_handlers(handlers, jobs, self._loading, self._attachments),
+            collect_handlers(
+                handlers,
+                jobs,
+                Reruns(self._responder, self._ensembles, self._broker.loop),
+                self._loading,
+                self._attachments,
+            ),
             guests=guests,
         )
 

@@ -72,7 +72,7 @@ class Choice:
     Args:
         filter: an expression over the fields of a job, or None.
         group, outcome: of the jobs, or None.
-        interrupted: include attempts that were interrupted and whose jobs run again.
+        interrupted: include earlier attempts of jobs that were interrupted or run again.
     """
 
     filter: str | None = None
@@ -159,7 +159,7 @@ def choice_options(command: _Command) -> Callable[..., Any]:
 _interrupted_option = click.option(
     "--interrupted",
     is_flag=True,
-    help="Also attempts that were interrupted and whose jobs run again.",
+    help='Also earlier attempts of jobs that were interrupted, or run again by "rerun".',
 )
 
 

@@ -333,7 +333,7 @@ class _Waiting:
     def note(self, name: str, entry: Entry) -> bool:
         """Process an entry of a log; return True if it ends the ensemble."""
         read = eventlog.read(entry)
-        if not isinstance(read, eventlog.Finish):
+        if not isinstance(read, eventlog.Finish) or read.reopened:
             return False
         self.end(name, read.state, read.reason)
         return True

@@ -33,7 +33,7 @@ def closing(status: EnsembleStatus) -> Line:
     took = None if status["t_end"] is None else elapsed(status, status["t_end"])
     after = "" if took is None else f" after {fsd(took)}"
     if status.get("away"):
-        after += f", not counting {fsd(status['away'])} in which its run was interrupted"
+        after += f", not counting {fsd(status['away'])} in which it did not run"
     wrong = troubles.joined(status)
     return (
         Span(f"{status['name']}: "),

@@ -224,8 +224,9 @@ class Follower:
         self._called = name
         return self._run()
 
-    def follow(self, name: str) -> int:
-        """Follow an ensemble that is loaded already, from its first entry to its end."""
+    def follow(self, name: str, skip: int = 0) -> int:
+        """Follow an ensemble that is loaded already to its end, without its first entries."""
+        self._received.count = skip
         self._begin(name)
         return self._run()
 
@@ -409,7 +410,7 @@ class Follower:
                 self._ending, self._t_leave = True, self._leaves(read.t_expires)
             case eventlog.Allocation():
                 self._ending, self._t_leave = False, None
-            case eventlog.Finish():
+            case eventlog.Finish() if not read.reopened:
                 self._state = read.state
                 self._stop()
 

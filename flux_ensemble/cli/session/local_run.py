@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from flux_ensemble import eventlog
 from flux_ensemble.cli.common import (
     INTERRUPTED,
+    OK,
     TIMED_OUT,
     USAGE,
     Failure,
@@ -34,6 +35,7 @@ from flux_ensemble.cli.display.messages import not_over, time_is_up
 from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import EnsembleView, summarize
 from flux_ensemble.client import user_context
+from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.queues.local.again import Again
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError, advised, default_root
@@ -137,13 +139,7 @@ def run_locally(
         loop = LocalLoop()
         stack.callback(loop.close)
         printer = Printer(view, loop, spec.name, advice, events=options.events)
-        where = user_context()
-        try:
-            run = LocalRun(stack, spec, cluster, loop, log, printer, **where, recorder=recorder)
-            printer.watch(run)
-            stack.enter_context(_signals(loop, printer.on_signal))
-        except OSError as error:
-            raise Failure(f"cannot start the local queue: {error}") from None
+        run = _made(stack, spec, cluster, loop, log, printer, user_context(), recorder)
         if log.resumed:
             run.recover(text)
         else:
@@ -152,6 +148,80 @@ def run_locally(
                 say(f"there is no run of {spec.name!r} to go on with: it begins")
         run.listen(parse)
         return recorded(printer.follow(options, ended), recorder)
+
+
+def rerun_locally(
+    spec: Spec,
+    text: str,
+    cwd: str,
+    cluster: VirtualCluster,
+    view: EnsembleView,
+    options: Options,
+    payload: Mapping[str, Any],
+    chosen: Callable[[Mapping[str, Any]], bool],
+    ended: Callable[[EnsembleStatus], None] = lambda status: None,
+) -> int:
+    """Run jobs of a run that has ended again, or go on with one that was interrupted.
+
+    Args:
+        spec: the ensemble, of the document that the run has kept.
+        text: that document.
+        cwd: the directory of the run.
+        cluster, view, ended: as for `run_locally`.
+        options: of the run; with `resume` it was interrupted.
+        payload: as of the request `rerun`.
+        chosen: receives the answer to that before anything runs; returns whether to go on.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        Failure: it cannot go on here.
+    """
+    with _failures(), ExitStack() as stack:
+        stack.callback(view.close)
+        root = options.state_dir or default_root()
+        log = StateLog(root, spec.name, text, options.resume, kept=True)
+        stack.callback(log.close)
+        loop = LocalLoop()
+        stack.callback(loop.close)
+        advice = partial(advised, root, local=options.local)
+        printer = Printer(view, loop, spec.name, advice, events=options.events)
+        run = _made(stack, spec, cluster, loop, log, printer, user_context(cwd), None)
+        if options.resume:
+            log.begin_again(Again(options.again))
+            run.recover(text)
+        else:
+            choice = run.choose(text, payload)
+            firings = choice.firings()
+            answer = {"jobs": sum(len(one["jobs"]) for one in firings), **choice.report()}
+            if not chosen(answer):
+                log.drop()
+                return OK
+            log.begin_again(Again(options.again))
+            run.rerun(choice)
+        run.listen(parse)
+        return printer.follow(options, ended)
+
+
+def _made(
+    stack: ExitStack,
+    spec: Spec,
+    cluster: VirtualCluster,
+    loop: LocalLoop,
+    log: StateLog,
+    printer: Printer,
+    where: Mapping[str, Any],
+    recorder: Recorder | None,
+) -> LocalRun:
+    """Make a run that is printed, and that signals end."""
+    try:
+        run = LocalRun(stack, spec, cluster, loop, log, printer, **where, recorder=recorder)
+        printer.watch(run)
+        stack.enter_context(_signals(loop, printer.on_signal))
+    except OSError as error:
+        raise Failure(f"cannot start the local queue: {error}") from None
+    return run
 
 
 def _told(spec: Spec, log: StateLog, root: Path, advice: Callable[..., str]) -> Spec:
@@ -180,7 +250,7 @@ def _failures() -> Iterator[None]:
         yield
     except (FunctionsError, UnsatisfiableError) as error:
         raise Failure(str(error), USAGE) from None
-    except (RunError, StateError) as error:
+    except (RunError, StateError, RequestError) as error:
         raise Failure(str(error)) from None
 
 

@@ -95,6 +95,7 @@ def feature(core: Core, sending: Submitter) -> Feature:
         load=searches.load,
         status=searches.status,
         check=searches.check,
+        reopened=searches.reopened,
     )
 
 
@@ -475,6 +476,16 @@ class Searches:
             state.end(number, CANCELED, None, self._core.t)
             self._asking.changed(state)
         self.close(id, reason="error")
+
+    def reopened(self) -> None:
+        """Leave the searches as they were at the end of the ensemble: they ask for nothing more."""
+        for state in self.states.values():
+            if state.open:
+                self._asking.forget(state)
+                for number in list(state.trials.active):
+                    state.end(number, CANCELED, None, self._core.t)
+                state.state, state.reason = DONE, "closed"
+                self._core.stats.named[SEARCH][state.search.id] = state.trials.figures()
 
     def _recount(self) -> None:
         """End the trials whose jobs were dropped before they were sent or accepted, as canceled."""

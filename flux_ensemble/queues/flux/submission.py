@@ -363,6 +363,7 @@ class Submitter:
 
     def submit(self, command: SubmitJobs, done: Done) -> None:
         """Submit jobs; after the first refusal no more jobs of the command are sent."""
+        self._over = False  # an ensemble that had ended goes on
         submission = self._spec.groups[command.group].submission(
             command.each, command.params, command.overrides
         )

@@ -50,7 +50,7 @@ class LocalClient:
         # Imported here, because most commands use a service.
         from flux_ensemble.queues.local.states import States
 
-        self._root = root
+        self._root = self.root = root
         self._local = local
         self._sleep = sleep
         self.states = States(root)
@@ -206,6 +206,18 @@ class LocalClient:
                 "submit", name=name, group=group, count=count, params=params, overrides=overrides
             )
         )
+
+    def rerun(
+        self,
+        name: str,
+        *,
+        filter: str | None = None,
+        failed: bool = False,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Do as `Client.rerun`, for a run that goes on."""
+        asked = {"filter": filter, "failed": failed or None, "dry_run": dry_run or None}
+        return self.call("rerun", name=name, **asked)
 
     def pause(self, name: str) -> State:
         """Do as `Client.pause`."""

@@ -80,6 +80,7 @@ class Handler:
         describer: describes its jobs.
         write: writes the status and the jobs that have ended to their files, so that whoever
             reads them after an answer finds what it was about.
+        rewrite: writes all jobs that have ended to their file once more.
         now: returns the time.
         parse: checks a payload.
     """
@@ -89,12 +90,14 @@ class Handler:
         ensemble: Ensemble,
         describer: Describer,
         write: Callable[[], None],
+        rewrite: Callable[[], None],
         now: Callable[[], float],
         parse: Parse,
     ) -> None:
         self._ensemble = ensemble
         self._describer = describer
         self._write = write
+        self._rewrite = rewrite
         self._now = now
         self._parse = parse
 
@@ -108,7 +111,7 @@ class Handler:
             op, _, text = line.decode().partition(" ")
         except UnicodeDecodeError:
             raise RequestError(errno.EPROTO, "a request is UTF-8 text") from None
-        if op not in ASKED and op != "jobs":
+        if op not in ASKED and op not in ("jobs", "rerun"):
             raise RequestError(errno.ENOSYS, f"a local run does not know the request {op[:60]!r}")
         payload = self._parse(op, text)
         name = payload.pop("name")
@@ -116,8 +119,24 @@ class Handler:
             raise RequestError(errno.ENOENT, f"no ensemble named {name!r} runs here")
         if op == "jobs":
             answer({"jobs": self._active()})
+        elif op == "rerun":
+            self._rerun(payload, answer)
         else:
             self._ensemble.ask(op, payload, lambda result: self._answer(op, result, answer))
+
+    def _rerun(self, payload: Mapping[str, Any], answer: Answer) -> None:
+        """Run jobs again; their earlier attempts are then written once more, as such."""
+        ensemble = self._ensemble
+        self._write()
+        choice = ensemble.choice(self._describer, payload)
+        choice.all(self._now())
+
+        def ran(result: Mapping[str, Any] | RequestError) -> None:
+            if not isinstance(result, RequestError) and result.get("reopened") is not None:
+                self._rewrite()
+            answer(result)
+
+        ensemble.rerun(choice, ran, dry_run=payload.get("dry_run", False))
 
     def _active(self) -> list[JobRow]:
         """Return the active jobs; those that have ended are written to their file first."""

@@ -50,6 +50,7 @@ from flux_ensemble.queues.local.processes import ProcessRunner
 from flux_ensemble.queues.local.queue import LocalQueue
 from flux_ensemble.queues.local.recovery import (
     EventFile,
+    Recovered,
     recover,
     seconds_away,
     t_stopped,
@@ -65,6 +66,7 @@ from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Adviser
 from flux_ensemble.runtime.recording import Recorder
+from flux_ensemble.runtime.rerun import Choice
 
 #: Seconds between two snapshots of status and metrics.
 _SNAPSHOT_SECONDS = 1.0
@@ -242,7 +244,6 @@ class LocalRun:
         self._away = 0.0
         self._metrics: dict[str, Any] = {}
         self._unwritten = ""
-        self._describer = Describer(spec, cwd, str, kept=kept_files(log.directory.path))
         self._events = EventFile(log.directory, Timers(), self._stop)
         stack.callback(self._events.close)
         loop.before_wait = self._events.flush
@@ -252,6 +253,8 @@ class LocalRun:
         self._queue = self._make_queue(cluster)
         stack.callback(self._queue.close)
         self._ensemble = self._make_ensemble(cwd, recorder)
+        kept, rerun = kept_files(log.directory.path), self._ensemble.engine.rerun
+        self._describer = Describer(spec, cwd, str, kept=kept, rerun=rerun)
         note = self._ensemble.note
         self._functions = FunctionWorker(spec, loop, note, listener.note, **self._where)
         stack.callback(self._functions.close)
@@ -333,23 +336,11 @@ class LocalRun:
             StateError: the files cannot be written.
         """
         ensemble, records = self._ensemble, list[Record]()
-        try:
-            events = self._events.read(self._log.events)
-            recovered = recover(ensemble.engine, self._events.timers, events, records.append)
-        except ValueError as error:
-            raise RunError(f"{error}: --no-resume begins anew") from None
+        recovered = self._replay(records)
         if ensemble.engine.t_start is None:
             self.begin(text)
             return
-        self._hushed = True
-        ensemble.log.read(self, follow=True)
-        before = list(self._log.entries_before())
-        if not before:
-            load = eventlog.Load(document=text)
-            records.insert(0, Record(ensemble.engine.t_start, load.tag, load.to_json()))
-        for entry in whole_log(before, records):
-            ensemble.recall(entry)
-        self._hushed = False
+        before = self._recall(text, records)
         self._publish()
         # Not later than now: the clock may have been set back.
         now = self._loop.now()
@@ -364,6 +355,67 @@ class LocalRun:
             ensemble.post([Interrupted(t_end, recovered.started(ensemble.engine))])
         for event in recovered.events(ensemble.engine, now, t_end, t_known):
             ensemble.job_event(event)
+
+    def choose(self, text: str, payload: Mapping[str, Any]) -> Choice:
+        """Choose jobs of an earlier run that has ended, which `rerun` runs again.
+
+        Args:
+            text: its document.
+            payload: as of the request `rerun`.
+
+        Raises:
+            RunError: the events of that run cannot be read, or it cannot go on.
+            RequestError: the filter is wrong, or there is no record of the jobs.
+        """
+        ensemble, records = self._ensemble, list[Record]()
+        recovered = self._replay(records)
+        if ensemble.engine.t_start is not None:
+            self._away = seconds_away(self._recall(text, records))
+        if ensemble.stopped is not None or not ensemble.engine.ended:
+            reason = ensemble.stopped or "it ended before it had begun"
+            raise RunError(f"the run of {ensemble.name!r} cannot go on: {reason}")
+        self._queue.adopt(recovered, ensemble.engine)
+        choice = ensemble.choice(self._describer, payload)
+        choice.all(self._loop.now())
+        return choice
+
+    def rerun(self, choice: Choice) -> None:
+        """Run jobs of a run that has ended again, and so go on with it.
+
+        Args:
+            choice: what `choose` has returned; there is a job.
+
+        Raises:
+            RunError, StateError: the files cannot be written.
+        """
+        # Whatever happens from now on, the run has not ended.
+        status = {**self._status(), "state": "running", "t_end": None}
+        self._log.snapshot(status, self._ensemble.engine.metrics(self._loop.now()), 0)
+        self._ensemble.rerun(choice, lambda _: None)
+        self._publish()
+
+    def _replay(self, records: list[Record]) -> Recovered:
+        """Feed the events of the earlier run to the engine; add the entries of its log."""
+        try:
+            events = self._events.read(self._log.events)
+            return recover(self._ensemble.engine, self._events.timers, events, records.append)
+        except ValueError as error:
+            raise RunError(f"{error}: --no-resume begins anew") from None
+
+    def _recall(self, text: str, records: list[Record]) -> list[Stored]:
+        """Write the log of the earlier run again, and return what was left of it."""
+        ensemble = self._ensemble
+        assert ensemble.engine.t_start is not None
+        self._hushed = True
+        ensemble.log.read(self, follow=True)
+        before: list[Stored] = list(self._log.entries_before())
+        if not before:
+            load = eventlog.Load(document=text)
+            records.insert(0, Record(ensemble.engine.t_start, load.tag, load.to_json()))
+        for entry in whole_log(before, records):
+            ensemble.recall(entry)
+        self._hushed = False
+        return before
 
     def _publish(self) -> None:
         """Replace the files of the earlier run.
@@ -389,7 +441,7 @@ class LocalRun:
             parse: checks their payloads.
         """
         now = self._loop.now
-        handler = Handler(self._ensemble, self._describer, self.write, now, parse)
+        handler = Handler(self._ensemble, self._describer, self.write, self._rewrite, now, parse)
         try:
             self._control = Control(self._log.directory, self._loop, handler)
         except (StateError, OSError) as error:
@@ -543,13 +595,24 @@ class LocalRun:
 
     def _record(self) -> None:
         """Write the jobs that have ended to their file."""
-        now = self._loop.now()
-        gone = self._ensemble.engine.records.take()
-        jobs = [self._describer.describe(job, now) for job in gone]
+        now, records = self._loop.now(), self._ensemble.records
+        jobs = [self._describer.describe(job, now) for job in records.waiting]
+        records.take()
         try:
             self._log.append_jobs(jobs)
         except OSError as error:
             self._stop(f"cannot write {self._log.directory.path / 'jobs'}: {error.strerror}")
+
+    def _rewrite(self) -> None:
+        """Write all jobs that have ended to their file again: some have been run again."""
+        self._record()
+        now, records = self._loop.now(), self._ensemble.records
+        try:
+            self._log.replace_jobs(self._describer.describe(job, now) for job in records.every())
+        except OSError as error:
+            self._stop(f"cannot write {self._log.directory.path / 'jobs'}: {error.strerror}")
+        except StateError as error:
+            self._stop(str(error))
 
     def _why(self) -> dict[str, Any]:
         """Return the explanations of the rules, for readers of the files."""
@@ -559,7 +622,8 @@ class LocalRun:
 
     def _status(self) -> dict[str, Any]:
         status = self._ensemble.status()
-        return {**status, "away": self._away} if self._away else status
+        away = self._away + status.get("away", 0.0)
+        return {**status, "away": away} if away else status
 
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Write status and metrics to their file; `_unwritten` has the reason of a failure."""

@@ -17,6 +17,7 @@ Each ensemble has a directory of its name in the state directory:
 
     asked         the name that was requested for the run
     again         the command that continues the run, or the Python program that does
+    begun         `again` of the run before jobs of it were run again
     given-up      present if a run was begun in its place with --no-resume
 
 A new run does not replace these files: it gets another name (`run_names`). If a run was killed, the
@@ -71,6 +72,9 @@ ASKED, GIVEN_UP = "asked", "given-up"
 
 #: The file that says how the run is continued: see `queues.local.again`.
 AGAIN = "again"
+
+#: The file that keeps how a run was begun of which jobs are run again: see `rerun`.
+BEGUN = "begun"
 
 
 #: The directory for the output of jobs.
@@ -303,6 +307,8 @@ class StateLog:
             False to begin again and give that one up; None to begin a new run, which is refused if
             there is such a run.
         source: the original document, if that has `use`.
+        kept: the run has this very name, and its own document; with `resume` it was interrupted,
+            else it has ended, and jobs of it are run again.
 
     Attributes:
         name: of the ensemble.
@@ -328,8 +334,11 @@ class StateLog:
         document: str,
         resume: bool | None = None,
         source: str | None = None,
+        *,
+        kept: bool = False,
     ) -> None:
         self._source = source
+        self._of_kept = kept
         self._asked = name
         self.events = 0
         self.t_known = 0.0
@@ -338,7 +347,7 @@ class StateLog:
                 try:
                     top = stack.enter_context(open_directory(root, make=True))
                     top.check_own()
-                    self.name = self._name = choose(top, name, resume)
+                    self.name = self._name = name if kept else choose(top, name, resume)
                     self.kept = len({*top.names()} - {self.name})
                     self.directory = stack.enter_context(top.enter(self.name, make=True))
                     self.directory.check_own()
@@ -438,7 +447,10 @@ class StateLog:
         state = state_of(self.directory)
         killed = state == "unfinished"
         name = self._name
-        if not resume and state == "ended":
+        if self._of_kept:
+            self._check_kept(state, killed if resume else not killed)
+            resume = True
+        elif not resume and state == "ended":
             raise _TakenError  # by a run that has begun and ended meanwhile
         if resume is None and killed:
             raise StateError(
@@ -447,7 +459,7 @@ class StateLog:
             )
         if resume and state == "nothing":
             return None
-        if resume and not killed:
+        if resume and not killed and not self._of_kept:
             self._refuse_canceled(top)
             raise HasEndedError(
                 f"there is no run of {name!r} that was interrupted before it ended: it has ended, "
@@ -473,6 +485,30 @@ class StateLog:
                     t = os.stat(written, dir_fd=self.directory.fd, follow_symlinks=False).st_mtime
                     self.t_known = max(self.t_known, t)
         return resume
+
+    def _check_kept(self, state: str, fits: bool) -> None:
+        """Check the state of a run of which jobs are to be run again, or that is to go on."""
+        name = self._name
+        if state == "nothing" or GIVEN_UP in self.directory.names():
+            raise StateError(f"the run of {name!r} was given up, and cannot go on")
+        if fits:
+            return
+        if state == "ended":
+            reason = f"the run of {name!r} was not interrupted: it has ended"
+            raise HasEndedError(reason, name)
+        raise StateError(f"the run of {name!r} was interrupted before it ended")
+
+    def begin_again(self, again: Again) -> None:
+        """Keep how the run was begun, and how it is continued from now on."""
+        with contextlib.suppress(OSError, StateError):
+            if BEGUN not in self.directory.names():
+                self.directory.replace(BEGUN, self.directory.read(AGAIN, MAX_LINE))
+        self.note_again(again)
+
+    def drop(self) -> None:
+        """Remove the new files, which are not needed."""
+        for one in ("jobs.new", "eventlog.new"):
+            self.directory.remove(one)
 
     def entries_before(self) -> Iterator[dict[str, Any]]:
         """Yield the sound entries of the earlier run, up to the first line that is no JSON."""
@@ -513,6 +549,23 @@ class StateLog:
         if text:
             self._jobs.append(text.encode())
 
+    def replace_jobs(self, jobs: Iterable[Mapping[str, Any]]) -> None:
+        """Replace the jobs that have been written by these, to which more can be appended.
+
+        Raises:
+            StateError: the file's name is taken by something else.
+            OSError: the jobs cannot be written; those before stay.
+        """
+        fresh = Lines(self.directory.create("jobs.new"))
+        self._stack.callback(fresh.close)
+        before, self._jobs = self._jobs, fresh
+        try:
+            self.append_jobs(jobs)
+            self.directory.rename("jobs.new", "jobs")
+        except BaseException:
+            self._jobs = before
+            raise
+
     def snapshot(self, status: Mapping[str, Any], metrics: Mapping[str, Any], events: int) -> None:
         """Replace status and metrics; `events` is the number of events written so far.
 
@@ -526,6 +579,37 @@ class StateLog:
     def close(self) -> None:
         """Close the files: the ensemble does not run any more."""
         self._stack.close()
+
+
+def kept_of(root: Path, name: str) -> tuple[str, str, Again]:
+    """Return the document of a run, without `use`, its directory, and how it was begun.
+
+    Args:
+        root: the state directory.
+        name: the name of the run.
+
+    Raises:
+        UnreadableError: a later version wrote its files, or they are damaged.
+        StateError: there is no such run, or it is another user's.
+        OSError: its files cannot be read.
+    """
+    with ExitStack() as stack:
+        top = stack.enter_context(open_directory(root))
+        top.check_own()
+        directory = stack.enter_context(top.enter(name))
+        directory.check_own()
+        check_directory(directory)
+        try:
+            text = directory.read("document", MAX_LINE).decode()
+            where = str(read_snapshot(directory)["status"].get("directory") or "")
+        except ValueError as error:
+            raise UnreadableError(f"{directory.path}: {error}") from None
+        again = Again("")
+        for file in (BEGUN, AGAIN):
+            with contextlib.suppress(FileNotFoundError):
+                again = Again.from_bytes(directory.read(file, MAX_LINE), None)
+                break
+    return text, where, again
 
 
 def made_of(root: Path, name: str, source: str) -> str | None:

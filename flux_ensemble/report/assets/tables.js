@@ -133,12 +133,12 @@ class JobsTable {
     this.show();
   }
 
-  /** How many jobs are chosen, and how many interrupted attempts beside them. */
+  /** How many jobs are chosen, and how many earlier attempts beside them. */
   numbers() {
     const { replaced } = this.run.jobs.columns;
     const again = replaced ? this.rows.filter((row) => replaced.array[row]).length : 0;
     const jobs = counted(this.rows.length - again, this.run.about.noun);
-    return again ? `${jobs} and ${counted(again, "interrupted attempt")}` : jobs;
+    return again ? `${jobs} and ${counted(again, "earlier attempt")}` : jobs;
   }
 
   show() {

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import zlib
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.encoding import dumps
@@ -35,6 +35,18 @@ class Records:
 
     def __len__(self) -> int:
         return self._ends[-1] + len(self._source.waiting)
+
+    @property
+    def waiting(self) -> Sequence[ActiveJob]:
+        """The jobs since the last chunk."""
+        return self._source.waiting
+
+    def every(self) -> Iterator[ActiveJob]:
+        """Yield all jobs, in the order in which they ended."""
+        position = 0
+        while jobs := self.jobs(position):
+            yield from jobs
+            position += len(jobs)
 
     def take(self) -> str | None:
         """Make a chunk of the jobs since the last one, as JSON text; return None without jobs."""

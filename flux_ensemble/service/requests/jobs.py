@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 from flux.job import JobID
@@ -16,9 +17,11 @@ from flux_ensemble.faults import ENDINGS
 from flux_ensemble.metrics.job_filter import check_outcome, compile_filter
 from flux_ensemble.metrics.job_row import GUESTS, JobRow
 from flux_ensemble.metrics.paths import no_group
+from flux_ensemble.runtime.answers import Answer
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.job_query import COUNT, JobQuery
 from flux_ensemble.runtime.ports import Loop
+from flux_ensemble.runtime.rerun import Choice
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.requests.messages import Responder, Streams, is_owner
 from flux_ensemble.service.requests.registration import request_handler
@@ -62,9 +65,7 @@ class JobRequests:
         search = JobQuery(
             ensemble.engine,
             ensemble.records,
-            Describer(
-                ensemble.engine.spec, ensemble.cwd, lambda id: str(JobID(id).f58), _names(ensemble)
-            ),
+            describer_of(ensemble),
             matches=_matches(payload.get("filter"), keys),
             group=_group(ensemble, payload.get("group")),
             outcome=_outcome(payload.get("outcome")),
@@ -79,6 +80,57 @@ class JobRequests:
             answer.go_on(self._loop)
 
         self._reports.job_waits(ensemble, begin)
+
+
+class Reruns:
+    """Handles requests to run jobs again.
+
+    Args:
+        responder: sends the responses.
+        ensembles: all ensembles.
+        loop: runs the steps of a choice, and has the time.
+    """
+
+    def __init__(self, responder: Responder, ensembles: Ensembles, loop: Loop) -> None:
+        self._responder = responder
+        self._ensembles = ensembles
+        self._loop = loop
+
+    @request_handler("rerun")
+    def rerun(self, message: Message, payload: Payload) -> None:
+        """Run jobs again, and respond with how many there are, by their outcomes."""
+        ensemble = self._ensembles.get(payload["name"])
+        choice = ensemble.choice(describer_of(ensemble), payload)
+        answer = self._responder.answer_to(message)
+        dry_run = payload.get("dry_run", False)
+        self._go_on(ensemble, choice, answer, dry_run=dry_run)
+
+    def _go_on(self, ensemble: Ensemble, choice: Choice, answer: Answer, *, dry_run: bool) -> None:
+        """Take a step, and the next one after the other work of the service."""
+        try:
+            choice.step(self._loop.now())
+            if choice.over:
+                # It may have been unloaded meanwhile.
+                self._ensembles.get(ensemble.name)
+                ensemble.rerun(choice, answer, dry_run=dry_run)
+                return
+        except RequestError as refusal:
+            answer(refusal)
+            return
+        go_on = partial(self._go_on, ensemble, choice, answer, dry_run=dry_run)
+        self._loop.timer(0.0, go_on)
+
+
+def describer_of(ensemble: Ensemble) -> Describer:
+    """Return what describes the jobs of an ensemble."""
+    engine = ensemble.engine
+    return Describer(
+        engine.spec,
+        ensemble.cwd,
+        lambda id: str(JobID(id).f58),
+        _names(ensemble),
+        rerun=engine.rerun,
+    )
 
 
 class _Answer:

@@ -151,6 +151,14 @@ TOPICS: Mapping[str, Topic] = {
         }
     ),
     "scale": Topic({"to": Field(int, "a number of nodes, 1 or more", True, 1)}),
+    "rerun": Topic(
+        {
+            "name": _NAME,
+            "filter": Field(str, "an expression"),
+            "failed": _FLAG,
+            "dry_run": _FLAG,
+        }
+    ),
     "action": Topic({"name": _NAME, "action": Field(dict, "an action", required=True)}),
     "attach": Topic(
         {

@@ -87,7 +87,7 @@ def printed(
 
 
 SAID = (
-    "flux-ensemble: 2 interrupted attempts are left out, since their jobs run again; --interrupted "
+    "flux-ensemble: 2 earlier attempts are left out, since their jobs run again; --interrupted "
     "shows them\n"
 )
 
@@ -138,7 +138,7 @@ def test_python_has_each_point_once(directory: Path, tmp_path: Path) -> None:
     assert Counter(job["params"]["x"] for job in jobs) == Counter(range(POINTS))
     assert jobs.left_out == 2
     assert repr(jobs).splitlines()[-1] == (
-        "  2 interrupted attempts are left out, since their jobs run again; "
+        "  2 earlier attempts are left out, since their jobs run again; "
         "jobs(interrupted=True) shows them"
     )
     assert len(list(ensemble.jobs(interrupted=True))) == POINTS + 2
@@ -161,9 +161,9 @@ def test_a_report_counts_interrupted_attempts_apart(
 ) -> None:
     page = directory / "s.html"
     _, said = printed(capsys, directory, "report", "--force", "-o", str(page))
-    assert f": {POINTS} jobs and 2 interrupted attempts, " in said
+    assert f": {POINTS} jobs and 2 earlier attempts, " in said
     text = page.read_text()
-    assert f"{POINTS} jobs and 2 interrupted attempts, in the order of their ends" in text
+    assert f"{POINTS} jobs and 2 earlier attempts, in the order of their ends" in text
     assert f"{POINTS} jobs had ended" in text
 
 
@@ -185,7 +185,7 @@ def test_the_page_counts_interrupted_attempts_apart(
     printed(capsys, directory, "report", "--force", "-o", str(page))
     with browsing() as browser:
         opened = browser.open(page)
-        numbers = f"{POINTS} jobs and 2 interrupted attempts"
+        numbers = f"{POINTS} jobs and 2 earlier attempts"
         assert opened.text("[data-jobs] [role=status]").endswith(f" of {numbers}")
         assert opened.text("[data-jobs] caption").startswith(numbers)
         assert opened.run(COURSE) == 1

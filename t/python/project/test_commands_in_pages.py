@@ -107,7 +107,7 @@ def test_commands_that_the_program_recommends_exist() -> None:
 @pytest.mark.parametrize(
     ("code", "wrong"),
     [
-        ("own_command('rerun', name)", "there is no command 'rerun'"),
+        ("own_command('restart', name)", "there is no command 'restart'"),
         ("self._advice('run', '--bogus', file)", "run has no option '--bogus'"),
         ("own_command('run', '--queue', 'local', file)", None),
     ],

@@ -95,7 +95,7 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
 
 
 #: Pages in which things are looked up, and pages whose text is elsewhere.
-REFERENCES = {"keys.md", "man/flux-ensemble.1.md", "benchmarks.md"}
+REFERENCES = {"keys.md", "man/flux-ensemble.1.md", "benchmarks.md", "rpc.md"}
 ELSEWHERE = {f"site/{name}.md" for name in ("changelog", "contributing", "etc", "readme")}
 
 

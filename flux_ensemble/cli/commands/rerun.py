@@ -1,0 +1,273 @@
+"""The command that runs jobs of an ensemble again, in the same record: rerun."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flux_ensemble.cli.commands.run import QUIET_OPTION
+from flux_ensemble.cli.common import (
+    FILE,
+    MOST,
+    OK,
+    USAGE,
+    Duration,
+    Failure,
+    check_document,
+    naming,
+    own_cores,
+    print_error,
+)
+from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION
+from flux_ensemble.cli.session import completion
+from flux_ensemble.cli.session.results import Export, ExportFile, Results
+from flux_ensemble.cli.session.target import targeted
+from flux_ensemble.client import Client
+from flux_ensemble.engine.lifecycle import FINAL_STATES
+from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.queues.local.root import StateError
+from flux_ensemble.results.hosts import Target, command_of
+from flux_ensemble.words import counted
+
+if TYPE_CHECKING:
+    from flux_ensemble.client.responses import EnsembleStatus
+    from flux_ensemble.document.model import Spec
+    from flux_ensemble.queues.local.again import Again
+    from flux_ensemble.queues.virtual.cluster import VirtualCluster
+
+#: Options of the local queue, which a run goes on with as it was begun.
+_SIZES = ("nodes", "cores", "gpus")
+
+
+@click.command
+@click.argument("name", shell_complete=completion.ensembles)
+@click.option("--failed", is_flag=True, help="Only jobs that failed or ran out of time.")
+@click.option(
+    "--filter",
+    metavar="EXPRESSION",
+    help='The jobs for which it holds, such as "job.params.t > 300", whatever their outcome.',
+)
+@click.option("--dry-run", is_flag=True, help="Only say which jobs would run again.")
+@click.option("--detach", is_flag=True, help="Do not follow it: leave it to the service.")
+@click.option(
+    "--resume", is_flag=True, help="Go on with a rerun of a local run that was interrupted."
+)
+@QUIET_OPTION
+@click.option(
+    "--timeout",
+    type=Duration(),
+    default=0.0,
+    metavar="DURATION",
+    help="End the ensemble and cancel its jobs after so long (30s, 2m, 1.5h), and exit 124.",
+)
+@click.option("--report", type=FILE, metavar="FILE", help="Write a report to FILE, one HTML page.")
+@click.option(
+    "--export",
+    "exports",
+    type=ExportFile(),
+    multiple=True,
+    metavar="[best:]FILE",
+    help="Write its jobs to FILE, as run does; may be repeated.",
+)
+@FAIL_ON_OPTION
+@click.option("--nodes", type=click.IntRange(1, MOST), metavar="N", help="As of a local run.")
+@click.option("--cores", type=click.IntRange(1, MOST), metavar="N", help="As of a local run.")
+@click.option("--gpus", type=click.IntRange(0, MOST), metavar="N", help="As of a local run.")
+@targeted
+def rerun(target: Target, **options: Any) -> int:
+    """Run the jobs of ensemble NAME again that did not succeed, in the same record.
+
+    They are those that failed, ran out of time or were canceled, each with the parameters and
+    resources of its last attempt. An ensemble that has ended goes on, and is followed to its end
+    as by "run"; its rules fire as they do after any other job. While one goes on, jobs of it that
+    are over run again beside the others.
+    """
+    return _Rerun(target=target, **options).execute()
+
+
+@dataclass
+class _Rerun:
+    """A rerun; the fields are the options."""
+
+    target: Target
+    name: str
+    failed: bool
+    filter: str | None
+    dry_run: bool
+    detach: bool
+    resume: bool
+    quiet: bool
+    timeout: float
+    report: Path | None
+    exports: tuple[Export, ...]
+    fail_on: frozenset[str]
+    nodes: int | None
+    cores: int | None
+    gpus: int | None
+    #: Name of the ensemble, once it has ended.
+    ended: str | None = None
+
+    def execute(self) -> int:
+        """Run jobs again, and follow the ensemble if it had ended; return the exit code."""
+        if self.failed and self.filter is not None:
+            raise Failure("--failed and --filter choose jobs in two ways: give one of them", USAGE)
+        if self.resume and (self.failed or self.filter is not None or self.dry_run):
+            raise Failure("--resume chooses no jobs: it goes on with those of before", USAGE)
+        results = Results(self.report, self.exports)
+        if isinstance(self.target, LocalClient):
+            code = self._run_locally(self.target, results)
+        else:
+            code = self._run_on_flux(self.target, results)
+        if not results or self.dry_run or self.detach:
+            return code
+        if self.ended is None:
+            return code
+        return code or results.write(self.target, self.ended)
+
+    @property
+    def _asked(self) -> dict[str, Any]:
+        """The payload of the request, without the name."""
+        asked: dict[str, Any] = {"failed": self.failed, "dry_run": self.dry_run}
+        return asked if self.filter is None else {**asked, "filter": self.filter}
+
+    def _take(self, status: EnsembleStatus) -> None:
+        if status["state"] in FINAL_STATES:
+            self.ended = status["name"]
+
+    def _say(self, answer: Mapping[str, Any]) -> bool:
+        """Print which jobs run again; return whether to go on."""
+        click.echo(f"{self.name}: {self._said(answer)}")
+        if trials := answer.get("trials"):
+            print_error(
+                f"{counted(trials, 'trial')} of searches {'is' if trials == 1 else 'are'} left "
+                "out: a search has counted its trials"
+            )
+        if dropped := answer.get("dropped"):
+            print_error(f"{counted(dropped, 'job')} could not be looked at: limits.records")
+        return bool(answer["jobs"]) and not self.dry_run
+
+    def _said(self, answer: Mapping[str, Any]) -> str:
+        jobs = answer["jobs"]
+        if not jobs:
+            none = "no job that is over " if self.filter is not None else "no job "
+            what = "matches" if self.filter is not None else "failed or ran out of time"
+            if self.filter is None and not self.failed:
+                what = "failed, ran out of time or was canceled"
+            return f"{none}{what}: nothing runs again"
+        would = "would " if self.dry_run else ""
+        runs = "runs" if jobs == 1 and not would else "run"
+        outcomes = ", ".join(f"{many} {outcome}" for outcome, many in answer["outcomes"].items())
+        return f"{counted(jobs, 'job')} {would}{runs} again ({outcomes})"
+
+    # -- on Flux ----------------------------------------------------------------------
+
+    def _run_on_flux(self, client: Client, results: Results) -> int:
+        for option in (*_SIZES, "resume"):
+            if getattr(self, option):
+                raise Failure(f"--{option} is for the local queue: add --queue local", USAGE)
+        from flux_ensemble.cli.display.views import make_view
+        from flux_ensemble.cli.session.follow import Follower
+
+        with naming(client, self.name):
+            answer = client.call("rerun", name=self.name, **self._asked)
+        if not self._say(answer) or self.detach or not answer["reopened"]:
+            return OK
+        follower = Follower(
+            client,
+            make_view(quiet=self.quiet),
+            owner=True,
+            timeout=self.timeout,
+            fail_on=self.fail_on,
+            ended=self._take,
+            results=results,
+        )
+        return follower.follow(self.name, answer["entries"])
+
+    # -- on the local queue -----------------------------------------------------------
+
+    def _run_locally(self, client: LocalClient, results: Results) -> int:
+        status = client.status(self.name)["ensembles"][0]
+        if status["state"] not in FINAL_STATES:
+            self._say(client.call("rerun", name=self.name, **self._asked))
+            return OK
+        if client.states.is_interrupted(status) and not self.resume:
+            raise Failure(f"the run of {self.name!r} {self._interrupted(status)}")
+        if self.detach:
+            raise Failure("--detach is for the service in a Flux instance", USAGE)
+        from flux_ensemble.queues.local.state_dir import kept_of
+
+        try:
+            text, where, again = kept_of(client.root, self.name)
+        except StateError as error:
+            raise Failure(str(error)) from None
+        except OSError as error:
+            raise Failure(f"cannot read {error.filename}: {error.strerror}") from None
+        words = [] if again.python else _words(again)
+        file = str(Path(where, words[-1])) if words and words[-1] != "-" else None
+        for key in _SIZES:
+            if getattr(self, key) is None:
+                setattr(self, key, _given(words, key))
+        spec = check_document(text, file, self.name, begins="here")
+        results.check(spec)
+        return self._go_on(client, spec, text, where)
+
+    def _go_on(self, client: LocalClient, spec: Spec, text: str, where: str) -> int:
+        from flux_ensemble.cli.display.views import make_view
+        from flux_ensemble.cli.session.local_run import Options, rerun_locally
+
+        options = Options(
+            timeout=self.timeout,
+            state_dir=client.root,
+            resume=True if self.resume else None,
+            fail_on=self.fail_on,
+            again=client.command("rerun", *self._sizes(), "--resume", self.name),
+        )
+        view = make_view(quiet=self.quiet)
+        return rerun_locally(
+            spec, text, where, self._cluster(), view, options, self._asked, self._say, self._take
+        )
+
+    def _interrupted(self, status: Mapping[str, Any]) -> str:
+        from flux_ensemble.queues.local.again import clause_of
+
+        clause = clause_of(status.get("again"))
+        own = command_of(self.target, "rerun", "--resume", self.name)
+        return f"was interrupted before it ended: {clause}, and so does '{own}'"
+
+    def _cluster(self) -> VirtualCluster:
+        from flux_ensemble.queues.virtual.cluster import VirtualCluster
+
+        return VirtualCluster(self.nodes or 4, self.cores or own_cores(), self.gpus or 0)
+
+    def _sizes(self) -> Iterator[str]:
+        for key in _SIZES:
+            if (value := getattr(self, key)) is not None:
+                yield from (f"--{key}", str(value))
+
+
+def _words(again: Again) -> list[str]:
+    """Return the words of the command that a run was begun with, whose last one is its document."""
+    with suppress(ValueError):
+        words = shlex.split(again.command)
+        if "<" not in words:
+            return words
+        return [*words[: words.index("<") - 1], "-"]
+    return []
+
+
+def _given(words: list[str], key: str) -> int | None:
+    """Return the number that an option has in a command; None without it."""
+    option = f"--{key}"
+    if option in words[:-1]:
+        with suppress(ValueError):
+            return int(words[words.index(option) + 1])
+    return None
+
+
+COMMANDS = (rerun,)

@@ -1,0 +1,118 @@
+"""Jobs that are over and run again because a user wants it: the request `rerun`.
+
+    the record ──`runtime.rerun` chooses──► Request "rerun" ──► a retry for each job
+
+The engine has forgotten jobs that are gone. So the request says of each what the record has of it:
+its last attempt, and what of it was counted. The job is then not over any more: it is submitted
+once more as its last attempt was, with its parameters and resources, as if it had not run: its
+attempts begin at 0. What was counted of its attempts stays, as for `retries`. An ensemble that has
+ended goes on (`Core.reopen`), and ends once more when nothing is left to do.
+
+Two requests that chose the same job run it again once. Trials of searches do not run again: their
+search has counted them.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flux_ensemble import eventlog
+from flux_ensemble.document.texts import ATTEMPT
+from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.job_keys import ordinal_of
+from flux_ensemble.engine.members import Members
+from flux_ensemble.engine.submitter import Submitter
+
+#: Why an ensemble with members cannot go on after its end, and what can be done.
+MEMBERS_ENDED = (
+    "the members of ensemble {!r} have ended with it, so it cannot go on: export its failed jobs, "
+    "and run them by another document (docs/howto/rerun.md)"
+)
+
+
+class Reruns:
+    """Runs jobs of one engine again."""
+
+    def __init__(self, core: Core, sending: Submitter, members: Members | None) -> None:
+        self._core = core
+        self._sending = sending
+        self._members = members
+
+    def run(self, firings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """Run jobs again, and go on with an ensemble that has ended.
+
+        Args:
+            firings: `rule`, `firing`, `group` and, where there are some, `each`, `params` and
+                `overrides` of a `Firing`; and `jobs`, the last attempts of jobs of it: [index, key,
+                whether it is one of `Core.failed`, whether it gave up, retry, *others]. The retry
+                is the one that was to run it again, and was dropped; None without one. The others
+                are the [rule, firing] of each other attempt of the job.
+
+        Returns:
+            The reply: how many `jobs` run again, and whether the ensemble was `reopened`.
+
+        Raises:
+            RequestError: the ensemble has ended, and cannot go on.
+        """
+        core = self._core
+        chosen = [
+            (_firing(one), job)
+            for one in firings
+            for job in one["jobs"]
+            if core.rerun.get((one["rule"], one["firing"], job[0])) == job[4]
+        ]
+        if not chosen:
+            return {"jobs": 0, "reopened": False}
+        before, t_end = core.state, core.t_end
+        if t_end is None:
+            core.record(eventlog.Rerun(jobs=len(chosen)))
+        elif self._members is None:
+            core.reopen()
+            away = max(0.0, core.t - t_end)
+            core.record(eventlog.Rerun(jobs=len(chosen), ended=before, away=away))
+        else:
+            raise RequestError(errno.EINVAL, MEMBERS_ENDED.format(core.spec.name))
+        for firing, (index, key, failed, gave_up, _, *others) in chosen:
+            self._uncount(firing.group, key, failed=failed, gave_up=gave_up)
+            overrides = {
+                name: value for name, value in (firing.overrides or {}).items() if name != ATTEMPT
+            }
+            number = self._sending.retry(firing, index, overrides or None, 0.0, 0, (), rerun=True)
+            for rule, of in ((firing.rule, firing.number), *others):
+                core.rerun[rule, of, index] = number
+        return {"jobs": len(chosen), "reopened": t_end is not None}
+
+    def _uncount(self, group: str, key: int, *, failed: bool, gave_up: bool) -> None:
+        """Take back that a job is over."""
+        core = self._core
+        core.workload.total -= 1
+        core.failed -= bool(failed)
+        names = ["finished", *["gave-up"] * bool(gave_up)]
+        counts = core.stats.counts[group]
+        for name in names:
+            # A rerun that the queue never had was taken back before, and did not count again.
+            counts[name] = max(0, counts[name] - 1)
+        ordinal = ordinal_of(key)
+        if self._members is not None and ordinal:
+            member = self._members.name_of(ordinal)
+            pool = member.rpartition(".")[0]
+            for name in names:
+                counts[f"{name}@{pool}"] -= 1
+                core.stats.of_members.count(member, group, name, -1)
+
+
+def _firing(value: Mapping[str, Any]) -> Firing:
+    return Firing(
+        value["rule"],
+        value["firing"],
+        value["group"],
+        0,
+        0,
+        value.get("each"),
+        value.get("params"),
+        overrides=value.get("overrides"),
+    )

@@ -1,0 +1,189 @@
+"""`rerun` on the local queue: in the same record, after the end and while a run goes on, and a run
+that is killed meanwhile."""
+
+from __future__ import annotations
+
+import csv
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from patience import PATIENCE
+
+from flux_ensemble.queues.local.client import LocalClient
+
+DOCUMENT = """\
+jobs:
+  - name: case
+    command: sh case.sh {x}
+    params: {x: [1, 2, 3, 4]}
+  - {name: sum, command: "true"}
+rules:
+  - {trigger: start, action: {name: submit, label: case}}
+  - trigger: idle
+    group: case
+    action: {name: submit, label: sum, repetitions: unlimited}
+"""
+
+#: Even ones need a table, and those that have begun wait while there is a gate.
+CASE = """\
+touch began-$1
+while [ -e gate ]; do sleep 0.05; done
+test $(($1 % 2)) = 1 || cat table
+"""
+
+
+class Home:
+    """A directory with a document, its jobs, and a state directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        (path / "cases.yaml").write_text(DOCUMENT)
+        (path / "case.sh").write_text(CASE)
+        self.client = LocalClient(path / "state")
+
+    def command(self, command: str, *words: str) -> list[str]:
+        start = [sys.executable, "-m", "flux_ensemble", command]
+        return [*start, "--state-dir", str(self.path / "state"), *words]
+
+    def run(self, *words: str, code: int = 0, cwd: Path | None = None) -> str:
+        """What a command prints."""
+        done = subprocess.run(
+            self.command(*words), cwd=cwd or self.path, capture_output=True, text=True
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def begin(self, *words: str) -> subprocess.Popen[bytes]:
+        quiet = subprocess.DEVNULL
+        return subprocess.Popen(self.command(*words), cwd=self.path, stdout=quiet, stderr=quiet)
+
+    def outcomes(self) -> list[tuple[str, str]]:
+        """The point and the outcome of each job of the group, from an export."""
+        self.run("export", "cases", "cases.csv", "--force", "--group", "case")
+        with (self.path / "cases.csv").open() as file:
+            return sorted((row["params.x"], row["outcome"]) for row in csv.DictReader(file))
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    late = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < late
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = Home(tmp_path)
+    home.run("run", "--nodes", "2", "--cores", "1", "cases.yaml")
+    return home
+
+
+def test_a_run_that_has_ended_goes_on_in_its_record(home: Home, tmp_path: Path) -> None:
+    names = ("events", "eventlog", "jobs", "status.json", "again", "document")
+    before = [(tmp_path / "state/cases" / name).read_bytes() for name in names]
+    assert home.run("rerun", "--dry-run", "cases") == "cases: 2 jobs would run again (2 failed)\n"
+    assert [(tmp_path / "state/cases" / name).read_bytes() for name in names] == before
+    assert not (tmp_path / "state/cases/jobs.new").exists()
+    # The document of the record runs, where it was begun, on as many nodes.
+    (tmp_path / "cases.yaml").write_text("jobs: []")
+    (tmp_path / "table").touch()
+    (tmp_path / "elsewhere").mkdir()
+    said = home.run("rerun", "cases", "--report", "r.html", cwd=tmp_path / "elsewhere")
+    assert said.startswith("cases: 2 jobs run again (2 failed)\n")
+    assert "2 jobs run again: going on after the end (completed)" in said
+    assert "submit sum" in said
+    assert "in which it did not run: nothing is active" in said
+    assert (tmp_path / "elsewhere/r.html").exists()
+    assert home.outcomes() == [(str(x), "success") for x in (1, 2, 3, 4)]
+    assert home.run("failures", "cases").startswith("0 of ")
+    status = home.client.status("cases")["ensembles"][0]
+    assert (status["state"], status["failed"], status["groups"]["case"]["finished"]) == (
+        "completed", 0, 4,
+    )  # fmt: skip
+    none = "cases: no job failed, ran out of time or was canceled: nothing runs again\n"
+    assert home.run("rerun", "cases") == none
+    none = "cases: no job that is over matches: nothing runs again\n"
+    assert home.run("rerun", "cases", "--filter", "job.params.x > 9") == none
+    # What was run again can be run again, and its failure is the one that counts.
+    (tmp_path / "table").unlink()
+    home.run("rerun", "-q", "--filter", "job.params.x == 2", "cases", "--fail-on", "job", code=1)
+    assert home.outcomes()[1] == ("2", "failed")
+
+
+def test_a_rerun_that_is_killed_is_continued_and_each_job_counts_once(
+    home: Home, tmp_path: Path
+) -> None:
+    (tmp_path / "table").touch()
+    (tmp_path / "gate").touch()
+    (tmp_path / "began-2").unlink()
+    process = home.begin("rerun", "cases")
+    wait((tmp_path / "began-2").exists)
+    # It has ended once, and is steered as any run.
+    assert "has not ended" in home.run("rm", "cases", code=1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    refused = home.run("rerun", "cases", code=1)
+    assert "rerun --nodes 2 --cores 1 --resume cases" in refused
+    (tmp_path / "gate").unlink()
+    home.run("rerun", "--resume", "cases", "-q")
+    assert home.outcomes() == [(str(x), "success") for x in (1, 2, 3, 4)]
+    status = home.client.status("cases")["ensembles"][0]
+    assert (status["state"], status["failed"], status["groups"]["case"]["finished"]) == (
+        "completed", 0, 4,
+    )  # fmt: skip
+    said = home.run("rerun", "--resume", "cases", code=1)
+    assert "the run of 'cases' was not interrupted: it has ended" in said
+
+
+def test_a_run_that_goes_on_takes_jobs_that_are_over_among_the_others(
+    home: Home, tmp_path: Path
+) -> None:
+    (tmp_path / "slow.yaml").write_text(
+        DOCUMENT.replace("command: sh case.sh {x}", "command: sh slow.sh {x}")
+    )
+    (tmp_path / "slow.sh").write_text("[ $1 = 1 ] && while [ -e gate ]; do sleep 0.05; done\n"
+                                      "test $1 = 1 || cat table\n")  # fmt: skip
+    (tmp_path / "gate").touch()
+    process = home.begin("run", "slow.yaml")
+    path = tmp_path / "state/slow/status.json"
+
+    def failed() -> int:
+        if not path.exists():
+            return 0
+        count: int = home.client.status("slow")["ensembles"][0]["groups"]["case"]["failed"]
+        return count
+
+    wait(lambda: failed() == 3)
+    (tmp_path / "table").touch()
+    assert home.run("rerun", "slow") == "slow: 3 jobs run again (3 failed)\n"
+    rows = list(home.client.jobs("slow", interrupted=True))
+    assert sum("replaced" in row for row in rows) == 3
+    (tmp_path / "gate").unlink()
+    assert process.wait(timeout=PATIENCE) == 0
+    assert [job["outcome"] for job in home.client.jobs("slow", group="case")] == ["success"] * 4
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("nothing",), 1, "no ensemble named 'nothing'"),
+        (("cases", "--filter", "job.nope > 1"), 1, "a job has no field 'nope'"),
+        (("cases", "--failed", "--filter", "job.params.x > 1"), 2, "give one of them"),
+        (("cases", "--resume", "--failed"), 2, "--resume chooses no jobs"),
+        (("cases", "--detach"), 2, "--detach is for the service in a Flux instance"),
+    ],
+)
+def test_what_cannot_be_run_again_is_said(
+    home: Home, words: tuple[str, ...], code: int, said: str
+) -> None:
+    assert said in home.run("rerun", *words, code=code)
+
+
+def test_a_run_of_a_later_version_is_left_alone(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "state/cases/format").write_text('{"format": 99}')
+    assert "99" in home.run("rerun", "cases", code=1)

@@ -1,0 +1,139 @@
+#!/bin/sh
+test_description='rerun: jobs that did not succeed run again, in the same record'
+. "$(dirname "$0")/lib/ensemble.sh"
+test_under_flux 2
+. "$SHARNESS_TEST_SRCDIR/lib/keeper.sh"
+. ./functions
+
+# The point and the outcome of each job of a group.
+points() {
+	flux ensemble jobs "$1" --group case -n -o "{params.x} {outcome}" | sort | tr "\n" " "
+}
+
+test_expect_success 'the service begins in a process of its own' '
+	cat >cases.yaml <<-EOD &&
+	jobs:
+	  - name: case
+	    command: sh case.sh {x}
+	    params: {x: [1, 2, 3, 4]}
+	    output: case-{x}-{attempt}.out
+	    retries: 1
+	  - {name: sum, command: "true"}
+	rules:
+	  - {trigger: start, action: {name: submit, label: case}}
+	  - trigger: idle
+	    group: case
+	    action: {name: submit, label: sum, repetitions: unlimited}
+	EOD
+	cat >case.sh <<-EOD &&
+	touch began-\$1
+	while [ -e gate ]; do sleep 0.1; done
+	test \$((\$1 % 2)) = 1 || cat table
+	EOD
+	flux ensemble run --isolate -q cases.yaml &&
+	is "1 success 2 failed 2 failed 3 success 4 failed 4 failed " "$(points cases)" &&
+	is 2 "$(status_of cases failed)"
+'
+
+test_expect_success 'rerun --dry-run says what it would be, and changes nothing' '
+	flux ensemble log cases >before &&
+	flux ensemble rerun --dry-run cases >out &&
+	echo "cases: 2 jobs would run again (2 failed)" >expected &&
+	test_cmp expected out &&
+	flux ensemble log cases >after &&
+	test_cmp before after
+'
+
+test_expect_success 'an ensemble that has ended goes on, and is followed to its end' '
+	touch table &&
+	flux ensemble rerun cases >out &&
+	head -1 out | grep "^cases: 2 jobs run again (2 failed)$" &&
+	grep "2 jobs run again: going on after the end (completed)" out &&
+	grep "submit sum" out &&
+	test_must_fail grep "submit case" out &&
+	tail -1 out | grep "^cases: completed after .* in which it did not run" &&
+	is "1 success 2 success 3 success 4 success " "$(points cases)" &&
+	is 0 "$(status_of cases failed)" &&
+	is 4 "$(status_of cases groups.case.finished)"
+'
+
+test_expect_success 'its log has both ends, and who follows it sees the last one' '
+	flux ensemble log cases --json | grep -c "\"finish\"" >out &&
+	is 2 "$(cat out)" &&
+	flux ensemble watch cases >out &&
+	grep "2 jobs run again" out &&
+	tail -1 out | grep "in which it did not run" &&
+	flux ensemble wait cases
+'
+
+test_expect_success 'without a job that did not succeed nothing runs again' '
+	flux ensemble rerun cases >out &&
+	grep "no job failed, ran out of time or was canceled: nothing runs again" out &&
+	is completed "$(status_of cases state)"
+'
+
+test_expect_success 'a job that succeeded can be chosen, and its failure counts' '
+	rm table &&
+	test_expect_code 1 flux ensemble rerun -q --fail-on job --filter "job.params.x == 2" cases &&
+	is 1 "$(status_of cases failed)" &&
+	flux ensemble failures cases | grep "exit 1: 2 attempts$"
+'
+
+test_expect_success 'an ensemble that goes on takes jobs that are over among the others' '
+	touch gate && rm -f began-* &&
+	{ echo "finish: never" && cat cases.yaml; } >slow.yaml &&
+	flux ensemble load slow.yaml &&
+	wait_until test -e began-4 &&
+	flux ensemble cancel slow case &&
+	flux ensemble submit slow case --param x=7 &&
+	wait_until sh -c "test \$(flux ensemble jobs slow --outcome canceled -n | wc -l) = 4" &&
+	flux ensemble rerun slow --failed >out &&
+	grep "nothing runs again" out &&
+	flux ensemble rerun slow >out &&
+	grep "^slow: 4 jobs run again (4 canceled)" out &&
+	touch table && rm gate &&
+	wait_until sh -c "test \$(flux ensemble jobs slow --outcome success --group case -n | wc -l) = 5" &&
+	flux ensemble terminate slow &&
+	is "1 success 2 success 3 success 4 success 7 success " "$(points slow)"
+'
+
+test_expect_success 'the service is killed while jobs run again, and each counts once' '
+	rm table && flux ensemble load --name killed cases.yaml &&
+	flux ensemble wait killed &&
+	touch gate table && rm -f began-* &&
+	flux ensemble rerun --detach killed &&
+	wait_until test -e began-2 &&
+	kill_service &&
+	is running "$(status_of killed state)" &&
+	rm gate &&
+	flux ensemble wait killed &&
+	is "1 success 2 success 3 success 4 success " "$(points killed)" &&
+	is 4 "$(status_of killed groups.case.finished)"
+'
+
+test_expect_success 'and one that had ended before the kill goes on after it' '
+	rm table && flux ensemble load --name past cases.yaml && flux ensemble wait past &&
+	kill_service &&
+	touch table &&
+	flux ensemble rerun -q past &&
+	is "1 success 2 success 3 success 4 success " "$(points past)"
+'
+
+test_expect_success 'an ensemble with members that has ended cannot go on' '
+	cat >tasks.yaml <<-EOD &&
+	jobs: [{name: t, command: "false"}]
+	rules: [{trigger: start, action: {name: submit, label: t}}]
+	EOD
+	flux ensemble run --tasks -q tasks.yaml &&
+	test_must_fail flux ensemble rerun tasks 2>err &&
+	grep "the members of ensemble .tasks. have ended with it, so it cannot go on: export" err &&
+	is completed "$(status_of tasks state)"
+'
+
+test_expect_success 'what cannot be is said' '
+	test_must_fail flux ensemble rerun nobody 2>err && grep "no ensemble named .nobody" err &&
+	test_must_fail flux ensemble rerun cases --filter "job.nope > 1" 2>err && grep "nope" err &&
+	test_expect_code 2 flux ensemble rerun cases --nodes 2 2>err && grep "add --queue local" err
+'
+
+test_done
