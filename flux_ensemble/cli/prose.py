@@ -16,7 +16,9 @@ from contextlib import suppress
 from typing import TextIO
 
 #: What is not broken, with the spaces before it.
-_UNIT = re.compile(r" *(?:[(\[]?'[^'\n]*'\S*|(?:flux[ -]ensemble|pip install)(?: \S+)+|\S+)")
+_UNIT = re.compile(
+    r" *(?:[(\[]?'[^'\n]*'\S*|(?:flux[ -]ensemble(?= [a-z-])|pip install)(?: \S+)+|\S+)"
+)
 
 #: The end of the space before a column of a line.
 _GAP = re.compile(r"\S {2,}(?=\S)")

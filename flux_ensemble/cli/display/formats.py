@@ -251,14 +251,29 @@ def _shorter(cell: Any, most: int) -> str:
     return cell.cut(most) if isinstance(cell, Pairs) else middle_out(str(cell), most)
 
 
+class _Nothing(str):
+    """The cell of a row that has no value, also where a format is one of numbers."""
+
+    __slots__ = ()
+
+    def __format__(self, spec: str) -> str:
+        """Return spaces.
+
+        >>> f"{_Nothing():>4.0%}|", f"{_Nothing():6.1f}|"
+        ('    |', '      |')
+        """
+        return format("", _NUMBER.sub("", spec))
+
+
 class _Text(str):
     """Text with attributes of its own: `{params}` and `{params.t}`."""
 
 
 def _item(row: Mapping[str, Any]) -> SimpleNamespace:
     """Return a row as the object that Flux formats; `a.b` is attribute b of its attribute a."""
-    item = SimpleNamespace(**{field: value for field, value in row.items() if "." not in field})
-    for field, value in row.items():
+    cells = {field: _Nothing() if value == "" else value for field, value in row.items()}
+    item = SimpleNamespace(**{field: value for field, value in cells.items() if "." not in field})
+    for field, value in cells.items():
         owner, dot, name = field.partition(".")
         if dot:
             if not hasattr(getattr(item, owner, None), "__dict__"):
@@ -295,6 +310,9 @@ LEAST, WANTED = 12, 30
 
 #: Cells that say nothing.
 _NOTHING = (0, "", "0", "-")
+
+#: The part of a format that is only for numbers.
+_NUMBER = re.compile(r"(?:\.\d+)?[bcdeEfFgGnoxX%]$")
 
 #: A column in a format, with its colours.
 _COLUMN = r" ?(?:\{{color_\w+\}})?(?:[?+]+:)?\{{{}\b[^}}]*\}}(?:\{{color_off\}})?"

@@ -60,7 +60,20 @@ def jobs_table(fmt: str) -> Table:
         _FORMATS,
         ("params.NAME", "memo.NAME"),
         yields=("waits", "memo", "params", "group"),
-        drops=("nnodes", "memo", "index", "rule", "attempt", "t_run", "ranks", "exception.type"),
+        drops=(
+            "nnodes",
+            "memo",
+            "ncores",
+            "index",
+            "rule",
+            "attempt",
+            "t_run",
+            "ranks",
+            "exception.type",
+            "cpu_seconds",
+            "max_rss",
+            "efficiency",
+        ),
     )
 
 

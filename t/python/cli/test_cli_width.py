@@ -89,6 +89,12 @@ def test_a_format_of_the_user_keeps_its_columns(show: Show) -> None:
     assert show(TABLE, 20, ROW, fmt="{name} {less} {why}")[0] == "NAME LESS WHY"
 
 
+def test_a_value_that_is_not_there_fits_formats_of_numbers(show: Show) -> None:
+    rows = [{**ROW, "less": 0.5}, {**ROW, "less": ""}]
+    lines = show(TABLE, None, *rows, fmt="{less:>6.0%} {much}")
+    assert [line.split() for line in lines] == [["LESS", "MUCH"], ["50%", "8"], ["8"]]
+
+
 def test_of_parameters_whole_ones_are_kept() -> None:
     pairs = Pairs(["a=1", "length=20", "material=copper and tin"])
     assert pairs.cut(40) == pairs
@@ -123,6 +129,7 @@ def test_published_values_have_a_column_if_there_are_some(show: Show) -> None:
         ("  1.5s  best is that of a", 24, ["  1.5s  best is that of", "        a"]),
         ("not there: pip install 'a[b]' --user", 24,
          ["not there:", "    pip install 'a[b]' --user"]),
+        ("flux-ensemble 0.1.0 is it", 20, ["flux-ensemble 0.1.0", "    is it"]),
         ("unbreakablebutlong", 4, ["unbreakablebutlong"]),
         ("two\nlines of text", 10, ["two", "lines of", "    text"]),
         ("trailing  ", 8, ["trailing  "]),
