@@ -16,6 +16,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 from flux_ensemble.document.feature import document_features, sections
@@ -443,6 +444,20 @@ def never_true(spec: Spec) -> Iterator[tuple[Path, str]]:
         if rule.trigger == "metric" and rule.name is not None:
             for message in values.stream(rule.name.partition(".")[2]):
                 yield (*at, "name"), message
+        for place, name in enumerate(rule.by if rule.more_groups else ()):
+            apart = values.apart(rule.groups, name)
+            if apart is not None:
+                yield (*at, "by", place), apart
+
+
+def _looks(value: Any) -> tuple[Any, Any]:
+    """Return what a reader takes a value for: its number, and its text."""
+    return number(value), as_text(value)
+
+
+def _typed(value: Any) -> str:
+    """Return a value as a document has it: texts in quotes."""
+    return shown(value) if type(value) is str else as_text(value)
 
 
 class _Values:
@@ -486,6 +501,31 @@ class _Values:
                     yield from self._compared(rule, right, [left])
                 elif isinstance(operator, ast.In) and isinstance(right, (ast.Tuple, ast.List)):
                     yield from self._compared(rule, left, right.elts)
+
+    def apart(self, groups: Sequence[str], name: str) -> str | None:
+        """Return a warning if two groups of a join share no value of a parameter; None if not."""
+        each = [(group, values) for group in groups if (values := self.of((group,), name))]
+        for (one, ours), (other, theirs) in combinations(each, 2):
+            # As a join distinguishes values: by type, and by spelling.
+            if {(type(value), value) for value in ours} & {
+                (type(value), value) for value in theirs
+            }:
+                continue
+            alike = {look: value for value in theirs for look in _looks(value)}
+            equal = next(
+                ((value, alike[look]) for value in ours for look in _looks(value) if look in alike),
+                None,
+            )
+            remedy = (
+                ""
+                if equal is None
+                else f": {_typed(equal[0])} and {_typed(equal[1])} are two values, write them alike"
+            )
+            return (
+                f"groups {one!r} and {other!r} have no value of {name!r} in common, so they are "
+                f"never joined{remedy}"
+            )
+        return None
 
     def _compared(self, rule: Rule, node: ast.expr, others: Sequence[ast.expr]) -> Iterator[str]:
         keys = keys_of(node)

@@ -636,3 +636,48 @@ def test_a_rule_after_a_reset_at_the_same_event_is_told(rules: str, never: bool 
         assert ("this rule never fires" in said[0]) is never
         assert (said[0] in warnings.warnings) is never
         assert said[0].startswith("d.yaml:5: rules[2]: rule 'rule-1', which acts before this one")
+
+
+def joins(a: str, b: str, submit: str = "submit, label: b") -> list[str]:
+    """What is said of a join of two groups by the parameter t."""
+    jobs = (
+        f"{{name: a, command: 'a {{t}}', params: {{t: {a}}}}}, "
+        f"{{name: b, command: 'b {{t}}', params: {{t: {b}}}}}, "
+        "{name: both, command: 'c {t}', params: {t: 0}}"
+    )
+    rules = (
+        f"{{trigger: start, action: {{name: {submit}}}}}\n"
+        "  - {trigger: idle, group: [a, b], by: [t], action: {name: submit, label: both, "
+        "params: {t: '{job.params.t}'}}}"
+    )
+    return found(jobs, rules).warnings
+
+
+NOTHING_SHARED = (
+    "d.yaml:5: rules[2].by[0]: groups 'a' and 'b' have no value of 't' in common, so they are "
+    "never joined"
+)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "remedy"),
+    [
+        ("{linspace: [1, 2, 2]}", "[1, 2]", ": 1.0 and 1 are two values, write them alike"),
+        ("[1.10]", "[1.1]", ": 1.10 and 1.1 are two values, write them alike"),
+        ("['1']", "[1]", ": '1' and 1 are two values, write them alike"),
+        ("[1, 2]", "[3, 4]", ""),
+    ],
+)
+def test_groups_that_share_no_value_are_never_joined(a: str, b: str, remedy: str) -> None:
+    assert joins(a, b) == [NOTHING_SHARED + remedy]
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [("[1, 2.0]", "[2.0]"), ("[x]", "[x, y]"), ("[1.10]", "[1.10]")]
+)
+def test_groups_that_share_a_value_are_joined(a: str, b: str) -> None:
+    assert joins(a, b) == []
+
+
+def test_groups_that_a_rule_gives_values_may_be_joined() -> None:
+    assert joins("[1]", "[2]", "submit, label: b, params: {t: 1}") == []
