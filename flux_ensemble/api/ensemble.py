@@ -23,7 +23,7 @@ from flux_ensemble.entries import caller, key_of
 from flux_ensemble.job_ids import JobIds
 from flux_ensemble.renamed import takes_old_arguments
 from flux_ensemble.suggestions import hint
-from flux_ensemble.texts import hanging
+from flux_ensemble.texts import hanging, shortened
 from flux_ensemble.words import shown_state
 
 if TYPE_CHECKING:
@@ -497,10 +497,13 @@ class Ensemble:
         # A job of a member has its name before its id.
         member, _, id = str(job).rpartition(":")
         if not id.isdecimal():
-            best = ": the best of a search is a trial, so pass output(best()[0])"
+            remedies = {
+                type(None): ": the best of a search is a trial, so pass output(best()[0])",
+                list: ": pass one of them, such as output(best()[0])",
+            }
             raise TypeError(
-                f"job: expected one of jobs() or of best(), or the id of a job, not {job!r}"
-                f"{best if job is None else ''}"
+                "job: expected one of jobs() or of best(), or the id of a job, not "
+                f"{shortened(repr(job), 60)}{remedies.get(type(job), '')}"
             )
         of_member = f" and job.member == {member!r}" if member else ""
         rows = list(self.jobs(filter=f"job.id == {id}{of_member}", interrupted=True))
@@ -533,9 +536,14 @@ class Ensemble:
         >>> [(one["name"], one["value"], one["params"]) for one in echoes.best()]
         [('top', 22, {'x': 2})]
         """
+        from flux_ensemble.api.python_words import in_words_of_python
         from flux_ensemble.results.best import best_of
 
-        return best_of(self._running.client, self.name)
+        try:
+            return best_of(self._running.client, self.name)
+        except EnsembleError as error:
+            said = in_words_of_python(str(error), keywords=False)
+            raise EnsembleError(error.errno, said) from None
 
     def export(
         self,

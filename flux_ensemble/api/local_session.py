@@ -143,7 +143,7 @@ class LocalSession:
                 return answered.result(timeout=LOOK_SECONDS)
             except TimeoutError:
                 if not self._thread.is_alive() and not answered.done():
-                    raise EnsembleError(errno.EINVAL, "the run has ended") from None
+                    raise self._ended() from None
 
     def write(self) -> None:
         """Write the status of the run to its files now; it does so once a second by itself."""
@@ -179,9 +179,16 @@ class LocalSession:
     def _call(self, function: Callable[[], None]) -> None:
         with self._pipe:
             if self._over:
-                raise EnsembleError(errno.EINVAL, "the run has ended")
+                raise self._ended()
             self._calls.append(function)
             os.write(self._write, b"x")
+
+    def _ended(self) -> EnsembleError:
+        return EnsembleError(
+            errno.EINVAL,
+            f"the run of {self.name!r} has ended, and takes no more requests: run() or start() "
+            "begins another one",
+        )
 
     def _drain(self) -> None:
         os.read(self._read, 4096)

@@ -27,7 +27,7 @@ _KEYWORDS = frozenset(
 _KEY = re.compile(r"(?<=[' ])[a-z]+(?:-[a-z]+)+(?=[',)])")
 
 #: The beginning of a quoted line of YAML, such as `'rules: [`.
-_LINE = re.compile(r"(?<=')([a-z][a-z-]*): ")
+_LINE = re.compile(r"(?<=')([a-z][a-z-]*): (?:([a-z][\w-]*)(?='))?")
 
 #: Phrases about how YAML is laid out, and those for Python.
 _PHRASES = (
@@ -57,6 +57,8 @@ def in_words_of_python(message: str, *, keywords: bool) -> str:
     'write {"range": [0, 5]}; no \\'{x}\\''
     >>> in_words_of_python("an action such as {name: submit, label: GROUP}", keywords=True)
     'an action such as Action(name="submit", label="GROUP")'
+    >>> print(in_words_of_python("with 'sweep: zip'", keywords=True))
+    with 'sweep="zip"'
     >>> in_words_of_python("unknown key 'a' (did you mean 'max-active'? keys: name, on-lost)",
     ...                    keywords=True)
     "unknown key 'a' (did you mean 'max_active'? keys: name, on_lost)"
@@ -65,7 +67,7 @@ def in_words_of_python(message: str, *, keywords: bool) -> str:
         message = message.replace(yaml, python)
     if keywords:
         message = _KEY.sub(_keyword, message)
-    message = _LINE.sub(lambda line: _assigned(line[1]), message)
+    message = _LINE.sub(lambda line: _assigned(line[1], line[2]), message)
     parts, place = [], 0
     while (start := message.find("{", place)) >= 0:
         try:
@@ -82,9 +84,9 @@ def _keyword(key: re.Match[str]) -> str:
     return keyword if keyword in _KEYWORDS else key[0]
 
 
-def _assigned(key: str) -> str:
-    keyword = keyword_of(key)
-    return f"{keyword}=" if keyword in _KEYWORDS else f'"{key}": '
+def _assigned(key: str, word: str | None) -> str:
+    keyword, value = keyword_of(key), "" if word is None else json.dumps(word)
+    return f"{keyword}={value}" if keyword in _KEYWORDS else f'"{key}": {value}'
 
 
 class _Flow:

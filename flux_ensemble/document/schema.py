@@ -14,7 +14,7 @@ from typing import Any
 
 from flux_ensemble.document.json_schema import jsonschema
 from flux_ensemble.document.keys.document import DOCUMENT
-from flux_ensemble.document.keys.forms import SCALAR, Schema, no_scalar, table
+from flux_ensemble.document.keys.forms import OBJECT, SCALAR, Schema, no_scalar, table
 from flux_ensemble.document.keys.jobs import JOB, JOBSPEC_V1, RESOURCE_V1
 from flux_ensemble.document.keys.rules import ACTION, ACTIONS, RULE
 from flux_ensemble.document.keys.simulation import SIMULATED
@@ -215,6 +215,9 @@ def _other_form(value: Any, schema: Schema) -> str:
     if isinstance(value, dict) and "array" in kinds:
         return " (each begins with a dash: '- name: ...')" if "name" in value else _DASHES
     if isinstance(value, list) and "object" in kinds:
+        if schema.get("description") == OBJECT["description"] and _is_table(value):
+            values = ", ".join(f"{name}: [{as_text(value[0][name])}, ...]" for name in value[0])
+            return f" (write a list for each name, side by side: {{{values}}} with 'sweep: zip')"
         if value and all(isinstance(item, dict) for item in value):
             return f" (leave out the dash before {shown(next(iter(value[0]), ''))})"
         value = value[0] if value else ""
@@ -229,6 +232,16 @@ def _other_form(value: Any, schema: Schema) -> str:
         type(meant) is int and "integer" in kinds and meant >= schema.get("minimum", 0)
     )
     return f" (write {as_text(meant)})" if fits and type(meant) is not type(value) else ""
+
+
+def _is_table(value: list[Any]) -> bool:
+    """Return whether a list has several mappings of the same names, such as points."""
+    rows = [item for item in value if isinstance(item, dict)]
+    names = rows[0].keys() if rows else ()
+    return 1 < len(rows) == len(value) and all(
+        row.keys() == names and all(isinstance(one, str | int | float) for one in row.values())
+        for row in rows
+    )
 
 
 _DASHES = " (a list, of which each item begins with a dash)"

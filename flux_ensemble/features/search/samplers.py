@@ -138,7 +138,10 @@ class Optuna:
     """
 
     def __init__(self, search: Mapping[str, Any]) -> None:
-        import optuna
+        with warnings.catch_warnings():
+            # In a notebook without widgets, tqdm warns of that.
+            warnings.filterwarnings("ignore", message="IProgress not found")
+            import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._optuna = optuna

@@ -40,6 +40,7 @@ from flux_ensemble.queues.virtual.cluster import Capacity, VirtualCluster
 from flux_ensemble.queues.virtual.shapes import Shapes
 from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.ports import Queue, Tap
+from flux_ensemble.words import counted, in_words
 
 #: The course over time has at most twice this many points; and at least this many, after the start.
 POINTS = 40
@@ -127,7 +128,7 @@ KEPT = 1000
 _CLOCKED = frozenset({"heartbeat", "timer", "metric"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Prediction:
     """The results of a simulation.
 
@@ -156,6 +157,17 @@ class Prediction:
     warnings: list[str]
     timed_out: bool
     node_seconds: dict[str, float]
+
+    def __repr__(self) -> str:
+        status = self.status
+        state = "not over in time" if self.timed_out else status["state"]
+        parts = [
+            f"{state} after {in_words(self.makespan)}",
+            counted(status["jobs"]["total"], "job"),
+        ]
+        parts += [f"{status['failed']} failed"] * bool(status["failed"])
+        used = f"{self.nodes:.0%} of the nodes and {self.cores:.0%} of the cores in use"
+        return f"<Prediction of {status['name']!r}: {', '.join([*parts, used])}>"
 
 
 def resolve(

@@ -159,6 +159,10 @@ START = Rule(trigger="start", action=Action(name="submit", label="a"))
             'expected an action such as Action(name="submit", label="GROUP"), not',
         ),
         (
+            {"jobs": [Job({"name": "a", "params": [{"x": 1, "y": "b"}, {"x": 2, "y": 3}]})]},
+            """side by side: {"x": [1, ...], "y": ["b", ...]} with 'sweep="zip"')""",
+        ),
+        (
             {"jobs": [Job(name="a", command="true", retries="3x")], "rules": [START]},  # type: ignore[arg-type]
             'such as {"times": 3, "on": ["failed", "timeout"]}, not \'3x\'',
         ),

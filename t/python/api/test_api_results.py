@@ -233,3 +233,14 @@ def test_a_run_prints_the_warnings_about_its_document(
     warnings = ensemble.validate()
     assert warnings
     assert capsys.readouterr().err.splitlines() == [f"warning: {one}" for one in warnings]
+
+
+def test_an_ensemble_without_a_best_says_what_to_write_in_python(tmp_path: Path) -> None:
+    ensemble = sweep()
+    ensemble.run("local", state_dir=tmp_path)
+    with pytest.raises(
+        EnsembleError, match=r'such as \{"best": \{"name": "NAME", "of": "GROUP-KEY"'
+    ):
+        ensemble.best()
+    with pytest.raises(EnsembleError, match=r"'sweep' has ended, .*: run\(\) or start\(\) begins"):
+        ensemble.submit("a")

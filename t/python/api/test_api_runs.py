@@ -149,6 +149,8 @@ def test_the_output_of_the_best_trial_of_a_search_is_found(tmp_path: Path) -> No
     assert float(ensemble.output(best)) == best["params"]["x"]
     with pytest.raises(TypeError, match=r"not None: the best of a search is a trial, so pass "):
         ensemble.output(best["job"])
+    with pytest.raises(TypeError, match=r"not \[.{1,59}: pass one of them, such as output\(best"):
+        ensemble.output(ensemble.best())  # type: ignore[arg-type]
 
 
 def test_a_run_is_seen_by_the_commands_and_by_attach(tmp_path: Path) -> None:
@@ -446,8 +448,12 @@ def test_a_wait_with_a_timeout_that_is_no_number_says_so(waiting: Ensemble) -> N
 
 
 def test_a_simulation_takes_what_the_document_says() -> None:
-    prediction = make(simulate={"a": {"duration": "1h"}}).simulate(nodes=1)
+    prediction = make(simulate={"a": {"duration": "1h"}}).simulate(nodes=1, cores=2)
     assert prediction.makespan == 3600.0
+    assert repr(prediction) == (
+        "<Prediction of 'demo': completed after 1h, 1 job, "
+        "100% of the nodes and 50% of the cores in use>"
+    )
     assert make("x", simulate={"a": {"duration": "60d"}}).simulate().timed_out
 
 
