@@ -23,6 +23,7 @@ from flux_ensemble.cli.common import (
     naming,
     own_cores,
     print_error,
+    say,
 )
 from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION
 from flux_ensemble.cli.session import completion
@@ -144,7 +145,7 @@ class _Rerun:
         """Print which jobs run again; return whether to go on."""
         click.echo(f"{self.name}: {self._said(answer)}")
         if trials := answer.get("trials"):
-            print_error(
+            say(
                 f"{counted(trials, 'trial')} of searches {'is' if trials == 1 else 'are'} left "
                 "out: a search has counted its trials"
             )
@@ -226,6 +227,7 @@ class _Rerun:
             state_dir=client.root,
             resume=True if self.resume else None,
             fail_on=self.fail_on,
+            local=client.local,
             again=client.command("rerun", *self._sizes(), "--resume", self.name),
         )
         view = make_view(quiet=self.quiet)

@@ -50,14 +50,14 @@ class LocalClient:
         # Imported here, because most commands use a service.
         from flux_ensemble.queues.local.states import States
 
-        self._root = self.root = root
-        self._local = local
+        self.root = root
+        self.local = local
         self._sleep = sleep
         self.states = States(root)
 
     def command(self, *words: str) -> str:
         """A command about these ensembles, for people."""
-        return advised(self._root, *words, local=self._local)
+        return advised(self.root, *words, local=self.local)
 
     # -- what there is ----------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class LocalClient:
         """Return the file for the output of a job whose document names none."""
         from flux_ensemble.queues.local.state_dir import kept_files
 
-        return kept_files(self._root / name)(job)
+        return kept_files(self.root / name)(job)
 
     def metrics(self, name: str) -> dict[str, dict[str, Any]]:
         """Do as `Client.metrics`."""
@@ -253,7 +253,7 @@ class LocalClient:
         from flux_ensemble.queues.local.removal import unload
 
         with _sentences():
-            return unload(self.states, self._root, name, force=force)
+            return unload(self.states, self.root, name, force=force)
 
     # -- helpers ----------------------------------------------------------------------
 
