@@ -20,6 +20,7 @@ import pytest
 from local_queue import Run, mounted
 
 from flux_ensemble.cli.main import run_command
+from flux_ensemble.metrics.statistics import ESTIMATES
 from flux_ensemble.queues.local import state_dir as statelog
 from flux_ensemble.queues.local.directory import open_directory
 from flux_ensemble.queues.local.root import StateError
@@ -72,7 +73,7 @@ def read_all(capsys: pytest.CaptureFixture[str], state: Path) -> tuple[list[int]
     words = (["log", "test"], ["status", "test"], ["metrics", "test"], ["list"], ["status"])
     codes = [run_command([*one, "--state-dir", str(state)]) for one in words]
     out, err = capsys.readouterr()
-    return codes, out, err
+    return codes, out, err.replace(f"flux-ensemble: {ESTIMATES}\n", "")
 
 
 # -- whose it is ----------------------------------------------------------------------
