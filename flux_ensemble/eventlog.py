@@ -799,6 +799,19 @@ class NotJoined(Entry, tag="not-joined"):
         return f"{self.rule}: it did not fire, since {self.reason}"
 
 
+class UsedUp(Entry, tag="used-up"):
+    """The ensemble ends, and an `idle` rule would have fired again with more repetitions."""
+
+    style = "warn"
+    announces = True
+
+    rule: str
+    reason: str
+
+    def sentence(self, t: float, jobid: JobId) -> str:
+        return f"{self.rule}: {self.reason}"
+
+
 class MemoLeftOut(OfGroup, tag="memo-left-out"):
     """A key of a memo has no statistics."""
 

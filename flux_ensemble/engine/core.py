@@ -35,6 +35,7 @@ from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.rules import RuleIndex
 from flux_ensemble.engine.submissions import Submissions
 from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
+from flux_ensemble.engine.used_up import used_up
 from flux_ensemble.engine.workload import Workload
 from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.paths import LEFT
@@ -392,6 +393,10 @@ class Core:
         for id, tally in self.workload.tallies.items() if state == "completed" else ():
             for reason in tally.missing():
                 self.record(eventlog.NotJoined(rule=id, reason=reason))
+        for rule in self.rules.states.values() if state == "completed" else ():
+            spent = used_up(rule, self.stats.lookup, self.workload.busy_of)
+            if spent is not None:
+                self.record(eventlog.UsedUp(rule=rule.rule.id, reason=spent))
         for key in self.pending_table.abandon():
             self.emit(StopTimer(key))
         self.scale_outcomes.clear()

@@ -18,6 +18,7 @@ from flux_ensemble.document.scopes import names_of
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.rule_state import RuleState
+from flux_ensemble.engine.used_up import used_up
 from flux_ensemble.metrics.conditions import Lookup, compile_condition
 from flux_ensemble.metrics.detector import Detector
 from flux_ensemble.metrics.paths import BEST, COUNT, MetricPath, parse_path
@@ -78,7 +79,7 @@ class _RuleReader:
         more: dict[str, Any] = {}
         if state.of_member:
             more["members"] = list(self._members(state))
-        if unmet := list(self._unmet(rule)):
+        if unmet := list(self._unmet(state)):
             more["unmet"] = unmet
         return {
             "id": rule.id,
@@ -101,10 +102,14 @@ class _RuleReader:
             **more,
         }
 
-    def _unmet(self, rule: Rule) -> Iterator[str]:
-        """Yield, in words, for which combinations a rule on `idle` did not fire."""
+    def _unmet(self, state: RuleState) -> Iterator[str]:
+        """Yield, in words, for which combinations a rule on `idle` did not fire, or not again."""
         engine = self._engine
-        tally = engine.workload.tallies.get(rule.id)
+        if engine.acting or engine.state == "completed":
+            spent = used_up(state, self._lookup, engine.workload.busy_of)
+            if spent is not None:
+                yield spent
+        tally = engine.workload.tallies.get(state.rule.id)
         if tally is None:
             return
         if engine.acting or engine.state == "completed":

@@ -125,6 +125,8 @@ class Condition:
         "_compare",
         "_expression",
         "_number",
+        "_of_values",
+        "_of_values",
         "compares",
         "of_idle",
         "of_job",
@@ -149,8 +151,13 @@ class Condition:
         self.paths = frozenset(
             variable for variable in variables if isinstance(variable, MetricPath)
         )
+        self._of_values = [variable for variable in variables if isinstance(variable, OfValue)]
         self.of_job = any(isinstance(variable, JobField) for variable in variables)
         self.of_idle = any(isinstance(variable, IdleField) for variable in variables)
+
+    def paths_of(self, job: JobLookup) -> list[MetricPath]:
+        """Return the metrics that the condition reads for a job, in the order of their names."""
+        return sorted({*self.paths, *(one.path(job) for one in self._of_values)})
 
     def holds(
         self,

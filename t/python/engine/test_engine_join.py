@@ -436,3 +436,77 @@ def test_what_cannot_be_joined_is_an_error_that_says_what_can(rule, sentence):
     with pytest.raises(DocumentError) as caught:
         load_mapping(given)
     assert sentence in str(caught.value)
+
+
+# -- repetitions that are used up ---------------------------------------------------------
+
+
+def sampled(**given: Any) -> Play:
+    """Jobs by t, of which one more is run up to twice while the mean is below 5."""
+    more = {
+        "id": "more",
+        "trigger": "idle",
+        "group": "a",
+        "by": ["t"],
+        "when": 'mean["a-x[t]"] < 5',
+        "action": submit("a", params={"t": "{job.params.t}"}, repetitions=2),
+        **given,
+    }
+    jobs = [{"name": "a", "command": "a {t}", "params": {"t": [1, 2]}}]
+    metrics = [{"of": "a-x", "by": ["t"]}]
+    rule = {key: value for key, value in more.items() if value is not None}
+    return Play(document(jobs=jobs, metrics=metrics, rules=[on_start(), rule]))
+
+
+def ran(p: Play, job: int, x: float) -> None:
+    p.begin(job)
+    p.event(job, "memo", x=x)
+    p.end(job)
+
+
+SPENT = "it has fired its 2 repetitions for t=1 (mean.a-x[t=1] is 1), and its condition still holds"
+
+
+def test_a_rule_whose_repetitions_are_used_up_while_its_condition_holds_is_named_at_the_end():
+    p = sampled()
+    ran(p, 1, 1.0)
+    ran(p, 2, 9.0)
+    ran(p, 3, 1.0)
+    # Its second repetition runs.
+    assert unmet_of(p) == []
+    assert p.recorded("used-up") == []
+    ran(p, 4, 1.0)
+    assert p.engine.state == "completed"
+    assert [dict(entry) for entry in p.recorded("used-up")] == [{"rule": "more", "reason": SPENT}]
+    assert unmet_of(p) == [SPENT]
+
+
+def unmet_of(p: Play) -> list[str]:
+    (rule,) = why(p.engine, p.t, "more")
+    return cast(list[str], rule.get("unmet", []))
+
+
+def test_a_rule_without_by_whose_repetitions_are_used_up_is_named_too():
+    p = sampled(by=None, when='mean["a-x"] < 5', action=submit("a", repetitions=2))
+    for job in range(1, 7):
+        ran(p, job, 1.0)
+    assert unmet_of(p) == [
+        "it has fired its 2 repetitions (mean.a-x is 1), and its condition still holds"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "x"),
+    [({}, 9.0), ({"action": submit("a", params={"t": "{job.params.t}"})}, 1.0)],
+    ids=["its condition holds no more", "it was to fire once"],
+)
+def test_a_rule_that_has_done_what_it_was_to_do_is_not(given, x):
+    p = sampled(**given)
+    ran(p, 1, 1.0)
+    ran(p, 2, 9.0)
+    ran(p, 3, 1.0)
+    if not given:
+        ran(p, 4, 99.0)
+    assert p.engine.state == "completed"
+    assert p.recorded("used-up") == []
+    assert unmet_of(p) == []
