@@ -7,6 +7,8 @@ parameter of this name has, and `row["any name"]` the column that is called so.
 from __future__ import annotations
 
 import ast
+import keyword
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -139,7 +141,16 @@ def check_where(where: Any) -> None:
     try:
         compile_expression(where.strip(), ".".join)
     except (SyntaxError, RecursionError, MemoryError) as error:
-        raise ValueError(f"{expected}, not {shown(where)}{remedy(where)}") from error
+        said = remedy(where) or _column_of_python(where)
+        raise ValueError(f"{expected}, not {shown(where)}{said}") from error
+
+
+def _column_of_python(where: str) -> str:
+    """Return how a column is written whose name is a word of Python, in brackets; "" if none is."""
+    for word in re.findall(r"(?<![\w.'\"])([a-z]+)(?=\s*[=!<>]|\s+in\b)", where):
+        if keyword.iskeyword(word) and word not in ("not", "and", "or", "in"):
+            return f" (write row[{word!r}] for the column {word!r})"
+    return ""
 
 
 def place_of(name: str, file: str, header: Sequence[str], *, exact: bool = False) -> int:

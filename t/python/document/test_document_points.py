@@ -485,6 +485,9 @@ def test_a_condition_is_checked_where_its_file_is_not() -> None:
     jobs = [{"name": "a", "command": "x", "params": {"x": {**FILE, "where": "x => 1"}}}]
     with pytest.raises(DocumentError, match="write '>=' for '=>'"):
         load_mapping({"jobs": jobs}, name="test", here=False)
+    jobs[0]["params"] = {"x": {**FILE, "where": "x > 1 and class == 'a'"}}
+    with pytest.raises(DocumentError, match=r"write row\['class'\] for the column 'class'"):
+        load_mapping({"jobs": jobs}, name="test", here=False)
 
 
 @given(st.lists(st.sampled_from(["1.10", "NO", "007", "x y", "12e4567", "", "0x1F"]), min_size=1))

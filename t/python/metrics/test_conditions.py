@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import warnings
 from contextlib import suppress
@@ -17,6 +18,8 @@ from flux_ensemble.metrics.expressions import (
     MAX_LENGTH,
     Expression,
     compile_expression,
+    keys_of,
+    parse_expression,
 )
 from flux_ensemble.metrics.job_fields import scope_of
 from flux_ensemble.metrics.job_filter import compile_filter
@@ -77,6 +80,34 @@ def test_a_number_or_a_comparison_looks_at_the_rule_s_metric(when, value, holds)
 )
 def test_an_expression_is_about_metrics_and_empty_ones_make_comparisons_false(when, holds):
     assert compiled(when).holds(None, lookup) is holds
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("memo.yield", ["memo", "yield"]),
+        ("job.params. lambda", ["job", "params", "lambda"]),
+        ("count.class.is", ["count", "class", "is"]),
+        ("a.None", ["a", "None"]),
+    ],
+)
+def test_a_word_of_python_can_follow_a_dot(text, keys):
+    assert keys_of(parse_expression(text)) == keys
+
+
+def test_a_word_of_python_is_told_from_others_like_it_and_from_text():
+    text = "'x.is' == b.is and IS.Is < iS.is"
+    seen = [".".join(keys) for node in ast.walk(parse_expression(text)) if (keys := keys_of(node))]
+    assert {"b.is", "IS.Is", "iS.is"} <= set(seen)
+    assert "x.is" in [n.value for n in ast.walk(parse_expression(text)) if hasattr(n, "value")]
+
+
+@pytest.mark.parametrize(
+    "text", ["lambda > 1", "memo.yield >", "a.if b", "x is y.is.", "a.not not b"]
+)
+def test_elsewhere_words_of_python_are_what_they_are(text):
+    with pytest.raises(SyntaxError):
+        parse_expression(text)
 
 
 def test_an_expression_tells_which_metrics_it_reads():
