@@ -67,6 +67,44 @@ test_expect_success 'a program has the reasons, the output and the document of a
 	grep "exit 1: 1 job" printed
 '
 
+test_expect_success 'an interrupt of run cancels the ensemble, and is KeyboardInterrupt' '
+	cat >interrupted.py <<-EOD &&
+	import os, signal, threading, time
+	from flux_ensemble import Action, Ensemble, Job, Rule
+	from flux_ensemble.client import EnsembleError
+	# Whoever starts the tests in the background has interrupts ignored.
+	signal.signal(signal.SIGINT, signal.default_int_handler)
+	try:
+	    Ensemble.attach("nobody").status()
+	except EnsembleError as error:
+	    print(error.errno)
+	print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+	held = Ensemble(
+	    name="held",
+	    jobs=[Job(name="a", command="sleep inf")],
+	    rules=[Rule(trigger="start", action=Action(name="submit", label="a"))],
+	)
+	def interrupt():
+	    while True:
+	        try:
+	            if Ensemble.attach("held").status()["groups"]["a"]["running"]:
+	                break
+	        except EnsembleError:
+	            pass
+	        time.sleep(0.05)
+	    os.kill(os.getpid(), signal.SIGINT)
+	threading.Thread(target=interrupt, daemon=True).start()
+	try:
+	    held.run()
+	except KeyboardInterrupt as error:
+	    print(held.status()["state"], error.__notes__)
+	EOD
+	python interrupted.py >printed &&
+	cat printed &&
+	is "2 True" "$(head -n 2 printed | xargs)" &&
+	grep "^canceled .*ensemble .held. and its jobs were" printed
+'
+
 test_expect_success 'what the service refuses is an error' '
 	cat >twice.py <<-EOD &&
 	from flux_ensemble import Ensemble, Job

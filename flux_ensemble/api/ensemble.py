@@ -12,7 +12,6 @@ from inspect import signature
 from numbers import Real
 from operator import index
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Any, Literal
 
 from flux_ensemble.api.draft import Draft
@@ -316,6 +315,7 @@ class Ensemble:
             TypeError, ValueError: an argument is wrong; nothing has been started.
         """
         from flux_ensemble.api.notebook import showing
+        from flux_ensemble.api.threads import apart
 
         _check_timeout(timeout)
         arguments = signature(self.start).parameters
@@ -329,7 +329,8 @@ class Ensemble:
             # What is displayed at last is the end, also of what is cancelled.
             with showing(self) as show, self._canceling():
                 show()
-                return self._running.wait(timeout, Event())
+                host = self._running
+                return apart(lambda stopped: host.wait(timeout, stopped))
 
     def _elsewhere(self) -> str:
         """Return why an ensemble of `attach` is not started, and what to do."""
@@ -345,6 +346,8 @@ class Ensemble:
     @contextmanager
     def _canceling(self) -> Iterator[None]:
         """Cancel the ensemble, and wait for its end, if the block is interrupted or too slow."""
+        from flux_ensemble.api.threads import apart
+
         try:
             yield
         except (KeyboardInterrupt, TimeoutError) as error:
@@ -352,7 +355,7 @@ class Ensemble:
             if host is not None and host.status()["state"] not in FINAL_STATES:
                 self.cancel()
                 error.add_note(f"ensemble {host.name!r} {_CANCELED}")
-                host.wait(None, Event())
+                apart(lambda stopped: host.wait(None, stopped))
             raise
 
     async def wait(self, timeout: float | None = None) -> RunEnded:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from queue import SimpleQueue
 from threading import Event, Semaphore, Thread
 from typing import Any, TypeVar, cast
 
@@ -53,6 +54,37 @@ async def in_thread(function: Callable[[Event], _T]) -> _T:
             return await future
     finally:
         stopped.set()
+
+
+def apart(function: Callable[[Event], _T]) -> _T:
+    """Call a function in a thread, and wait for it so that an interrupt ends the waiting.
+
+    In the main thread SIGINT has its default action while Flux's bindings wait, so it would end the
+    program.
+
+    Args:
+        function: as for `in_thread`.
+
+    >>> apart(lambda stopped: 6 * 7)
+    42
+    """
+    stopped = Event()
+    results: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+
+    def call() -> None:
+        try:
+            results.put((function(stopped), None))
+        except BaseException as error:
+            results.put((None, error))
+
+    Thread(target=call, daemon=True).start()
+    try:
+        result, error = results.get()
+    finally:
+        stopped.set()
+    if error is not None:
+        raise error
+    return cast(_T, result)
 
 
 async def stream(iterate: Callable[[Event], Iterator[_T]]) -> AsyncIterator[_T]:

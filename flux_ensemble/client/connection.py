@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import signal
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from flux_ensemble.bindings import require_flux
@@ -34,6 +37,25 @@ SILENT_SECONDS = 60.0
 
 #: Requests that change nothing.
 READING = frozenset(("list", "status", "metrics", "output", "why"))
+
+
+@contextmanager
+def keeping_interrupts() -> Iterator[None]:
+    """Have an interrupt do after the block what it did before.
+
+    Flux's bindings give SIGINT its default action while they wait in the main thread, and leave it
+    so after an error: the next interrupt would end the program.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        # A handler that is not Python's is None, and cannot be set.
+        if handler is not None and signal.getsignal(signal.SIGINT) is not handler:
+            signal.signal(signal.SIGINT, handler)
 
 
 class Connection:
@@ -92,6 +114,10 @@ class Connection:
         Traceback (most recent call last):
         flux_ensemble.client.errors.EnsembleError: no ensemble named 'nothing' (ensembles: demo)
         """
+        with keeping_interrupts():
+            return self._call(op, payload)
+
+    def _call(self, op: str, payload: Mapping[str, Any]) -> Any:
         try:
             return self._answer(op, payload)
         except EnsembleError:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from flux_ensemble.client.connection import keeping_interrupts
 from flux_ensemble.client.errors import EnsembleError, failure, given_up, log_failure
 from flux_ensemble.client.reconnect import AWAY, LOOK_INTERVAL, LOOK_TIMEOUT, Outage, Received
 
@@ -52,14 +53,19 @@ class EnsembleLog:
         received = Received()
         while True:
             try:
-                for entry in self._stream(received.count):
+                stream = self._stream(received.count)
+                while True:
+                    with keeping_interrupts():
+                        entry = next(stream, None)
+                    if entry is None:
+                        return
                     if received.take(entry):
                         yield entry
-                return
             except EnsembleError as exc:
                 if not (self._follow and received.waits_after(exc)):
                     raise log_failure(exc, self._name, received) from exc
-            self._wait_for_service()
+            with keeping_interrupts():
+                self._wait_for_service()
             received.begin_again()
 
     def _stream(self, skip: int) -> Iterator[Entry]:
