@@ -497,7 +497,7 @@ def described(
         points = counted.points(kind)
         job, most = kind.example, kind.ranks.most_common(MOST_RANKS)
         more = ", ..." if len(kind.ranks) > MOST_RANKS else ""
-        written, read = _written(counted, kind, tail, label, files=files)
+        written, read = _written(counted, kind, tail, missing, label, files=files)
         if len(written) > 1 and sum(one.jobs for one in written if one.where) == kind.jobs:
             points = []  # each is named beside what its job wrote
         yield Failure(
@@ -525,6 +525,7 @@ def _written(
     counted: Failures,
     kind: FailureKind,
     tail: Callable[[Job], list[str]],
+    missing: Callable[[Job], str],
     label: Callable[[int], str],
     *,
     files: bool,
@@ -536,16 +537,20 @@ def _written(
     """
     found: dict[str, list[Job]] = {}
     tails: dict[str, list[str]] = {}
-    own = [job for job in kind.read if not counted.unshown(job)]
-    for job in own:
-        if lines := tail(job):
+    read = 0
+    for job in kind.read:
+        if counted.unshown(job):
+            continue
+        lines = tail(job)
+        read += bool(lines) or not missing(job)
+        if lines:
             form = _OWN.sub("?", lines[-1])
             found[form] = [*found.pop(form, ()), job]
             tails[form] = lines
     latest = [*found.items()][::-1]
     latest.sort(key=lambda one: -len(one[1]))
     # What is common to a few of those that wrote the same would be no more than chance.
-    tell = len(found) > 1 and len(own) == kind.jobs
+    tell = len(found) > 1 and read == kind.jobs
     written = [
         Written(
             example=shown(jobs[-1]["id"], jobs[-1], label),
@@ -556,7 +561,7 @@ def _written(
         )
         for form, jobs in latest[:MOST_WRITTEN]
     ]
-    return written, len(own)
+    return written, read
 
 
 @dataclass(frozen=True, repr=False)

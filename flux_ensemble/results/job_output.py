@@ -5,7 +5,9 @@
     a task of a worker ──► that worker, by the service; the last lines of failed ones ──► what the
     worker has printed, in the KVS of the service's instance
 
-Files stay where they are; after the end of a member, what it has of the output is lost.
+Files stay where they are; after the end of a member, what it has of the output is lost. A file that
+was modified after the end of its job is no evidence of what that job wrote: a later run whose
+document names the same files has written it again.
 
 The owner of the ensemble decides where the files are. For another user's ensemble only files of
 that user are read: otherwise root could be made to read any file.
@@ -16,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
@@ -28,6 +31,7 @@ from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.nested.tails import tails
 from flux_ensemble.results.hosts import members_of
 from flux_ensemble.results.shared_files import SharedFiles
+from flux_ensemble.texts import one_line
 
 if TYPE_CHECKING:
     from flux_ensemble.client import Client
@@ -45,6 +49,10 @@ _BYTES, _LINES, _LINES_BEFORE = 8192, 5, 3
 
 #: Most bytes of a file that `written` returns.
 _MOST_BYTES = 1 << 20
+
+#: Seconds after the end of a job within which a file may be modified and be the job's own: buffers
+#: are flushed, and the clock of a file server differs.
+LATE_SECONDS = 2.0
 
 #: The name of what a job wrote to standard error in Flux.
 _STANDARD_ERROR = "its standard error in Flux"
@@ -82,12 +90,13 @@ class Outputs:
         """Return the last lines that a job wrote; none if they cannot be read.
 
         Those of its standard error are last, after fewer of its standard output: some programs
-        write there why they fail.
+        write there why they fail. Files that were written again after the job are left out.
         """
         # Flux's shell writes the text of the exception, which is printed next to this.
         note = job["exception"]["note"] or "\n"
         ends: list[list[str]] = []
-        texts = self.written(job, _BYTES)
+        later = self._later(job)
+        texts = [each for each in self.written(job, _BYTES) if each[0] not in later]
         for _, text in sorted(texts, key=lambda each: each[0] in (job["error"], _STANDARD_ERROR)):
             lines = text[-_BYTES:].decode(errors="replace").splitlines()
             if kept := [line for line in lines if line.strip() and note not in line]:
@@ -111,7 +120,10 @@ class Outputs:
         return found
 
     def missing(self, job: _Job) -> str:
-        """Return why a job's output cannot be read; "" if it can, or the job has files for it."""
+        """Return why a job's output cannot be read; "" if it can, or the job has files for it.
+
+        What is in a file that was written again cannot be read as the job's, either.
+        """
         for path in _paths(job):
             try:
                 os.close(self._open(path))
@@ -119,6 +131,8 @@ class Outputs:
                 return f"{error}, and not to user {self._owner}, whose job it was"
             except OSError:
                 continue
+        if rewritten := self.rewritten(job):
+            return rewritten
         if "member" not in job or job["error"] or job["output"] or self._members is None:
             return ""
         if self._members.is_worker(job["member"]):
@@ -132,6 +146,41 @@ class Outputs:
             f"what it wrote was in member {job['member']}, which {fate}; 'output: FILE' in the "
             "document keeps it"
         )
+
+    def rewritten(self, job: _Job) -> str:
+        """Return a note if files of a job were written again after its end; "" if none was."""
+        if not (later := self._later(job)):
+            return ""
+        were = "was" if len(later) == 1 else "were"
+        again = f"{were} written again after the job ended, perhaps by another run"
+        return f"{' and '.join(map(one_line, later))} {again}"
+
+    def _later(self, job: _Job) -> list[str]:
+        """Return the files of a job that were modified after its end.
+
+        The end of an interrupted attempt is when it was last known to go on, so its own output may
+        be later. A file that a local run keeps for a job is the job's own, also if it was copied.
+        """
+        end = job["t_end"]
+        if end is None or job["outcome"] == "interrupted":
+            return []
+        return [
+            path
+            for path in _paths(job)
+            if self._modified(path) > end + LATE_SECONDS and not self._is_kept(job, path)
+        ]
+
+    def _modified(self, path: str) -> float:
+        """Return when a regular file was modified; 0 if it is none, or cannot be read."""
+        try:
+            file = self._open(path)
+        except OSError:
+            return 0.0
+        try:
+            status = os.fstat(file)
+        finally:
+            os.close(file)
+        return status.st_mtime if stat.S_ISREG(status.st_mode) else 0.0
 
     def shared(self, jobs: Collection[_Job]) -> SharedFiles:
         """Return which files of these jobs others wrote, too.

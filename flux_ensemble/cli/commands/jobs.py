@@ -516,8 +516,8 @@ def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target:
             print_error(f"job {id}: {outputs.missing(job) or NOTHING}")
         elif not parts and (missing := outputs.missing(job)):
             say(f"job {id}: {missing}")
-        if parts and (shared := files.note(job)):
-            say(f"job {id}: {shared}")
+        if parts and (note := files.note(job) or outputs.rewritten(job)):
+            say(f"job {id}: {note}")
         for title, text in parts:
             if len(found) > 1 or len(parts) > 1:
                 of_job = f"job {id}: " if len(found) > 1 else ""

@@ -365,6 +365,6 @@ def _output(job: Mapping[str, Any], states: Client | LocalClient, name: str) -> 
         for title, text in outputs.written(job)
         if text.strip()
     ]
-    if parts and (shared := outputs.shared([job]).note(job)):
-        parts.insert(0, f"{shared}:")
+    if parts and (note := outputs.shared([job]).note(job) or outputs.rewritten(job)):
+        parts.insert(0, f"{note}:")
     return "\n\n".join(parts) or outputs.missing(job) or NOTHING

@@ -41,6 +41,7 @@ def job(outcome: str | None = "success", code: int | None = 0, **more: Any) -> d
         "params": {},
         "ranks": "0",
         "t_run": 1.0,
+        "t_end": math.inf,  # no file of these tests was written later
         "output": None,
         "error": None,
         **more,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from flux_ensemble.client import EnsembleError
 from flux_ensemble.client.tables import JobTable
 from flux_ensemble.metrics.job_filter import FIELDS, compile_filter
 from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.results.job_output import Outputs
 
 SWEEP = """
 name: s
@@ -398,6 +401,95 @@ def test_the_live_view_says_it_too(shared: Path) -> None:
     texts = {job["group"]: source.output(job) for job in jobs}
     assert texts["a"].startswith("other jobs, or other attempts, wrote to its file, too")
     assert "other attempts" not in texts["b"]
+
+
+AGAIN = """
+name: %s
+jobs: [{name: a, command: [sh, -c, '%s'], output: '%s/{x}.txt', params: {x: [1, 2]}}]
+rules: [{trigger: start, action: {name: submit, label: a}}]
+"""
+
+
+@pytest.fixture
+def rewritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """The state directory of a run of which another one wrote a file again, a minute later."""
+    local = ["--state-dir", str(tmp_path / "state"), "--queue", "local"]
+    for name, script in ("s", "echo no table {x}; exit {x}"), ("again", "echo all is well {x}"):
+        (tmp_path / "s.yaml").write_text(AGAIN % (name, script, tmp_path))
+        run_command(["run", "-q", *local, str(tmp_path / "s.yaml")])
+        if name == "s":
+            (tmp_path / "2.txt").rename(tmp_path / "kept")
+    (tmp_path / "kept").rename(tmp_path / "2.txt")
+    os.utime(tmp_path / "1.txt", (time.time() + 60,) * 2)
+    capsys.readouterr()
+    return tmp_path / "state"
+
+
+def note_on(file: Path) -> str:
+    return f"{file} was written again after the job ended, perhaps by another run"
+
+
+def test_what_another_run_wrote_later_is_no_reason_of_a_failure(
+    rewritten: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    local = ["--state-dir", str(rewritten)]
+    assert run_command(["failures", *local, "s"]) == 0
+    said = capsys.readouterr().out
+    assert "all is well" not in said
+    assert f"\n  job 1: {note_on(rewritten.parent / '1.txt')}\n" in said
+    assert "job 2 wrote at last:\n    no table 2\n" in said
+    page = rewritten.parent / "s.html"
+    assert run_command(["report", *local, "s", "-o", str(page)]) == 0
+    assert "all is well" not in page.read_text()
+    assert note_on(rewritten.parent / "1.txt") in page.read_text()
+    assert "no table 2" in page.read_text()
+
+
+def test_output_says_that_a_file_was_written_again_after_the_job(
+    rewritten: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    local = ["--state-dir", str(rewritten)]
+    assert run_command(["output", *local, "s", "1", "2"]) == 0
+    out, err = capsys.readouterr()
+    assert "all is well 1\n" in out
+    assert "no table 2\n" in out
+    assert " ".join(err.split()) == f"flux-ensemble: job 1: {note_on(rewritten.parent / '1.txt')}"
+    (rewritten.parent / "1.txt").write_text("")
+    os.utime(rewritten.parent / "1.txt", (time.time() + 60,) * 2)
+    assert run_command(["output", *local, "s", "1"]) == 1
+    assert note_on(rewritten.parent / "1.txt") in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_live_view_says_that_a_file_was_written_again(rewritten: Path) -> None:
+    from flux_ensemble.cli.top.source import LocalSource
+
+    source = LocalSource(LocalClient(rewritten), "s")
+    source.look()
+    jobs, _ = source.jobs(None, None)
+    texts = {job["id"]: source.output(job) for job in jobs}
+    assert texts[1].startswith(note_on(rewritten.parent / "1.txt"))
+    assert "written again" not in texts[2]
+
+
+def test_a_moment_later_or_in_a_copy_of_the_record_a_file_is_that_of_its_job(
+    rewritten: Path, tmp_path: Path
+) -> None:
+    outputs = Outputs(LocalClient(rewritten), "s")
+    (one, two) = LocalClient(rewritten).jobs("s")
+    assert one["t_end"] is not None
+    assert outputs.rewritten({**one, "outcome": "interrupted"}) == ""
+    assert outputs.rewritten({**one, "t_end": None}) == ""
+    os.utime(tmp_path / "1.txt", (one["t_end"] + 1,) * 2)
+    assert outputs.rewritten(one) == ""
+    device = {**one, "output": "/dev/zero", "error": "/dev/null", "t_end": 0.0}
+    assert outputs.rewritten(device) == ""
+    kept = LocalClient(rewritten).kept_file("s", one["id"])
+    Path(kept).parent.mkdir(parents=True, exist_ok=True)
+    Path(kept).write_text("no table 1\n")
+    os.utime(kept, (one["t_end"] + 60,) * 2)
+    assert outputs.rewritten({**one, "output": kept, "error": None}) == ""
+    both = {**two, "t_end": 0.0, "error": one["output"]}
+    assert f"2.txt and {tmp_path / '1.txt'} were written again" in outputs.rewritten(both)
 
 
 @pytest.mark.parametrize("command", ["jobs", "failures", "output"])
