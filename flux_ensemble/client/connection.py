@@ -45,6 +45,11 @@ def keeping_interrupts() -> Iterator[None]:
 
     Flux's bindings give SIGINT its default action while they wait in the main thread, and leave it
     so after an error: the next interrupt would end the program.
+
+    >>> with keeping_interrupts():
+    ...     _ = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    >>> signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    False
     """
     if threading.current_thread() is not threading.main_thread():
         yield
