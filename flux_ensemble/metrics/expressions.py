@@ -14,15 +14,12 @@ condition false, and is an error if a value is needed.
 from __future__ import annotations
 
 import ast
-import keyword
-import re
-import warnings
 from collections.abc import Callable
-from functools import lru_cache, partial
-from itertools import chain, count, product
+from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from flux_ensemble.metrics.hints import in_seconds, remedy
+from flux_ensemble.metrics.keywords import parsed, parsed_with_keywords
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.operations import (
     FUNCTIONS,
@@ -38,11 +35,6 @@ from flux_ensemble.texts import shortened
 #: level.
 MAX_LENGTH = 4096
 MAX_DEPTH = 200
-
-#: A text in quotes, or a dot with the word after it.
-_AFTER_A_DOT = re.compile(
-    r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?P<dot>\.\s*)(?P<word>[A-Za-z]+)\b"""
-)
 
 #: The meaning of a name in an expression.
 Variable = TypeVar("Variable")
@@ -200,45 +192,12 @@ def parse_expression(text: str) -> ast.expr:
     ['memo', 'yield']
     """
     try:
-        return _parsed(text)
-    except SyntaxError as error:
-        names: dict[str, str] = {}
-        plain = _AFTER_A_DOT.sub(partial(_without_keyword, text, names), text)
-        try:
-            tree = _parsed(plain)
-        except SyntaxError:
-            raise error from None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            node.attr = names.get(node.attr, node.attr)
-    return tree
-
-
-def _parsed(text: str) -> ast.expr:
-    with warnings.catch_warnings():
-        # Python's parser prints warnings about the text, besides the errors that it raises.
-        warnings.simplefilter("ignore")
-        return ast.parse(text, mode="eval").body
-
-
-def _without_keyword(text: str, names: dict[str, str], found: re.Match[str]) -> str:
-    """Return a match of `_AFTER_A_DOT` with a name in place of a keyword.
-
-    It has the same length unless the text has each of these, so that errors name the right column.
-
-    Args:
-        text: the expression, which does not have the name.
-        names: takes the name, with its keyword.
-    """
-    word = found["word"]
-    if word is None or not keyword.iskeyword(word):
-        return found[0]
-    spellings = map("".join, product(*((one.upper(), one.lower()) for one in word)))
-    longer = (f"{word}{'_' * times}" for times in count(1))
-    names_of_it = (one for one in chain(spellings, longer) if one not in text)
-    name = next(one for one in names_of_it if not keyword.iskeyword(one))
-    names[name] = word
-    return found["dot"] + name
+        return parsed(text)
+    except SyntaxError:
+        tree = parsed_with_keywords(text)
+        if tree is None:
+            raise
+        return tree
 
 
 def _check_depth(tree: ast.expr) -> None:
