@@ -124,7 +124,8 @@ def _unpublished(
             continue
         keys = keys_of_group(group)
         if key not in keys:
-            published = f"published: {listed(sorted(keys))}" if keys else "they published nothing"
+            nothing = f"they published nothing: a job does by 'flux-ensemble memo {key}=VALUE'"
+            published = f"published: {listed(sorted(keys))}" if keys else nothing
             near = hint(key, keys)
             yield f"{best['name']}: no job of group {group!r} published {key!r} ({near}{published})"
 

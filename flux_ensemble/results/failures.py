@@ -73,6 +73,9 @@ MOST_READ, MOST_WRITTEN = 20, 3
 #: digit or a slash.
 _OWN = re.compile(r"""'[^']*'|"[^"]*"|[^\s=:,;()\[\]]*[\d/][^\s=:,;()\[\]]*""")
 
+#: A program that exists in a named place and cannot be executed, in the note of an exception.
+_DENIED = re.compile(r"start failed: (\S*/\S*): Permission denied$")
+
 #: Combinations are looked for in groups of up to so many jobs, and parameters.
 MOST_JOBS = 10_000
 MOST_PARAMS = 8
@@ -509,7 +512,7 @@ def described(
             noun=counted.noun,
             where=", ".join(f"{ranks} ({jobs})" for ranks, jobs in most) + more,
             lifts=counted.lifts(kind),
-            note=job["exception"]["note"] or "",
+            note=_with_remedy(job["exception"]["note"] or ""),
             points=points,
             example=written[0].example if written else shown(job["id"], job, label),
             written=written,
@@ -519,6 +522,15 @@ def described(
             filter=kind.expression,
             command=command(kind),
         )
+
+
+def _with_remedy(note: str) -> str:
+    """Return the note of an exception, with a remedy if a program could not be executed."""
+    if not (denied := _DENIED.search(note)):
+        return note
+    program = denied[1]
+    by_shell = f", or sh {program}" if program.endswith(".sh") else ""
+    return f"{note} (chmod +x {program}{by_shell})"
 
 
 def _written(

@@ -103,8 +103,10 @@ def write(path: Path, text: str, *, force: bool) -> int:
     """Write a page to a file, as a whole; return its size in bytes.
 
     Raises:
-        ReportError: the file exists and is no report, or it cannot be written.
+        ReportError: the file exists and is no report, or is named as one of another format, or
+            cannot be written.
     """
+    check_suffix(path)
     if not force:
         check_free(path)
     try:
@@ -122,6 +124,19 @@ def check_free(path: Path) -> None:
     """
     if path.exists() and not _is_report(path):
         raise ReportError(f"{path} exists and is no report: --force replaces it")
+
+
+def check_suffix(path: Path) -> None:
+    """Check that the name of a file is not that of another format.
+
+    Raises:
+        ReportError: it is.
+    """
+    if path.suffix.lower() not in ("", ".html", ".htm"):
+        raise ReportError(
+            f"{path}: a report is an HTML file: name it {path.with_suffix('.html')}; "
+            "to have a PDF, open that in a browser and print it into a file"
+        )
 
 
 def default_file(name: str, sources: Sequence[Source]) -> Path:

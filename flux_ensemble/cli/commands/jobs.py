@@ -429,7 +429,7 @@ def export(
         click.echo(send_trace(target, name, endpoint))
         return
     if file is None:
-        raise Failure("expected a FILE to write, or --to otlp", USAGE)
+        raise Failure(f"expected a FILE to write, such as {name}.csv, or --to otlp", USAGE)
     if endpoint is not None:
         raise Failure("--endpoint is for --to otlp", USAGE)
     try:

@@ -120,6 +120,10 @@ class Results:
             from flux_ensemble.results.report import check_free
 
             check_free(self.report)
+        if self.report is not None:
+            from flux_ensemble.results.report import check_suffix
+
+            check_suffix(self.report)
         for path in filter(None, (self.report, *(export.path for export in self.exports))):
             check_place(path, path.absolute().parent)
 

@@ -310,6 +310,23 @@ def test_what_an_exception_says_is_not_told_twice(tmp_path: Path) -> None:
     assert outputs.tail(one) == ["loading"]
 
 
+@pytest.mark.parametrize(
+    ("program", "remedy"),
+    [
+        ("./pub.sh", " (chmod +x ./pub.sh, or sh ./pub.sh)"),
+        ("/a/md", " (chmod +x /a/md)"),
+        ("md", ""),
+    ],
+)
+def test_a_program_that_may_not_be_executed_has_a_remedy(program: str, remedy: str) -> None:
+    note = f"task 0 (host node7): start failed: {program}: Permission denied"
+    found = counted(job("failed", 126, id=1, exception={"type": "exec", "note": note}))
+    (one,) = described(
+        found, label=str, tail=lambda job: [], missing=lambda job: "", command=lambda kind: ""
+    )
+    assert one.note == note + remedy
+
+
 def test_a_reason_on_standard_output_is_not_hidden_by_lines_on_standard_error(
     tmp_path: Path,
 ) -> None:

@@ -72,6 +72,7 @@ def test_it_is_of_the_run_that_it_is_asked_of_also_where_that_has_another_name(
         (("--export", "a.xls"), "--export: a.xls: expected a file that ends in one of: .csv"),
         (("--export", "there.csv"), "--export: there.csv exists: --force replaces it"),
         (("--report", "there.csv"), "there.csv exists and is no report"),
+        (("--report", "a.pdf"), "a.pdf: a report is an HTML file: name it a.html; to have a PDF"),
         (("--export", "nowhere/a.csv"), "cannot write nowhere/a.csv: its directory is not there"),
         # Not even root can make files there.
         (("--report", "/proc/sys/a.html"), "you have no permission to write /proc/sys"),
@@ -215,6 +216,35 @@ def test_a_best_job_by_a_value_that_nobody_published_says_so(
     assert said in capsys.readouterr().out.splitlines()[-1]
     assert run_command(["best", "study", *local]) == 0
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("do")
+def test_where_nothing_was_published_it_is_said_how(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "study.yaml").write_text(
+        "name: study\njobs: [{name: a, command: 'true'}]\n"
+        "metrics: [{best: {name: most, of: a-yield}}]\n"
+        "rules: [{trigger: start, action: {name: submit, label: a}}]\n"
+    )
+    local = ["--queue", "local", "--state-dir", "state"]
+    assert run_command(["run", *local, "study.yaml"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "they published nothing: a job does by 'flux-ensemble memo yield=VALUE'" in said
+
+
+def test_a_report_and_an_export_are_written_to_files_of_their_formats(
+    do: Do, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert do()[0] == 0
+    words = ["study", "--state-dir", "state"]
+    assert run_command(["report", *words, "-o", "r.pdf", "--force"]) != 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "a report is an HTML file: name it r.html; to have a PDF, open that in a brow" in said
+    assert not (tmp_path / "r.pdf").exists()
+    assert run_command(["report", *words, "-o", "r.HTM"]) == 0
+    assert run_command(["export", *words]) == 2
+    assert "such as study.csv" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
