@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.entries import Place
@@ -146,6 +147,7 @@ class PythonDocument(Document):
 
     def __init__(self, value: Mapping[str, Any], place: Place | None) -> None:
         self._places: dict[Path, Place] = {} if place is None else {(): place}
+        self._given = value
         super().__init__(_convert(value, (), self._places))
 
     def told(self, path: Path, message: str) -> tuple[Path, str]:
@@ -161,6 +163,15 @@ class PythonDocument(Document):
             if key != keyword:
                 message = message.replace(f"'{key}'", f"'{keyword}'")
         return shown, in_words_of_python(message, keywords=of_entry)
+
+    def is_pair(self, path: Path) -> bool:
+        """Return whether the value is a tuple, as other tools have the bounds of a variable."""
+        value: Any = self._given
+        with suppress(LookupError):  # what was put there
+            for step in path:
+                value = value[step]
+            return isinstance(value, tuple) and len(value) == 2
+        return False
 
     def line(self, path: Path) -> int | None:
         """Return the line that made the value at `path`, or the closest value around it."""

@@ -20,12 +20,14 @@ from flux_ensemble.api.threads import Stopped
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.client import Client, EnsembleError, is_named
 from flux_ensemble.client.responses import EnsembleStatus, Entry, RunEnded, Why
-from flux_ensemble.client.troubles import sentence
+from flux_ensemble.client.troubles import failed_jobs, sentence
 from flux_ensemble.eventlog import Load
 from flux_ensemble.metrics.job_row import JobRow
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.root import StateError, advised, default_root
+from flux_ensemble.results.hosts import command_of
 from flux_ensemble.run_names import cannot_resume, named_otherwise
+from flux_ensemble.words import counted
 
 if TYPE_CHECKING:
     from flux_ensemble.document.model import Spec
@@ -269,6 +271,11 @@ def kept(host: Host, text: str) -> bool:
         )
     if ended:
         told = f"{host.name!r} has ended, so nothing runs again: it would without resume=True"
+        # What `rerun` runs again: no trials, and nothing on members that have gone.
+        failed = 0 if status.get("searches") or status.get("members") else failed_jobs(status)
+        if failed:
+            again = command_of(host.client, "rerun", host.name)
+            told += f", and '{again}' runs the {counted(failed, 'failed job')} alone"
         print(f"flux-ensemble: {told}", file=sys.stderr)
     return True
 

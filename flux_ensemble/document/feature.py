@@ -64,7 +64,8 @@ class DocumentFeature:
             feature.
         objection: returns why a metric is empty in a document with these groups; else None.
         findings: yields warnings, paths and sentences, about a document without errors: its Spec,
-            its entries of `jobs`, and whether all jobs can be in the queue at once.
+            its entries of `jobs`, and whether all jobs can be in the queue at once. With True
+            beside them they are notes.
         section: the list at the top that it reads.
     """
 
@@ -72,7 +73,11 @@ class DocumentFeature:
     read: Callable[[Mapping[str, Any], Sweep, Problems, Path], Any] | None = None
     objection: Callable[[MetricPath, Mapping[str, Group]], str | None] | None = None
     findings: (
-        Callable[[Spec, Sequence[Mapping[str, Any]], bool], Iterable[tuple[Path, str]]] | None
+        Callable[
+            [Spec, Sequence[Mapping[str, Any]], bool],
+            Iterable[tuple[Path, str] | tuple[Path, str, bool]],
+        ]
+        | None
     ) = None
     section: Section | None = None
 

@@ -331,7 +331,9 @@ class GroupReader:
             return parse_values(value)
         except ItemsError as error:
             for path, message in error.messages.items():
-                self._problems.add((*at, *path), message)
+                # What is known to be wrong is null here.
+                if not self._problems.blames((*at, *path)):
+                    self._problems.add((*at, *path), message)
             return None
         except ValueError as error:
             self._problems.add(at, str(error))

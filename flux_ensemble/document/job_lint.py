@@ -86,6 +86,7 @@ def lint_jobs(spec: Spec, value: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _unshelled(entry.get("command"), declared, (*at, "command"))
         yield from _as_command(entry.get("command"), (*at, "command"))
         yield from _values(entry.get("params", {}), (*at, "params"))
+        yield from _repeated(entry, (*at, "params"))
         yield from _unread(entry, at)
         yield from _equal_jobs(entry, given, at)
     yield from _empty_cells(spec, value)
@@ -383,6 +384,30 @@ def _values(params: Mapping[str, Any], at: Path) -> Iterator[Finding]:
             if message is not None:
                 yield Finding((*at, name), f"{shown(text)} {message}")
                 break
+
+
+def _repeated(entry: Mapping[str, Any], at: Path) -> Iterator[Finding]:
+    """Lists that were meant side by side: as long as each other, and with repeated values."""
+    if entry.get("sweep", "product") != "product":
+        return
+    lists = {
+        name: values
+        for name, values in entry.get("params", {}).items()
+        if isinstance(values, list) and len(values) > 1
+    }
+    if len(lists) < 2 or len(set(map(len, lists.values()))) > 1:
+        return
+    for name, values in lists.items():
+        texts = list(map(repr, values[:_COMPARED]))
+        ((text, most),) = Counter(texts).most_common(1)
+        if most > 1:
+            value, times = values[texts.index(text)], "twice" if most == 2 else f"{most} times"
+            yield Finding(
+                (*at, name),
+                f"{shown(value)} is there {times}, each time with all values of the other "
+                "parameters: 'sweep: zip' takes the lists side by side",
+            )
+            return
 
 
 # -- commands for a shell ------------------------------------------------------------

@@ -98,7 +98,8 @@ def lint(
         line, place = document.line(finding.path), document.file(finding.path)
         path, message = document.told(finding.path, finding.message)
         problem = placed(Problem(line, dotted(path), message), place)
-        kept = warnings.notes if finding.note else warnings.warnings
+        note = finding.note and not document.is_pair(finding.path)
+        kept = warnings.notes if note else warnings.warnings
         if len(kept) < MAX_PROBLEMS:
             kept.append(str(DocumentError([problem], file)))
 

@@ -61,6 +61,8 @@ def _instead(value: Any) -> str:
     """Return what to write in place of a value of Python that is no plain data."""
     if isinstance(value, set | frozenset):
         return ": write a list"
+    if hasattr(value, "isoformat"):
+        return f": write its text, such as {str(value)!r}"
     if callable(value):
         return (
             ": a job runs a command, so write a program that calls it (docs/python.md, "

@@ -78,6 +78,10 @@ class Expanded(Document):
         """The file of that line."""
         return self._original.file(self._place_of(path))
 
+    def is_pair(self, path: Path) -> bool:
+        """Whether the value was written as a pair; what was made has none."""
+        return self._user(path) is None and self._original.is_pair(path)
+
     def text(self, path: Path) -> str | None:
         """The original text of the number or boolean at `path`; None if it was made."""
         return None if self._user(path) is not None else self._original.text(path)

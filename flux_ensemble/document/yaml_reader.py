@@ -108,6 +108,10 @@ class Document:
         """The file of the value at `path`, if the document is not all in one."""
         return None
 
+    def is_pair(self, path: Path) -> bool:
+        """Whether the value at `path` was written as a pair, which is no list of choices."""
+        return False
+
     def text(self, path: Path) -> str | None:
         """The original text of the number or boolean at `path`; None if unknown."""
         return self.texts.get(self._place(path))

@@ -47,12 +47,12 @@ _SEARCHES = Table(
     {
         "default": {
             "description": "searches, and how far they are",
-            "format": "+:{id:<6} {state:<7} ?:{reason:<9} +:{sampler:<7} {trials:>6} {active:>6} "
+            "format": "+:{id:<6} +:{state:<7} ?:{reason:<9} +:{sampler:<7} {trials:>6} {active:>6} "
             "{complete:>8} {failed:>6} ?:{canceled:>8} ?:{pruned:>6} +:{objective:<9} {best:>10}",
         },
         "long": {
             "description": "with the times of asks and trials, and of slots that were empty",
-            "format": "+:{id:<6} {state:<7} ?:{reason:<9} +:{sampler:<7} {trials:>6} {active:>6} "
+            "format": "+:{id:<6} +:{state:<7} ?:{reason:<9} +:{sampler:<7} {trials:>6} {active:>6} "
             "{complete:>8} {failed:>6} ?:{canceled:>8} ?:{pruned:>6} +:{objective:<9} {best:>10} "
             "{asks:>5} {ask_seconds!F:>8h} {trial_seconds!F:>8h} {idle_seconds!F:>8h}",
         },

@@ -17,6 +17,7 @@ from flux_ensemble.features.search.reader import (
     read_searches,
     with_variables,
 )
+from flux_ensemble.scalars import as_text, number
 
 
 def varied(value: Mapping[str, Any], group: Any) -> Mapping[str, Any]:
@@ -52,9 +53,7 @@ def unstarted(spec: Spec) -> Iterator[tuple[Path, str]]:
             )
 
 
-def _named_as_fields(
-    spec: Spec, jobs: Sequence[Mapping[str, Any]], at_once: bool
-) -> Iterator[tuple[Path, str]]:
+def _named_as_fields(spec: Spec) -> Iterator[tuple[Path, str]]:
     """Yield the objectives that are written as the field of a job."""
     for index, search in enumerate(searches_of(spec)):
         for objective in search.objectives:
@@ -66,9 +65,33 @@ def _named_as_fields(
                 )
 
 
+def _pairs(spec: Spec) -> Iterator[tuple[Path, str, bool]]:
+    """Yield notes about two numbers as choices, which are the ends of a range in other tools."""
+    for index, search in enumerate(searches_of(spec)):
+        for variable in search.variables:
+            numbers = [number(one) for one in variable.choices]
+            if len(numbers) != 2 or any(type(one) not in (int, float) for one in numbers):
+                continue
+            if numbers[0] < numbers[1]:
+                low, high = map(as_text, variable.choices)
+                yield (
+                    (SEARCH, index, "variables", variable.name),
+                    f"this is a choice of two values, {low} and {high}: a range is "
+                    f"{{low: {low}, high: {high}}}",
+                    True,
+                )
+
+
+def _findings(
+    spec: Spec, jobs: Sequence[Mapping[str, Any]], at_once: bool
+) -> Iterator[tuple[Path, str] | tuple[Path, str, bool]]:
+    yield from _named_as_fields(spec)
+    yield from _pairs(spec)
+
+
 FEATURE = DocumentFeature(
     "search",
-    findings=_named_as_fields,
+    findings=_findings,
     section=Section(
         SEARCH,
         declared=declared,

@@ -6,7 +6,7 @@ import enum
 import subprocess
 import sys
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +173,55 @@ def test_what_is_wrong_is_said_in_the_words_of_python(keys: dict[str, Any], said
     assert said in told
     assert "{name:" not in told
     assert "{trigger:" not in told
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (float("nan"), "expected a finite number, not nan"),
+        (1j, "expected plain data, not 1j"),
+        (date(2020, 1, 2), "not datetime.date(2020, 1, 2): write its text, such as '2020-01-02'"),
+    ],
+)
+def test_a_value_that_no_document_can_hold_has_one_sentence(value: Any, said: str) -> None:
+    job = Job(name="a", command="x {t}", params={"t": [1, value]})
+    (told,) = wrong(jobs=[job], rules=[START]).splitlines()
+    assert said in told
+
+
+def searched(variables: Any) -> str:
+    search = {"id": "s", "group": "a", "variables": variables, "minimize": "f", "trials": 4}
+    start = Rule(trigger="start", action=Action(name="search", label="s"))
+    return wrong(jobs=[Job(name="a", command="x {x}")], rules=[start], search=[search])
+
+
+def test_the_bounds_of_other_tools_are_no_choices() -> None:
+    for bounds in ((-5, 5), (1e-05, 0.1)):
+        low, high = bounds
+        assert searched({"x": bounds}).endswith(
+            f"search[0].variables.x: this is a choice of two values, {low} and {high}: a range is "
+            f'{{"low": {low}, "high": {high}}}'
+        )
+    for choices in ([16, 32], ("sgd", "adam"), (False, True), (1, 2, 3), (5, -5)):
+        assert searched({"x": choices}) == ""
+
+
+def test_points_whose_lists_make_a_product_are_told_how_to_go_side_by_side() -> None:
+    def told(**keys: Any) -> str:
+        return wrong(jobs=[Job(name="a", command="x {t} {h}", **keys)], rules=[START])
+
+    assert told(params={"h": [1, 2, 3, 4], "t": [0, 0, 0, 5]}).endswith(
+        "jobs[0].params.t: 0 is there 3 times, each time with all values of the other parameters: "
+        "'sweep=\"zip\"' takes the lists side by side"
+    )
+    assert "h: 'a' is there twice, each" in told(params={"h": ["a", "a"], "t": [1, 2]})
+    for fine in (
+        {"params": {"h": [1, 2], "t": [0, 0]}, "sweep": "zip"},
+        {"params": {"h": [1, 2, 3], "t": [0, 0]}},
+        {"params": {"h": [1, 2], "t": [1, 2]}},
+        {"params": {"h": 1, "t": [0, 0]}},
+    ):
+        assert told(**fine) == ""
 
 
 def test_a_document_as_plain_data_is_an_ensemble() -> None:

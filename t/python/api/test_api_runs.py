@@ -104,6 +104,16 @@ def test_resume_begins_a_run_that_never_began_and_does_not_repeat_one_that_has_e
         other.jobs()
 
 
+def test_resume_of_a_run_that_has_ended_with_failed_jobs_names_rerun(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("false").run("local", state_dir=tmp_path)
+    capsys.readouterr()
+    make("false").run("local", state_dir=tmp_path, resume=True)
+    again = f"flux-ensemble rerun demo --state-dir {tmp_path}' runs the 1 failed job alone\n"
+    assert capsys.readouterr().err.endswith(f"it would without resume=True, and '{again}")
+
+
 def test_resume_goes_on_with_the_latest_run_of_the_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

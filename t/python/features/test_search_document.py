@@ -254,6 +254,26 @@ def test_an_objective_that_is_named_as_the_field_of_a_job_is_warned_of() -> None
     assert "search[0].minimize: the key of a memo is named without 'memo.' here" in warning
 
 
+@pytest.mark.parametrize(
+    ("choices", "note"),
+    [
+        ("[-5, 5]", "a choice of two values, -5 and 5: a range is {low: -5, high: 5}"),
+        ("[1e-5, 0.1]", "a choice of two values, 1e-5 and 0.1: a range is {low: 1e-5, high: 0.1}"),
+        ("[5, -5]", None),
+        ("[no, yes]", None),
+        ("[1, 2, 3]", None),
+        ("['1', '2']", None),
+    ],
+)
+def test_two_numbers_as_choices_have_a_note(choices: str, note: str | None) -> None:
+    found = Warnings()
+    text = TEXT.replace("[sgd, adam]", choices)
+    load_text(text, name="test", file="d.yaml", warnings=found)
+    assert not found.warnings
+    told = [] if note is None else [f"d.yaml:7: search[0].variables.opt: this is {note}"]
+    assert found.notes == told
+
+
 def test_a_rule_on_the_jobs_of_a_search_is_not_warned_of() -> None:
     found = Warnings()
     rule = """\

@@ -131,6 +131,11 @@ def test_a_run_that_is_killed_goes_on_with_the_points_of_one_that_is_not(
     local = ["--queue", "local", "--state-dir", str(tmp_path / "state")]
     assert run_command(["search", "test", *local, "-n", "-o", "{state}"]) == 0
     assert capsys.readouterr().out.strip() == "interrupted"
+    assert run_command(["search", "test", *local]) == 0
+    head, row = capsys.readouterr().out.splitlines()[:2]
+    assert head[: head.index("SAMPLER")].split()[-1] == "STATE"
+    assert row.index("interrupted") == head.index("STATE")
+    assert row[head.index("SAMPLER") - 2 :].startswith("d ")
     (tmp_path / "go-on").touch()
     # That it found nothing is meant to be.
     code, _, err = Run(tmp_path, document(tmp_path), "--resume", "--fail-on", "job").end()
