@@ -113,7 +113,9 @@ def test_an_interrupted_wait_says_that_the_ensemble_goes_on(run: Run) -> None:
 
 
 def test_an_error_names_the_cell(run: Run) -> None:
-    _, error = run("x = 1\n\nEnsemble(name='x', jobs=[Job(name='a', comand='x')]).validate()")
+    imports = "from flux_ensemble import Ensemble, Job"
+    made = "Ensemble(name='x', jobs=[Job(name='a', comand='x')]).validate()"
+    _, error = run(f"{imports}\n\n{made}")
     assert re.match(r"DocumentError: In\[\d+\]:3: jobs\[0\]\.comand: unknown key", error)
 
 
