@@ -62,19 +62,34 @@ def _spans(root: Any) -> Iterator[tuple[int, int]]:
             yield node.start_mark.index, node.end_mark.index
 
 
-def logarithmic(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the variables with `log: true`, of the searches and algorithms of a document.
+#: How the forms of values divide an axis: evenly, or evenly in their logarithms.
+_LOGARITHMIC = {"range": False, "linspace": False, "logspace": True}
+
+
+def logarithmic(document: Mapping[str, Any]) -> dict[str, bool]:
+    """Return whether the numbers of parameters were chosen by their order of magnitude.
+
+    Those are in it of which the document says so: ranges of the variables of searches and
+    algorithms, and values of jobs that are evenly spaced.
 
     >>> variables = {"lr": {"low": 0.01, "high": 0.1, "log": True}, "x": {"low": 0, "high": 1}}
-    >>> list(logarithmic({"search": [{"id": "a", "variables": variables}]}))
-    ['lr']
+    >>> params = {"d": {"logspace": [-2, 0, 3]}, "e": [1, 1000]}
+    >>> logarithmic({"search": [{"variables": variables}], "jobs": [{"params": params}]})
+    {'lr': True, 'x': False, 'd': True}
     """
+    found: dict[str, bool] = {}
     sections = [section for section in document.values() if isinstance(section, list)]
     for entry in chain.from_iterable(sections):
-        variables = entry.get("variables") if isinstance(entry, Mapping) else None
-        for name, one in variables.items() if isinstance(variables, Mapping) else ():
-            if isinstance(one, Mapping) and one.get("log") is True:
-                yield str(name)
+        for kind in ("variables", "params"):
+            values = entry.get(kind) if isinstance(entry, Mapping) else None
+            for name, one in values.items() if isinstance(values, Mapping) else ():
+                if not isinstance(one, Mapping):
+                    continue
+                if kind == "variables" and "low" in one:
+                    found[str(name)] = one.get("log") is True
+                for form in _LOGARITHMIC.keys() & one.keys():
+                    found[str(name)] = _LOGARITHMIC[form]
+    return found
 
 
 def without_environment(value: Any) -> Any:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from flux_ensemble import eventlog
 from flux_ensemble.report.columns import (
@@ -393,6 +393,22 @@ class Log:
         return self.fired, {**columns, **self._times.encode(begin, self.gaps)}
 
 
+class Slices(NamedTuple):
+    """A chart for each of some parameters, with what the jobs of a group published over it.
+
+    Attributes:
+        group: of the jobs that succeeded.
+        key: of their memos.
+        mode: whether the "max" or the "min" is the best; None if no document says that.
+        params: the parameters.
+    """
+
+    group: str
+    key: str
+    mode: str | None
+    params: tuple[str, ...]
+
+
 @dataclass
 class Run:
     """The contents of a report on one ensemble.
@@ -403,6 +419,7 @@ class Run:
         begin, end: of its time, in seconds; `end` is the present if it has not ended.
         notes: about data that is not in the report, in sentences.
         tables: the columns by name.
+        slices: those of the page.
     """
 
     source: Source
@@ -413,6 +430,7 @@ class Run:
     end: float
     notes: list[str] = field(default_factory=list)
     tables: dict[str, Table] = field(default_factory=dict)
+    slices: list[Slices] = field(default_factory=list)
 
     @property
     def span(self) -> float:

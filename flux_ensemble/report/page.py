@@ -40,6 +40,7 @@ SCRIPTS = (
     "timeline.js",
     "curves.js",
     "parallel.js",
+    "slices.js",
     "tables.js",
     "main.js",
 )
@@ -180,7 +181,8 @@ def _about(content: Content) -> dict[str, Any]:
         "f58": run.source.kind == "Flux",
         "params": list(run.jobs.params),
         "memo": run.jobs.points.keys,
-        "logarithmic": content.logarithmic,
+        "logarithmic": list(content.logarithmic.items()),
+        "slices": [one._asdict() for one in run.slices],
         "figure": None if figure is None else asdict(figure),
         "simulatedSpan": None if content.simulated is None else content.simulated.span,
         "noun": noun(run),

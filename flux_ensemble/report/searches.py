@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flux_ensemble.report.gather import Run
-from flux_ensemble.report.importance import importances
+from flux_ensemble.report.gather import Run, Slices
+from flux_ensemble.report.importance import Importance, importances
 from flux_ensemble.report.markup import Markup, h, meter, table
+from flux_ensemble.report.summary import extreme, mode_of
 from flux_ensemble.report.texts import NOTHING, number, plural, seconds, spelling
 from flux_ensemble.words import ended_trials, shown_search
 
@@ -26,6 +27,9 @@ _STATES = {
 
 #: Most parameters in a table of importances.
 _IMPORTANCES = 20
+
+#: Most parameters with a slice, and most values in a report that have slices.
+_SLICES, _SLICED = 8, 10
 
 #: Most steps of the line of a course, and of a part of it: the length of an attribute is limited.
 _STEPS, _PART = 400, 50
@@ -46,15 +50,17 @@ def searches(run: Run, key: str) -> Iterator[Markup]:
         if "front" in search:
             yield _counts(search, run.source.status)
             yield _front(search)
-            for objective in search["objective"].split(", "):
-                yield from importance_of(run, search["group"], objective)
+            directions = search["direction"].split(", ")
+            for objective, how in zip(search["objective"].split(", "), directions, strict=True):
+                yield from importance_of(run, key, search["group"], objective, mode_of(how))
         else:
             values = [value for _, value in sorted(run.jobs.trials.get(search["group"], ()))]
             yield _counts(search, run.source.status)
             if values:
                 yield _course(search, values, f"{key}-search-{position}")
             yield _best(search)
-            yield from importance_of(run, search["group"], search["objective"])
+            mode = mode_of(search["direction"])
+            yield from importance_of(run, key, search["group"], search["objective"], mode)
     if len(found) > _SEARCHES:
         yield h("p.quiet", f"There are {len(found) - _SEARCHES} further searches.")
 
@@ -130,21 +136,54 @@ def _params(trial: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) -> li
 # -- importances --------------------------------------------------------------------------
 
 
-def importance_of(run: Run, group: str, key: str) -> Iterator[Markup]:
-    """Yield a table of the importances of a group's parameters for what its jobs published.
+def importance_of(run: Run, ids: str, group: str, key: str, mode: str | None) -> Iterator[Markup]:
+    """Yield the importances of a group's parameters for what its jobs published, and its slices.
 
     Args:
         run: the ensemble.
+        ids: begins the ids of elements.
         group: the group.
         key: of the memos.
+        mode: whether the "max" or the "min" of it is the best; None if that is unknown.
     """
     params, values = run.jobs.values_of(group, key)
     found = importances(params, values)
-    if found is None or len(found) < 2:
+    if not found:
         return
     of = f" of {group}" if len(run.source.status["groups"]) > 1 else ""
+    if len(found) > 1:
+        yield from _importances(found, of, key, len(values))
+    slices = Slices(group, key, mode, tuple(one.name for one in found[:_SLICES]))
+    if slices not in run.slices:
+        if len(run.slices) == _SLICED:
+            note = f"slices of more than {_SLICED} values"
+            run.notes.extend([note] if note not in run.notes else [])
+            return
+        run.slices.append(slices)
+    yield _sliced(slices, run.slices.index(slices), ids, of, len(found), len(values))
+
+
+def _sliced(slices: Slices, number: int, ids: str, of: str, params: int, jobs: int) -> Markup:
+    those = f"the {plural(jobs, 'job')} that succeeded and published {slices.key}"
+    words = f"Each point is one of {those}."
+    if slices.mode is not None:
+        words += f" The ring is around the one with the {extreme(slices.mode, slices.key)}."
+    if params > 1:
+        words += " The most important parameter is the first."
+    if params > _SLICES:
+        words += f" Not shown: {plural(params - _SLICES, 'less important parameter')}."
+    described = f"{ids}-slices-{number}-text"
+    return h(
+        "figure.figure",
+        h("h4.charted", f"Slices: {slices.key}{of} over each parameter"),
+        h("div.chart", data_chart="slices", data_slices=number, aria_describedby=described),
+        h("figcaption", words, id=described),
+    )
+
+
+def _importances(found: Sequence[Importance], of: str, key: str, jobs: int) -> Iterator[Markup]:
     yield table(
-        f"Importance of the parameters{of} for {key}, from {plural(len(values), 'job')}",
+        f"Importance of the parameters{of} for {key}, from {plural(jobs, 'job')}",
         ["Parameter", "Importance"],
         [[name, [meter(share, "share"), f"{share:.0%}"]] for name, share in found[:_IMPORTANCES]],
     )

@@ -45,7 +45,7 @@ class Content:
         files: makes references to the output of jobs.
         document: its text; None if unknown.
         figure: by which points are compared.
-        logarithmic: parameters that its searches vary by order of magnitude.
+        logarithmic: whether parameters were chosen by their order of magnitude, if known.
         usage: of the nodes; None if unknown.
         simulated: another run of the same document, to compare with.
         seed: of the document.
@@ -61,7 +61,7 @@ class Content:
     usage: Usage | None
     simulated: Run | None = None
     seed: Any = None
-    logarithmic: Sequence[str] = ()
+    logarithmic: Mapping[str, bool] = field(default_factory=dict)
     rows: int = MOST_ROWS
     left_out: list[str] = field(default_factory=list)
 
@@ -272,7 +272,7 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
         searched = {one["group"] for one in run.source.status.get("searches", ())}
         for group in run.source.status["groups"]:
             if first is not None and group not in searched:
-                yield from importance_of(run, group, first)
+                yield from importance_of(run, key, group, first, None)
         return
     files = _files(content, best)
     rows = [
@@ -297,7 +297,7 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
     )  # fmt: skip
     objectives = [(one["group"], one["objective"]) for one in run.source.status.get("searches", ())]
     if (figure.group, figure.key) not in objectives:
-        yield from importance_of(run, figure.group, figure.key)
+        yield from importance_of(run, key, figure.group, figure.key, figure.mode)
 
 
 def _groups(content: Content) -> Iterator[Markup]:

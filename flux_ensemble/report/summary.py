@@ -314,3 +314,17 @@ def _point(point: Mapping[str, Any], what: str) -> Iterator[Markup]:
     yield h("p.big", h("b", number(point["value"])), h("span", f" {what}"))
     pairs = [(name, spelling(value)) for name, value in point["params"].items()]
     yield h("p", [[h("code", f"{name} = {value}"), " "] for name, value in pairs[:_PARAMS]])
+
+
+def mode_of(direction: str) -> str:
+    """Return the mode of a direction, "minimize" or "maximize"."""
+    return _MODES[direction]
+
+
+def extreme(mode: str, name: str) -> str:
+    """Return the best value of something in words.
+
+    >>> extreme("min", "loss")
+    'lowest loss'
+    """
+    return f"{_WORDS[mode]} {name}"

@@ -70,7 +70,7 @@ def describe(
         document=None if loaded is None else text_of(loaded, environment=environment),
         figure=figure_of(run),
         seed=None if document is None else document.get("seed"),
-        logarithmic=[*logarithmic(document or {})],
+        logarithmic=logarithmic(document or {}),
         usage=usage(
             times.rows("t_run"), times.rows("t_end"), run.jobs.ranks, run.end, size and size[0]
         ),

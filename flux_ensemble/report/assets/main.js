@@ -13,6 +13,7 @@ class Drawing {
       () => boxes.timeline && new Timeline(boxes.timeline, run),
       () => run.jobs.rows && drawCourse(run, boxes),
       () => boxes.parallel && drawSweep(article, boxes.parallel, run),
+      () => article.querySelectorAll("[data-chart=slices]").forEach((box) => new Slices(box, run, run.about.slices[box.dataset.slices])),
       () => boxes.histogram && new Histogram(boxes.histogram, run),
       () => article.querySelector("[data-jobs]") && new JobsTable(article.querySelector("[data-jobs]"), run),
     ];
@@ -79,7 +80,7 @@ async function main() {
   const { about, tables } = await unpack(holder.textContent);
   holder.remove();
   const runs = new Map(about.map((one) => [one.key, {
-    about: one,
+    about: { ...one, logarithmic: new Map(one.logarithmic) },
     jobs: tables[`${one.key}.jobs`],
     firings: tables[`${one.key}.firings`],
     simulated: tables[`${one.key}.simulated`] || null,

@@ -4,7 +4,7 @@ const MOST_AXES = 8;
 /** Up to so many jobs each has a line of its own; of more those that are alike are put together. */
 const MOST_LINES = 2000;
 const LEVELS = 48;
-/** Numbers whose largest is more than so many times the smallest are on a logarithmic axis. */
+/** Numbers whose largest is more than so many times the smallest are on a logarithmic axis, unless the document says how they were chosen. */
 const LOG = 1000;
 
 /** The number of a value, which may be a text such as "1e-3"; NaN where it is none. */
@@ -28,7 +28,7 @@ function decade(value) {
 
 /** The places of values on an axis, from 0 at the bottom to 1 at the top. */
 class Axis {
-  constructor(name, column, rows, isLog = false) {
+  constructor(name, column, rows, isLog = null) {
     this.name = name;
     this.column = column;
     const values = column.values ? column.values.filter((value) => value !== null) : null;
@@ -46,13 +46,15 @@ class Axis {
     const at = column.values ? (row) => numberOf(column.get(row)) : (row) => column.number(row);
     let low = Infinity;
     let high = -Infinity;
+    let whole = true;
     for (let row = 0; row < rows; row++) {
       const value = at(row);
+      whole &&= Number.isNaN(value) || Number.isInteger(value);
       if (value < low) low = value;
       if (value > high) high = value;
     }
     this.count = high > low ? 3 : 1;
-    this.isLog = low > 0 && high > low && (isLog || high / low > LOG);
+    this.isLog = low > 0 && high > low && (isLog ?? high / low > LOG);
     if (this.isLog) {
       const place = (value) => Math.log(value / low) / Math.log(high / low);
       this.place = (row) => place(at(row));
@@ -61,7 +63,8 @@ class Axis {
     }
     const span = high - low || 1;
     this.place = (row) => (at(row) - low) / span;
-    this.marks = high > low ? ticks(low, high, 5).map((value) => [(value - low) / span, shownValue(+value.toPrecision(6))]) : [[0.5, shownValue(low)]];
+    const steps = high > low ? ticks(low, high, 5).filter((step) => !whole || Number.isInteger(+step.toPrecision(6))) : [];
+    this.marks = high > low ? steps.map((value) => [(value - low) / span, shownValue(+value.toPrecision(6))]) : [[0.5, shownValue(low)]];
   }
 }
 
@@ -70,7 +73,7 @@ class Parallel {
     this.run = run;
     const { rows, columns } = run.jobs;
     this.rows = rows;
-    const axes = run.about.params.map((name) => new Axis(name, columns[`params.${name}`], rows, run.about.logarithmic.includes(name)));
+    const axes = run.about.params.map((name) => new Axis(name, columns[`params.${name}`], rows, run.about.logarithmic.get(name)));
     const varied = axes.filter((axis) => axis.count > 1);
     const wanted = varied.length ? varied : axes;
     this.params = wanted.slice(0, MOST_AXES);

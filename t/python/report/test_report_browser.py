@@ -81,7 +81,7 @@ def test_each_chart_is_drawn_when_the_page_is_loaded(browser: Browser, study: Pa
     added = browser.before(f"{DRAWN} addEventListener('load', () => (window.then = drawn()));")
     try:
         # Who takes a picture of the page scrolls nowhere, and waits for nothing else.
-        assert browser.open(study).run("return window.then") == [5, []]
+        assert browser.open(study).run("return window.then") == [6, []]
     finally:
         browser.after(added)
 
@@ -125,7 +125,7 @@ def test_a_printed_report_has_all_ensembles_with_each_chart_in_the_width_of_the_
     """)
     document = page.print()
     assert document.startswith(b"%PDF")
-    assert page.wait("window.printed") == [10, []]
+    assert page.wait("window.printed") == [11, []]
     assert 0 < max(page.run("return window.widths")) <= PAPER
     # One ensemble is shown again.
     assert page.count("article.ensemble[hidden]") == 1
@@ -342,6 +342,59 @@ def test_numbers_of_many_magnitudes_are_on_logarithmic_axes(
     # Of less than two powers of ten the ends are marked.
     assert {"0.02", "0.41"} <= texts
     assert {"1e-9", "1e-5"} <= texts
+    assert page.complaints() == []
+
+
+@pytest.mark.parametrize("count", [60, 2400])
+def test_slices_have_the_axes_by_which_parameters_were_chosen_and_mark_the_best(
+    browser: Browser, tmp_path: Path, count: int
+) -> None:
+    jobs = [
+        job(
+            number,
+            params={
+                "even": 1e-6 + number % 20 / 19, "rate": [0.01, 0.02, 0.04][number % 3],
+                "word": ["a", "b"][number % 2], "layers": 1 + number % 4,
+            },
+            memo={"loss": number % 20 + number % 3 / 10 + 1},
+            outcome="success" if number else "failed",
+        )
+        for number in range(count)
+    ]  # fmt: skip
+    jobs.append(job(count, group="other", params={"word": "c"}, memo={"loss": -1}))
+    variables = {"even": {"low": 1e-6, "high": 2}, "rate": {"low": 0.01, "high": 1, "log": True}}
+    loaded = json.dumps({"name": "made", "search": [{"id": "s", "variables": variables}]})
+    entry = {"timestamp": 10.0, "name": "load", "context": {"document": loaded}}
+    best = {
+        "name": "top", "of": "loss", "group": "sim", "mode": "max", "value": 20.2, "job": "59",
+        "params": {}, "running": False,
+    }  # fmt: skip
+    file = write(tmp_path / "a.html", source(jobs, entries=[entry], status={"best": [best]}))
+    made = file.read_text(encoding="utf-8")
+    assert f"one of the {count - 1:,} jobs that succeeded" in made
+    assert "around the one with the highest loss. The most important parameter is" in made
+    page = browser.open(file)
+    page.run("""
+        const { draw } = Slices.prototype;
+        Slices.prototype.draw = function () {
+          window.slices = this;
+          return draw.call(this);
+        };
+        redraws.forEach((one) => one());
+    """)
+    found = page.run("""return slices.panels.map((one) =>
+        [one.name, one.marks.map(([, text]) => text), one.best.map((place) => +place.toFixed(3))]);
+    """)
+    marks = {name: texts for name, texts, _ in found}
+    assert next(iter(marks)) == "even"
+    assert marks["even"][-1] == "1"
+    assert "0.8" in marks["even"]
+    assert marks["rate"] == ["0.01", "0.04"]
+    assert marks["word"] == ["a", "b"]
+    assert marks["layers"] == ["1", "2", "3", "4"]
+    # The best of the group: the last value, of the greatest rate.
+    assert {name: place for name, _, place in found}["rate"] == [1, 1]
+    assert page.run("return slices.panels.map((one) => !!one.cells)") == [count > 2000] * 4
     assert page.complaints() == []
 
 

@@ -501,9 +501,30 @@ def test_a_sweep_without_a_best_point_has_those_for_the_first_number_that_is_pub
     ]  # fmt: skip
     table = html(source(jobs)).split("Importance of the parameters for fom, from 36 jobs</span>")[1]
     assert re.findall(r"</svg>(\d+%)<", table.split("</table>", 1)[0]) == ["100%", "0%"]
+    # The document does not say what is good.
+    assert "Slices: fom over each parameter" in html(source(jobs))
+    assert "The ring" not in html(source(jobs))
     for one in jobs:
         one["memo"] = {}
     assert "Importance" not in html(source(jobs))
+    assert "Slices: fom" not in html(source(jobs))
+
+
+def test_slices_are_of_the_most_important_parameters_and_of_some_values() -> None:
+    jobs = [
+        job(
+            12 * number + group, group=f"g{group}",
+            params={f"p{at}": (number >> at) % 2 for at in range(10)}, memo={"fom": number},
+        )
+        for number in range(64)
+        for group in range(12)
+    ]  # fmt: skip
+    text = html(source(jobs))
+    assert text.count('data-chart="slices"') == 10
+    assert "<li>slices of more than 10 values</li>" in text
+    few = [job(number, params={f"p{at}": (number >> at) % 2 for at in range(10)},
+               memo={"fom": number}) for number in range(1024)]  # fmt: skip
+    assert "Not shown: 2 less important parameters." in html(source(few))
 
 
 def test_of_several_groups_it_is_said_whose_parameters_matter() -> None:

@@ -215,6 +215,22 @@ def test_each_objective_has_the_importances_of_the_parameters() -> None:
     assert max(gain[name] for name in ("x", "z", "words")) < 20
 
 
+def test_each_objective_has_slices_in_the_order_of_importance() -> None:
+    pytest.importorskip("optuna")
+    run = gather(simulated(MATTERS), lambda entry, t: "")
+    html = "".join(searches(run, "e0"))
+    tables = [[name for name, _ in of] for of in importance_tables(MATTERS).values()]
+    assert [(one.group, one.key, one.mode, list(one.params)) for one in run.slices] == [
+        ("trial", key, mode, names)
+        for key, mode, names in zip(("loss", "gain"), ("min", "max"), tables, strict=True)
+    ]
+    assert re.findall(r'data-slices="(\d)"', html) == ["0", "1"]
+    assert "around the one with the highest gain" in html
+    # The page may be made again.
+    assert "".join(searches(run, "e0")) == html
+    assert len(run.slices) == 2
+
+
 @pytest.mark.parametrize(
     "change", [{"trials": 9}, {"variables": {"x": {"low": 0, "high": 1}}}], ids=["few", "one"]
 )
