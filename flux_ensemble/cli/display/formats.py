@@ -324,6 +324,9 @@ _SPECIAL = ("help",)
 #: Control sequences of terminals, which in tables are only colours.
 _ANSI = re.compile("\033\\[[0-9;]*m")
 
+#: A field that Flux's formats take for a part of another one.
+_ODD_FIELD = re.compile(r"\..*[.\[]")
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 

@@ -48,7 +48,7 @@ _STYLES = {
 _IN_STATUS = ("state", "outcome")
 
 #: A column that exists only if a format names it.
-_NESTED = re.compile(r"\{((params|memo)\.([A-Za-z_][\w-]*))")
+_NESTED = re.compile(r"\{((params|memo)\.([^{}:!]+))")
 
 
 def jobs_table(fmt: str) -> Table:
@@ -82,6 +82,8 @@ def nested_fields(fmt: str) -> list[str]:
 
     >>> nested_fields("{id} {params.t:>4} {memo.loss}")
     ['params.t', 'memo.loss']
+    >>> nested_fields("{memo.k_cat/K_M:>8h} {memo.E [eV]!D}")
+    ['memo.k_cat/K_M', 'memo.E [eV]']
     """
     return [field for field, _, _ in _NESTED.findall(fmt)]
 
