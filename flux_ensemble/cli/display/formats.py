@@ -136,7 +136,7 @@ class Table:
 
     def _show(self, rows: list[dict[str, Any]], fmt: str, no_header: bool) -> None:
         try:
-            if not _has_flux():
+            if not _has_flux() or any(map(_ODD_FIELD.search, self.headings)):
                 self._show_plainly(rows, fmt, no_header)
                 return
             from flux.util import OutputFormat
