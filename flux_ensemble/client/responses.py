@@ -304,6 +304,7 @@ class EnsembleStatus(TypedDict):
     directory: str
     errors: list[str]
     best: NotRequired[list[BestJob]]
+    units: NotRequired[dict[str, str]]
     waits: NotRequired[list[Wait]]
     searches: NotRequired[list[SearchStatus]]
     pools: NotRequired[dict[str, PoolStatus]]

@@ -185,6 +185,7 @@ class Spec:
     the group in the names of jobs.
     `directory` is the base of relative paths. `simulate` says for each group how its jobs behave
     in a simulation; only the simulator reads it. `by` are the metrics that are kept by value.
+    `units` are those of memo keys, or of GROUP-KEY, which are only shown.
     `expansion` is the document with what its `use` makes in its place, as plain data; None where
     it has no `use`. `features` has the entries of the lists at the top that features read, by key.
     `custom_at` is the file, and the line in it, that `custom` begins in; None
@@ -213,6 +214,7 @@ class Spec:
     directory: str = "."
     bests: tuple[Best, ...] = ()
     by: tuple[ByValue, ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
     features: Mapping[str, Sequence[SectionEntry]] = field(default_factory=dict)
     simulate: Mapping[str, Simulated] = field(default_factory=dict)
     expansion: Mapping[str, Any] | None = field(default=None, repr=False)

@@ -21,7 +21,7 @@ from flux_ensemble.document.groups import GroupReader
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.keys.document import DOCUMENT_KEYS, LIMIT_KEYS, SCALING_KEYS
 from flux_ensemble.document.keys.forms import ENSEMBLE_NAME, ENSEMBLE_NAME_RULE, IDENTIFIER, matches
-from flux_ensemble.document.keys.metrics import BEST_KEYS
+from flux_ensemble.document.keys.metrics import BEST_KEYS, UNIT_KEYS
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.keys.rules import SCALE_ACTIONS
 from flux_ensemble.document.members import Pool
@@ -31,8 +31,8 @@ from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.document.rules import read_rules, rule_id
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.best import Best
-from flux_ensemble.metrics.by_value import ByValue
-from flux_ensemble.metrics.names import MEMBER_METRICS, RATE, Statistic
+from flux_ensemble.metrics.by_value import ByValue, unsplit
+from flux_ensemble.metrics.names import GAUGES, MEMBER_METRICS, RATE, STREAMS, Statistic
 from flux_ensemble.metrics.paths import BEST, split_stream
 from flux_ensemble.metrics.statistics import ALWAYS, NUMBER, SHARES, SIZES
 from flux_ensemble.texts import shown
@@ -49,6 +49,9 @@ MAX_SIZE = 100_000
 
 #: First parts of metric paths that are not statistics.
 _NO_STATISTICS = ("count", RATE, *MEMBER_METRICS)
+
+#: Keys of the entries under `metrics:` that are no statistics.
+_OTHERS = ("best", "by", "unit")
 
 #: Most statistics of all groups together, because each takes memory from the start. `WINDOW`
 #: values of a window take as much as one statistic.
@@ -158,6 +161,7 @@ class SpecReader:
             directory=self._directory,
             bests=metrics.bests,
             by=tuple(metrics.by),
+            units=read_units(value.get("metrics", []), self._names, problems),
             features=jobs.features,
             members=jobs.pools,
             simulate=read_simulate(value.get("simulate", {}), jobs.groups, self._names, problems),
@@ -384,10 +388,10 @@ def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, 
     for index, entry in enumerate(entries):
         at: Path = ("metrics", index)
         mapping = {"statistic": entry} if isinstance(entry, str) else entry
-        if mapping is None or "best" in mapping or "by" in mapping:
+        if mapping is None or not mapping.keys().isdisjoint(_OTHERS):
             continue
         if "statistic" not in mapping:
-            if not problems.blames((*at, "statistic")):
+            if not any(problems.blames((*at, key)) for key in ("statistic", *_OTHERS)):
                 problems.add(at, "the key 'statistic' is missing")
             continue
         arguments = dict(mapping)
@@ -448,6 +452,38 @@ def read_bests(
         fields = read_keys(BEST_KEYS, best, problems, at)
         bests[best["name"]] = Best(group=group, variable=variable, **fields)
     return tuple(bests.values())
+
+
+def read_units(entries: list[Any], groups: Collection[str], problems: Problems) -> dict[str, str]:
+    """Return the units of memo keys, or of GROUP-KEY: the entries `unit` under `metrics:`.
+
+    Args:
+        entries: the valid part of the list.
+        groups: the names of the job groups.
+        problems: collects the problems.
+
+    >>> read_units([{"of": "loss", "unit": "eV"}], ["md"], Problems())
+    {'loss': 'eV'}
+    """
+    units: dict[str, str] = {}
+    for index, entry in enumerate(entries):
+        # One with `by` is of a metric, and has its own problem.
+        if not isinstance(entry, dict) or "unit" not in entry or "of" not in entry:
+            continue
+        at: Path = ("metrics", index)
+        of = entry["of"]
+        try:
+            _, key = split_stream(of, groups)
+        except ValueError:
+            key = of
+        if key in (*STREAMS, *GAUGES):
+            problems.add((*at, "of"), f"{shown(of)} is in seconds; expected the key of a memo")
+        if unsplit(key) != key:
+            problems.add((*at, "of"), f"{shown(of)} has the unit of {unsplit(of)!r}; write that")
+        if of in units:
+            problems.add((*at, "of"), f"{shown(of)} has the unit {units[of]!r} already")
+        units.setdefault(of, read_keys(UNIT_KEYS, entry, problems, at).get("unit", ""))
+    return units
 
 
 def _kind(kind: str, arguments: dict[str, Any], problems: Problems, at: Path) -> str:

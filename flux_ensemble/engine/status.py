@@ -37,6 +37,7 @@ def status(engine: Engine) -> dict[str, Any]:
         "retries": engine.pending_table.jobs_again,
         **({"away": engine.away} if engine.away else {}),
         **({"best": engine.stats.bests.report()} if engine.stats.bests.kept else {}),
+        **({"units": dict(engine.spec.units)} if engine.spec.units else {}),
         **{
             key: value
             for feature in engine.hooks.features

@@ -20,7 +20,7 @@ from flux_ensemble import __version__
 from flux_ensemble.report.columns import pack
 from flux_ensemble.report.markup import Markup, h
 from flux_ensemble.report.sections import MOST_ROWS, Content, sections
-from flux_ensemble.report.summary import cards, headline, noun
+from flux_ensemble.report.summary import cards, headline, label_of, noun
 from flux_ensemble.report.texts import numbers
 from flux_ensemble.words import shown_state
 
@@ -181,6 +181,7 @@ def _about(content: Content) -> dict[str, Any]:
         "f58": run.source.kind == "Flux",
         "params": list(run.jobs.params),
         "memo": run.jobs.points.keys,
+        "labels": {key: label_of(run, key) for key in run.jobs.points.keys},
         "logarithmic": list(content.logarithmic.items()),
         "slices": [one._asdict() for one in run.slices],
         "figure": None if figure is None else asdict(figure),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from flux_ensemble.metrics.units import with_unit
 from flux_ensemble.report.gather import Run, Slices
 from flux_ensemble.report.importance import Importance, importances
 from flux_ensemble.report.markup import Markup, h, meter, table
@@ -49,7 +50,7 @@ def searches(run: Run, key: str) -> Iterator[Markup]:
             yield h("p", f"{search['trouble']}.")
         if "front" in search:
             yield _counts(search, run.source.status)
-            yield _front(search)
+            yield _front(run, search)
             directions = search["direction"].split(", ")
             for objective, how in zip(search["objective"].split(", "), directions, strict=True):
                 yield from importance_of(run, key, search["group"], objective, mode_of(how))
@@ -57,8 +58,8 @@ def searches(run: Run, key: str) -> Iterator[Markup]:
             values = [value for _, value in sorted(run.jobs.trials.get(search["group"], ()))]
             yield _counts(search, run.source.status)
             if values:
-                yield _course(search, values, f"{key}-search-{position}")
-            yield _best(search)
+                yield _course(run, search, values, f"{key}-search-{position}")
+            yield _best(run, search)
             mode = mode_of(search["direction"])
             yield from importance_of(run, key, search["group"], search["objective"], mode)
     if len(found) > _SEARCHES:
@@ -91,7 +92,7 @@ def _counts(search: Mapping[str, Any], status: Mapping[str, Any]) -> Markup:
     )
 
 
-def _best(search: Mapping[str, Any]) -> Markup:
+def _best(run: Run, search: Mapping[str, Any]) -> Markup:
     if not search["best"]:
         return h("p", "No trial is complete, so there is no best one.")
     rows = [
@@ -99,10 +100,10 @@ def _best(search: Mapping[str, Any]) -> Markup:
         for trial in search["best"][:_BEST]
     ]
     words = f"{search['direction']} {search['objective']}"
-    return _trials(f"Best trials: {words}", [search["objective"]], search["best"], rows)
+    return _trials(f"Best trials: {words}", _labels(run, search), search["best"], rows)
 
 
-def _front(search: Mapping[str, Any]) -> Markup:
+def _front(run: Run, search: Mapping[str, Any]) -> Markup:
     keys = search["objective"].split(", ")
     directions = search["direction"].split(", ")
     front = search["front"][:_FRONT]
@@ -115,7 +116,13 @@ def _front(search: Mapping[str, Any]) -> Markup:
     caption = f"Pareto front of {size}: {words}"
     if len(front) < search["front_size"]:
         caption += f"; the first {len(front)}"
-    return _trials(caption, keys, front, rows)
+    return _trials(caption, _labels(run, search), front, rows)
+
+
+def _labels(run: Run, search: Mapping[str, Any]) -> list[str]:
+    """Return the objectives of a search with their units."""
+    keys = search["objective"].split(", ")
+    return [with_unit(run.source.status, [search["group"]], key) for key in keys]
 
 
 def _trials(
@@ -212,11 +219,12 @@ def course(values: Sequence[float], direction: str) -> list[tuple[int, float]]:
     return steps
 
 
-def _course(search: Mapping[str, Any], values: Sequence[float], key: str) -> Markup:
+def _course(run: Run, search: Mapping[str, Any], values: Sequence[float], key: str) -> Markup:
     steps = course(values, search["direction"])
     first, best = steps[0][1], steps[-1][1]
+    (label,) = _labels(run, search)
     words = (
-        f"The best {search['objective']} after so many complete trials: {number(first)} after the "
+        f"The best {label} after so many complete trials: {number(first)} after the "
         f"first, {number(best)} after {plural(steps[-1][0], 'trial')} and to the end, after "
         f"{len(values):,}."
     )

@@ -10,13 +10,14 @@ from typing import Any
 from flux_ensemble import job_ids
 from flux_ensemble.metrics.names import STREAMS
 from flux_ensemble.metrics.statistics import ESTIMATED, ESTIMATES
+from flux_ensemble.metrics.units import with_unit
 from flux_ensemble.report.files import Files, reference
 from flux_ensemble.report.gather import Run
 from flux_ensemble.report.markup import Child, Markup, h, meter, pre, table
 from flux_ensemble.report.members import members
 from flux_ensemble.report.searches import importance_of, searches
 from flux_ensemble.report.source import Failure
-from flux_ensemble.report.summary import Figure, noun
+from flux_ensemble.report.summary import Figure, label_of, noun
 from flux_ensemble.report.texts import (
     MAX_TEXT,
     NOTHING,
@@ -254,7 +255,11 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
     names = list(dict.fromkeys(name for job in best for name in job["params"]))[:8]
     if params:
         # As the chart begins: see `parallel.js`.
-        what = figure.words if figure else f"lowest {next(iter(run.jobs.points.keys), 'runtime')}"
+        what = (
+            figure.words
+            if figure
+            else f"lowest {label_of(run, next(iter(run.jobs.points.keys), 'runtime'))}"
+        )
         yield _chart(
             key,
             "parallel",
@@ -289,7 +294,7 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
         "div",
         table(
             f"Jobs that succeeded with the {figure.words}",
-            ["Job", "Group", figure.key, *names, *["Output"] * any(files)],
+            ["Job", "Group", figure.label, *names, *["Output"] * any(files)],
             rows,
             numeric=range(2, 3 + len(names)),
         ),
@@ -374,7 +379,7 @@ def _statistics(content: Content, key: str) -> Iterator[Markup]:
                 group,
                 f"{variable}\N{NO-BREAK SPACE}(s)"
                 if variable.partition("[")[0] in STREAMS
-                else variable,
+                else with_unit(content.run.source.status, [group], variable),
                 *values,
             ]
             for group, variable, *values in content.first(rows, "statistics")

@@ -8,6 +8,7 @@ from typing import Any
 
 from flux_ensemble import job_ids
 from flux_ensemble.client import troubles
+from flux_ensemble.metrics.units import with_unit
 from flux_ensemble.report.gather import Run
 from flux_ensemble.report.markup import Child, Markup, h
 from flux_ensemble.report.source import Failure
@@ -42,16 +43,18 @@ class Figure:
         group: of the jobs.
         key: of their memos.
         mode: "max" or "min".
+        label: the key with its unit.
     """
 
     group: str
     key: str
     mode: str
+    label: str
 
     @property
     def words(self) -> str:
         """The property of the best point, in words."""
-        return f"{_WORDS[self.mode]} {self.key}"
+        return f"{_WORDS[self.mode]} {self.label}"
 
 
 def figure_of(run: Run) -> Figure | None:
@@ -62,11 +65,21 @@ def figure_of(run: Run) -> Figure | None:
     status, keys = run.source.status, run.jobs.points.keys
     for best in status.get("best", ()):
         if best["of"] in keys:
-            return Figure(best["group"], best["of"], best["mode"])
+            label = with_unit(status, [best["group"]], best["of"])
+            return Figure(best["group"], best["of"], best["mode"], label)
     for search in status.get("searches", ()):
         if search["objective"] in keys:
-            return Figure(search["group"], search["objective"], _MODES[search["direction"]])
+            group, key = search["group"], search["objective"]
+            label = with_unit(status, [group], key)
+            return Figure(group, key, _MODES[search["direction"]], label)
     return None
+
+
+def label_of(run: Run, key: str) -> str:
+    """Return a key of memos with its unit, if that is the same in all groups that publish it."""
+    status, published = run.source.status, run.source.metrics.get("mean", {})
+    groups = [group for group in status["groups"] if f"{group}-{key}" in published]
+    return with_unit(status, groups or status["groups"], key)
 
 
 def counts(run: Run) -> dict[str | None, int]:
@@ -266,7 +279,7 @@ def _best(run: Run) -> Iterator[Markup]:
     """Yield the best points of the status, and no others."""
     status = run.source.status
     points = [_best_job(best, run) for best in status.get("best", ())]
-    points += [_best_trial(search) for search in status.get("searches", ())]
+    points += [_best_trial(search, status) for search in status.get("searches", ())]
     if not points:
         yield h("p.big", h("b", NOTHING))
         yield h(
@@ -281,7 +294,8 @@ def _best(run: Run) -> Iterator[Markup]:
 
 
 def _best_job(best: Mapping[str, Any], run: Run) -> Iterator[Markup]:
-    what = f"{_WORDS[best['mode']]} {best['of']}"
+    of = with_unit(run.source.status, [best["group"]], best["of"])
+    what = f"{_WORDS[best['mode']]} {of}"
     if best["value"] is None:
         yield h("p.big", h("b", NOTHING), h("span", f" {what}"))
         yield h("p.quiet", f"No job of {best['group']} that succeeded has a value of {best['of']}.")
@@ -294,13 +308,14 @@ def _best_job(best: Mapping[str, Any], run: Run) -> Iterator[Markup]:
     yield h("p.quiet", f"Best {best['name']!r}: job {job} of {best['group']}{runs}.")
 
 
-def _best_trial(search: Mapping[str, Any]) -> Iterator[Markup]:
+def _best_trial(search: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Markup]:
     name = f"search {search['id']!r}"
     if "front" in search:
         yield h("p.big", h("b", search["front_size"]), h("span", " in the Pareto front"))
         yield h("p.quiet", f"Of {name}: see below.")
         return
-    what = f"{_WORDS[_MODES[search['direction']]]} {search['objective']}"
+    of = with_unit(status, [search["group"]], search["objective"])
+    what = f"{_WORDS[_MODES[search['direction']]]} {of}"
     if not search["best"]:
         yield h("p.big", h("b", NOTHING), h("span", f" {what}"))
         yield h("p.quiet", f"No trial of {name} is complete.")

@@ -6,11 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def metrics_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def metrics_rows(
+    metrics: Mapping[str, Mapping[str, Any]], units: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
     """Return the rows of `metrics_table`: one for each stream, in the order of the groups.
 
-    A key of memos whose values were all ignored has a row, too.
+    A key of memos whose values were all ignored has a row, too. With units of its document each row
+    has one, and that of times is "s".
     """
+    from flux_ensemble.metrics.by_value import unsplit
+    from flux_ensemble.metrics.names import GAUGES, STREAMS
+    from flux_ensemble.metrics.units import unit_of
+
+    def unit(group: str, variable: str) -> str:
+        times = unsplit(variable) in (*STREAMS, *GAUGES)
+        return "s" if times else unit_of(units or {}, group, variable)
+
     groups = list(metrics["count"])
     statistics = statistics_of(metrics)
     streams: dict[tuple[str, str], dict[str, Any]] = {}
@@ -25,7 +36,13 @@ def metrics_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
     blank = {**dict.fromkeys(statistics, "-"), "ignored": "0"}
     order = {group: position for position, group in enumerate(groups)}
     return [
-        {"group": group, "variable": variable, **blank, **values}
+        {
+            "group": group,
+            "variable": variable,
+            **({"unit": unit(group, variable)} if units else {}),
+            **blank,
+            **values,
+        }
         for (group, variable), values in sorted(
             streams.items(), key=lambda item: order.get(item[0][0], len(order))
         )

@@ -247,12 +247,13 @@ def metrics(name: str, output: Output, target: Target) -> None:
     if output.as_json:
         print_json(answer)
     else:
-        table = metrics_table(answer)
-        output.show(table, metrics_rows(answer))
+        (ensemble,) = target.status(name)["ensembles"]
+        units = ensemble.get("units", {})
+        table = metrics_table(answer, units=bool(units))
+        output.show(table, metrics_rows(answer, units))
         if output.is_default and not table.headings.keys().isdisjoint(ESTIMATED):
             say(ESTIMATES)
         if output.is_default and ("best" in answer or "search" in answer):
-            (ensemble,) = target.status(name)["ensembles"]
             _print_best(ensemble, target, output.no_header)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.display.formats import Table
 from flux_ensemble.cli.display.tables import GROUPS, group_rows
+from flux_ensemble.metrics.units import with_unit
 from flux_ensemble.results.statistics import ignored_of, number, split_stream, statistics_of
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 _LEAST = ("mad", "iqr", "variance", "n")
 
 
-def metrics_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
+def metrics_table(metrics: Mapping[str, Mapping[str, Any]], *, units: bool = False) -> Table:
     """Return the table of an ensemble's metrics, with a column for each of its statistics.
 
-    If values of memos were ignored, a column has their number.
+    If values of memos were ignored, a column has their number; with `units` one has these.
     """
     statistics = statistics_of(metrics)
     others = [name for name in statistics if name not in (*_LEAST, "mean")]
@@ -35,13 +36,14 @@ def metrics_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
         {
             "group": "GROUP",
             "variable": "VARIABLE",
+            "unit": "UNIT",
             **{name: name.upper() for name in statistics},
             "ignored": "IGNORED",
         },
         {
             "default": {
                 "description": "every statistic of every stream",
-                "format": f"+:{{group:<8}} +:{{variable:<8}} {columns}",
+                "format": "+:{group:<8} +:{variable:<8} " + "+:{unit:<4} " * units + columns,
             }
         },
         yields=("variable", "group"),
@@ -49,8 +51,15 @@ def metrics_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
     )
 
 
-def summary_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return the closing table of `run`: counts, times, and means of published values."""
+def summary_table(
+    metrics: Mapping[str, Mapping[str, Any]], status: Mapping[str, Any] | None = None
+) -> Table:
+    """Return the closing table of `run`: counts, times, and means of published values.
+
+    Args:
+        metrics: of the ensemble.
+        status: of it, which has the units; None for none.
+    """
     published = _published(metrics)
     columns = "".join(f" +:{{{_field(variable)}:>10}}" for variable in published)
     return Table(
@@ -61,7 +70,10 @@ def summary_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
             "mean_duration": "DURATION",
             "min_duration": "MIN",
             "max_duration": "MAX",
-            **{_field(variable): variable.upper() for variable in published},
+            **{
+                _field(variable): with_unit(status or {}, groups, variable, variable.upper())
+                for variable, groups in published.items()
+            },
         },
         {
             "default": {
@@ -117,18 +129,18 @@ def summary_rows(
     ]
 
 
-def _published(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the variables that jobs published, in order of appearance; no streams by value."""
+def _published(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return the variables that jobs published, with their groups; no streams by value."""
     from flux_ensemble.metrics.by_value import unsplit
 
     groups = list(metrics["count"])
-    variables = (split_stream(path, groups)[1] for path in metrics["mean"])
     known = ("duration", "pending", "waiting", "running")
-    return [
-        variable
-        for variable in dict.fromkeys(variables)
-        if variable not in known and unsplit(variable) == variable
-    ]
+    found: dict[str, list[str]] = {}
+    for path in metrics["mean"]:
+        group, variable = split_stream(path, groups)
+        if variable not in known and unsplit(variable) == variable:
+            found.setdefault(variable, []).append(group)
+    return found
 
 
 def _field(variable: str) -> str:

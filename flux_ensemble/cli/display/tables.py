@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.cli.display.formats import Pairs, Table
 from flux_ensemble.cli.display.plain_tables import fsd
+from flux_ensemble.metrics.units import with_unit
 from flux_ensemble.results.best import best_job
 from flux_ensemble.results.hosts import job_id, members_of, runs_of
 from flux_ensemble.scalars import brief
@@ -186,7 +187,9 @@ def best_rows(status: EnsembleStatus, label: Callable[[int], str]) -> list[dict[
     rows = [
         {
             "name": best["name"],
-            "of": f"{best['mode']} {best['group']}-{best['of']}",
+            "of": with_unit(
+                status, [best["group"]], best["of"], f"{best['mode']} {best['group']}-{best['of']}"
+            ),
             "value": "-" if best["value"] is None else f"{best['value']:.6g}",
             "job": "-" if best["job"] is None else best_job(best, label),
             "params": words_of(best["params"]),
@@ -195,7 +198,10 @@ def best_rows(status: EnsembleStatus, label: Callable[[int], str]) -> list[dict[
     ]
     for search in status.get("searches", ()):
         keys, ways = search["objective"].split(", "), search["direction"].split(", ")
-        of = ", ".join(f"{way[:3]} {key}" for way, key in zip(ways, keys, strict=True))
+        of = ", ".join(
+            with_unit(status, [search["group"]], key, f"{way[:3]} {key}")
+            for way, key in zip(ways, keys, strict=True)
+        )
         row = {"name": search["id"], "of": of, "value": "-", "job": "-", "params": ""}
         if "front_size" in search:
             row["value"] = f"front {search['front_size']}"

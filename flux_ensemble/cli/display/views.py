@@ -204,7 +204,7 @@ def summarize(
         click.echo()
         shown = command("metrics", status["name"]) if command else ""
         elsewhere = f"'{shown}' shows the statistics" if shown else ""
-        summary_table(metrics).show(rows, elsewhere=elsewhere)
+        summary_table(metrics, status).show(rows, elsewhere=elsewhere)
         click.echo()
     view.line(closing(status))
     if command is None:

@@ -204,7 +204,8 @@ _KERNEL_KEYS = (
     Key(
         "metrics",
         list_of("a list of statistics", METRIC),
-        "Further statistics, best jobs, and metrics that are kept by the values of parameters.",
+        "Further statistics, best jobs, metrics that are kept by the values of parameters, and "
+        "units.",
         (["skew", {"name": "p90", "statistic": "quantile", "q": 0.9}],),
         read=None,
         more="See [metrics](metrics.md).",

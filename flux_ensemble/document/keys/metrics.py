@@ -1,4 +1,4 @@
-"""The keys of `metrics`: statistics, best jobs, and metrics that are kept by value."""
+"""The keys of `metrics`: statistics, best jobs, metrics that are kept by value, and units."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from flux_ensemble.document.keys.forms import (
 )
 from flux_ensemble.metrics.best import MODES
 from flux_ensemble.metrics.names import OF
+from flux_ensemble.metrics.units import MAX_UNIT, checked
 
 BEST_KEYS = (
     Key(
@@ -49,7 +50,8 @@ BEST_KEYS = (
 
 _OF = (
     "Which jobs the statistic is of: by default the durations of those that succeeded, and "
-    "what any job publishes; with 'by' the metric itself, such as simulate-fom.",
+    "what any job publishes; with 'by' the metric itself, such as simulate-fom, and with 'unit' a "
+    "memo key, such as fom, or simulate-fom.",
     ("finished", "success"),
 )
 
@@ -60,6 +62,18 @@ BY_VALUE_KEYS = (
         {**NAMES_OF_PARAMETERS, "minItems": 1},
         "Keep the metric by the values of these parameters, too.",
         (["t"],),
+    ),
+)
+
+UNIT_KEYS = (
+    Key("of", text(), *_OF, required=True),
+    Key(
+        "unit",
+        text(f"a unit (text of at most {MAX_UNIT} characters)", maxLength=MAX_UNIT),
+        "The unit of a memo key, for tables and the report. With GROUP-KEY it is that of one "
+        "group; without the group, of all.",
+        ("eV", "kcal/mol"),
+        read=checked,
     ),
 )
 
@@ -87,10 +101,14 @@ METRIC = {
     "if": {"type": "object", "required": ["by"]},
     "then": mapping("a mapping such as {of: GROUP-KEY, by: [t]}", BY_VALUE_KEYS),
     "else": {
-        "type": ["string", "object"],
-        "description": "a statistic: its name, or a mapping such as "
-        "{name: p90, statistic: quantile, q: 0.9}, or {best: {name: top, of: md-fom}}, "
-        "or {of: md-fom, by: [t]}",
-        "properties": Properties(STATISTIC_KEYS),
+        "if": {"type": "object", "required": ["unit"]},
+        "then": mapping("a mapping such as {of: KEY, unit: eV}", UNIT_KEYS),
+        "else": {
+            "type": ["string", "object"],
+            "description": "a statistic: its name, or a mapping such as "
+            "{name: p90, statistic: quantile, q: 0.9}, or {best: {name: top, of: md-fom}}, "
+            "or {of: md-fom, by: [t]}, or {of: fom, unit: eV}",
+            "properties": Properties(STATISTIC_KEYS),
+        },
     },
 }

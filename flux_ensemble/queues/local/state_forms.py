@@ -182,11 +182,12 @@ _BEST_OF: Form = {
 
 
 def _status(value: Any) -> bool:
-    # The keys are missing without a search or a best job.
+    # The keys are missing without a search, a best job or a unit.
     return (
         fits(value, _STATUS)
         and fits(value.get("away", 0.0), _time)
         and fits(value.get("best", []), [_BEST_OF])
+        and fits(value.get("units", {}), {...: _text})
         and fits(value.get("searches", []), [_SEARCH])
         and all(
             fits(search.get("front", []), _FRONT) and fits(search.get("front_size", 0), _count)

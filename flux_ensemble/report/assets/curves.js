@@ -171,7 +171,7 @@ class Histogram {
     if (!run.jobs.columns.outcome.values.includes("success")) runtimes.reverse();
     this.what = runtimes[0][0];
     this.group = "";
-    const whats = [...runtimes, ["pending", "time in the queue"], ...run.about.memo.map((key) => [`memo.${key}`, key])];
+    const whats = [...runtimes, ["pending", "time in the queue"], ...run.about.memo.map((key) => [`memo.${key}`, labelOf(run, key)])];
     const tools = element("div", { class: "tools" });
     tools.append(
       choice("What", whats, (value) => { this.what = value; this.plot.draw(); }).box,

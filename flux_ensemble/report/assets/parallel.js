@@ -78,7 +78,7 @@ class Parallel {
     const wanted = varied.length ? varied : axes;
     this.params = wanted.slice(0, MOST_AXES);
     this.outcomes = columns.outcome.values.map((value) => value || "active");
-    const whats = [...run.about.memo.map((key) => [`memo.${key}`, key]), ["runtime", "runtime"]];
+    const whats = [...run.about.memo.map((key) => [`memo.${key}`, labelOf(run, key)]), ["runtime", "runtime"]];
     const { figure } = run.about;
     this.what = figure ? `memo.${figure.key}` : whats[0][0];
     this.mode = figure ? figure.mode : "min";
@@ -105,9 +105,18 @@ class Parallel {
     this.changed();
   }
 
+  /** The name of what jobs are compared by, with its unit. */
+  get label() {
+    const { figure } = this.run.about;
+    if (this.what === "runtime") return this.what;
+    const key = this.what.replace(/^memo\./, "");
+    // Only jobs of the group of the figure are compared by it.
+    return figure && key === figure.key ? figure.label : labelOf(this.run, key);
+  }
+
   /** By what jobs are compared, in words. */
   get words() {
-    return `${this.mode === "max" ? "highest" : "lowest"} ${this.what.replace(/^memo\./, "")}`;
+    return `${this.mode === "max" ? "highest" : "lowest"} ${this.label}`;
   }
 
   changed() {
@@ -116,7 +125,7 @@ class Parallel {
     const runtime = { values: null, array: columns.t_end.array, number: (row) => columns.t_end.number(row) - columns.t_run.number(row) };
     const column = this.what === "runtime" ? runtime : columns[this.what];
     this.figure = column;
-    this.axis = new Axis(this.what.replace(/^memo\./, ""), { ...column, values: null, number: (row) => column.number(row) }, this.rows);
+    this.axis = new Axis(this.label, { ...column, values: null, number: (row) => column.number(row) }, this.rows);
     this.rank();
     this.draw();
     this.listeners.forEach((listener) => listener());

@@ -52,7 +52,7 @@ class JobsTable {
     for (const kind of ["params", "memo"]) {
       for (const name of about[kind].slice(0, 8)) {
         const column = jobs.columns[`${kind}.${name}`];
-        found.push({ name, number: true, text: (row) => shownValue(column.get(row)), key: (row) => column.get(row) });
+        found.push({ name: kind === "memo" ? labelOf(this.run, name) : name, number: true, text: (row) => shownValue(column.get(row)), key: (row) => column.get(row) });
       }
     }
     const { output } = jobs.columns;
@@ -175,12 +175,11 @@ function drawFirst(box, run, parallel) {
     const rows = parallel.first(SHOWN_FIRST);
     // Other groups may have parameters that these jobs do not have.
     const names = run.about.params.filter((name) => rows.some((row) => columns(name).get(row) !== null)).slice(0, 8);
-    const what = parallel.what.replace(/^memo\./, "");
     const value = parallel.what === "runtime" ? seconds : shownValue;
     table.querySelector("caption > span").textContent = `Jobs that succeeded with the ${parallel.words}`;
     const { output } = run.jobs.columns;
     const files = output && rows.some((row) => output.get(row)) ? ["Output"] : [];
-    const head = ["Job", "Group", what, ...names];
+    const head = ["Job", "Group", parallel.label, ...names];
     table.tHead.replaceChildren(element("tr", {}, ...head.map((name, at) => element("th", { scope: "col", class: at > 1 ? "number" : null }, name)), ...files.map((name) => element("th", { scope: "col" }, name))));
     table.tBodies[0].replaceChildren(...rows.map((row) => element(
       "tr", {}, element("th", { scope: "row" }, jobName(run, row)), element("td", {}, group.get(row)),

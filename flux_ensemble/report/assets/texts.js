@@ -24,6 +24,11 @@ function shownValue(value) {
   return typeof value === "number" && !Number.isInteger(value) ? `${+value.toPrecision(6)}` : `${value}`;
 }
 
+/** A key of memos with its unit, if it has one; other names as they are. */
+function labelOf(run, key) {
+  return Object.hasOwn(run.about.labels, key) ? run.about.labels[key] : key;
+}
+
 function counted(number, noun) {
   return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 }

@@ -293,6 +293,17 @@ def test_a_published_variable_may_have_any_name() -> None:
     assert summary_table(metrics).headings["mean_x__y_"] == "X.{Y}"
 
 
+def test_tables_have_the_units_of_the_document_and_no_column_without_any() -> None:
+    units = {"energy": "eV"}
+    rows = metrics_rows(METRICS, units)
+    assert [row["unit"] for row in rows] == ["s", "eV", "s", "s"]
+    assert "{unit" in metrics_table(METRICS, units=True).formats["default"]["format"]
+    assert "{unit" not in metrics_table(METRICS).formats["default"]["format"]
+    assert "unit" not in metrics_rows(METRICS)[0]
+    status = {"units": units, "groups": METRICS["count"]}
+    assert summary_table(METRICS, status).headings["mean_energy"] == "ENERGY [eV]"
+
+
 RULE: Any = {
     "id": "r",
     "trigger": "start",

@@ -658,7 +658,7 @@ def test_a_large_source_is_for_a_module() -> None:
     [
         ("[3]", "metrics[0]: expected a statistic: its name, or a mapping such as "
          "{name: p90, statistic: quantile, q: 0.9}, or {best: {name: top, of: md-fom}}, "
-         "or {of: md-fom, by: [t]}, not 3"),
+         "or {of: md-fom, by: [t]}, or {of: fom, unit: eV}, not 3"),
         ("[{name: p90}]", "metrics[0]: the key 'statistic' is missing"),
         ("[mean]", "metrics[0]: there is a statistic 'mean' already; give another 'name'"),
         ("[skew, {name: skew, statistic: kurtosis}]",

@@ -210,3 +210,52 @@ def test_a_statistic_that_does_not_take_a_value_is_named() -> None:
     metrics = Metrics(["a"], [Statistic("mean", "Mean"), bad])
     with pytest.raises(StatisticError, match=r"statistic 'bad' cannot take in 1\.5: math domain"):
         metrics.observe("a", "x", 1.5)
+
+
+def test_units_are_of_a_key_or_of_one_group_and_change_nothing_else() -> None:
+    found = load({"of": "fom", "unit": "eV"}, {"of": "a-fom", "unit": "kcal/mol"})
+    assert found.units == {"fom": "eV", "a-fom": "kcal/mol"}
+    assert found.statistics == load().statistics
+
+
+@pytest.mark.parametrize(
+    ("entries", "sentence"),
+    [
+        ([{"unit": "eV"}], "metrics[0]: the key 'of' is missing"),
+        (
+            [{"of": "fom", "unit": "eV"}, {"of": "fom", "unit": "J"}],
+            "metrics[1].of: 'fom' has the unit 'eV' already",
+        ),
+        *(
+            (
+                [{"of": "fom", "unit": unit}],
+                f"metrics[0].unit: expected a unit (text of at most 32 characters), not {shown}",
+            )
+            for unit, shown in ((3, "3"), (None, "null"), ("", "''"), ("m" * 33, repr("m" * 33)))
+        ),
+        *(
+            (
+                [{"of": "fom", "unit": unit}],
+                "metrics[0].unit: expected a unit (1 to 32 printable characters, no blank at its "
+                f"ends), not {unit!r}",
+            )
+            for unit in (" eV", "e\nV", "\x1b[31m", "\u202eVe")
+        ),
+        (
+            [{"of": "duration", "unit": "h"}],
+            "metrics[0].of: 'duration' is in seconds; expected the key of a memo",
+        ),
+        (
+            [{"of": "fom[t=1]", "unit": "eV"}],
+            "metrics[0].of: 'fom[t=1]' has the unit of 'fom'; write that",
+        ),
+        (
+            [{"of": "fom", "unit": "eV", "name": "a"}],
+            "metrics[0].name: unknown key 'name' (keys: of, unit)",
+        ),
+    ],
+)
+def test_units_that_are_none_are_refused(entries: list[Any], sentence: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        load(*entries)
+    assert str(caught.value) == f"document: {sentence}"

@@ -244,6 +244,8 @@ rules:
         ("METRIC", "{of: sim-fom, by: []}", "d:6: metrics[0].by: expected a list of parameters"),
         ("METRIC", "{by: [t]}", "d:6: metrics[0]: the key 'of' is missing"),
         ("METRIC", "{statistic: max, of: sim-fom, by: [t]}", "d:6: metrics[0].statistic: unknown"),
+        ("METRIC", "{unit: eV}", "d:6: metrics[0]: the key 'of' is missing"),
+        ("METRIC", "{of: sim-fom, by: [t], unit: eV}", "d:6: metrics[0].unit: unknown key 'unit'"),
         ("NAME", "mean.sim-fom[x=1]", "d:8: rules[0].name: no statistics 'sim-fom[x=1]': expecte"),
         ("NAME", "mean.sim-fom[t]", "d:8: rules[0].name: no statistics 'sim-fom[t]': expected sim"),
         ("NAME", "mean.sim-fom[t=]", "d:8: rules[0].name: no statistics 'sim-fom[t=]': expected"),

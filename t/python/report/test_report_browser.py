@@ -414,6 +414,19 @@ def test_the_caption_of_the_parameters_follows_what_jobs_are_compared_by(
     assert "that succeeded with the highest runtime. Dashed" in page.text(caption)
 
 
+def test_axes_and_headings_have_the_units_of_what_jobs_published(
+    browser: Browser, tmp_path: Path
+) -> None:
+    jobs = [job(number, params={"t": number}, memo={"fom": number}) for number in range(5)]
+    page = browser.open(write(tmp_path / "a.html", source(jobs, status={"units": {"fom": "eV"}})))
+    texts = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)"
+    for chart in ("parallel", "histogram"):
+        assert "fom [eV]" in page.run(texts, f"[data-chart={chart}] option")
+    assert "lowest fom [eV]. Dashed" in page.text("figure:has([data-chart=parallel]) figcaption")
+    assert "fom [eV]" in page.run(texts, "[data-jobs] th")
+    assert page.complaints() == []
+
+
 def test_what_others_wrote_is_text_and_nothing_else(browser: Browser, tmp_path: Path) -> None:
     exception = {"type": EVIL, "note": EVIL}
     jobs = [

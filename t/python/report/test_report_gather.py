@@ -214,6 +214,18 @@ def test_statistics_of_times_have_their_unit_and_others_have_none() -> None:
     assert variables == {"duration\xa0(s)", "pending\xa0(s)", "fom"}
 
 
+def test_values_have_their_units_where_all_that_are_shown_have_the_same() -> None:
+    units = [{"of": "loss", "unit": "eV"}, {"of": "val-loss", "unit": "<meV>"}]
+    given = {**TWINS, "metrics": [*TWINS["metrics"], *units]}
+    assert best_card(simulated(given)).startswith("1 lowest loss [eV] x = 1")
+    assert "loss [eV]" in headings(simulated(given), "sweep")
+    page = html(simulated(given))
+    (part,) = re.findall('id="e0-statistics".*?</section>', page, re.DOTALL)
+    variables = set(re.findall(r"</th><td>([^<]*)</td>", part))
+    assert {"loss [eV]"} <= variables
+    assert "<meV>" not in page
+
+
 def test_jobs_that_are_compared_have_no_columns_of_parameters_of_others() -> None:
     other = {"name": "other", "command": "other {y}", "params": {"y": [1, 2]}}
     begin = {"id": "two", "trigger": "start", "action": {"name": "submit", "label": "other"}}
