@@ -99,9 +99,10 @@ test_expect_success 'an interrupt of run cancels the ensemble, and is KeyboardIn
 	except KeyboardInterrupt as error:
 	    print(held.status()["state"], error.__notes__)
 	EOD
+	flux module remove ensemble &&
 	python interrupted.py >printed &&
 	cat printed &&
-	is "2 True" "$(head -n 2 printed | xargs)" &&
+	is "38 True" "$(head -n 2 printed | xargs)" &&
 	grep "^canceled .*ensemble .held. and its jobs were" printed
 '
 
@@ -139,6 +140,7 @@ test_expect_success 'resume=True follows what the service has, and runs again no
 	python again.py start 2 &&
 	test_must_fail python again.py start 3 2>errors &&
 	grep "ensemble .kept. is running, and has another document: give this one another" errors &&
+	flux module remove ensemble &&
 	is "completed 2" "$(python again.py end 2)" &&
 	is "completed 2" "$(python again.py end 2 2>told)" &&
 	grep ".kept. has ended, so nothing runs again: it would without resume=True" told &&

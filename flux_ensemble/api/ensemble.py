@@ -253,6 +253,7 @@ class Ensemble:
         from flux_ensemble.api import hosts
         from flux_ensemble.api.draft import LoadedDraft
         from flux_ensemble.api.local_session import HasEndedError
+        from flux_ensemble.client.connection import keeping_interrupts
         from flux_ensemble.document.lint import Warnings
 
         if isinstance(self._draft, LoadedDraft):
@@ -268,8 +269,11 @@ class Ensemble:
                 if value is not None:
                     raise ValueError(f"{name} is for the local queue: say queue='local'")
             host = hosts.FluxHost(self.name)
-            if not (resume and hosts.kept(host, text)):
-                host.name = hosts.load(host.client, text)
+            with keeping_interrupts():
+                # It may have an ensemble of an earlier instance to go on with.
+                hosts.start_service(host.client)
+                if not (resume and hosts.kept(host, text)):
+                    host.name = hosts.load(host.client, text)
             self._host = host
         else:
             cluster = _cluster(nodes, cores, gpus)

@@ -223,14 +223,11 @@ class LocalHost(Host):
         return self._session.ask(op, args)
 
 
-def load(client: Client, text: str) -> str:
-    """Load a document into the service, which is started if it does not run.
-
-    Returns:
-        The name of the ensemble.
+def start_service(client: Client) -> None:
+    """Start the service, if it does not run.
 
     Raises:
-        EnsembleError: the document is refused, or the service cannot be started.
+        EnsembleError: it cannot be started.
     """
     from flux_ensemble.deploy.service_start import DeployError, ensure_service
 
@@ -238,6 +235,17 @@ def load(client: Client, text: str) -> str:
         ensure_service(client)
     except DeployError as error:
         raise EnsembleError(errno.ENOSYS, str(error)) from None
+
+
+def load(client: Client, text: str) -> str:
+    """Load a document into the service.
+
+    Returns:
+        The name of the ensemble.
+
+    Raises:
+        EnsembleError: the document is refused.
+    """
     try:
         return client.load(text)["name"]
     except EnsembleError as error:
