@@ -128,6 +128,7 @@ class Recipes:
             "name": self._name(), "group": group, "count": rng.choice((1, 2)), "skip": 0,
             "params": {}, "id": rng.choice(rules), "enabled": rng.random() < 0.5, "to": 2,
             "follow": rng.random() < 0.3, "events": rng.random() < 0.5, "text": "jobs: []",
+            "failed": rng.random() < 0.5, "dry_run": rng.random() < 0.5,
             "cancel": rng.random() < 0.5, "cwd": "/tmp", "environment": {"A": "b"},
             "overrides": rng.choice(({}, {"nodes": 1, "duration": "1m"}, {"urgency": 20})),
             "rule": rng.choice(rules), "outcome": rng.choice(("success", "failed")), "after": 0,
