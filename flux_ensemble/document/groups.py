@@ -291,7 +291,7 @@ class GroupReader:
         return rows
 
     def _is_choice(self, key: str, given: Any, at: Path) -> bool:
-        """Whether a value can be the `where` or the `limit` of a file."""
+        """Return whether a value can be the `where` or the `limit` of a file."""
         try:
             if key == "where":
                 check_where(given)

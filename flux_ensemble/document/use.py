@@ -79,7 +79,7 @@ class Expanded(Document):
         return self._original.file(self._place_of(path))
 
     def is_pair(self, path: Path) -> bool:
-        """Whether the value was written as a pair; what was made has none."""
+        """Return whether the value was written as a pair; what was made has none."""
         return self._user(path) is None and self._original.is_pair(path)
 
     def text(self, path: Path) -> str | None:

@@ -109,7 +109,7 @@ class Document:
         return None
 
     def is_pair(self, path: Path) -> bool:
-        """Whether the value at `path` was written as a pair, which is no list of choices."""
+        """Return whether the value at `path` was written as a pair, which is no list of choices."""
         return False
 
     def text(self, path: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""How the jobs went that a rule on `idle` waits for: `idle.jobs`, `idle.success`, `idle.failed`.
+"""The outcomes of the jobs that a rule on `idle` waits for: `idle.jobs` and its neighbours.
 
     asked ──► begun by every group ──► none is left ──► looked at ──► counts begin anew
 

@@ -101,7 +101,7 @@ def _keep(held: list[_Held], job: _Held) -> None:
 
 
 class Use:
-    """What the jobs of a group used, of those of which it is known.
+    """The use of processors and memory by the jobs of a group of which it is known.
 
     Attributes:
         jobs: the number of these jobs.

@@ -90,7 +90,7 @@ class Lift(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What some jobs that failed for a reason wrote at last.
+    """The last lines of some jobs that failed for a reason.
 
     Attributes:
         example: the last of them.
@@ -160,7 +160,7 @@ class Failure:
             yield one, f"job {one.example} wrote at last{alike}:"
 
     def share(self, one: Written) -> str:
-        """How many jobs wrote that, and which, in words."""
+        """The number of the jobs that wrote that, and which they are, in words."""
         where = f": {one.where}" if one.where else ""
         return f"{self._share(one.jobs)}{where}"
 

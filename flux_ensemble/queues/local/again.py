@@ -1,4 +1,4 @@
-"""How a run goes on that was interrupted: by a command, or by the Python program that began it.
+"""The way on of an interrupted run: a command, or the Python program that began it.
 
 The run keeps it in a file (`state_dir.AGAIN`), and readers say it in a sentence.
 """
@@ -25,7 +25,7 @@ _ASKS, _HAS = "needs resume=True", "has resume=True"
 
 @dataclass(frozen=True)
 class Again:
-    """How a run goes on that was interrupted.
+    """The way in which an interrupted run goes on.
 
     Attributes:
         command: for a shell, in the directory in which the run was begun; "" if none is known.

@@ -26,7 +26,7 @@ LIMIT = "8M"
 
 
 class Tails:
-    """What a worker prints of its failed tasks.
+    """The last output of the failed tasks of a worker, which prints it.
 
     Args:
         fd: to print to.
