@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.cli.display.formats import Pairs, Table
 from flux_ensemble.cli.display.plain_tables import fsd
-from flux_ensemble.metrics.units import with_unit
 from flux_ensemble.results.best import best_job
 from flux_ensemble.results.hosts import job_id, members_of, runs_of
 from flux_ensemble.scalars import brief
@@ -184,6 +183,8 @@ def best_rows(status: EnsembleStatus, label: Callable[[int], str]) -> list[dict[
         status: of the ensemble, which has the best jobs.
         label: returns the text of a job id.
     """
+    from flux_ensemble.metrics.units import with_unit
+
     rows = [
         {
             "name": best["name"],
