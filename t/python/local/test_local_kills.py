@@ -106,7 +106,9 @@ def test_while_one_of_its_processes_lives_nothing_of_a_job_is_left(
     for pid in (family.processes["guard"], family.processes["supervisor"]):
         await_end(pid)
     code, _, err = family.run.end()
-    assert code == (-signal.SIGKILL if "runner" in killed else 1)
+    # A run that is killed second may have noticed what became of the first, and ended by itself.
+    ends = {-signal.SIGKILL} if killed.startswith("runner") else {1, -signal.SIGKILL}
+    assert code in (ends if "runner" in killed else {1})
     if "runner" not in killed:
         assert "Traceback" not in err
         assert "the process that starts the jobs has ended unexpectedly: its jobs are killed" in err
