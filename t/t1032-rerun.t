@@ -127,6 +127,8 @@ test_expect_success 'an ensemble with members that has ended cannot go on' '
 	flux ensemble run --tasks -q tasks.yaml &&
 	test_must_fail flux ensemble rerun tasks 2>err &&
 	grep "the members of ensemble .tasks. have ended with it, so it cannot go on: export" err &&
+	test_must_fail flux ensemble rerun --dry-run tasks 2>err &&
+	grep "the members of ensemble .tasks. have ended with it, so it cannot go on: export" err &&
 	is completed "$(status_of tasks state)"
 '
 

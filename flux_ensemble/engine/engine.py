@@ -104,8 +104,8 @@ class Engine(Core):
         self._together = EventBatches(
             self, self.members, self.observer, self._evaluation, self._come_to_rest
         )
-        reruns = Reruns(self, self._sending, self.members)
-        requests = Requests(self, self._actions, self.scaling, reruns)
+        self.reruns = Reruns(self, self._sending, self.members)
+        requests = Requests(self, self._actions, self.scaling, self.reruns)
         self._handlers: dict[type, Callable[[Any], Iterable[TriggerQueue]]] = {
             Started: self._on_started,
             Interrupted: self.observer.on_interrupted,

@@ -42,6 +42,15 @@ class Reruns:
         self._sending = sending
         self._members = members
 
+    def check(self) -> None:
+        """Check that the ensemble goes on, or can.
+
+        Raises:
+            RequestError: it has ended, and cannot go on.
+        """
+        if self._core.t_end is not None and self._members is not None:
+            raise RequestError(errno.EINVAL, MEMBERS_ENDED.format(self._core.spec.name))
+
     def run(self, firings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         """Run jobs again, and go on with an ensemble that has ended.
 
@@ -70,12 +79,11 @@ class Reruns:
         before, t_end = core.state, core.t_end
         if t_end is None:
             core.record(eventlog.Rerun(jobs=len(chosen)))
-        elif self._members is None:
+        else:
+            self.check()
             core.reopen()
             away = max(0.0, core.t - t_end)
             core.record(eventlog.Rerun(jobs=len(chosen), ended=before, away=away))
-        else:
-            raise RequestError(errno.EINVAL, MEMBERS_ENDED.format(core.spec.name))
         for firing, (index, key, failed, gave_up, _, *others) in chosen:
             self._uncount(firing.group, key, failed=failed, gave_up=gave_up)
             overrides = {

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flux_ensemble.cli.commands.run import QUIET_OPTION
+from flux_ensemble.cli.commands.run import FORCE_OPTION, QUIET_OPTION, TIMEOUT_OPTION
 from flux_ensemble.cli.common import (
     FILE,
     MOST,
     OK,
     USAGE,
-    Duration,
     Failure,
     check_document,
     naming,
@@ -60,13 +59,7 @@ _SIZES = ("nodes", "cores", "gpus")
     "--resume", is_flag=True, help="Go on with a rerun of a local run that was interrupted."
 )
 @QUIET_OPTION
-@click.option(
-    "--timeout",
-    type=Duration(),
-    default=0.0,
-    metavar="DURATION",
-    help="End the ensemble and cancel its jobs after so long (30s, 2m, 1.5h), and exit 124.",
-)
+@TIMEOUT_OPTION
 @click.option("--report", type=FILE, metavar="FILE", help="Write a report to FILE, one HTML page.")
 @click.option(
     "--export",
@@ -76,6 +69,7 @@ _SIZES = ("nodes", "cores", "gpus")
     metavar="[best:]FILE",
     help="Write its jobs to FILE, as run does; may be repeated.",
 )
+@FORCE_OPTION
 @FAIL_ON_OPTION
 @click.option("--nodes", type=click.IntRange(1, MOST), metavar="N", help="As of a local run.")
 @click.option("--cores", type=click.IntRange(1, MOST), metavar="N", help="As of a local run.")
@@ -107,6 +101,7 @@ class _Rerun:
     timeout: float
     report: Path | None
     exports: tuple[Export, ...]
+    force: bool
     fail_on: frozenset[str]
     nodes: int | None
     cores: int | None
@@ -120,7 +115,7 @@ class _Rerun:
             raise Failure("--failed and --filter choose jobs in two ways: give one of them", USAGE)
         if self.resume and (self.failed or self.filter is not None or self.dry_run):
             raise Failure("--resume chooses no jobs: it goes on with those of before", USAGE)
-        results = Results(self.report, self.exports)
+        results = Results(self.report, self.exports, force=self.force)
         if isinstance(self.target, LocalClient):
             code = self._run_locally(self.target, results)
         else:

@@ -124,6 +124,18 @@ def read_minicluster(
 
 QUIET_OPTION = click.option("-q", "--quiet", is_flag=True, help="Print only how it ended.")
 
+TIMEOUT_OPTION = click.option(
+    "--timeout",
+    type=Duration(),
+    default=0.0,
+    metavar="DURATION",
+    help="End the ensemble and cancel its jobs after so long (30s, 2m, 1.5h), and exit 124.",
+)
+
+FORCE_OPTION = click.option(
+    "--force", is_flag=True, help="Replace files for --report and --export that exist."
+)
+
 
 #: Headings of options in the help of `run`.
 _PARTS = {
@@ -142,13 +154,7 @@ _RARE = {
 @NAME_OPTION
 @DEBUG_OPTION
 @QUIET_OPTION
-@click.option(
-    "--timeout",
-    type=Duration(),
-    default=0.0,
-    metavar="DURATION",
-    help="End the ensemble and cancel its jobs after so long (30s, 2m, 1.5h), and exit 124.",
-)
+@TIMEOUT_OPTION
 @click.option(
     "--fail-on-job-failure",
     "strict",
@@ -181,7 +187,7 @@ _RARE = {
     help="Write its jobs to FILE (.csv, .json, .jsonl, .sqlite, .parquet), or the best of them; "
     "may be repeated.",
 )
-@click.option("--force", is_flag=True, help="Replace files for --report and --export that exist.")
+@FORCE_OPTION
 @click.option(
     "--open",
     "shown",

@@ -252,15 +252,19 @@ def _check(text: str, file: str | None, name: str | None) -> Spec:
     """Read a document for a queue of fixed size.
 
     Raises:
-        Failure: it has errors; all of them, one per line.
+        Failure: it has errors; all of them, one per line. Or a package for it is missing here.
     """
+    from flux_ensemble.document.feature import objection
     from flux_ensemble.document.loading import DocumentError, load_text
 
     directory = str(Path(file or "-").parent)
     try:
-        return load_text(text, name=name, file=file, directory=directory, elastic=False)
+        spec = load_text(text, name=name, file=file, directory=directory, elastic=False)
     except DocumentError as error:
         raise Failure(first_problems(str(error), file), USAGE) from None
+    if (reason := objection(spec, file)) is not None:
+        raise Failure(reason, USAGE)
+    return spec
 
 
 def _behaviour(spec: Spec, durations: tuple[tuple[str, Any], ...]) -> dict[str, Simulated]:

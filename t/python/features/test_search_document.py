@@ -237,6 +237,18 @@ def test_a_run_without_its_sampler_says_so_once_in_the_words_of_validate(
     assert said == f"flux-ensemble: ERROR: {sentence}"
 
 
+def test_a_simulation_without_its_sampler_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(installed, "find_spec", lambda module: None)
+    (tmp_path / "d.yaml").write_text(TEXT)
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["simulate", "d.yaml"]) == 2
+    said = capsys.readouterr().err
+    assert "d.yaml: search[0].sampler: the sampler 'tpe' needs 'optuna'" in said
+    assert "pip install" in said
+
+
 def test_a_search_that_no_rule_starts_is_warned_of() -> None:
     found = Warnings()
     text = TEXT.replace("{name: search, label: hpo}", "{name: submit, label: trial}")
