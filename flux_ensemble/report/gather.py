@@ -399,12 +399,14 @@ class Slices(NamedTuple):
     Attributes:
         group: of the jobs that succeeded.
         key: of their memos.
+        label: the key with its unit.
         mode: whether the "max" or the "min" is the best; None if no document says that.
         params: the parameters.
     """
 
     group: str
     key: str
+    label: str
     mode: str | None
     params: tuple[str, ...]
 

@@ -158,9 +158,10 @@ def importance_of(run: Run, ids: str, group: str, key: str, mode: str | None) ->
     if not found:
         return
     of = f" of {group}" if len(run.source.status["groups"]) > 1 else ""
+    label = with_unit(run.source.status, [group], key)
     if len(found) > 1:
-        yield from _importances(found, of, key, len(values))
-    slices = Slices(group, key, mode, tuple(one.name for one in found[:_SLICES]))
+        yield from _importances(found, of, label, len(values))
+    slices = Slices(group, key, label, mode, tuple(one.name for one in found[:_SLICES]))
     if slices not in run.slices:
         if len(run.slices) == _SLICED:
             note = f"slices of more than {_SLICED} values"
@@ -171,10 +172,10 @@ def importance_of(run: Run, ids: str, group: str, key: str, mode: str | None) ->
 
 
 def _sliced(slices: Slices, number: int, ids: str, of: str, params: int, jobs: int) -> Markup:
-    those = f"the {plural(jobs, 'job')} that succeeded and published {slices.key}"
+    those = f"the {plural(jobs, 'job')} that succeeded and published {slices.label}"
     words = f"Each point is one of {those}."
     if slices.mode is not None:
-        words += f" The ring is around the one with the {extreme(slices.mode, slices.key)}."
+        words += f" The ring is around the one with the {extreme(slices.mode, slices.label)}."
     if params > 1:
         words += " The most important parameter is the first."
     if params > _SLICES:
@@ -182,21 +183,21 @@ def _sliced(slices: Slices, number: int, ids: str, of: str, params: int, jobs: i
     described = f"{ids}-slices-{number}-text"
     return h(
         "figure.figure",
-        h("h4.charted", f"Slices: {slices.key}{of} over each parameter"),
+        h("h4.charted", f"Slices: {slices.label}{of} over each parameter"),
         h("div.chart", data_chart="slices", data_slices=number, aria_describedby=described),
         h("figcaption", words, id=described),
     )
 
 
-def _importances(found: Sequence[Importance], of: str, key: str, jobs: int) -> Iterator[Markup]:
+def _importances(found: Sequence[Importance], of: str, label: str, jobs: int) -> Iterator[Markup]:
     yield table(
-        f"Importance of the parameters{of} for {key}, from {plural(jobs, 'job')}",
+        f"Importance of the parameters{of} for {label}, from {plural(jobs, 'job')}",
         ["Parameter", "Importance"],
         [[name, [meter(share, "share"), f"{share:.0%}"]] for name, share in found[:_IMPORTANCES]],
     )
     yield h(
         "p.quiet",
-        f"Importance: the share of the variance of the ranks of {key} between ranges of the "
+        f"Importance: the share of the variance of the ranks of {label} between ranges of the "
         "parameter, less what chance gives (epsilon squared). It is that of each parameter alone, "
         "among the points that were tried.",
     )

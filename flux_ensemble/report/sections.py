@@ -442,7 +442,10 @@ def _jobs(content: Content, key: str) -> Iterator[Markup]:
             seconds(job["runtime"]),
             "" if job["returncode"] is None else str(job["returncode"]),
             " ".join(f"{name}={spelling(value)}" for name, value in job["params"].items()),
-            " ".join(f"{name}={number(value)}" for name, value in job["memo"].items()),
+            " ".join(
+                f"{with_unit(run.source.status, [job['group']], name)}={number(value)}"
+                for name, value in job["memo"].items()
+            ),
             *file,
         ]
         for job, file in zip(run.jobs.first, files, strict=True)

@@ -25,7 +25,7 @@ function fitted(context, text, room) {
 }
 
 class Slices {
-  constructor(box, run, { group, key, mode, params }) {
+  constructor(box, run, { group, key, label, mode, params }) {
     const { columns, rows } = run.jobs;
     const memo = columns[`memo.${key}`];
     const found = [];
@@ -33,7 +33,7 @@ class Slices {
       if (columns.outcome.get(row) === "success" && columns.group.get(row) === group && !Number.isNaN(memo.number(row))) found.push(row);
     }
     const chosen = Uint32Array.from(found);
-    this.value = new Axis(key, picked(memo, chosen), chosen.length);
+    this.value = new Axis(label, picked(memo, chosen), chosen.length);
     this.best = mode ? this.bestOf(chosen.length, mode) : -1;
     this.panels = params.map((name) => {
       const axis = new Axis(name, picked(columns[`params.${name}`], chosen), chosen.length, run.about.logarithmic.get(name));

@@ -417,13 +417,28 @@ def test_the_caption_of_the_parameters_follows_what_jobs_are_compared_by(
 def test_axes_and_headings_have_the_units_of_what_jobs_published(
     browser: Browser, tmp_path: Path
 ) -> None:
-    jobs = [job(number, params={"t": number}, memo={"fom": number}) for number in range(5)]
-    page = browser.open(write(tmp_path / "a.html", source(jobs, status={"units": {"fom": "eV"}})))
+    jobs = [job(number, params={"t": number % 5}, memo={"fom": number % 5}) for number in range(20)]
+    file = write(tmp_path / "a.html", source(jobs, status={"units": {"fom": "eV"}}))
+    written = """
+        window.written = [];
+        const { fillText } = CanvasRenderingContext2D.prototype;
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
+          written.push(text);
+          return fillText.call(this, text, ...more);
+        };"""
+    added = browser.before(written)
+    try:
+        page = browser.open(file)
+    finally:
+        browser.after(added)
+    # The axes of parallel coordinates, and that of the slices.
+    assert page.run("return written.filter((text) => text === 'fom [eV]').length") >= 2
     texts = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)"
     for chart in ("parallel", "histogram"):
         assert "fom [eV]" in page.run(texts, f"[data-chart={chart}] option")
     assert "lowest fom [eV]. Dashed" in page.text("figure:has([data-chart=parallel]) figcaption")
     assert "fom [eV]" in page.run(texts, "[data-jobs] th")
+    assert "Slices: fom [eV] over each parameter" in page.run(texts, "h4.charted")
     assert page.complaints() == []
 
 

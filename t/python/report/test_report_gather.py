@@ -226,6 +226,28 @@ def test_values_have_their_units_where_all_that_are_shown_have_the_same() -> Non
     assert "<meV>" not in page
 
 
+def test_importances_slices_and_the_table_of_jobs_have_units_without_scripts() -> None:
+    jobs = [
+        job(number, params={"t": number % 6, "p": number // 6}, memo={"fom": number % 6})
+        for number in range(36)
+    ]
+    best = {
+        "name": "top", "of": "fom", "group": "sim", "mode": "max", "value": 5, "job": "5",
+        "params": {"t": 5, "p": 0}, "running": False,
+    }  # fmt: skip
+    page = html(source(jobs, status={"best": [best], "units": {"sim-fom": "eV", "fom": "J"}}))
+    for words in (
+        "Importance of the parameters for fom [eV], from 36 jobs",
+        "the variance of the ranks of fom [eV] between",
+        "Slices: fom [eV] over each parameter",
+        "the 36 jobs that succeeded and published fom [eV]. The ring is around the one with the "
+        "highest fom [eV].",
+        "<td>fom [eV]=3</td>",
+    ):
+        assert words in page
+    assert "[J]" not in page
+
+
 def test_jobs_that_are_compared_have_no_columns_of_parameters_of_others() -> None:
     other = {"name": "other", "command": "other {y}", "params": {"y": [1, 2]}}
     begin = {"id": "two", "trigger": "start", "action": {"name": "submit", "label": "other"}}
