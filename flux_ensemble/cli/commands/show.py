@@ -129,7 +129,7 @@ def status(name: str | None, output: Output, target: Target) -> None:
         ensembles = answer["ensembles"]
         _print_ensembles([summary_of(one) for one in ensembles], output)
         return
-    from flux_ensemble.cli.display.progress import is_live, show_progress
+    from flux_ensemble.cli.display.progress import is_terminal, show_progress
     from flux_ensemble.words import in_words
 
     ensemble = answer["ensembles"][0]
@@ -137,7 +137,7 @@ def status(name: str | None, output: Output, target: Target) -> None:
         row = ensemble_row(summary_of(ensemble), time.time())
         ENSEMBLES.show([row], no_header=output.no_header)
         click.echo()
-        if is_live():
+        if is_terminal():
             show_progress(ensemble)
         elif "t_predicted" in ensemble:
             left = in_words(ensemble["t_predicted"] - time.time())

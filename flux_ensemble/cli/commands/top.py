@@ -25,10 +25,10 @@ def top(name: str | None, once: bool, queue: str | None, state_dir: Path | None)
     """Show ensembles live, or ensemble NAME: groups, members, rules, failures and the log.
 
     Keys pause, resume, cancel and submit, and open the output of jobs; "?" lists them. Without
-    Textual (the extra "tui") there are no keys. With --once, in a pipe, or on a
-    terminal that cannot move its cursor, it prints plain text once.
+    Textual (the extra "tui") there are no keys. With --once, in a pipe, in a cell of a
+    notebook, or on a terminal that cannot move its cursor, it prints plain text once.
     """
-    from flux_ensemble.cli.display.progress import is_ascii
+    from flux_ensemble.cli.display.progress import is_ascii, is_live
     from flux_ensemble.cli.top.poller import Poller
     from flux_ensemble.cli.top.source import Source, open_source
 
@@ -38,7 +38,7 @@ def top(name: str | None, once: bool, queue: str | None, state_dir: Path | None)
         opened.append(open_source(name, queue, state_dir))
         return opened[0]
 
-    plain = once or not (sys.stdout.isatty() and sys.stdin.isatty()) or _is_dumb()
+    plain = once or not (is_live() and sys.stdin.isatty())
     poller = Poller(opening, quick=not plain)
     # Textual draws on standard error.
     textual = not plain and sys.stderr.isatty() and find_spec("textual") is not None
@@ -75,10 +75,6 @@ def top(name: str | None, once: bool, queue: str | None, state_dir: Path | None)
             follow(poller, source.label, ascii_only=is_ascii())
         return OK
     return TopApp(poller, source.label, ascii_only=is_ascii()).follow()
-
-
-def _is_dumb() -> bool:
-    return os.environ.get("TERM", "dumb") in ("dumb", "unknown", "")
 
 
 COMMANDS = (top,)

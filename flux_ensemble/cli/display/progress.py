@@ -243,9 +243,18 @@ def show_progress(status: Mapping[str, Any]) -> None:
         click.echo()
 
 
+def is_terminal() -> bool:
+    """Return True if standard output is a terminal that can place what it shows."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown", "")
+
+
 def is_live() -> bool:
-    """Return True if standard output is a terminal that can redraw lines."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+    """Return True if standard output is a terminal that can redraw lines.
+
+    A command in a cell of a notebook has a pseudoterminal, but the cell appends all that is drawn,
+    and nobody can press a key. Jupyter sets JPY_PARENT_PID for kernels only, not for its terminals.
+    """
+    return is_terminal() and "JPY_PARENT_PID" not in os.environ
 
 
 def is_ascii() -> bool:

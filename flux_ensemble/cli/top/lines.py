@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from flux_ensemble.cli.display.progress import (
     Progress,
@@ -19,6 +20,7 @@ from flux_ensemble.cli.display.progress import (
 from flux_ensemble.cli.display.tables import MEMBER_STYLES
 from flux_ensemble.cli.top.picture import Picture
 from flux_ensemble.client.responses import Entry, MemberStatus, RuleReason, Summary
+from flux_ensemble.queues.local.again import Again
 from flux_ensemble.report.texts import plural
 from flux_ensemble.results.failures import FailureKind
 from flux_ensemble.results.log_lines import explain
@@ -240,6 +242,10 @@ def plain_view(picture: Picture, label: Callable[[int], str]) -> list[Line]:
         if found:
             lines += [(), _heading(name)]
             lines += [(Span("  "), *line) for line in found]
+    again: Any = status.get("again")
+    if status.get("resumable") and again:
+        command, what = Again(**again).advice(status["name"])
+        lines += [(), (Span(f"{command}  {what}"),)]
     return lines
 
 

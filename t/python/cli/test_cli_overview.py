@@ -99,7 +99,9 @@ def test_a_run_that_was_killed_leads_to_the_command_that_goes_on_with_it(home: H
     for shown in ("", "list", "list -f interrupted", "status", "status study"):
         assert re.search("study +interrupted ", home.shell(f"flux-ensemble {shown}"))
     assert "study" not in home.shell("flux-ensemble list -f failed")
-    assert "study: interrupted" in home.shell("flux-ensemble top --once study")
+    seen = home.shell("flux-ensemble top --once study")
+    assert "study: interrupted" in seen
+    assert seen.splitlines()[-1] == f"{resumes}  goes on with 'study', which was interrupted"
     assert home.shell("flux-ensemble why study").startswith("study: its run was interrupted: ")
     home.shell("flux-ensemble report study")
     page = (home.path / "study.html").read_text()

@@ -368,7 +368,9 @@ def test_a_locale_without_characters_gets_ascii(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "environment"), [(["--once"], {}), ([], {"TERM": "dumb"})], ids=["once", "dumb"]
+    ("words", "environment"),
+    [(["--once"], {}), ([], {"TERM": "dumb"}), ([], {"JPY_PARENT_PID": "1"})],
+    ids=["once", "dumb", "cell of a notebook"],
 )
 def test_plain_text_is_printed_once(
     words: list[str], environment: dict[str, str], root: Path
