@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from flux_ensemble.metrics.hints import in_seconds, remedy
+from flux_ensemble.metrics.hints import bracketed, in_seconds, remedy
 from flux_ensemble.metrics.keywords import parsed, parsed_with_keywords
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.operations import (
@@ -241,7 +241,7 @@ class _Compiler(Generic[Variable]):
         """Add the steps that put the value of a node on the stack."""
         keys = keys_of(node)
         if keys is not None:
-            variable = self._resolve(keys)
+            variable = self._variable(keys)
             self.variables.append(variable)
             self.steps.append(Step("name", variable))
             return
@@ -318,7 +318,16 @@ class _Compiler(Generic[Variable]):
         except ValueError:
             # `other` is no literal, or it is refused when it is compiled.
             return other
-        return ast.Constant(self._fitted(self._resolve(keys), literal))
+        return ast.Constant(self._fitted(self._variable(keys), literal))
+
+    def _variable(self, keys: list[str]) -> Variable:
+        try:
+            return self._resolve(keys)
+        except ValueError as error:
+            remedy = bracketed(self._text, keys)
+            if not remedy:
+                raise
+            raise ValueError(remedy) from error
 
     def _then(self, node: ast.expr, step: Step) -> int:
         """Add a node and a step after it; return the step's index."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from flux_ensemble.metrics.names import FAMILY_KEYS
-from flux_ensemble.texts import shortened
+from flux_ensemble.texts import shortened, shown
 
 #: Text with the form of a duration: 30min, 1.5 h, 1h30m; and as on clocks and in Slurm: 1:30:00.
 _UNIT = r"(ms|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?)"
@@ -59,6 +59,10 @@ _OTHERWISE: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
         r"(?<![\w.])(\d+(?:\.\d+)?)\s*%(?!\s*[\w.(])",
         lambda match: f"write {float(match[1]) / 100:g} for {match[0]!r}",
     ),
+    (
+        r"((?:params|memo))\.(\w+ ?\[[^\]'\"]+\]|\d\w*)",
+        lambda match: f'write {match[1]}["{match[2]}"] for {match[0]!r}',
+    ),
     (r"\^", lambda match: "a power is written as x ** 2"),
     (r"\$\{?(\w+)\}?", lambda match: f"write job.params.{match[1]} for {match[0]!r}"),
     (r"^f['\"]", lambda match: "an expression has no f-strings: write the name without quotes"),
@@ -89,6 +93,35 @@ def _number(match: re.Match[str]) -> str:
     base = 1024 if match[3] else 1000
     power = _PREFIXES.index(match[2].replace("K", "k")) + 1
     return f"{int(float(match[1]) * base**power)}"
+
+
+#: A parameter or a key of a memo with characters that names in expressions do not have.
+_ODD_NAME = re.compile(
+    r"(?<![\w.])((?:job\.)?(?:params|memo))\.(\w+(?:[^\w\s()\[\],=<>!'\"{}]+\w+)+)"
+)
+
+
+def bracketed(text: str, keys: Sequence[str]) -> str:
+    """Return how a name is written that was read as several ones; "" if there is none.
+
+    Args:
+        text: the expression.
+        keys: of the name in it that is unknown.
+
+    >>> print(bracketed("memo.p-value > 1", ["value"]))
+    write memo["p-value"] for 'memo.p-value', a name with other characters than letters, ...
+    >>> bracketed("memo.loss-1 > 0 and colour == 1", ["colour"])
+    ''
+    """
+    name = ".".join(keys)
+    for owner, odd in _ODD_NAME.findall(text):
+        if name == f"{owner}.{odd}" or name in re.split(r"\W+", odd)[1:]:
+            written = f'{owner}["{odd}"]'
+            return (
+                f"write {written} for {shown(f'{owner}.{odd}')}, a name with other characters than "
+                "letters, digits and '_'"
+            )
+    return ""
 
 
 def remedy(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from flux_ensemble.metrics.expressions import MAX_LENGTH, compile_expression
 from flux_ensemble.metrics.hints import remedy
-from flux_ensemble.metrics.job_row import COLUMNS, MEMO, PARAMS, fitted
+from flux_ensemble.metrics.job_row import COLUMNS, MEMO, PARAMS, dotted, fitted
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 from flux_ensemble.metrics.operations import Value
 from flux_ensemble.scalars import as_spelling, measured
@@ -119,8 +119,11 @@ def value_of(field: str) -> Callable[[Mapping[str, Any]], Any]:
 
     >>> value_of("params.t")({"params": {"t": 300}})
     300
+    >>> value_of('memo["p-value"]')({"memo": {"p-value": 0.5}})
+    0.5
     """
-    path = _resolve(field.strip().split("."))
+    keys = dotted(field.strip()).removeprefix("job.").split(".")
+    path = _resolve([keys[0], ".".join(keys[1:])] if keys[0] in _MAPPINGS and keys[1:] else keys)
     if path[0] == MEMO:
         return lambda job: measured(_value(job, path))
     return lambda job: _value(job, path)

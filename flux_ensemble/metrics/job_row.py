@@ -6,6 +6,7 @@ headings of the fields, the fields for guests, and those for filters and rules f
 `COLUMNS`, which is derived from the class.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import (
     Annotated,
@@ -36,6 +37,9 @@ from flux_ensemble.metrics.operations import Value
 #: States of a job, as in flux-jobs(1), and of a trial.
 STATES = ("pending", "running", "inactive")
 TRIAL_STATES = ("active", "complete", "failed", "canceled", "pruned", INTERRUPTED)
+
+#: A parameter or a key of a memo in brackets.
+_BRACKETS = re.compile(r"""\b(params|memo)\[(["'])(.*?)\2\]""")
 
 #: Fields with keys that users choose.
 PARAMS, MEMO = "params", "memo"
@@ -280,6 +284,15 @@ IN_RULES: Final[Mapping[str, Column]] = {
     )
     if column.known is not Known.NEVER
 }
+
+
+def dotted(name: str) -> str:
+    """Return a field that is spelled as in expressions, with brackets, in the spelling with a dot.
+
+    >>> dotted('memo["p-value"]'), dotted("-job.params['t max']"), dotted("memo.p-value")
+    ('memo.p-value', '-job.params.t max', 'memo.p-value')
+    """
+    return _BRACKETS.sub(r"\1.\3", name)
 
 
 def fitted(field: str, value: Value, name: str | None = None, *, attempts: bool = False) -> Value:

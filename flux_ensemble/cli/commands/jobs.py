@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -25,6 +26,7 @@ from flux_ensemble.cli.common import (
 )
 from flux_ensemble.cli.display.formats import Output, print_json, table_options
 from flux_ensemble.cli.display.jobs_table import (
+    dotted_format,
     job_row,
     jobs_table,
     nested_fields,
@@ -36,6 +38,7 @@ from flux_ensemble.cli.session.results import Export, ExportFile
 from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.client.tables import left_out
 from flux_ensemble.job_ids import shown
+from flux_ensemble.metrics.job_row import dotted
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.results.hosts import Target, keys_of, label_of, members_of
@@ -192,6 +195,10 @@ def order_options(command: _Command) -> Callable[..., Any]:
     return made
 
 
+#: A comma that is not within a name in brackets.
+_COMMA = re.compile(r""",(?![^"']*["']\])""")
+
+
 @dataclass(frozen=True)
 class Order:
     """The order and the number of jobs: the options `--sort` and `--count`.
@@ -206,10 +213,16 @@ class Order:
 
     @property
     def fields(self) -> list[str]:
-        """The parameters and keys of memos that `sort` names."""
-        names = (name.strip().removeprefix("-") for name in (self.sort or "").split(","))
-        fields = (name.removeprefix("job.") for name in names)
-        return [field for field in fields if field.startswith(_NAMED)]
+        """The fields that `sort` names."""
+        return [key.removeprefix("-") for key in self._keys()]
+
+    def _keys(self) -> list[str]:
+        """Return the fields, with a hyphen for those whose largest values come first."""
+        keys = () if self.sort is None else _COMMA.split(self.sort)
+        fields = ((key.strip(), key.strip().removeprefix("-")) for key in keys)
+        return [
+            f"{'-' * (field != key)}{dotted(field.removeprefix('job.'))}" for key, field in fields
+        ]
 
     def take(self, jobs: Iterable[Any], most: int = 0) -> tuple[list[Any], int]:
         """Sort jobs, and drop those beyond the number.
@@ -234,7 +247,7 @@ class Order:
             return list(kept), total
         rows = list(jobs)
         total = len(rows)
-        for key in reversed(self.sort.split(",")):
+        for key in reversed(self._keys()):
             rows = _sorted(rows, key.removeprefix("-"), reverse=key.startswith("-"))
         return rows[: count or None], total
 
@@ -328,8 +341,9 @@ def jobs(
 ) -> None:
     """Show the jobs of ensemble NAME: those that have ended in that order, then active ones.
 
-    Or each JOB, by its id, after its member and a colon where there are members. In a format and in
-    a filter, parameters are params.NAME and keys of memos memo.NAME.
+    Or each JOB, by its id, after its member and a colon where there are members. In a format, a
+    filter and --sort, parameters are params.NAME and keys of memos memo.NAME; a name with other
+    characters than letters, digits and "_" is in brackets: memo["a-name"].
     """
     if which and choice != Choice():
         raise Failure("name jobs, or choose them by options, not both", USAGE)
@@ -352,11 +366,13 @@ def _show(target: Target, name: str, rows: list[Any], order: Order, output: Outp
         print_json({"jobs": rows})
         return
     if output.is_default and order.sort is not None:
-        output = output._replace(fmt=sorted_format(order.sort))
+        output = output._replace(fmt=sorted_format(order.fields))
+    output = output._replace(fmt=dotted_format(output.fmt))
     table = jobs_table(output.fmt)
     output.show(table, [job_row(job, table, label_of(target)) for job in rows])
     if rows:
-        named = {*nested_fields(output.fmt), *order.fields}
+        sorting = (field for field in order.fields if field.startswith(_NAMED))
+        named = {*nested_fields(output.fmt), *sorting}
         report_unknown(target, name, {field for field in named if not _any_has(rows, field)})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from flux_ensemble.cli.display.colours import colour, colour_off
@@ -50,6 +50,9 @@ _IN_STATUS = ("state", "outcome")
 #: A column that exists only if a format names it.
 _NESTED = re.compile(r"\{((params|memo)\.([^{}:!]+))")
 
+#: The name of one in brackets, without the characters that end it in a format.
+_BRACKETED = re.compile(r"""\{(?:job\.)?(params|memo)\[(["'])([^{}:!]+?)\2\]""")
+
 
 def jobs_table(fmt: str) -> Table:
     """Return the table of jobs, for a format."""
@@ -88,19 +91,28 @@ def nested_fields(fmt: str) -> list[str]:
     return [field for field, _, _ in _NESTED.findall(fmt)]
 
 
-def sorted_format(sort: str) -> str:
+def dotted_format(fmt: str) -> str:
+    """Return a format in which names are spelled with a dot that are in brackets, as in filters.
+
+    >>> dotted_format('{id} {memo["p-value"]:>8} {job.params["t max"]}')
+    '{id} {memo.p-value:>8} {params.t max}'
+    """
+    return _BRACKETED.sub(r"{\1.\3", fmt)
+
+
+def sorted_format(fields: Iterable[str]) -> str:
     """Return the default format, with the columns by which jobs are sorted.
 
     Args:
-        sort: as `--sort`. Parameters have a column already.
+        fields: as in `--sort`. Parameters have a column already.
 
-    >>> "+:{memo.loss:>8h} {t_end!D:<19} ?+:{params" in sorted_format("group,-memo.loss,job.t_end")
+    >>> fmt = sorted_format(["group", "memo.loss", "t_end"])
+    >>> "+:{memo.loss:>8h} {t_end!D:<19} ?+:{params" in fmt
     True
     """
     text = _FORMATS["default"]["format"]
     more = []
-    for one in sort.split(","):
-        field = one.strip().removeprefix("-").removeprefix("job.")
+    for field in fields:
         if f"{{{field}" in text or field in _IN_STATUS or field.startswith(f"{PARAMS}."):
             continue
         if field in COLUMNS and COLUMNS[field].column.is_time:

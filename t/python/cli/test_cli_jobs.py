@@ -15,7 +15,7 @@ import pytest
 
 from flux_ensemble.cli.commands.jobs import MOST_JOBS, STATES, Order, States
 from flux_ensemble.cli.common import Failure, Since
-from flux_ensemble.cli.display.jobs_table import jobs_table
+from flux_ensemble.cli.display.jobs_table import dotted_format, jobs_table, nested_fields
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.client.tables import JobTable
@@ -81,12 +81,13 @@ def test_states_and_times_choose_jobs_as_for_flux_jobs(
         (["--sort", "params.x"], ["0", "1", "2", "3", "-"]),
         (["--sort", "-params.x", "-c", "2"], ["3", "2"]),
         (["--sort", "group,-job.returncode"], ["3", "2", "1", "0", "-"]),
+        (["--sort", 'group,-job.params["x"]', "-c", "2"], ["3", "2"]),
     ],
 )
 def test_jobs_are_sorted_and_the_first_are_taken(
     options: list[str], codes: list[str], state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = printed(capsys, state, "jobs", "-n", "-o", "{params.x}-", *options)
+    lines = printed(capsys, state, "jobs", "-n", "-o", '{params["x"]}-', *options)
     assert [line.removesuffix("-") or "-" for line in lines] == codes
 
 
@@ -169,6 +170,30 @@ def test_columns_stand_below_each_other_whatever_became_of_the_jobs(
 def test_a_field_that_jobs_do_not_have_is_named() -> None:
     with pytest.raises(Failure, match="--sort: a job has no field 'colour'"):
         Order("colour").take([{}])
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("memo.p-value > 1", 'write memo["p-value"] for'),
+        ("job.memo.k_cat/K_M < 3 and runtime > 1", 'write job.memo["k_cat/K_M"] for'),
+        ("params.a.b == 1", 'write params["a.b"] for'),
+        ("memo.E [eV] > 1", 'write memo["E [eV]"] for'),
+        ("memo.2x > 1", 'write memo["2x"] for'),
+        ("memo.loss-1 > 0 and colour == 1", "a job has no field 'colour'"),
+    ],
+)
+def test_a_name_with_other_characters_is_told_to_be_in_brackets(text: str, written: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(written)):
+        compile_filter(text)
+
+
+def test_a_name_in_brackets_is_one_for_filter_order_and_format() -> None:
+    name = 'memo["a,b.c-d [eV]"]'
+    rows = [{"memo": {"a,b.c-d [eV]": value}} for value in (3, 1, 2)]
+    assert [compile_filter(f"{name} > 1")(row) for row in rows] == [True, False, True]
+    assert Order(f"-{name}").take(rows)[0] == [rows[0], rows[2], rows[1]]
+    assert nested_fields(dotted_format(f"{{{name}:>8}}")) == ["memo.a,b.c-d [eV]"]
 
 
 def test_what_is_no_time_is_refused_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
