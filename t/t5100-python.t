@@ -148,6 +148,44 @@ test_expect_success 'resume=True follows what the service has, and runs again no
 	grep "was cancelled, which is final: .run. without resume=True starts it anew" errors
 '
 
+test_expect_success 'a program runs what failed again, in the same record, and follows it to its end' '
+	cat >rerun.py <<-EOD &&
+	import asyncio, pathlib
+	from flux_ensemble import Action, AsyncClient, Ensemble, Job, Rule
+
+	cases = Ensemble(
+	    name="cases",
+	    jobs=[Job(name="a", command="sh -c \"test {x} = 1 || cat table\"", params={"x": [1, 2, 3]})],
+	    rules=[Rule(trigger="start", action=Action(name="submit", label="a"))],
+	)
+	print(cases.run()["trouble"], cases.rerun(dry_run=True)["outcomes"])
+	pathlib.Path("table").touch()
+	again = cases.rerun(filter="job.params.x == 2")
+	print(again["jobs"], again["state"], again["trouble"])
+	async def other():
+	    async with AsyncClient() as client:
+	        print((await client.rerun("cases", dry_run=True))["jobs"])
+	asyncio.run(other())
+	again = Ensemble.attach("cases").rerun(failed=True)
+	print(again["jobs"], again["reason"], again["trouble"] == "")
+	print(sorted((job["params"]["x"], job["outcome"]) for job in cases.jobs()))
+	try:
+	    cases.rerun(nodes=2)
+	except ValueError as error:
+	    print(error)
+	EOD
+	cat >expected <<-EOD &&
+	2 jobs failed {'"'failed': 2"'}
+	1 completed 1 job failed
+	1
+	1 nothing is active and no rule can fire any more True
+	[(1, '"'success'), (2, 'success'), (3, 'success'"')]
+	nodes is for a run on this machine, and this one is on Flux
+	EOD
+	python rerun.py >printed &&
+	test_cmp expected printed
+'
+
 test_expect_success 'a program reads the parameters of its job, and an ensemble in a job has its own' '
 	cat >read.py <<-EOD &&
 	import sys

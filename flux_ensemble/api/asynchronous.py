@@ -104,6 +104,10 @@ class AsyncClient:
         """Do as `Client.submit`."""
         return await self._do(lambda client: client.submit(name, group, **more))
 
+    async def rerun(self, name: str, **more: Any) -> dict[str, Any]:
+        """Do as `Client.rerun`."""
+        return await self._do(lambda client: client.rerun(name, **more))
+
     async def pause(self, name: str) -> State:
         """Do as `Client.pause`."""
         return await self._do(lambda client: client.pause(name))

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from inspect import signature
 from numbers import Real
 from operator import index
@@ -637,6 +637,71 @@ class Ensemble:
             The job ids, as `Client.submit`.
         """
         return JobIds(self._running.ask("submit", group=group, count=count, **more))
+
+    def rerun(
+        self,
+        *,
+        filter: str | None = None,
+        failed: bool = False,
+        dry_run: bool = False,
+        timeout: float | None = None,
+        nodes: int | None = None,
+        cores: int | None = None,
+        gpus: int | None = None,
+    ) -> dict[str, Any]:
+        """Run jobs that did not succeed again, with the same parameters, in the same record.
+
+        An ensemble that has ended goes on to its end, as by `run`; an interrupt cancels it. While
+        one goes on, its jobs run again beside the others, and this does not wait for them.
+
+        Args:
+            filter: an expression as for `jobs`: the jobs that match run again, whatever their
+                outcome.
+            failed: only jobs that failed or ran out of time, not those that were canceled.
+            dry_run: only return what would run again.
+            timeout: cancel an ensemble that has ended, and goes on, after so many seconds.
+            nodes, cores, gpus: of a local run that goes on after its end; default: those that it
+                had, or those of `start` if another program began it.
+
+        Returns:
+            `jobs` (how many run again), `outcomes` (how many by the outcome of the last attempt),
+            and `state`; with `reason` and `trouble`, as `run` has them, after the end of one that
+            went on. See docs/rpc.md, `rerun`.
+
+        Raises:
+            EnsembleError: there is no record of its jobs, the filter is wrong, or it cannot go on.
+            TimeoutError: it was cancelled after `timeout` seconds.
+            TypeError, ValueError: an argument is wrong; nothing has been started.
+
+        >>> echoes.rerun(dry_run=True)["outcomes"]
+        {'failed': 1}
+        """
+        from flux_ensemble.api.hosts import LocalHost
+        from flux_ensemble.api.notebook import showing
+        from flux_ensemble.api.threads import apart
+        from flux_ensemble.client.connection import keeping_interrupts
+
+        host = self._running
+        _check_timeout(timeout)
+        if failed and filter is not None:
+            raise ValueError("failed and filter choose jobs in two ways: give one of them")
+        given = {"nodes": nodes, "cores": cores, "gpus": gpus}
+        sizes = {key: value for key, value in given.items() if value is not None}
+        if sizes and not isinstance(host, LocalHost):
+            raise ValueError(f"{min(sizes)} is for a run on this machine, and this one is on Flux")
+        _cluster(NODES if nodes is None else nodes, cores, gpus)
+        asked = {"filter": filter, "failed": failed or None, "dry_run": dry_run or None}
+        asked = {key: value for key, value in asked.items() if value is not None}
+        defaults = {"nodes": NODES, "cores": None, "gpus": 0}
+        goes_on = not dry_run and host.status()["state"] in FINAL_STATES
+        with self._canceling() if goes_on else nullcontext(), keeping_interrupts():
+            answer = host.rerun(asked, lambda **known: _cluster(**{**defaults, **known, **sizes}))
+            if not answer.get("reopened"):
+                return answer
+            with showing(self) as show, self._canceling():
+                show()
+                ended = apart(lambda stopped: host.wait(timeout, stopped))
+        return {**answer, **ended}
 
     def pause(self) -> str:
         """Keep the ensemble's rules from firing; return its state."""

@@ -9,13 +9,13 @@ import errno
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.api.local_session import LocalSession, in_python
+from flux_ensemble.api.local_session import LocalSession, Rerun, in_python
 from flux_ensemble.api.threads import Stopped
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.client import Client, EnsembleError, is_named
@@ -23,9 +23,9 @@ from flux_ensemble.client.responses import EnsembleStatus, Entry, RunEnded, Why
 from flux_ensemble.client.troubles import failed_jobs, sentence
 from flux_ensemble.eventlog import Load
 from flux_ensemble.metrics.job_row import JobRow
+from flux_ensemble.queues.local.again import SIZES, Again
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.root import StateError, advised, default_root
-from flux_ensemble.results.hosts import command_of
 from flux_ensemble.run_names import cannot_resume, named_otherwise
 from flux_ensemble.words import counted
 
@@ -112,6 +112,22 @@ class Host(ABC):
     def ask(self, op: str, **payload: Any) -> Mapping[str, Any]:
         """Send a request about the ensemble, and return the response."""
         answer: Mapping[str, Any] = self.client.call(op, name=self.name, **payload)
+        return answer
+
+    def rerun(
+        self, asked: Mapping[str, Any], cluster: Callable[..., VirtualCluster]
+    ) -> dict[str, Any]:
+        """Run jobs again that are over, and go on if the ensemble has ended.
+
+        Args:
+            asked: the payload of the request, without the name.
+            cluster: makes the cluster of a local run that goes on, by the sizes that it had as far
+                as they are known.
+
+        Returns:
+            The response.
+        """
+        answer: dict[str, Any] = self.client.call("rerun", name=self.name, **asked)
         return answer
 
 
@@ -222,6 +238,51 @@ class LocalHost(Host):
         args = {key: value for key, value in payload.items() if value is not None}
         return self._session.ask(op, args)
 
+    def rerun(
+        self, asked: Mapping[str, Any], cluster: Callable[..., VirtualCluster]
+    ) -> dict[str, Any]:
+        status = self.status()
+        if status["t_end"] is None and not status.get("resumable"):
+            return super().rerun(asked, cluster)
+        before = self._session
+        if before is not None:
+            before.wait(None, Event())  # its thread may be about to end
+        if status.get("resumable"):
+            raise EnsembleError(errno.EINVAL, f"ensemble {self.name!r}: {status['reason']}")
+        session = self._again(asked, cluster)
+        # Stored before it is waited for, so that an interrupt can end it.
+        self._session = session
+        try:
+            session.begun()
+        except EnsembleError:
+            self._session = before
+            raise
+        if "reopened" not in session.answer:
+            self._session = before
+        return session.answer
+
+    def _again(
+        self, asked: Mapping[str, Any], cluster: Callable[..., VirtualCluster]
+    ) -> LocalSession:
+        """Return a run that goes on with this one, which has ended, by its document."""
+        from flux_ensemble.document.loading import load_text
+        from flux_ensemble.queues.local.state_dir import kept_of
+
+        try:
+            text, where, again = kept_of(self._root, self.name)
+        except (StateError, OSError) as error:
+            raise EnsembleError(errno.EIO, in_python(str(error))) from None
+        document = Path(where, again.document())
+        spec = load_text(text, name=self.name, file=str(document), directory=str(document.parent))
+        known = again.sizes()
+        if self._session is not None:
+            known = {key: getattr(self._session.cluster, key) for key in SIZES}
+        made = cluster(**known)
+        sizes = (word for key in SIZES for word in (f"--{key}", str(getattr(made, key))))
+        command = advised(self._root, "rerun", *sizes, "--resume", self.name)
+        rerun = Rerun(asked, where, Again(command))
+        return LocalSession(spec, text, made, self._root, None, rerun)
+
 
 def start_service(client: Client) -> None:
     """Start the service, if it does not run.
@@ -282,8 +343,7 @@ def kept(host: Host, text: str) -> bool:
         # What `rerun` runs again: no trials, and nothing on members that have gone.
         failed = 0 if status.get("searches") or status.get("members") else failed_jobs(status)
         if failed:
-            again = command_of(host.client, "rerun", host.name)
-            told += f", and '{again}' runs the {counted(failed, 'failed job')} alone"
+            told += f", and rerun() runs the {counted(failed, 'failed job')} alone"
         print(f"flux-ensemble: {told}", file=sys.stderr)
     return True
 

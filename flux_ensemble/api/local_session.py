@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from flux_ensemble.api.threads import Stopped
 from flux_ensemble.client import EnsembleError, user_context
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.queues.local import state_dir
-from flux_ensemble.queues.local.again import of_program
+from flux_ensemble.queues.local.again import Again, of_program
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.run import LocalRun, RunError
@@ -52,6 +53,21 @@ class HasEndedError(EnsembleError):
         self.name = error.name
 
 
+@dataclass(frozen=True)
+class Rerun:
+    """Jobs of a run that has ended, which are to run again.
+
+    Attributes:
+        payload: as of the request `rerun`.
+        cwd: the directory of the run.
+        again: goes on if it is interrupted.
+    """
+
+    payload: Mapping[str, Any]
+    cwd: str
+    again: Again
+
+
 class LocalSession:
     """A run of an ensemble in a thread of its own.
 
@@ -61,18 +77,29 @@ class LocalSession:
         cluster: resources of the local queue.
         root: the state directory.
         resume: as for `queues.local.state_dir.StateLog`.
+        rerun: the run has ended, and jobs of it run again.
 
     Attributes:
         name: of the ensemble, once it has begun.
         resumed, of_asked: as in that `StateLog`, once it has begun.
+        cluster: as the argument.
+        answer: that of the request `rerun`, once it has begun; without a job there is no run.
     """
 
     events = False
 
     def __init__(
-        self, spec: Spec, text: str, cluster: VirtualCluster, root: Path, resume: bool | None
+        self,
+        spec: Spec,
+        text: str,
+        cluster: VirtualCluster,
+        root: Path,
+        resume: bool | None,
+        rerun: Rerun | None = None,
     ) -> None:
         self.name = spec.name
+        self.cluster = cluster
+        self.answer: dict[str, Any] = {}
         self.resumed = False
         self.of_asked = ""
         self._begun: Future[None] = Future()
@@ -88,7 +115,7 @@ class LocalSession:
         # A daemon thread: when the program ends, its jobs end, because the guard is closed.
         self._thread = Thread(
             target=self._main,
-            args=(spec, text, cluster, root, resume, user_context()),
+            args=(spec, text, cluster, root, resume, rerun),
             name=f"ensemble {spec.name}",
             daemon=True,
         )
@@ -202,13 +229,14 @@ class LocalSession:
         cluster: VirtualCluster,
         root: Path,
         resume: bool | None,
-        context: Mapping[str, Any],
+        rerun: Rerun | None,
     ) -> None:
         try:
             with ExitStack() as stack:
-                log = StateLog(root, spec.name, text, resume)
+                log = StateLog(root, spec.name, text, resume, kept=rerun is not None)
                 stack.callback(log.close)
-                log.note_again(of_program(resume))
+                if rerun is None:
+                    log.note_again(of_program(resume))
                 self.resumed, self.of_asked = log.resumed, log.of_asked
                 if log.name != spec.name:
                     self.name, spec = log.name, spec.renamed(log.name)
@@ -216,8 +244,13 @@ class LocalSession:
                 stack.callback(loop.close)
                 stack.callback(_reap, loop)
                 stack.callback(loop.reader(self._read, self._drain).cancel)
+                context = user_context(None if rerun is None else rerun.cwd)
                 self._run = run = LocalRun(stack, spec, cluster, loop, log, self, **context)
-                if log.resumed:
+                if rerun is not None:
+                    if not self._reran(run, log, text, rerun):
+                        self._begun.set_result(None)
+                        return
+                elif log.resumed:
                     run.recover(text)
                 else:
                     run.begin(text)
@@ -226,6 +259,8 @@ class LocalSession:
                 run.drive(_PROGRESS_SECONDS)
                 run.finish()
                 run.check_kept()
+        except RequestError as error:
+            self._failed(EnsembleError(error.errno, str(error)))
         except (UnsatisfiableError, RunError, StateError) as error:
             if isinstance(error, state_dir.HasEndedError):
                 self._failed(HasEndedError(error))
@@ -242,6 +277,20 @@ class LocalSession:
                 self._over = True
                 os.close(self._read)
                 os.close(self._write)
+
+    def _reran(self, run: LocalRun, log: StateLog, text: str, rerun: Rerun) -> bool:
+        """Run jobs of the earlier run again; return whether there are some."""
+        choice = run.choose(text, rerun.payload)
+        jobs = sum(len(one["jobs"]) for one in choice.firings())
+        dry_run = rerun.payload.get("dry_run", False)
+        self.answer = {**choice.report(), "jobs": jobs, "state": run.state}
+        if dry_run or not jobs:
+            log.drop()
+            return False
+        log.begin_again(rerun.again)
+        run.rerun(choice)
+        self.answer |= {"reopened": True, "state": run.state}
+        return True
 
     def _failed(self, error: EnsembleError) -> None:
         self._failure = error

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +28,7 @@ from flux_ensemble.cli.session.results import Export, ExportFile, Results
 from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.client import Client
 from flux_ensemble.engine.lifecycle import FINAL_STATES
+from flux_ensemble.queues.local.again import SIZES
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.results.hosts import Target, command_of
@@ -38,11 +37,7 @@ from flux_ensemble.words import counted
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
     from flux_ensemble.document.model import Spec
-    from flux_ensemble.queues.local.again import Again
     from flux_ensemble.queues.virtual.cluster import VirtualCluster
-
-#: Options of the local queue, which a run goes on with as it was begun.
-_SIZES = ("nodes", "cores", "gpus")
 
 
 @click.command
@@ -164,7 +159,7 @@ class _Rerun:
     # -- on Flux ----------------------------------------------------------------------
 
     def _run_on_flux(self, client: Client, results: Results) -> int:
-        for option in (*_SIZES, "resume"):
+        for option in (*SIZES, "resume"):
             if getattr(self, option):
                 raise Failure(f"--{option} is for the local queue: add --queue local", USAGE)
         from flux_ensemble.cli.display.views import make_view
@@ -204,11 +199,10 @@ class _Rerun:
             raise Failure(str(error)) from None
         except OSError as error:
             raise Failure(f"cannot read {error.filename}: {error.strerror}") from None
-        words = [] if again.python else _words(again)
-        file = str(Path(where, words[-1])) if words and words[-1] != "-" else None
-        for key in _SIZES:
+        file = str(Path(where, again.document()))
+        for key, value in again.sizes().items():
             if getattr(self, key) is None:
-                setattr(self, key, _given(words, key))
+                setattr(self, key, value)
         spec = check_document(text, file, self.name, begins="here")
         results.check(spec)
         return self._go_on(client, spec, text, where)
@@ -243,28 +237,9 @@ class _Rerun:
         return VirtualCluster(self.nodes or 4, self.cores or own_cores(), self.gpus or 0)
 
     def _sizes(self) -> Iterator[str]:
-        for key in _SIZES:
+        for key in SIZES:
             if (value := getattr(self, key)) is not None:
                 yield from (f"--{key}", str(value))
-
-
-def _words(again: Again) -> list[str]:
-    """Return the words of the command that a run was begun with, whose last one is its document."""
-    with suppress(ValueError):
-        words = shlex.split(again.command)
-        if "<" not in words:
-            return words
-        return [*words[: words.index("<") - 1], "-"]
-    return []
-
-
-def _given(words: list[str], key: str) -> int | None:
-    """Return the number that an option has in a command; None without it."""
-    option = f"--{key}"
-    if option in words[:-1]:
-        with suppress(ValueError):
-            return int(words[words.index(option) + 1])
-    return None
 
 
 COMMANDS = (rerun,)

@@ -9,11 +9,15 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from flux_ensemble.own_command import own_command
+
+#: The options of `run` for the local queue, with which a run goes on as it was begun.
+SIZES = ("nodes", "cores", "gpus")
 
 #: Greatest length of the file in bytes.
 MAX_BYTES = 4096
@@ -95,6 +99,37 @@ class Again:
         if self.python:
             return "run(resume=True)", f"in {self._where}: {what}"
         return self._of_document, f"{what}, where FILE is its document"
+
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes of the local queue that the command names; a program has its own.
+
+        >>> Again("flux-ensemble run --nodes 2 --resume a.yaml").sizes()
+        {'nodes': 2}
+        """
+        words, sizes = self._words(), {}
+        for key in SIZES:
+            with suppress(ValueError, IndexError):
+                sizes[key] = int(words[words.index(f"--{key}") + 1])
+        return sizes
+
+    def document(self) -> str:
+        """Return the file of the document, as the command names it; "-" if there is none.
+
+        >>> Again("flux-ensemble run --resume a.yaml").document()
+        'a.yaml'
+        >>> Again("flux-ensemble run --resume - < /kept/document").document()
+        '-'
+        """
+        return (self._words() or ["-"])[-1]
+
+    def _words(self) -> list[str]:
+        """Return the words of a command `run`, the last of which is its document."""
+        if self.python:
+            return []
+        with suppress(ValueError):
+            words = shlex.split(self.command)
+            return words[: words.index("<")] if "<" in words else words
+        return []
 
     @property
     def _where(self) -> str:

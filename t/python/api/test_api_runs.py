@@ -110,8 +110,92 @@ def test_resume_of_a_run_that_has_ended_with_failed_jobs_names_rerun(
     make("false").run("local", state_dir=tmp_path)
     capsys.readouterr()
     make("false").run("local", state_dir=tmp_path, resume=True)
-    again = f"flux-ensemble rerun demo --state-dir {tmp_path}' runs the 1 failed job alone\n"
-    assert capsys.readouterr().err.endswith(f"it would without resume=True, and '{again}")
+    again = "rerun() runs the 1 failed job alone\n"
+    assert capsys.readouterr().err.endswith(f"it would without resume=True, and {again}")
+
+
+def cases(tmp_path: Path) -> Ensemble:
+    """One of whose three jobs two fail as long as there is no table."""
+    command = f"sh -c 'test {{x}} = 1 || cat {tmp_path}/table'"
+    jobs = [Job(name="a", command=command, params={"x": [1, 2, 3]})]
+    return Ensemble(name="demo", jobs=jobs, rules=[START])
+
+
+def test_rerun_runs_what_failed_again_in_the_same_record(tmp_path: Path) -> None:
+    state_dir = tmp_path / "state"
+    ensemble = cases(tmp_path)
+    ensemble.run("local", state_dir=state_dir, nodes=2, cores=1)
+    would = {"outcomes": {"failed": 2}, "jobs": 2, "state": "completed"}
+    assert ensemble.rerun(dry_run=True) == would
+    assert [job["outcome"] for job in ensemble.jobs()].count("failed") == 2
+    (tmp_path / "table").touch()
+    again = ensemble.rerun(filter="job.params.x == 3")
+    assert (again["jobs"], again["state"], again["trouble"]) == (1, "completed", "1 job failed")
+    # On as many nodes as before; and what it says to go on with is a command.
+    said = (state_dir / "demo" / "again").read_text()
+    assert said.startswith("flux-ensemble rerun --nodes 2 --cores 1 --gpus 0 --resume demo")
+    again = Ensemble.attach("demo", state_dir=state_dir).rerun(failed=True, nodes=1)
+    assert (again["jobs"], again["trouble"]) == (1, "")
+    assert sorted((job["params"]["x"], job["outcome"]) for job in ensemble.jobs()) == [
+        (1, "success"), (2, "success"), (3, "success"),
+    ]  # fmt: skip
+    assert ensemble.rerun() == {"outcomes": {}, "jobs": 0, "state": "completed"}
+    assert [path.name for path in state_dir.iterdir()] == ["demo"]
+
+
+def test_rerun_of_one_that_goes_on_does_not_wait(tmp_path: Path) -> None:
+    jobs = [Job(name="a", command=f"test -e {tmp_path}/table"), Job(name="b", command="sleep 100")]
+    rules = [START, Rule(trigger="start", action=Action(name="submit", label="b"))]
+    ensemble = Ensemble(name="demo", jobs=jobs, rules=rules)
+    ensemble.start("local", state_dir=tmp_path / "state", nodes=1, cores=2)
+
+    async def failed() -> None:
+        while not ensemble.status()["failed"]:
+            await asyncio.sleep(0.05)
+
+    asyncio.run(asyncio.wait_for(failed(), PATIENCE))
+    (tmp_path / "table").touch()
+    again = ensemble.rerun()
+    del again["entries"]
+    assert again == {
+        "jobs": 1, "outcomes": {"failed": 1}, "state": "running", "reopened": False,
+    }  # fmt: skip
+    ensemble.cancel("b")
+    assert asyncio.run(ensemble.wait())["trouble"] == ""
+    assert [job["outcome"] for job in ensemble.jobs(group="a")] == ["success"]
+
+
+def test_rerun_that_takes_too_long_is_cancelled(tmp_path: Path) -> None:
+    command = f"sh -c 'test -e {tmp_path}/slow && sleep 100 || false'"
+    ensemble = make(command)
+    ensemble.run("local", state_dir=tmp_path / "state")
+    (tmp_path / "slow").touch()
+    with pytest.raises(TimeoutError):
+        ensemble.rerun(timeout=0.1)
+    assert ensemble.status()["state"] == "canceled"
+
+
+def test_a_rerun_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotStartedError):
+        make().rerun()
+    ensemble = make("false")
+    ensemble.run("local", state_dir=tmp_path)
+    before = (tmp_path / "demo" / "eventlog").read_bytes()
+    for error, message, asked in (
+        (EnsembleError, "a job has no field 'nope'", {"filter": "job.nope > 1"}),
+        (ValueError, "in two ways: give one", {"filter": "job.id > 1", "failed": True}),
+        (ValueError, "at least 1 node, not 0", {"nodes": 0}),
+        (TypeError, "timeout: expected a number of seconds", {"timeout": "1"}),
+    ):
+        with pytest.raises(error, match=message):
+            ensemble.rerun(**asked)
+    assert (tmp_path / "demo" / "eventlog").read_bytes() == before
+    file = tmp_path / "demo" / "status.json"
+    known = json.loads(file.read_text())
+    known["status"].update(state="running", t_end=None)
+    file.write_text(json.dumps(known))
+    with pytest.raises(EnsembleError, match=r"'demo': its run was interrupted: .* goes on with it"):
+        Ensemble.attach("demo", state_dir=tmp_path).rerun()
 
 
 def test_resume_goes_on_with_the_latest_run_of_the_name(
