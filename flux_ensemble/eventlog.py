@@ -474,10 +474,10 @@ def _parameters(action: Mapping[str, Any]) -> str:
     params = action.get("params")
     if not isinstance(params, Mapping) or not params:
         return ""
-    return f",(params:{_cut_pairs(params)})"
+    return f",(params:{cut_pairs(params)})"
 
 
-def _cut_pairs(params: Mapping[str, Any]) -> str:
+def cut_pairs(params: Mapping[str, Any]) -> str:
     """Return values of parameters in a line of limited length."""
     words = " ".join(each_pair(params))
     return words if len(words) <= _PARAMS else words[: _PARAMS - 3] + "..."
@@ -726,7 +726,32 @@ class Violation(OfJob, tag="violation"):
         yield (Span(f"   {what}; one is cancelled", "bad"),)
 
 
-class Retry(OfFiring, tag="retry"):
+class OfAttempt(OfFiring):
+    """An entry about a job that has run and does not run on.
+
+    Fields:
+        index: of the job among those of its firing.
+        attempt: the number of attempts before; for `retry` those before the new one.
+        group: of the job.
+        point: the values of its parameters as people write them, at most 100 characters of them.
+    """
+
+    index: int
+    attempt: int
+    group: str | None = None
+    point: str | None = None
+
+    @property
+    def which(self) -> str:
+        """The job, by its group and parameters, and by its place in the firing."""
+        place = f"index {self.index} of {self.title}"
+        # Earlier versions did not keep them.
+        if self.group is None:
+            return place
+        return f"{' '.join(filter(None, (self.group, self.point)))} ({place})"
+
+
+class Retry(OfAttempt, tag="retry"):
     """A job that failed, or was interrupted, is submitted again.
 
     Fields:
@@ -736,37 +761,32 @@ class Retry(OfFiring, tag="retry"):
         params: the values of parameters that it has in place of those it was asked for, if any.
     """
 
-    index: int
-    attempt: int
     retry: int
     params: Mapping[str, Any] | None = None
 
     def sentence(self, t: float, jobid: JobId) -> str:
-        again = f"index {self.index} again as retry #{self.retry}"
-        return f"{self.title}: {again} (attempt {self.attempt}){self._given()}"
+        again = f"again as retry #{self.retry} (attempt {self.attempt})"
+        return f"{self.which}: {again}{self._given()}"
 
     def announced(self, t: float) -> Iterator[Line]:
         if self.attempt:
-            again = f"retry {self.attempt} of {self.title}, index {self.index}"
+            again = f"retry {self.attempt} of {self.which}"
             yield (Span(f"   {again}{self._given()}", "warn"),)
 
     def _given(self) -> str:
-        return f", with {_cut_pairs(self.params)}" if self.params else ""
+        return f", with {cut_pairs(self.params)}" if self.params else ""
 
 
-class GaveUp(OfFiring, tag="gave-up"):
+class GaveUp(OfAttempt, tag="gave-up"):
     """A job does not run again, though its group has retries."""
 
-    index: int
-    attempt: int
     reason: str
 
     def sentence(self, t: float, jobid: JobId) -> str:
-        which = f"index {self.index} does not run again"
-        return f"{self.title}: {which} (attempt {self.attempt}): {self.reason}"
+        return f"{self.which}: does not run again (attempt {self.attempt}): {self.reason}"
 
     def announced(self, t: float) -> Iterator[Line]:
-        yield (Span(f"   no retry of {self.title}, index {self.index}: {self.reason}", "bad"),)
+        yield (Span(f"   no retry of {self.which}: {self.reason}", "bad"),)
 
 
 class OfGroup(Entry):

@@ -176,11 +176,19 @@ def _names(schema: Schema) -> list[str]:
 
 
 def _required(schema: Schema) -> set[str]:
+    """Return the names of the keys that each mapping with this form has to have.
+
+    >>> form = {"then": {"required": ["of", "by"]}, "else": {"required": ["of"]}}
+    >>> _required({"type": "array", "items": form})
+    {'of'}
+    """
+    # What `if` requires is how forms are told apart.
+    both = [_required(schema[word]) for word in ("then", "else") if word in schema]
+    inner = [schema.get(word) for word in ("items", "additionalProperties")]
     return {
-        name
-        for part in parts(schema)
-        if part.get("type") == "object" or part is schema
-        for name in part.get("required", ())
+        *schema.get("required", ()),
+        *(set.intersection(*both) if len(both) == 2 else ()),
+        *(name for part in inner if isinstance(part, dict) for name in _required(part)),
     }
 
 

@@ -170,6 +170,7 @@ class Retries:
                 firing=firing.number,
                 index=job.index,
                 attempt=firing.attempt,
+                **self._sending.which(firing, job.index),
                 reason=reason,
             )
         )

@@ -180,6 +180,7 @@ class Submitter:
                 firing=firing.number,
                 index=index,
                 attempt=attempt,
+                **self.which(firing, index),
                 retry=origin.number,
                 params={
                     name: numbered(unpacked(value), index, before + index)
@@ -211,6 +212,11 @@ class Submitter:
         )
         self.ask_for(again, origin, delay)
         return origin.number
+
+    def which(self, firing: Firing, index: int) -> dict[str, str | None]:
+        """Return the group and the parameters of a job, for entries about its attempts."""
+        _, params = self._core.job_at(firing, index)
+        return {"group": firing.group, "point": eventlog.cut_pairs(params) or None}
 
     def places_off(self, job: ActiveJob) -> tuple[tuple[int, str], ...]:
         """Return `Firing.failed_on` for a job that does the same: with the place of this one."""

@@ -21,6 +21,10 @@ from flux_ensemble.metrics.statistics import NUMBER, made
 MAX_DIFFERENT = 100_000
 
 
+#: Classes of River whose value of whole numbers is one, which they give as a float.
+WHOLE = ("Sum", "PeakToPeak")
+
+
 class StatisticError(Exception):
     """The failure of a statistic of River; the text is one sentence."""
 
@@ -52,8 +56,33 @@ class _Different:
         return None if self._full else self._statistic.get()
 
 
+class _Whole:
+    """A statistic whose value is an integer as long as all values were: "4292", not "4292.0"."""
+
+    def __init__(self, statistic: Any) -> None:
+        self._statistic = statistic
+        self._whole = True
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Whole:
+        other = _Whole(copy.deepcopy(self._statistic, memo))
+        other._whole = self._whole
+        return other
+
+    def update(self, value: Number) -> None:
+        """Add a value."""
+        self._whole = self._whole and type(value) is int
+        self._statistic.update(value)
+
+    def get(self) -> Number | None:
+        """Return the value."""
+        value = self._statistic.get()
+        return int(value) if self._whole else value
+
+
 def _made(statistic: Statistic) -> Any:
     streaming = made(statistic.kind, statistic.arguments)
+    if statistic.kind in WHOLE:
+        return _Whole(streaming)
     return _Different(streaming) if hasattr(streaming, "counter") else streaming
 
 

@@ -61,11 +61,11 @@ def test_log_can_be_cut_to_a_rule_a_group_a_time_and_its_end(do: Do) -> None:
     assert names[:3] == ["load", "start", "fire"]
     rule = do("log", "study", "--rule", "second")
     assert [line.split()[1] for line in rule.splitlines()] == ["fire", "outcome", "retry"]
-    assert "second #0: index 0 again as retry #0 (attempt 1)" in rule
+    assert "bad t=280 (index 0 of second #0): again as retry #0 (attempt 1)" in rule
     group = [
         json.loads(line) for line in do("log", "study", "--group", "bad", "--json").split("\n")[:-1]
     ]
-    assert [entry["name"] for entry in group] == ["fire"]
+    assert [entry["name"] for entry in group] == ["fire", "retry"]
     assert do("log", "study", "--tail", "1").split()[1] == "finish"
     assert do("log", "study", "--tail", "0") == ""
     assert (

@@ -124,11 +124,25 @@ def test_every_action_is_announced(action: dict[str, Any], words: str) -> None:
         (entry("resume"), "   resumed"),
         (
             entry("retry", rule="r", firing=0, index=3, attempt=1, retry=0),
-            "   retry 1 of r #0, index 3",
+            "   retry 1 of index 3 of r #0",
+        ),
+        (
+            entry(
+                "retry",
+                rule="r",
+                firing=0,
+                index=3,
+                attempt=1,
+                group="md",
+                point="t=300 s=1",
+                retry=0,
+                params={"t": 150},
+            ),
+            "   retry 1 of md t=300 s=1 (index 3 of r #0), with t=150",
         ),
         (
             entry("gave-up", rule="r", firing=0, index=3, attempt=1, reason="no value"),
-            "   no retry of r #0, index 3: no value",
+            "   no retry of index 3 of r #0: no value",
         ),
     ],
 )
@@ -195,7 +209,7 @@ def test_a_single_job_that_is_interrupted_keeps_its_lines_and_so_do_all_that_are
 ) -> None:
     one = [
         "interrupted   7 sim, index 7 of r #0: the allocation is over; it runs again",
-        "retry         r #0: index 7 again as retry #7 (attempt 0)",
+        "retry         index 7 of r #0: again as retry #7 (attempt 0)",
     ]
     assert printed(capsys, ended(range(7, 8))) == one
     assert printed(capsys, ended(range(7, 9)), follow=True)[:2] == one
@@ -296,11 +310,15 @@ def test_every_cause_is_explained(trigger: str, cause: dict[str, Any], why: str)
         (entry("rule-disabled", rule="r", reason="a request"), "r: a request"),
         (
             entry("retry", rule="r", firing=2, index=3, attempt=1, retry=0),
-            "r #2: index 3 again as retry #0 (attempt 1)",
+            "index 3 of r #2: again as retry #0 (attempt 1)",
+        ),
+        (
+            entry("gave-up", rule="r", firing=2, index=3, attempt=1, group="md", reason="no value"),
+            "md (index 3 of r #2): does not run again (attempt 1): no value",
         ),
         (
             entry("gave-up", rule="r", firing=2, index=3, attempt=1, reason="no value"),
-            "r #2: index 3 does not run again (attempt 1): no value",
+            "index 3 of r #2: does not run again (attempt 1): no value",
         ),
         (entry("finish", state="failed", reason="a cap"), "failed: a cap"),
         (entry("rule-added", rule="s", by="r"), "rule=s by=r"),

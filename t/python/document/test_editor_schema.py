@@ -259,6 +259,19 @@ def test_explain_says_what_a_key_means(capsys: pytest.CaptureFixture[str]) -> No
     assert "did you mean 'count'?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("key", "required"),
+    [
+        ("metrics.of", False), ("metrics.by", False), ("metrics.unit", False),
+        ("metrics.best.of", True), ("simulate.memo.expression", False),
+        ("search.variables.low", True), ("jobs.name", True), ("jobs.retries.times", True),
+        ("rules.action.name", True), ("rules.group", False),
+    ],
+)  # fmt: skip
+def test_explain_calls_required_what_each_form_of_an_entry_needs(key: str, required: bool) -> None:
+    assert {one.path: one.required for one in explained()}[key] == required
+
+
 def test_explain_knows_the_old_name_of_a_key(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["explain", "scaling.max-nodes"]) == 0
     now = capsys.readouterr()

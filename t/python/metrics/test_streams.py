@@ -20,6 +20,7 @@ from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.metrics.paths import MetricPath
 from flux_ensemble.metrics.statistic_trial import check_statistic
 from flux_ensemble.metrics.statistics import ALWAYS, NUMBER, STATISTICS, Kind
+from flux_ensemble.metrics.stream import Stream
 from flux_ensemble.metrics.streams import MAX_IGNORED, MAX_NAME, MAX_VARIABLES, Metrics
 
 DEFAULT = [Statistic(name, kind) for name, kind in ALWAYS.items() if name != NUMBER]
@@ -66,6 +67,22 @@ def test_no_infinity_or_nan_leaves_however_large_the_values(values):
     for value in values:
         metrics.observe("a", "duration", value)
     json.dumps(metrics.snapshot(no_ages), allow_nan=False)
+
+
+@pytest.mark.parametrize("kind", ["Sum", "PeakToPeak"])
+def test_a_sum_of_whole_numbers_is_one(kind):
+    # It is written into commands: "4292", not "4292.0".
+    stream = Stream([Statistic("s", kind)])
+    for value in (4000, 0, 292):
+        stream.update(value)
+    assert (stream.get("s"), type(stream.get("s"))) == (
+        {"Sum": 4292, "PeakToPeak": 4000}[kind],
+        int,
+    )
+    assert type(stream.extended([8]).get("s")) is int
+    assert type(stream.extended([8.0]).get("s")) is float
+    assert type(stream.extended([8.0]).extended([1]).get("s")) is float
+    assert type(stream.get("s")) is int
 
 
 def test_nothing_is_kept_of_groups_that_have_no_values():
