@@ -535,7 +535,7 @@ class Ensemble:
 
         Returns:
             {"name", "of", "value", "job", "trial", "params"} for each; one of `job`, an id, and
-            `trial` is None.
+            `trial` is None. Why there is none is printed to standard error.
 
         Raises:
             EnsembleError: the document has neither.
@@ -547,7 +547,7 @@ class Ensemble:
         from flux_ensemble.results.best import best_of
 
         try:
-            return best_of(self._running.client, self.name)
+            return best_of(self._running.client, self.name, say=_say)
         except EnsembleError as error:
             said = in_words_of_python(str(error), keywords=False)
             raise EnsembleError(error.errno, said) from None
@@ -761,6 +761,10 @@ class Ensemble:
         if self._host is None:
             return document_html(self.document)
         return status_html(self._host.status())
+
+
+def _say(sentence: str) -> None:
+    print(f"flux-ensemble: {sentence}", file=sys.stderr)
 
 
 def _no_mapping(given: object) -> str:

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.client import EnsembleError
+from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed
 
@@ -88,20 +89,37 @@ def none_kept(target: Target, name: str) -> str:
     return no_best(name)
 
 
-def unpublished(target: Target, status: EnsembleStatus) -> Iterator[str]:
-    """Yield of each entry `best` that no job has published its value though some have succeeded."""
+def none_best(target: Target, status: EnsembleStatus) -> Iterator[str]:
+    """Yield why there is no best job or trial, for each entry `best` and search that has none."""
     from flux_ensemble.results.hosts import keys_of
 
     def keys(group: str) -> Collection[str]:
         return keys_of(islice(target.jobs(status["name"], group=group), _MOST_JOBS))["memo"]
 
-    return _unpublished(status, keys)
+    for best in status.get("best", ()):
+        if best["job"] is None and not status["groups"][best["group"]]["success"]:
+            yield f"{best['name']}: {_none_succeeded(best['group'], status)}"
+    yield from _unpublished(status, keys)
+    for search in status.get("searches", ()):
+        if search["trouble"]:
+            yield search["trouble"]
+        elif not search.get("front", search["best"]):
+            yet = "" if status["state"] in FINAL_STATES else " yet"
+            yield f"{search['id']}: no trial is complete{yet}"
+
+
+def _none_succeeded(group: str, status: EnsembleStatus) -> str:
+    counts = status["groups"][group]
+    if status["state"] not in FINAL_STATES:
+        return f"no job of group {group!r} has succeeded yet"
+    did = "succeeded" if counts["finished"] else "has run"
+    return f"no job of group {group!r} {did}"
 
 
 def unpublished_in(
     status: EnsembleStatus, metrics: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Yield what `unpublished` does, from the ensemble's metrics."""
+    """Yield of each entry `best` that the jobs that succeeded have no value for it."""
     from flux_ensemble.metrics.names import GAUGES, STREAMS
     from flux_ensemble.results.statistics import ignored_of, split_stream
 
@@ -128,6 +146,11 @@ def _unpublished(
             published = f"published: {listed(sorted(keys))}" if keys else nothing
             near = hint(key, keys)
             yield f"{best['name']}: no job of group {group!r} published {key!r} ({near}{published})"
+        else:
+            yield (
+                f"{best['name']}: no job of group {group!r} that succeeded published a finite "
+                f"number {key!r}"
+            )
 
 
 #: A key that an expression can name without brackets.
@@ -163,9 +186,17 @@ def ties(target: Target, status: EnsembleStatus) -> Iterator[str]:
 
 
 def best_of(
-    target: Target, name: str, label: Callable[[int], str] | None = None
+    target: Target,
+    name: str,
+    label: Callable[[int], str] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Return the best jobs and trials of an ensemble: see `best_records`.
+
+    Args:
+        target, name: the ensemble.
+        label: as for `best_records`.
+        say: receives the reasons for which there are none.
 
     Raises:
         EnsembleError: there is no such ensemble, or it keeps no best jobs.
@@ -173,4 +204,7 @@ def best_of(
     (status,) = target.status(name)["ensembles"]
     if not status.get("best") and not status.get("searches"):
         raise EnsembleError(errno.ENODATA, none_kept(target, name))
+    if say is not None:
+        for sentence in none_best(target, status):
+            say(sentence)
     return list(best_records(status, label))

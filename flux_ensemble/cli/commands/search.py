@@ -13,7 +13,7 @@ from flux_ensemble.cli.display.tables import BESTS, best_rows
 from flux_ensemble.cli.prose import fitted
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
-from flux_ensemble.results.best import none_kept, ties, unpublished
+from flux_ensemble.results.best import none_best, none_kept, ties
 from flux_ensemble.results.hosts import Target, label_of
 from flux_ensemble.scalars import brief
 from flux_ensemble.texts import one_line
@@ -118,7 +118,7 @@ def best(name: str, output: Output, target: Target) -> None:
         print_json(kept)
     else:
         output.show(BESTS, rows)
-        for sentence in (*unpublished(target, status), *ties(target, status)):
+        for sentence in (*none_best(target, status), *ties(target, status)):
             say(sentence)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from flux_ensemble import Ensemble
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.cli.session.results import Export, Results
 from flux_ensemble.metrics.statistics import ESTIMATES
@@ -231,6 +232,45 @@ def test_where_nothing_was_published_it_is_said_how(
     assert run_command(["run", *local, "study.yaml"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "they published nothing: a job does by 'flux-ensemble memo yield=VALUE'" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("length={x}", "length=nan"), "that succeeded published a finite number 'length'"),
+        (("{x}'", "{x}; exit 1'"), "longest: no job of group 'a' succeeded"),
+        (("label: a", "label: b"), "longest: no job of group 'a' has run"),
+    ],
+    ids=["nan", "failed", "none"],
+)
+def test_best_says_why_there_is_none(
+    change: tuple[str, str], said: str, do: Do, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = BEST.replace(f'"{MEMO} length={{x}}"', f"\"sh -c '{MEMO} length={{x}}'\"")
+    text = text.replace("}}]\nrules", "}}, {name: b, command: 'true'}]\nrules")
+    assert change[0] in text
+    (tmp_path / "study.yaml").write_text(text.replace(*change))
+    do()
+    capsys.readouterr()
+    assert run_command(["best", "study", "--state-dir", "state"]) == 0
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert Ensemble.attach("study", state_dir="state").best() == []
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_best_names_what_went_wrong_with_a_search(
+    do: Do, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "study.yaml").write_text(
+        f"jobs: [{{name: a, command: '{MEMO} loss=nan'}}]\n"
+        "search: [{id: hpo, group: a, variables: {x: {low: 0, high: 1}}, minimize: loss,"
+        " trials: 2, sampler: random}]\n"
+        "rules: [{trigger: start, action: {name: search, label: hpo}}]\n"
+    )
+    do()
+    capsys.readouterr()
+    assert run_command(["best", "study", "--state-dir", "state"]) == 0
+    assert "search 'hpo' found nothing in 2 trials" in capsys.readouterr().err
 
 
 def test_a_report_and_an_export_are_written_to_files_of_their_formats(
