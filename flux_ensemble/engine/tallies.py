@@ -10,7 +10,7 @@ job that was cancelled, dropped before it was sent, or lost is never taken for a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.document.job_sets import Group
@@ -99,12 +99,17 @@ class Tally:
                 values = "" if lacking == [""] else f" with {which}"
                 yield f"no job of group {group!r} was submitted{values}"
 
-    def unmet(self) -> str | None:
-        """Return, in words, for which idle combinations the rule did not fire; None if for none."""
+    def unmet(self, read: Callable[[Mapping[str, Any]], str]) -> str | None:
+        """Return, in words, for which idle combinations the rule did not fire; None if for none.
+
+        Args:
+            read: returns what the condition of the rule reads for a combination; "" if nothing.
+        """
         each = []
         for values, (jobs, success) in self._unmet.items():
             which, failed = _shown(values), jobs - success
             went = f"{failed} of {counted(jobs, 'job')} failed"
+            went = ", ".join(filter(None, (went, read(parse_name(values)[1]))))
             each.append(f"{which} ({went})" if which else went)
         if not each:
             return None

@@ -12,7 +12,7 @@ from typing import Any
 from flux_ensemble.engine.combinations import parse_name
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.rules import idle_of
-from flux_ensemble.metrics.conditions import JobLookup, Lookup
+from flux_ensemble.metrics.conditions import Condition, JobLookup, Lookup
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.texts import listed
 from flux_ensemble.words import each_pair
@@ -35,11 +35,10 @@ def used_up(state: RuleState, lookup: Lookup, busy_of: Callable[[str | None], in
         return None
     each = []
     for name, params in _spent(state):
-        job = _of(params)
+        job = of(params)
         if any(map(busy_of, idle_of(rule, name))) or not condition.holds(None, lookup, None, job):
             continue
-        read = (f"{path} is {_shown(lookup(path))}" for path in condition.paths_of(job))
-        values = ", ".join(read)
+        values = read_by(condition, params, lookup)
         which = " ".join(each_pair(params))
         each.append(f"{which} ({values})" if which and values else which or values)
     if not each:
@@ -48,7 +47,13 @@ def used_up(state: RuleState, lookup: Lookup, busy_of: Callable[[str | None], in
     return f"it has fired its {times} repetitions{where}, and its condition still holds"
 
 
-def _of(params: Mapping[str, Any]) -> JobLookup:
+def read_by(condition: Condition, params: Mapping[str, Any], lookup: Lookup) -> str:
+    """Return, in words, the metrics that a condition reads for a combination, with their values."""
+    paths = condition.paths_of(of(params))
+    return ", ".join(f"{path} is {_shown(lookup(path))}" for path in paths)
+
+
+def of(params: Mapping[str, Any]) -> JobLookup:
     """Return the lookup of what jobs of a combination have in common: its parameters."""
     return lambda field: params.get(getattr(field, "key", None) or "")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -18,8 +18,8 @@ from flux_ensemble.document.scopes import names_of
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.rule_state import RuleState
-from flux_ensemble.engine.used_up import used_up
-from flux_ensemble.metrics.conditions import Lookup, compile_condition
+from flux_ensemble.engine.used_up import of, read_by, used_up
+from flux_ensemble.metrics.conditions import Condition, Lookup, compile_condition
 from flux_ensemble.metrics.detector import Detector
 from flux_ensemble.metrics.paths import BEST, COUNT, MetricPath, parse_path
 from flux_ensemble.metrics.terms import Comparison, Term, terms_of
@@ -32,6 +32,9 @@ MAX_RULES = 500
 
 #: The most members that are described for a rule with `scope: member`.
 MAX_MEMBERS = 20
+
+#: The most values of parameters for which a metric is described that is kept by value.
+MAX_BY_VALUE = 20
 
 #: The most passes in the search for rules that only rules that cannot fire would trigger.
 _PASSES = 10
@@ -114,8 +117,12 @@ class _RuleReader:
             return
         if engine.acting or engine.state == "completed":
             yield from tally.missing()
-        if unmet := tally.unmet():
+        if unmet := tally.unmet(lambda params: self._read(state, params)):
             yield unmet
+
+    def _read(self, state: RuleState, params: Mapping[str, Any]) -> str:
+        condition = state.condition
+        return "" if condition is None else read_by(condition, params, self._lookup)
 
     def _members(self, state: RuleState) -> Iterator[dict[str, Any]]:
         """Yield the description of a rule with `scope: member` for each of the first members."""
@@ -141,6 +148,8 @@ class _RuleReader:
             path = self._path(name)
             if path is not None:
                 values[name] = lookup(path)
+        if len(values) < len(term.names) and not state.of_member:
+            values.update(self._by_value(self._compiled(state, term, terms)))
         holds = self._holds(state, term, terms, lookup)
         comparison, missing = term.comparison, None
         if holds is False and comparison is not None:
@@ -155,16 +164,27 @@ class _RuleReader:
         """Return whether a term holds now; None if that depends on the triggering event."""
         if any(self._path(name) is None for name in term.names):
             return None
-        condition = state.condition
-        if terms > 1 or condition is None:
-            condition = None
-            with suppress(ValueError):
-                names = names_of(state.rule, self._engine.spec, self._statistics)
-                condition = compile_condition(term.text, names)
+        condition = self._compiled(state, term, terms)
         if condition is None:
             return None
         value = lookup(state.path) if state.path is not None else None
         return condition.holds(value, lookup)
+
+    def _compiled(self, state: RuleState, term: Term, terms: int) -> Condition | None:
+        """Return the condition that a term is by itself; None if it is none."""
+        if terms > 1 or state.condition is None:
+            with suppress(ValueError):
+                names = names_of(state.rule, self._engine.spec, self._statistics)
+                return compile_condition(term.text, names)
+            return None
+        return state.condition
+
+    def _by_value(self, condition: Condition | None) -> Iterator[tuple[str, Any]]:
+        """Yield what a condition reads for the values of a job or a combination, for the first."""
+        for metric in () if condition is None else condition.of_values:
+            for params in islice(self._engine.stats.values_by(metric.by), MAX_BY_VALUE):
+                path = metric.path(of(params))
+                yield str(path), self._lookup(path)
 
     def _path(self, name: str) -> MetricPath | None:
         spec, keys = self._engine.spec, name.split(".")

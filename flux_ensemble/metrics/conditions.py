@@ -117,6 +117,7 @@ class Condition:
     Attributes:
         paths: the metrics that an expression reads.
         compares: True if the condition compares the rule's metric with a number.
+        of_values: the statistics by value that an expression reads for the triggering job.
         of_job: True if the condition reads fields of the triggering job.
         of_idle: True if the condition reads how the jobs went that an `idle` rule waited for.
     """
@@ -125,11 +126,10 @@ class Condition:
         "_compare",
         "_expression",
         "_number",
-        "_of_values",
-        "_of_values",
         "compares",
         "of_idle",
         "of_job",
+        "of_values",
         "paths",
         "text",
     )
@@ -151,13 +151,13 @@ class Condition:
         self.paths = frozenset(
             variable for variable in variables if isinstance(variable, MetricPath)
         )
-        self._of_values = [variable for variable in variables if isinstance(variable, OfValue)]
+        self.of_values = [variable for variable in variables if isinstance(variable, OfValue)]
         self.of_job = any(isinstance(variable, JobField) for variable in variables)
         self.of_idle = any(isinstance(variable, IdleField) for variable in variables)
 
     def paths_of(self, job: JobLookup) -> list[MetricPath]:
         """Return the metrics that the condition reads for a job, in the order of their names."""
-        return sorted({*self.paths, *(one.path(job) for one in self._of_values)})
+        return sorted({*self.paths, *(one.path(job) for one in self.of_values)})
 
     def holds(
         self,

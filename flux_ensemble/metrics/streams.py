@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from flux_ensemble.metrics.best import Best, Bests
-from flux_ensemble.metrics.by_value import ByValue, unsplit
+from flux_ensemble.metrics.by_value import ByValue, unsplit, values_of
 from flux_ensemble.metrics.detector import Detector
 from flux_ensemble.metrics.families import field_of
 from flux_ensemble.metrics.member_metrics import AT, MemberMetrics
@@ -222,6 +222,14 @@ class Metrics:
         base = unsplit(variable)
         own = "duration" if base == DURATION_OF_FINISHED else base.removesuffix(OF_SUCCESS)
         return base if base != variable and (group, own) in self.by else None
+
+    def values_by(self, by: ByValue) -> Iterator[dict[str, Any]]:
+        """Yield the values of parameters for which a metric by value has a stream."""
+        for group, variable in self._streams:
+            if group == by.group and unsplit(variable) == by.variable:
+                values = values_of(variable[len(by.variable) + 1 :])
+                if values is not None and values.keys() == set(by.params):
+                    yield values
 
     def observe(self, group: str, variable: str, value: Number) -> None:
         """Add a finite value to the stream `GROUP-VARIABLE`."""

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from flux_ensemble.client.responses import MemberReason, RuleReason, Term, Why
 
 
+#: What a term depends on that holds for some events and not for others.
+_EVENT = "what triggers the rule"
+
+
 def ending(name: str, answer: Why) -> Iterator[str]:
     """Yield lines about an ensemble that has ended: how, why, and which rules never fired."""
     if answer.get("resumable"):
@@ -54,12 +58,14 @@ def _rule(rule: RuleReason, t: float, ended: bool) -> Iterator[str]:
         yield f"  fired {_times(rule['fired'])}, {_left(rule['left'])}"
     if rule["error"]:
         yield f"  error: {rule['error'].splitlines()[0]}"
-    yield from _terms(rule["terms"], "  ")
+    trigger, _, by = rule["trigger"].partition(" by ")
+    event = f"the values of {by}" if by and trigger.startswith("idle") else _EVENT
+    yield from _terms(rule["terms"], "  ", event)
     for unmet in rule.get("unmet", ()):
         yield f"  {unmet}"
     for member in () if ended else rule.get("members", ()):
         yield f"  {member['name']}: fired {_times(member['fired'])}, {_left(member['left'])}"
-        yield from _terms(member["terms"], "    ")
+        yield from _terms(member["terms"], "    ", _EVENT)
         yield from _rests(member, t, "    ")
     if ended:
         if not rule["enabled"]:
@@ -75,16 +81,16 @@ def _rule(rule: RuleReason, t: float, ended: bool) -> Iterator[str]:
     yield from _rests(rule, t, "  ")
 
 
-def _terms(terms: Iterable[Term], indent: str) -> Iterator[str]:
+def _terms(terms: Iterable[Term], indent: str, event: str) -> Iterator[str]:
     for term in terms:
         yield f"{indent}{_mark(term)}  {term['text']}"
         if term["missing"]:
             yield f"{indent}      {term['missing']}"
         elif term["values"]:
             values = (f"{name} is {_number(value)}" for name, value in term["values"].items())
-            yield f"{indent}      {', '.join(values)}"
+            yield f"{indent}      {listed(values)}"
         elif term["holds"] is None:
-            yield f"{indent}      depends on what triggers the rule"
+            yield f"{indent}      depends on {event}"
 
 
 def _rests(rule: RuleReason | MemberReason, t: float, indent: str) -> Iterator[str]:

@@ -325,10 +325,29 @@ def test_a_combination_for_which_the_condition_did_not_hold_is_named_by_why():
     assert unmet(p) == ["did not fire for sample=s1 (1 of 3 jobs failed)"]
     (line,) = [each for each in lines(p) if "did not" in each]
     assert line == "  did not fire for sample=s1 (1 of 3 jobs failed)"
-    assert "        depends on what triggers the rule" in lines(p)
+    assert "        depends on the values of sample" in lines(p)
     p.request("submit", group="align", params={"sample": ["s1"], "lane": [1]})
     p.run(max(p.queued))
     assert unmet(p) == []
+
+
+def test_why_has_the_values_by_which_a_combination_did_not_fire():
+    p = joined(
+        metrics=[{"of": "align-depth", "by": ["sample"]}],
+        when='idle.failed == 0 and mean["align-depth[sample]"] > 5',
+        finish="never",
+    )
+    assert "        depends on the values of sample" in lines(p)
+    for job, depth in ((S1_1, 2), (S1_2, 4), (S2_1, 6), (S2_2, 8)):
+        p.begin(job)
+        p.event(job, "memo", depth=depth)
+        p.end(job)
+    p.run(QC_1)
+    p.run(QC_2)
+    assert called(p) == [("s2", 3)]
+    of_s1, of_s2 = "mean.align-depth[sample=s1] is 3", "mean.align-depth[sample=s2] is 7"
+    assert unmet(p) == [f"did not fire for sample=s1 (0 of 3 jobs failed, {of_s1})"]
+    assert f"        {of_s1}, {of_s2}" in lines(p)
 
 
 def test_a_combination_that_has_fired_as_often_as_it_may_is_not_named():
