@@ -132,6 +132,23 @@ test_expect_success 'an ensemble with members that has ended cannot go on' '
 	is completed "$(status_of tasks state)"
 '
 
+test_expect_success 'a file that exists is refused at the beginning, and nothing runs' '
+	rm -f table && flux ensemble load --name files cases.yaml && flux ensemble wait files &&
+	touch table old.csv &&
+	flux ensemble log files >before &&
+	test_expect_code 2 flux ensemble rerun files --export old.csv 2>err &&
+	grep "export: old.csv exists: --force replaces it" err &&
+	test_expect_code 2 flux ensemble rerun files --export best:new.csv 2>err &&
+	grep "keeps no best job" err &&
+	test_expect_code 2 flux ensemble rerun files --detach --report new.html 2>err &&
+	grep "detach does not wait for the end" err &&
+	flux ensemble log files >after && test_cmp before after &&
+	flux ensemble rerun -q files --export old.csv --force --report new.html &&
+	is 6 "$(grep -c success old.csv)" && test -s new.html &&
+	flux ensemble rerun files --export none.csv >out && grep "nothing runs again" out &&
+	is 6 "$(grep -c success none.csv)"
+'
+
 test_expect_success 'what cannot be is said' '
 	test_must_fail flux ensemble rerun nobody 2>err && grep "no ensemble named .nobody" err &&
 	test_must_fail flux ensemble rerun cases --filter "job.nope > 1" 2>err && grep "nope" err &&

@@ -279,7 +279,9 @@ class LocalHost(Host):
             known = {key: getattr(self._session.cluster, key) for key in SIZES}
         made = cluster(**known)
         sizes = (word for key in SIZES for word in (f"--{key}", str(getattr(made, key))))
-        command = advised(self._root, "rerun", *sizes, "--resume", self.name)
+        # It is typed in the directory of the run.
+        root = self._root if Path(where) == Path.cwd() else self._root.absolute()
+        command = advised(root, "rerun", *sizes, "--resume", self.name)
         rerun = Rerun(asked, where, Again(command))
         return LocalSession(spec, text, made, self._root, None, rerun)
 

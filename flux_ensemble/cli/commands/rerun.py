@@ -30,7 +30,7 @@ from flux_ensemble.client import Client
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.queues.local.again import SIZES
 from flux_ensemble.queues.local.client import LocalClient
-from flux_ensemble.queues.local.root import StateError
+from flux_ensemble.queues.local.root import StateError, advised
 from flux_ensemble.results.hosts import Target, command_of
 from flux_ensemble.words import counted
 
@@ -111,15 +111,32 @@ class _Rerun:
         if self.resume and (self.failed or self.filter is not None or self.dry_run):
             raise Failure("--resume chooses no jobs: it goes on with those of before", USAGE)
         results = Results(self.report, self.exports, force=self.force)
+        with naming(self.target, self.name):
+            status = self.target.status(self.name)["ensembles"][0]
+        self._check(results, status)
         if isinstance(self.target, LocalClient):
-            code = self._run_locally(self.target, results)
+            code = self._run_locally(self.target, status, results)
         else:
             code = self._run_on_flux(self.target, results)
-        if not results or self.dry_run or self.detach:
+        if not results or self.dry_run:
             return code
-        if self.ended is None:
-            return code
-        return code or results.write(self.target, self.ended)
+        # What had ended has its results also if nothing runs again.
+        return code or results.write(self.target, self.ended or self.name)
+
+    def _check(self, results: Results, status: EnsembleStatus) -> None:
+        """Check before anything runs that the files can be written, once it has ended."""
+        results.check(self.name, best="best" in status or bool(status.get("searches")))
+        if results and self.detach:
+            raise Failure(
+                "--detach does not wait for the end, when --report and --export are written", USAGE
+            )
+        if results and status["state"] not in FINAL_STATES:
+            command = command_of(self.target, "report", self.name)
+            raise Failure(
+                f"{self.name!r} goes on, and rerun does not wait for its end: there is no report "
+                f"and no export yet; '{command}' and 'export' write them later",
+                USAGE,
+            )
 
     @property
     def _asked(self) -> dict[str, Any]:
@@ -182,8 +199,7 @@ class _Rerun:
 
     # -- on the local queue -----------------------------------------------------------
 
-    def _run_locally(self, client: LocalClient, results: Results) -> int:
-        status = client.status(self.name)["ensembles"][0]
+    def _run_locally(self, client: LocalClient, status: EnsembleStatus, results: Results) -> int:
         if status["state"] not in FINAL_STATES:
             self._say(client.call("rerun", name=self.name, **self._asked))
             return OK
@@ -204,10 +220,9 @@ class _Rerun:
             if getattr(self, key) is None:
                 setattr(self, key, value)
         spec = check_document(text, file, self.name, begins="here")
-        results.check(spec)
-        return self._go_on(client, spec, text, where)
+        return self._go_on(client, spec, text, where, self._again(client, results, where))
 
-    def _go_on(self, client: LocalClient, spec: Spec, text: str, where: str) -> int:
+    def _go_on(self, client: LocalClient, spec: Spec, text: str, where: str, again: str) -> int:
         from flux_ensemble.cli.display.views import make_view
         from flux_ensemble.cli.session.local_run import Options, rerun_locally
 
@@ -217,12 +232,20 @@ class _Rerun:
             resume=True if self.resume else None,
             fail_on=self.fail_on,
             local=client.local,
-            again=client.command("rerun", *self._sizes(), "--resume", self.name),
+            again=again,
         )
         view = make_view(quiet=self.quiet)
         return rerun_locally(
             spec, text, where, self._cluster(), view, options, self._asked, self._say, self._take
         )
+
+    def _again(self, client: LocalClient, results: Results, where: str) -> str:
+        """Return the command that continues it, in the directory in which the run was begun."""
+        root = client.root
+        if Path(where) != Path.cwd():
+            root, results = root.absolute(), results.absolute()
+        words = ("rerun", *self._sizes(), *results.options(), "--resume", self.name)
+        return advised(root, *words, local=client.local)
 
     def _interrupted(self, status: Mapping[str, Any]) -> str:
         from flux_ensemble.queues.local.again import clause_of

@@ -309,7 +309,7 @@ class _Run:
             raise Failure(
                 "--record cannot be given with --resume: it would miss the beginning", USAGE
             )
-        self.results.check(spec)
+        self.results.check(spec.name, best=bool(spec.bests or spec.features))
         events = self.debug or spec.debug
         if client is None:
             if self.isolate:

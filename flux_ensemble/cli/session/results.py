@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,6 @@ from flux_ensemble.texts import printable
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
-    from flux_ensemble.document.model import Spec
 
 #: Variables of which a session with a screen, or with a helper for one that is elsewhere, has one.
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -98,8 +97,17 @@ class Results:
         yield from ["--open"] * self.shown
         yield from ["--force"] * self.force
 
-    def check(self, spec: Spec) -> None:
+    def absolute(self) -> Results:
+        """Return the same files, for a command that is typed in another directory."""
+        exports = tuple(replace(one, path=one.path.absolute()) for one in self.exports)
+        return replace(self, report=self.report and self.report.absolute(), exports=exports)
+
+    def check(self, name: str, *, best: bool) -> None:
         """Check before anything runs that the files can be written.
+
+        Args:
+            name: of the ensemble.
+            best: its document has best jobs.
 
         Raises:
             Failure: a file exists, or its suffix is unknown, or the document has no best jobs.
@@ -112,8 +120,8 @@ class Results:
                 check(export.path)
                 if export.path.exists() and not self.force:
                     raise ExportError(f"{export.path} exists: --force replaces it")
-                if export.best and not (spec.bests or spec.features):
-                    raise ExportError(f"{BEST}{export.path}: {no_best(spec.name)}")
+                if export.best and not best:
+                    raise ExportError(f"{BEST}{export.path}: {no_best(name)}")
         except ExportError as error:
             raise Failure(f"--export: {error}", USAGE) from None
         if self.report is not None and not self.force:

@@ -121,14 +121,14 @@ def test_a_rerun_that_is_killed_is_continued_and_each_job_counts_once(
     (tmp_path / "table").touch()
     (tmp_path / "gate").touch()
     (tmp_path / "began-2").unlink()
-    process = home.begin("rerun", "cases")
+    process = home.begin("rerun", "cases", "--export", "all.csv")
     wait((tmp_path / "began-2").exists)
     # It has ended once, and is steered as any run.
     assert "has not ended" in home.run("rm", "cases", code=1)
     process.send_signal(signal.SIGKILL)
     process.wait()
     refused = home.run("rerun", "cases", code=1)
-    assert "rerun --nodes 2 --cores 1 --resume cases" in refused
+    assert "rerun --nodes 2 --cores 1 --export all.csv --resume cases" in refused
     (tmp_path / "gate").unlink()
     home.run("rerun", "--resume", "cases", "-q")
     assert home.outcomes() == [(str(x), "success") for x in (1, 2, 3, 4)]
@@ -160,6 +160,8 @@ def test_a_run_that_goes_on_takes_jobs_that_are_over_among_the_others(
 
     wait(lambda: failed() == 3)
     (tmp_path / "table").touch()
+    refused = home.run("rerun", "slow", "--export", "all.csv", code=2)
+    assert "'slow' goes on, and rerun does not wait for its end: there is no report and" in refused
     assert home.run("rerun", "slow") == "slow: 3 jobs run again (3 failed)\n"
     rows = list(home.client.jobs("slow", interrupted=True))
     assert sum("replaced" in row for row in rows) == 3
@@ -176,12 +178,42 @@ def test_a_run_that_goes_on_takes_jobs_that_are_over_among_the_others(
         (("cases", "--failed", "--filter", "job.params.x > 1"), 2, "give one of them"),
         (("cases", "--resume", "--failed"), 2, "--resume chooses no jobs"),
         (("cases", "--detach"), 2, "--detach is for the service in a Flux instance"),
+        (("cases", "--export", "cases.yaml"), 2, "--export: "),
+        (("cases", "--export", "case.csv"), 2, "case.csv exists: --force replaces it"),
+        (("cases", "--export", "best:b.csv"), 2, "keeps no best job"),
+        (("cases", "--report", "no/r.html"), 2, "its directory is not there"),
     ],
 )
 def test_what_cannot_be_run_again_is_said(
     home: Home, words: tuple[str, ...], code: int, said: str
 ) -> None:
+    (home.path / "case.csv").touch()
+    before = home.outcomes()
     assert said in home.run("rerun", *words, code=code)
+    assert home.outcomes() == before
+
+
+def test_what_interrupts_from_elsewhere_is_continued_where_it_was_begun(
+    home: Home, tmp_path: Path
+) -> None:
+    (tmp_path / "gate").touch()
+    (tmp_path / "began-2").unlink()
+    (tmp_path / "elsewhere").mkdir()
+    words = home.command("rerun", "cases", "--export", "all.csv")
+    words[words.index("--state-dir") + 1] = "../state"
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(words, cwd=tmp_path / "elsewhere", stdout=quiet, stderr=quiet)
+    wait((tmp_path / "began-2").exists)
+    process.kill()
+    process.wait()
+    (tmp_path / "gate").unlink()
+    (tmp_path / "table").touch()
+    again = (tmp_path / "state/cases/again").read_text()
+    assert f"--export {tmp_path}/elsewhere/all.csv --resume cases" in again
+    done = [sys.executable, "-m", *again.replace("flux-ensemble", "flux_ensemble").split()]
+    assert subprocess.run(done, cwd=tmp_path, stdout=quiet).returncode == 0
+    assert (tmp_path / "elsewhere/all.csv").exists()
+    assert home.outcomes() == [(str(x), "success") for x in (1, 2, 3, 4)]
 
 
 def test_a_run_of_a_later_version_is_left_alone(home: Home, tmp_path: Path) -> None:
