@@ -273,7 +273,9 @@ class Searches:
         state = self.states[id]
         if state.state == RUNNING or len(state.trials.ended) >= state.search.trials:
             return False
-        state.begin(origin, self._core.t)
+        given = state.begin(origin, self._core.t)
+        if given:
+            self._core.record(entries.Given(search=id, first=given.start, points=len(given)))
         self._asking.changed(state)
         return True
 

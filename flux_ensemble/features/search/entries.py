@@ -31,10 +31,23 @@ class Asked(OfSearch, tag="ask"):
     seconds: float
 
     def sentence(self, t: float, jobid: JobId) -> str:
-        last = self.first + self.points - 1
-        which = f"trial {last}" if self.points == 1 else f"trials {self.first} to {last}"
-        what = f"points of {which}" if self.points else "no points"
+        what = f"points of {_trials(self.first, self.points)}" if self.points else "no points"
         return f"{self.search}: {what}, {self.ended} ended before"
+
+
+class Given(OfSearch, tag="given"):
+    """A user has given points to a search, which are tried before those of its suggester.
+
+    Fields:
+        first, points: the number of the first trial, and how many there are.
+    """
+
+    first: int
+    points: int
+
+    def sentence(self, t: float, jobid: JobId) -> str:
+        which, verb = _trials(self.first, self.points), "is" if self.points == 1 else "are"
+        return f"{self.search}: {which} {verb} given, and tried first"
 
 
 class AskFailed(OfSearch, tag="ask-failed"):
@@ -162,3 +175,8 @@ class SearchDone(OfSearch, tag="search-done"):
         elif self.best is not None:
             found = f", best {self.best['value']:.6g} (trial {self.best['trial']})"
         return f"{self.search}: done ({self.reason}): {counts}{found}"
+
+
+def _trials(first: int, many: int) -> str:
+    """Return the trials from a number on, in words."""
+    return f"trial {first}" if many == 1 else f"trials {first} to {first + many - 1}"

@@ -52,6 +52,19 @@ _OBJECTIVE = {
     "minItems": 1,
 }
 
+#: The first points of a search: a mapping for each.
+_POINTS = {
+    **list_of(
+        "a list of points such as [{lr: 0.001, layers: 2}]",
+        {
+            "type": "object",
+            "description": "a point such as {lr: 0.001, layers: 2}",
+            "additionalProperties": CHOICE,
+        },
+    ),
+    "minItems": 1,
+}
+
 _RANGE_KEYS = (
     Key("low", _NUMBER, "The least value.", (1e-5,), required=True),
     Key("high", _NUMBER, "The greatest value.", (0.1,), required=True),
@@ -208,6 +221,15 @@ SEARCH_KEYS = (
         more="There are at most `limits.jobs`.",
     ),
     Key(
+        "points",
+        _POINTS,
+        "Points that are tried first, each with a value of every variable.",
+        ([{"lr": 0.001, "layers": 2, "opt": "adam"}],),
+        read=None,
+        more="They are among the `trials`, and the suggester learns from their results. See "
+        "[points of your own](searches.md#points-of-your-own).",
+    ),
+    Key(
         "parallel",
         integer(1, MAX_TRIALS),
         "How many trials are in the queue at once.",
@@ -314,7 +336,7 @@ DOCUMENT_KEYS = (
 )
 
 #: Paths of values that are spelled as parameters are.
-SPELLED = (("search", None, "variables", None),)
+SPELLED = (("search", None, "variables", None), ("search", None, "points", None, None))
 
 #: The trigger on the end of a search.
 SEARCH_TRIGGER = "search-done"

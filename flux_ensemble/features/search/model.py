@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,8 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.features.search.keys import SAMPLERS, SKIP
 from flux_ensemble.features.search.paths import SEARCH, Searched
 from flux_ensemble.metrics.numbers import finite
-from flux_ensemble.scalars import Spelled, identity, packed
+from flux_ensemble.scalars import Spelled, as_text, identity, number, packed
+from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 
 #: The place of these in a search whose points come from a generator of the user's.
@@ -68,6 +70,40 @@ class Variable:
             return None
         what = "an integer" if self.integer else "a number"
         return f"expected {what} >= {self.low!r} and <= {self.high!r}, not {shown(value)}"
+
+    def read(self, value: Any) -> Any:
+        """Return the value that somebody wrote, as the points of a suggester have it.
+
+        Raises:
+            ValueError: the variable cannot have it; the text is the reason.
+
+        >>> Variable("lr", 0.001, 0.1).read("1e-2"), Variable("k", 1, 8, integer=True).read(3.0)
+        (0.01, 3)
+        >>> Variable("on", choices=(True, 300)).read("300")
+        300
+        """
+        if self.choices:
+            choice = self._choice(value)
+        else:
+            given = number(value)
+            if type(given) is str:
+                with suppress(ValueError):
+                    given = float(given)
+            if type(given) in (int, float) and math.isfinite(given):
+                whole = self.integer and given == int(given)
+                given = int(given) if whole else float(given)
+            choice = given
+        objection = self.objection(choice)
+        if objection is not None:
+            raise ValueError(objection)
+        return choice
+
+    def _choice(self, value: Any) -> Any:
+        """Return the choice that is a value, or is written as it; the value if there is none."""
+        for choice in self.choices:
+            if identity(choice) == identity(value):
+                return choice
+        return next((one for one in self.choices if as_text(one) == as_text(value)), value)
 
     @property
     def spellings(self) -> dict[str, Spelled]:
@@ -150,6 +186,7 @@ class Search:
         objectives: what it makes small, or large; of several, no trial is the best of all.
         sampler: one of `SAMPLERS`, or `GENERATOR`.
         trials: how many there are at most.
+        points: the points that are tried first, each in the order of the variables.
         parallel: how many are in the queue at once.
         on_failure: `SKIP` or `RETRY`.
         penalty: the value of a trial that failed, as of one that did not; or None.
@@ -171,6 +208,7 @@ class Search:
     objectives: tuple[Objective, ...]
     sampler: str = SAMPLERS[0]
     trials: int = 1
+    points: tuple[tuple[Any, ...], ...] = ()
     parallel: int = 1
     on_failure: str = SKIP
     penalty: Value | None = None
@@ -229,6 +267,34 @@ class Search:
     def to_json(self, value: Value | None) -> Any:
         """A value as JSON: a number, or a list of them."""
         return list(value) if isinstance(value, tuple) else value
+
+    def read(self, point: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return a point that somebody wrote, in the order of the variables.
+
+        Raises:
+            ValueError: the search cannot have it; the text says which value, and what to write.
+
+        >>> Search("hpo", "trial", (Variable("lr", 0.0, 1.0),), ()).read({"lr": "0.5"})
+        (0.5,)
+        """
+        names = [variable.name for variable in self.variables]
+        for name in point:
+            if name not in names:
+                raise ValueError(
+                    f"no variable {shown(name)} ({hint(name, names)}variables: {listed(names)})"
+                )
+        values = []
+        for variable in self.variables:
+            if variable.name not in point:
+                raise ValueError(
+                    f"give a value of {variable.name!r}: a point has one of each variable "
+                    f"({listed(names)})"
+                )
+            try:
+                values.append(variable.read(point[variable.name]))
+            except ValueError as error:
+                raise ValueError(f"{variable.name}: {error}") from None
+        return tuple(values)
 
     def objection(self, params: Mapping[str, Any]) -> str | None:
         """Return the reason that parameters are not those of a trial; None if they are."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flux_ensemble.document.job_sets import Group
@@ -30,6 +31,7 @@ from flux_ensemble.features.search.paths import OF_BEST, Searched
 from flux_ensemble.scalars import identity, number, packed, unpacked
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
+from flux_ensemble.words import counted
 
 #: The argument of a generator that tells it of the variables and the objectives.
 VOCS = "vocs"
@@ -144,7 +146,7 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
                 "'tpe' has both",
             )
     generator = _generator(entry, variables, objectives, at, problems)
-    return Search(
+    search = Search(
         variables=tuple(variables),
         objectives=objectives,
         sampler=entry.get("sampler", SAMPLERS[0]) if generator is None else GENERATOR,
@@ -155,6 +157,28 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
         generator=generator,
         **read_keys(SEARCH_KEYS, entry, problems, at),
     )
+    if "points" not in entry or problems.blames((*at, "variables")):
+        return search
+    return replace(search, points=tuple(_points(entry["points"], search, at, problems)))
+
+
+def _points(
+    points: Sequence[Any], search: Search, at: Path, problems: Problems
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the points that are tried first, those without problems."""
+    if len(points) > search.trials:
+        problems.add(
+            (*at, "points"),
+            f"expected at most {counted(search.trials, 'point')}, which is the search's 'trials', "
+            f"not {len(points)}: they are among these",
+        )
+    for index, point in enumerate(points):
+        if point is None:
+            continue
+        try:
+            yield search.read({name: unpacked(value) for name, value in point.items()})
+        except ValueError as error:
+            problems.add((*at, "points", index), str(error))
 
 
 def _stop(entry: Mapping[str, Any], objectives: int, at: Path, problems: Problems) -> Stop:

@@ -18,6 +18,7 @@ from hashlib import blake2b
 from typing import Any, Protocol
 
 from flux_ensemble.features.search.gaussian import Gaussian
+from flux_ensemble.features.search.trials import GIVEN
 from flux_ensemble.features.search.unit_cube import Qmc
 from flux_ensemble.scalars import identity, unpacked
 
@@ -196,12 +197,23 @@ class Optuna:
 
     def add(self, params: Point, attributes: Attributes) -> None:
         """Add a point that was given."""
-        self._points.append((params, attributes))
-        self._some = None
         own = dict(attributes or {})
+        if own.pop(GIVEN, False) and self._search["sampler"] in _GENERATIONS:
+            own = self._as_before()
+        self._points.append((params, dict(own) or None))
+        self._some = None
         for key, value in own.pop(_OF_STUDY, {}).items():
             self._storage.set_study_system_attr(self._study._study_id, key, value)
         self._study.add_trial(self._trial(params, own))
+
+    def _as_before(self) -> dict[str, Any]:
+        """Return the attributes of a point of the user: the generation of the point before it.
+
+        The strategy learns from the points of its generation, whoever chose them.
+        """
+        key = _GENERATIONS[self._search["sampler"]]
+        _, before = self._points[-1] if self._points else (None, None)
+        return {key: (before or {}).get(key, 0)}
 
     @property
     def _storage(self) -> Any:
@@ -338,8 +350,11 @@ def _listed(value: Any) -> list[float]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-#: Samplers that store state with their trials, and the key of their state in the study.
-_KEEP = ("cma", "nsga2")
+#: Samplers that store state with their trials, and the key of the generation there.
+_GENERATIONS = {"cma": "cma:generation", "nsga2": "NSGAIISampler:generation"}
+_KEEP = tuple(_GENERATIONS)
+
+#: The key of their state that is stored with the study.
 _OF_STUDY = "study"
 
 _SAMPLERS: Mapping[str, Any] = {

@@ -93,14 +93,23 @@ class SearchState:
         """Key of the timer after which points are requested again."""
         return f"{AGAIN}{self.search.id}"
 
-    def begin(self, origin: Origin, t: float) -> None:
-        """Start or continue the search at time `t`."""
+    def begin(self, origin: Origin, t: float) -> range:
+        """Start or continue the search at time `t`.
+
+        Returns:
+            The trials of the document's points, which are those of the first time.
+        """
+        given = range(0)
+        if self.state == IDLE and self.search.points:
+            first = self.trials.give(self.search.points)
+            given = range(first, first + len(self.search.points))
         self.state, self.reason, self.origin = RUNNING, "", origin
         self.chain = origin.chain
         self.failures = self.tries = 0
         self.wrong = ""
         self.exhausted = False
         self.look(t)
+        return given
 
     def ahead(self) -> int:
         """Return the number of points to keep in stock, so that no slot waits for one.
@@ -165,6 +174,10 @@ class SearchState:
         assert len(trials.active) <= self.search.parallel
         assert len(trials.all) <= self.search.trials
         assert len(trials.all) == len(trials.stock) + len(trials.active) + len(trials.ended)
+        assert list(trials.stock) == list(
+            range(len(trials.all) - len(trials.stock), len(trials.all))
+        )
+        assert trials.given <= len(trials.stock)
         assert len(set(trials.ended)) == len(trials.ended) == sum(trials.counts.values())
         assert self.stopped.keys() <= trials.active.keys()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import le
 from typing import Any
 
@@ -28,6 +28,9 @@ _STATES = {state[:2]: state for state in (STOCK, ACTIVE, COMPLETE, FAILED, CANCE
 #: Keys of the attributes of a generator's points: the state of the generator after the last point
 #: of an ask, and the number of trials that had ended before the ask.
 STATE, ENDED = "state", "ended"
+
+#: The key of the attributes of a point that the user gave.
+GIVEN = "given"
 
 #: The number of best trials that are kept.
 BEST = 10
@@ -65,7 +68,8 @@ class Trials:
     Attributes:
         search: the search of the document.
         all: every trial; the index is the trial's number.
-        stock: the numbers of trials that were not sent, in order.
+        stock: the numbers of trials that were not sent, in order; they are the last ones.
+        given: how many of those in stock are points of the user; they are the first of these.
         active: the numbers of trials that were sent and have not ended.
         ended: the numbers of trials that have ended, in the order of their ends.
         best: the best complete trials, the best one first; empty for several objectives.
@@ -80,6 +84,7 @@ class Trials:
         self.search = search
         self.all: list[Trial] = []
         self.stock: deque[int] = deque()
+        self.given = 0
         self.active: dict[int, None] = {}
         self.ended: list[int] = []
         self.best: list[Trial] = []
@@ -88,7 +93,8 @@ class Trials:
         if search.stop is not None:
             self.counts[PRUNED] = 0
         self.seconds: float | None = None
-        #: The number of refreshes, by which samplers notice dropped points; not in a snapshot.
+        #: The number of times that points in stock were dropped or got other numbers, by which
+        #: samplers notice that; not in a snapshot.
         self.refreshes = 0
         names = {one.name: one.spellings for one in search.variables if one.spellings}
         self._spellings: dict[str, dict[str, Spelled]] = names
@@ -107,6 +113,25 @@ class Trials:
         row = [params[variable.name] for variable in self.search.variables]
         self.all.append(Trial(number, self._spelled(row), attributes))
         self.stock.append(number)
+
+    def give(self, points: Iterable[Sequence[Any]]) -> int:
+        """Add points of the user to the stock, before those that were suggested.
+
+        Returns:
+            The number of the first one.
+        """
+        begin = len(self.all) - len(self.stock)
+        first = begin + self.given
+        suggested = self.all[first:]
+        new = [Trial(0, tuple(point), {GIVEN: True}) for point in points]
+        self.all[first:] = new + suggested
+        for number in range(first, len(self.all)):
+            self.all[number].number = number
+        self.stock = deque(range(begin, len(self.all)))
+        self.given += len(new)
+        if suggested:
+            self.refreshes += 1
+        return first
 
     def _spelled(self, row: Sequence[Any]) -> tuple[Any, ...]:
         """Return values with the document's spellings in place of the plain texts of JSON."""
@@ -129,16 +154,18 @@ class Trials:
                 return
 
     def drop_stock(self) -> int:
-        """Drop the points in stock, which are the last ones; return their number."""
-        count = len(self.stock)
+        """Drop the points in stock, but those of the user; return the number of dropped points."""
+        count = len(self.stock) - self.given
         del self.all[len(self.all) - count :]
-        self.stock.clear()
+        for _ in range(count):
+            self.stock.pop()
         self.refreshes += 1
         return count
 
     def next(self, t: float) -> Trial:
         """Take the next trial from the stock; it is active from time `t` on."""
         trial = self.all[self.stock.popleft()]
+        self.given = max(0, self.given - 1)
         trial.state, trial.t_sent = ACTIVE, t
         self.active[trial.number] = None
         return trial
@@ -240,6 +267,7 @@ class Trials:
             "ended": [self._end(number) for number in self.ended],
             "sent": [[number, self.all[number].t_sent] for number in self.active],
             "seconds": self.seconds,
+            **({"given": self.given} if self.given else {}),
         }
 
     def load(self, value: Mapping[str, Any]) -> None:
@@ -264,7 +292,7 @@ class Trials:
             self.counts[trial.state] += 1
             if trial.state == COMPLETE:
                 self._rank(trial)
-        self.seconds = value["seconds"]
+        self.seconds, self.given = value["seconds"], value.get("given", 0)
 
 
 def dominates(costs: Sequence[float], others: Sequence[float]) -> bool:

@@ -231,6 +231,49 @@ def test_a_refresh_brings_points_where_there_were_none_and_ends_a_delay() -> Non
     assert len(play.of(Ask)) == asks + 2
 
 
+GIVEN = [{"x": 0.9, "kind": "q"}, {"x": 0.8, "kind": "p"}, {"x": 0.7, "kind": "q"}]
+
+
+def test_the_points_of_a_document_are_tried_first_and_the_suggester_is_told_of_them() -> None:
+    play = Search(searching(points=GIVEN))
+    assert play.recorded("given") == [{"search": "hpo", "first": 0, "points": 3}]
+    assert not play.of(Ask)
+    play.try_out(1, 0.5)
+    play.try_out(2, None, status=256)
+    # Each of them is a trial, one after the other; the ask is for what is left of `trials`.
+    assert play.of(Ask) == [Ask(4, "hpo", 3, 1, 2)]
+    assert play.points == [0.9, 0.8, 0.7, 0.04]
+    seen = search_state(play.engine, "hpo").trials.seen(0, 0, 3, 2)
+    assert seen == {
+        "points": [[0.9, "q"], [0.8, "p"], [0.7, "q"]],
+        "attributes": {str(number): {"given": True} for number in range(3)},
+        "ends": [[0, 0.5], [1, None]],
+    }
+    play.try_out(3, 0.1)
+    play.try_out(4, 0.2)
+    assert (play.search["state"], play.search["reason"]) == ("done", "trials")
+    assert play.search["best"][0]["trial"] == 2
+
+
+def test_a_refresh_keeps_the_points_of_the_user() -> None:
+    play = Search(searching(points=GIVEN, parallel=1, batch=4, trials=6))
+    play.request("action", action={"name": "refresh", "label": "hpo"})
+    play.try_out(1, 0.5)
+    play.request("action", action={"name": "refresh", "label": "hpo"})
+    for job in range(2, 7):
+        play.try_out(job, 0.5)
+    assert play.points == [0.9, 0.8, 0.7, 0.04, 0.05, 0.06]
+
+
+def test_a_search_that_is_started_again_does_not_try_its_points_twice() -> None:
+    play = Search(searching(points=GIVEN, parallel=1))
+    play.request("action", action={"name": "close", "label": "hpo"})
+    play.request("action", action={"name": "search", "label": "hpo"})
+    for job in range(1, 5):
+        play.try_out(job, 0.5)
+    assert play.points == [0.9, 0.8, 0.7, 0.04]
+
+
 def test_of_the_states_of_a_generator_the_last_is_in_a_snapshot() -> None:
     play = Search(searching(generator="m:C", parallel=1), start=False)
     play.answers = False
@@ -659,14 +702,16 @@ def test_rules_that_start_and_close_a_search_for_ever_are_a_chain_that_ends() ->
     assert "rules fire each other" in play.status()["reason"]
 
 
+@pytest.mark.parametrize("points", [None, 1, 3])
 @pytest.mark.parametrize("objectives", [["loss"], ["loss", "seconds"]])
 @pytest.mark.parametrize("stop", range(0, 26, 2))
 def test_an_engine_that_is_restored_goes_on_as_the_first_would_have(
-    stop: int, objectives: list[str]
+    stop: int, objectives: list[str], points: int | None
 ) -> None:
     """At each event, and with the same commands since."""
     rule = {"trigger": "search-done", "action": submit("b")}
-    document = searching([rule], minimize=objectives)
+    given = {"points": GIVEN[:points]} if points else {}
+    document = searching([rule], minimize=objectives, **given)
     first = Search(document)
     handled: list[Any] = []
     handle = first.engine.handle

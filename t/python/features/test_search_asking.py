@@ -124,6 +124,38 @@ def test_a_new_process_that_is_told_of_all_trials_goes_on_as_the_one_before(
     assert Asked(given, seed=8).run(count, slots) != straight
 
 
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_points_of_the_user_are_learned_from_by_each_process_alike(sampler: str) -> None:
+    given = search(sampler, parallel=4)
+    many, size = ENOUGH.get(sampler, 40), len(given.variables)
+
+    def run(first: float, again: int) -> list[dict[str, Any]]:
+        asked = Asked(given)
+        points = [(first / (number + 1), number % 8 + 1, "p")[:size] for number in range(10)]
+        asked.trials.give(points)
+        for number in range(10):
+            asked.trials.next(0.0)
+            asked.end(number)
+        for number in range(10, many):
+            # Some are added later, too.
+            if number % 9 == 0:
+                asked.trials.give([(first, 8, "q")[:size]])
+                asked.trials.next(0.0)
+            else:
+                asked.ask()
+            asked.end(number)
+            if again and number % again == 0:
+                asked.anew()
+        return [asked.trials.params(trial) for trial in asked.trials.all]
+
+    straight = run(0.01, again=0)
+    assert run(0.01, again=3) == straight
+    learns = sampler not in ("random", "qmc")
+    suggested = [number for number in range(10, many) if number % 9]
+    others = run(0.9, again=0)
+    assert learns == any(straight[number] != others[number] for number in suggested)
+
+
 @pytest.mark.parametrize("sampler", ["random", "qmc", "tpe", "nsga2"])
 def test_with_several_objectives_too(sampler: str) -> None:
     given = search(sampler, parallel=4, objectives=TWO)

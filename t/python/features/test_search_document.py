@@ -133,6 +133,22 @@ def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> 
          "10: search[0].batch: expected an integer >= 1 and <= 1000, not 1001"),
         ("trials: 10", "trials: 10\n    on-failure: {penalty: much}",
          "10: search[0].on-failure.penalty: expected a number, not 'much'"),
+        ("trials: 10", "trials: 1\n    points: [{lr: 1e-3, layers: 2, opt: sgd}, {lr: 1e-4, "
+         "layers: 2, opt: sgd}]", "10: search[0].points: expected at most 1 point, which is the "
+         "search's 'trials', not 2: they are among these"),
+        ("trials: 10", "trials: 10\n    points: [{lr: 1e-3, layers: 2}]", "10: search[0].points[0]"
+         ": give a value of 'opt': a point has one of each variable (lr, layers, opt)"),
+        ("trials: 10", "trials: 10\n    points: [{lr: 1e-3, layer: 2, opt: sgd}]",
+         "10: search[0].points[0]: no variable 'layer' (did you mean 'layers'? variables: lr, "
+         "layers, opt)"),
+        ("trials: 10", "trials: 10\n    points: [{lr: 0.5, layers: 2, opt: sgd}]",
+         "10: search[0].points[0]: lr: expected a number >= 1e-05 and <= 0.1, not 0.5"),
+        ("trials: 10", "trials: 10\n    points: [{lr: 1e-3, layers: 2.5, opt: sgd}]",
+         "10: search[0].points[0]: layers: expected an integer >= 1 and <= 8, not 2.5"),
+        ("trials: 10", "trials: 10\n    points: [{lr: 1e-3, layers: 2, opt: lion}]",
+         "10: search[0].points[0]: opt: expected one of 'sgd', 'adam', not 'lion'"),
+        ("trials: 10", "trials: 10\n    points: {lr: 1e-3}", "10: search[0].points: expected a "
+         "list of points such as [{lr: 0.001, layers: 2}], not a mapping with 1 key"),
         ("label: hpo", "label: hop",
          "14: rules[0].action.label: no search named 'hop' (did you mean 'hpo'? searches: hpo)"),
         ('{opt}"}', '{opt}", count: 2}', "3: search[0].group: expected a group of which a "
@@ -145,6 +161,15 @@ def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> 
 def test_what_is_wrong_with_a_search(old: str, new: str, sentence: str) -> None:
     (found,) = changed(old, new)
     assert found.startswith(f"d.yaml:{sentence}") or found == f"d.yaml:{sentence}", found
+
+
+def test_points_are_read_as_their_variables_have_values() -> None:
+    points = "points: [{lr: 1.0e-3, layers: 3.0, opt: adam}, {lr: 0.05, opt: sgd, layers: 0x2}]"
+    (search,) = searches_of(
+        load_text(TEXT.replace("trials:", f"{points}\n    trials:", 1), name="test")
+    )
+    assert search.points == ((0.001, 3, "adam"), (0.05, 2, "sgd"))
+    assert [type(value) for value in search.points[0]] == [float, int, str]
 
 
 def test_a_variable_that_is_wrong_is_a_parameter_all_the_same() -> None:

@@ -22,11 +22,14 @@ from flux_ensemble.runtime.durability.replay import replay
 pytest.importorskip("optuna")
 
 #: Of the search, and how many slots it has; of "stop", trials are stopped early;
-#: "generator" is one of the user's.
-KINDS = {"random": 5, "qmc": 5, "tpe": 1, "stop": 5, "generator": 1}
+#: "generator" is one of the user's; "given" and "queue" have points that are tried first.
+KINDS = {"random": 5, "qmc": 5, "tpe": 1, "stop": 5, "generator": 1, "given": 1, "queue": 5}
+POINTS = [{"x": number / 16, "k": number % 9 + 1} for number in range(7)]
 OTHERS: dict[str, dict[str, Any]] = {
     "stop": {"sampler": "random", "stop": {"policy": "asha", "step": "epoch", "eta": 2}},
     "generator": {"generator": "generators:Kept", "batch": 4},
+    "given": {"sampler": "tpe", "points": POINTS},
+    "queue": {"sampler": "qmc", "points": POINTS},
 }
 
 #: The points of a generator are dropped once, when the last trial of a batch is still to come.
@@ -150,6 +153,9 @@ def points(world: World, sampler: str) -> dict[int, list[str]]:
         trial = state.trials.all[number]
         assert parameters(job) == [str(value) for value in trial.params]
         assert trial.state == STATES[job.outcome or ""]
+    if "points" in OTHERS.get(sampler, {}):
+        given = [[str(value) for value in point.values()] for point in POINTS]
+        assert [parameters(trials[number]) for number in range(len(POINTS))] == given
     assert sampler != "stop" or state.trials.counts["pruned"] > 3
     # What `on-failure: retry` runs again has the parameters of its trial.
     again = [job for job in world.jobs.values() if job.tag.rule == "retry"]
