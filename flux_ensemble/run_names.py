@@ -57,9 +57,12 @@ def cannot_resume(name: str) -> str:
     """Return the sentence about a run that `--resume` would continue, had it not been canceled.
 
     >>> cannot_resume("sweep-2")
-    "'sweep-2' was cancelled, which is final: 'run' without --resume starts it anew"
+    "'sweep-2' was cancelled: 'run' without --resume starts it anew, and 'rerun sweep-2' runs ..."
     """
-    return f"{name!r} was cancelled, which is final: 'run' without --resume starts it anew"
+    return (
+        f"{name!r} was cancelled: 'run' without --resume starts it anew, and 'rerun {name}' runs "
+        "its cancelled jobs again"
+    )
 
 
 def goes_on_already(name: str, watch: str, state: str = "running", *, alone: bool = False) -> str:

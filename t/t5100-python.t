@@ -145,7 +145,7 @@ test_expect_success 'resume=True follows what the service has, and runs again no
 	is "completed 2" "$(python again.py end 2 2>told)" &&
 	grep ".kept. has ended, so nothing runs again: it would without resume=True" told &&
 	test_must_fail python again.py cancel 2 2>errors &&
-	grep "was cancelled, which is final: .run. without resume=True starts it anew" errors
+	grep "was cancelled: .run. without resume=True starts it anew, and .rerun kept" errors
 '
 
 test_expect_success 'a program runs what failed again, in the same record, and follows it to its end' '

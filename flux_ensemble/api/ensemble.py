@@ -43,9 +43,9 @@ NODES = 4
 
 #: The note of an interrupt of `run`.
 _CANCELED = (
-    "and its jobs were cancelled, which is final: run() begins another one. An interrupt of "
-    "'await wait()', after start(), leaves the ensemble running; a local run whose program is "
-    "killed, or whose kernel is restarted, goes on with run(resume=True)."
+    "and its jobs were cancelled: rerun() runs those jobs again, and run() begins another run. "
+    "An interrupt of 'await wait()', after start(), leaves the ensemble running; a local run whose "
+    "program is killed, or whose kernel is restarted, goes on with run(resume=True)."
 )
 
 

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.client import EnsembleError
-from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed
 
@@ -91,29 +90,24 @@ def none_kept(target: Target, name: str) -> str:
 
 def none_best(target: Target, status: EnsembleStatus) -> Iterator[str]:
     """Yield why there is no best job or trial, for each entry `best` and search that has none."""
+    from flux_ensemble.engine.lifecycle import FINAL_STATES
     from flux_ensemble.results.hosts import keys_of
 
     def keys(group: str) -> Collection[str]:
         return keys_of(islice(target.jobs(status["name"], group=group), _MOST_JOBS))["memo"]
 
+    yet = "" if status["state"] in FINAL_STATES else " yet"
     for best in status.get("best", ()):
-        if best["job"] is None and not status["groups"][best["group"]]["success"]:
-            yield f"{best['name']}: {_none_succeeded(best['group'], status)}"
+        counts = status["groups"][best["group"]]
+        if best["job"] is None and not counts["success"]:
+            did = "has succeeded" if yet else "succeeded" if counts["finished"] else "has run"
+            yield f"{best['name']}: no job of group {best['group']!r} {did}{yet}"
     yield from _unpublished(status, keys)
     for search in status.get("searches", ()):
         if search["trouble"]:
             yield search["trouble"]
         elif not search.get("front", search["best"]):
-            yet = "" if status["state"] in FINAL_STATES else " yet"
             yield f"{search['id']}: no trial is complete{yet}"
-
-
-def _none_succeeded(group: str, status: EnsembleStatus) -> str:
-    counts = status["groups"][group]
-    if status["state"] not in FINAL_STATES:
-        return f"no job of group {group!r} has succeeded yet"
-    did = "succeeded" if counts["finished"] else "has run"
-    return f"no job of group {group!r} {did}"
 
 
 def unpublished_in(

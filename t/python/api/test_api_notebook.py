@@ -96,7 +96,7 @@ def test_an_interrupted_run_is_shown_as_canceled(run: Run) -> None:
     assert error.startswith("KeyboardInterrupt")
     assert ": canceled" in shown[-1][1]["text/html"]
     assert re.search(
-        r"ensemble 'cell(-\d+)?' and its jobs were cancelled, which is final: run\(\) begins",
+        r"ensemble 'cell(-\d+)?' and its jobs were cancelled: rerun\(\) runs those jobs again",
         error,
     )
 

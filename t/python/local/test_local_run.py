@@ -157,7 +157,7 @@ def test_ctrl_c_cancels_the_jobs_and_exits_with_130(tmp_path: Path) -> None:
     assert "this is final; for a run that --resume can continue, close its terminal" in out
     await_end(pid)
     assert States(run.state).status("test")["groups"]["wait"]["canceled"] == 1
-    refusal = "was cancelled, which is final: 'run' without --resume starts it anew"
+    refusal = "was cancelled: 'run' without --resume starts it anew, and 'rerun test"
     code, _, err = Run(tmp_path, WAITING, "--resume").end()
     assert code == 1
     assert f"'test' {refusal}" in err
