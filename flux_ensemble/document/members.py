@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from flux_ensemble.document.distributions import Drawable
 from flux_ensemble.document.keys.forms import ON_LOST
 from flux_ensemble.document.keys.members import BREAKER_JOBS, RUNS
+
+#: Key of a member's tag, in `attributes.user` of its job.
+MEMBER_KEY = "ensemble-member"
 
 #: With `auto`, the members have services of their own where there may be more of them than this.
 MANY_MEMBERS = 8
@@ -38,6 +43,9 @@ class Pool:
         name: its name; its members are NAME.0, NAME.1 and so on.
         low, high: how many are started at first, and how many there are at most.
         nodes: of each.
+        exclusive: they have their nodes alone.
+        cores, gpus: on each node, if not.
+        queue, bank, constraint, attributes: of their jobs in the enclosing instance.
         duration: seconds that each lasts; 0 is no limit of its own.
         drain: seconds before it expires from which nothing is placed on it.
         on_lost: one of `ON_LOST`.
@@ -70,7 +78,30 @@ class Pool:
     loss: Drawable | None = None
     broken: float = 0.0
     breaker: int = BREAKER_JOBS
+    exclusive: bool = True
+    cores: int = 1
+    gpus: int = 0
+    queue: str | None = None
+    bank: str | None = None
+    constraint: Mapping[str, Any] | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def has(self, wanted: str) -> bool:
         """Return True if `member: WANTED` selects the pool, by its name or a label."""
         return wanted == self.name or wanted in self.labels
+
+    def job_attributes(self) -> dict[str, Any]:
+        """Return the attributes (RFC 14) that the document gives the job of each member.
+
+        >>> Pool("big", queue="batch", constraint={"properties": ["gpu"]}).job_attributes()
+        {'system': {'queue': 'batch', 'constraints': {'properties': ['gpu']}}}
+        """
+        system = dict(self.attributes.get("system", {}))
+        for key, value in (("queue", self.queue), ("bank", self.bank)):
+            if value is not None:
+                system.setdefault(key, value)
+        if self.constraint is not None:
+            other = system.get("constraints")
+            both = {"and": [self.constraint, other]} if other else self.constraint
+            system["constraints"] = both
+        return {**self.attributes, "system": system}

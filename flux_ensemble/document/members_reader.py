@@ -12,7 +12,13 @@ from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.keys.members import MAX_MEMBERS, MEMBER_KEYS, SERVICES, STARTED, TASKS
 from flux_ensemble.document.keys.overrides import OVERRIDES
 from flux_ensemble.document.keys.reading import read_keys
-from flux_ensemble.document.members import DRAIN_SECONDS, MANY_MEMBERS, TIME_MARGIN, Pool
+from flux_ensemble.document.members import (
+    DRAIN_SECONDS,
+    MANY_MEMBERS,
+    MEMBER_KEY,
+    TIME_MARGIN,
+    Pool,
+)
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.metrics.names import MEMBER
 from flux_ensemble.suggestions import hint
@@ -164,6 +170,19 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
                 (*at, "service"),
                 f"a worker ('runs: {TASKS}') has a service of its own; leave out 'service'",
             )
+    if fields.get("exclusive", True):
+        for part in ("cores", "gpus"):
+            if part in entry:
+                problems.add(
+                    (*at, part),
+                    "a member has its nodes alone, with all that they have; for a part of them "
+                    "write 'exclusive: false', too",
+                )
+    if MEMBER_KEY in entry.get("attributes", {}).get("user", {}):
+        problems.add(
+            (*at, "attributes", "user", MEMBER_KEY),
+            f"the user attribute {MEMBER_KEY!r} is where flux-ensemble marks its members",
+        )
     simulate = entry.get("simulate", {})
     return Pool(
         low=low,
@@ -233,10 +252,13 @@ def check_placement(
             places.setdefault(entry["name"], ("jobs", index))
     for name, group in groups.items():
         at = places[name]
-        if not declared and any(job_set.retries.spread for job_set in group.sets):
+        if not declared and any(
+            job_set.retries.spread and not job_set.avoid_nodes for job_set in group.sets
+        ):
             problems.add(
                 (*at, "retries", "spread"),
-                "'spread' chooses between members, and the document has no 'members'",
+                "without 'members' it avoids the nodes where the job failed, which "
+                "'avoid-nodes: false' turns off; leave out one of them",
             )
         wanted = {job_set.member for job_set in group.sets}
         if len(wanted) > 1:
@@ -296,6 +318,8 @@ class _Sizes:
         self._most = max(pool.nodes for pool in pools)
         self._tasks = [pool.runs == TASKS for pool in pools]
         self._longest = max((pool.duration or float("inf")) for pool in pools)
+        #: Those that are instances of their own, which have no named queues.
+        self._queueless = [pool for pool in pools if pool.uri is None and pool.runs != TASKS]
 
     def check_group(self, group: Group, at: Path) -> None:
         """Check what the entries of a group say."""
@@ -304,7 +328,11 @@ class _Sizes:
                 self._check("nodes", job_set.nodes, (*at, "nodes"))
             if "duration" not in job_set.variable:
                 self._check("duration", job_set.duration, (*at, "duration"))
+            if job_set.queue is not None:
+                self._check_queue(job_set.queue, (*at, "queue"))
+            self._check_attributes(job_set.attributes, (*at, "attributes"))
             self._check_mpi(job_set.attributes, (*at, "attributes"))
+            self._check_attributes((job_set.jobspec or {}).get("attributes"), (*at, "jobspec"))
             self._check_mpi((job_set.jobspec or {}).get("attributes"), (*at, "jobspec"))
 
     def check_retries(self, retries: Any, at: Path) -> None:
@@ -321,7 +349,25 @@ class _Sizes:
                 except ValueError:
                     # An expression, or a problem of its own.
                     continue
+        if "queue" in values:
+            self._check_queue(values["queue"], (*at, "queue"))
+        self._check_attributes(values.get("attributes"), (*at, "attributes"))
         self._check_mpi(values.get("attributes"), (*at, "attributes"))
+
+    def _check_attributes(self, attributes: Any, place: Path) -> None:
+        system = attributes.get("system") if isinstance(attributes, Mapping) else None
+        if isinstance(system, Mapping) and "queue" in system:
+            self._check_queue(system["queue"], place)
+
+    def _check_queue(self, queue: Any, place: Path) -> None:
+        if self._queueless:
+            names = listed([pool.name for pool in self._queueless])
+            self._problems.add(
+                place,
+                f"the job is submitted to a member ({names}), an instance without named queues, "
+                f"which would refuse it; leave out the queue, or write 'queue: {queue}' in the "
+                "entry of 'members', which is submitted to a queue itself",
+            )
 
     def _check_mpi(self, attributes: Any, place: Path) -> None:
         options: Any = attributes

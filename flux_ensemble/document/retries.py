@@ -32,7 +32,7 @@ class Retries:
         after: seconds until then.
         factor: what the seconds are multiplied by from one time to the next.
         overrides: what is other than before, as in the document, maybe with expressions.
-        spread: "node" where it runs again on another member than those that it failed on.
+        spread: "node" if it runs again on another member or node than those that it failed on.
 
     >>> Retries(3, after=30.0, factor=2.0).delay(2)
     120.0

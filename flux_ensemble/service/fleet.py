@@ -147,11 +147,12 @@ class MemberFleet:
             else:
                 jobspec = member_jobspec(
                     tag,
-                    Size(pool.nodes, duration=pool.duration),
+                    _size(pool),
                     drain=pool.drain,
                     labels=pool.labels,
                     prefix=self._spec.job_prefix,
                     program=_program(pool),
+                    attributes=pool.job_attributes(),
                     environment=self.load["environment"],
                     cwd=self.load["cwd"],
                 )
@@ -435,6 +436,13 @@ class MemberFleet:
         """End all members: the ensemble is over."""
         for tag in self._tags():
             self._site.end(tag)
+
+
+def _size(pool: Pool) -> Size:
+    """Return the resources of each member of a pool."""
+    if pool.exclusive:
+        return Size(pool.nodes, duration=pool.duration)
+    return Size(pool.nodes, pool.cores, pool.gpus, pool.duration)
 
 
 def _program(pool: Pool) -> Program:

@@ -97,7 +97,8 @@ RETRIES_KEYS = (
     Key(
         "spread",
         choice("where it runs again", ("node",)),
-        "'node': the job runs again on a member where it has not failed, if there is one.",
+        "'node': the job runs again on a member where it has not failed, if there is one; without "
+        "members on a node where it has not, as it does unless 'avoid-nodes' is false.",
         ("node",),
         more="See [where a job runs](members.md#where-a-job-runs).",
     ),

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.keys.forms import (
+    ATTRIBUTES,
+    BOOLEAN,
     DURATION,
+    OBJECT,
     ON_LOST,
     PARAMETER,
     PARAMETER_RULE,
@@ -17,6 +22,7 @@ from flux_ensemble.document.keys.forms import (
     text,
 )
 from flux_ensemble.document.keys.simulation import distribution
+from flux_ensemble.texts import shown
 
 #: Who follows the jobs of a member and submits them: the ensemble's own service, or one in the
 #: member. The default is the first.
@@ -32,7 +38,46 @@ MAX_MEMBERS = 100_000
 #: So many different jobs in a row that fail at once put a member in doubt.
 BREAKER_JOBS = 20
 
+#: The operators of constraints (RFC 31) on values, and on other constraints.
+_OF_VALUES = ("properties", "hostlist", "ranks")
+_OF_CONSTRAINTS = ("and", "or", "not")
+
 _NAME = text(PARAMETER_RULE, pattern=PARAMETER)
+
+
+def read_constraint(value: Any) -> dict[str, Any]:
+    """Read a constraint on nodes (RFC 31).
+
+    Raises:
+        ValueError: it has another form.
+
+    >>> read_constraint({"not": [{"hostlist": ["node1"]}]})
+    {'not': [{'hostlist': ['node1']}]}
+    >>> read_constraint({"property": ["gpu"]})
+    Traceback (most recent call last):
+    ValueError: expected properties, hostlist, ranks, and, or, or not, not 'property'
+    """
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a constraint such as {{properties: [gpu]}}, not {shown(value)}")
+    if len(value) != 1:
+        raise ValueError(
+            f"expected a constraint with one key, not {len(value)}; several are joined by "
+            "{and: [{...}, {...}]}"
+        )
+    ((operator, values),) = value.items()
+    if operator not in (*_OF_VALUES, *_OF_CONSTRAINTS):
+        raise ValueError(
+            f"expected properties, hostlist, ranks, and, or, or not, not {shown(operator)}"
+        )
+    if not isinstance(values, list) or not values:
+        raise ValueError(f"{operator}: expected a list, such as [gpu], not {shown(values)}")
+    for each in values:
+        if operator in _OF_CONSTRAINTS:
+            read_constraint(each)
+        elif not isinstance(each, str):
+            raise ValueError(f"{operator}: expected text, not {shown(each)}")
+    return value
+
 
 #: What alone has some of the keys: members that are started, not those that have a `uri`.
 STARTED = "started"
@@ -104,6 +149,33 @@ MEMBER_KEYS = (
     ),
     Key("nodes", integer(1), "Nodes of each member.", (4,), 1, only=(STARTED,)),
     Key(
+        "exclusive",
+        BOOLEAN,
+        "Whether the nodes are the member's alone, with all that they have.",
+        (False,),
+        True,
+        only=(STARTED,),
+        more="With false a member has `cores` and `gpus` of each of its nodes, beside other jobs.",
+    ),
+    Key(
+        "cores",
+        integer(1),
+        "Cores on each node of a member that has no nodes alone.",
+        (4,),
+        1,
+        only=(STARTED,),
+        more="Only with `exclusive: false`.",
+    ),
+    Key(
+        "gpus",
+        integer(0),
+        "GPUs on each node of a member that has no nodes alone.",
+        (1,),
+        0,
+        only=(STARTED,),
+        more="Only with `exclusive: false`.",
+    ),
+    Key(
         "duration",
         DURATION,
         "Time limit of each member; 0 is no limit of its own.",
@@ -123,6 +195,32 @@ MEMBER_KEYS = (
         read=parse_duration,
         unset="30 seconds",
         more="The member is *draining* then.",
+    ),
+    Key(
+        "queue",
+        text(),
+        "Queue of the enclosing instance to which the members are submitted.",
+        ("debug",),
+        only=(STARTED,),
+        more="The default is that of Flux. See [queues](members.md#queues-and-nodes-of-members).",
+    ),
+    Key("bank", text(), "Bank of the members' jobs.", ("physics",), only=(STARTED,)),
+    Key(
+        "constraint",
+        OBJECT,
+        "Which nodes the members may have (RFC 31).",
+        ({"properties": ["gpu"]}, {"not": [{"hostlist": ["node[1-2]"]}]}),
+        only=(STARTED,),
+        read=read_constraint,
+        more="A mapping with one of `properties`, `hostlist`, `ranks`, `and`, `or` and `not`, and "
+        "a list.",
+    ),
+    Key(
+        "attributes",
+        ATTRIBUTES,
+        "Attributes that are merged into those of the members' jobs (RFC 14).",
+        ({"system": {"dependencies": [{"scheme": "afterok", "value": "f2Hu4Rn"}]}},),
+        only=(STARTED,),
     ),
     Key(
         "on-lost",
@@ -177,7 +275,7 @@ MEMBER_KEYS = (
         text("the URI of a Flux instance"),
         "A Flux instance that is there already.",
         ("ssh://host/run/flux/local",),
-        more="It has no `count`, `nodes`, `duration`, `drain` and `service`: see [there]"
+        more="It has no keys of members that are started, such as `count` and `queue`: see [there]"
         "(members.md#instances-that-are-there-already).",
     ),
     Key(

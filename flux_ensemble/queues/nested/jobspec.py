@@ -15,11 +15,10 @@ from typing import Any
 
 from flux.job import JobspecV1
 
+from flux_ensemble.document.keys.overrides import merged
+from flux_ensemble.document.members import MEMBER_KEY
 from flux_ensemble.queues.nested.tails import LIMIT
 from flux_ensemble.texts import clip
-
-#: Key of the tag, in `attributes.user`.
-MEMBER_KEY = "ensemble-member"
 
 #: The event that ends a member, published within it.
 END_TOPIC = "ensemble-member.end"
@@ -116,6 +115,7 @@ def member_jobspec(
     drain: float = 0.0,
     prefix: str = "",
     program: Program = Program.INSTANCE,
+    attributes: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Make the jobspec of a member.
 
@@ -128,6 +128,7 @@ def member_jobspec(
         drain: seconds before its walltime from which it is sent no more jobs.
         prefix: of the name of the job.
         program: of the job.
+        attributes: merged over those of the job; the tag stays.
 
     Raises:
         ValueError: there cannot be such a job.
@@ -160,6 +161,7 @@ def member_jobspec(
     jobspec.environment = {
         key: value for key, value in environment.items() if not key.startswith("FLUX_")
     } | {key: environment[key] for key in _PATHS if key in environment}
+    jobspec.jobspec["attributes"] = merged(jobspec.jobspec["attributes"], attributes or {})
     kept = {"labels": list(labels), "drain": drain, "program": program.value}
     jobspec.setattr(f"user.{MEMBER_KEY}", {**tag.dump(), **kept})
     made: dict[str, Any] = jobspec.jobspec

@@ -55,6 +55,44 @@ def test_a_pool_is_read_with_all_its_keys() -> None:
     assert spec.groups["sim"].sets[0].member == "fast"
 
 
+def test_the_job_of_a_member_has_what_the_document_says_of_it() -> None:
+    entry = {
+        **POOL,
+        "queue": "batch",
+        "bank": "physics",
+        "constraint": {"properties": ["gpu"]},
+        "attributes": {"system": {"constraints": {"ranks": ["1"]}, "x": 1}, "user": {"mine": 2}},
+        "exclusive": False,
+        "cores": 4,
+        "gpus": 1,
+    }
+    (pool,) = load_mapping({"name": "test", "jobs": [SIM], "members": [entry]}).members
+    assert pool.job_attributes() == {
+        "system": {
+            "queue": "batch",
+            "bank": "physics",
+            "constraints": {"and": [{"properties": ["gpu"]}, {"ranks": ["1"]}]},
+            "x": 1,
+        },
+        "user": {"mine": 2},
+    }
+    assert (pool.exclusive, pool.cores, pool.gpus) == (False, 4, 1)
+
+
+def test_jobs_may_name_a_queue_of_an_instance_that_is_there_already() -> None:
+    there = {"name": "there", "uri": "local:///run/x"}
+    assert problems([there], [{**SIM, "queue": "debug"}]) == ""
+    assert problems([there, POOL], [{**SIM, "queue": "debug", "member": "there"}]) == ""
+
+
+def test_workers_take_jobs_of_any_queue_which_means_nothing_there() -> None:
+    assert problems([WORKERS], [{**SIM, "queue": "debug"}]) == ""
+
+
+def test_jobs_of_a_document_without_members_may_be_spread_over_nodes() -> None:
+    assert problems(None, [{**SIM, "retries": {"times": 1, "spread": "node"}}]) == ""
+
+
 @pytest.mark.parametrize(
     ("service", "most", "calls"),
     [
@@ -97,9 +135,10 @@ def test_a_short_member_drains_for_half_of_its_time_if_nothing_is_said() -> None
         ([POOL], [SIM, {**SIM, "member": "pool"}], None, "'sim' differ in 'member'"),
         (
             None,
-            [{**SIM, "retries": {"times": 1, "spread": "node"}}],
+            [{**SIM, "retries": {"times": 1, "spread": "node"}, "avoid-nodes": False}],
             None,
-            "jobs[0].retries.spread: 'spread' chooses between members, and the document has no",
+            "jobs[0].retries.spread: without 'members' it avoids the nodes where the job failed, "
+            "which 'avoid-nodes: false' turns off",
         ),
         (
             [POOL],
@@ -124,6 +163,54 @@ def test_a_short_member_drains_for_half_of_its_time_if_nothing_is_said() -> None
             None,
             [{"trigger": "job-success", "action": {**NEAR, "name": "cancel"}}],
             "'near' means nothing to the action 'cancel' (only to: submit)",
+        ),
+        (
+            [POOL],
+            [{**SIM, "queue": "debug"}],
+            None,
+            "jobs[0].queue: the job is submitted to a member (pool), an instance without named "
+            "queues, which would refuse it; leave out the queue, or write 'queue: debug' in",
+        ),
+        (
+            [POOL],
+            [{**SIM, "attributes": {"system": {"queue": "debug"}}}],
+            None,
+            "jobs[0].attributes: the job is submitted to a member (pool)",
+        ),
+        (
+            [POOL],
+            None,
+            [{"trigger": "start", "action": {**SUBMIT, "queue": "debug"}}],
+            "rules[0].action.queue: the job is submitted to a member (pool)",
+        ),
+        (
+            [POOL, {"name": "there", "uri": "local:///run/x"}],
+            [{**SIM, "retries": {"times": 1, "with": {"queue": "debug"}}}],
+            None,
+            "jobs[0].retries.with.queue: the job is submitted to a member (pool)",
+        ),
+        ([{**POOL, "cores": 2}], None, None, "for a part of them write 'exclusive: false', too"),
+        (
+            [{**POOL, "attributes": {"user": {"ensemble-member": {}}}}],
+            None,
+            None,
+            "members[0].attributes.user.ensemble-member: the user attribute 'ensemble-member' is",
+        ),
+        (
+            [{"name": "pool", "uri": "x", "queue": "debug"}],
+            None,
+            None,
+            "'queue' is of members that are started, and one with 'uri' is there already",
+        ),
+        ([{**POOL, "constraint": {"property": ["gpu"]}}], None, None, "not 'property'"),
+        ([{**POOL, "constraint": {"properties": "gpu"}}], None, None, "properties: expected a li"),
+        ([{**POOL, "constraint": {"properties": [1]}}], None, None, "properties: expected text"),
+        ([{**POOL, "constraint": {"not": ["gpu"]}}], None, None, "such as {properties: [gpu]}, n"),
+        (
+            [{**POOL, "constraint": {"properties": ["a"], "ranks": ["0"]}}],
+            None,
+            None,
+            "expected a constraint with one key, not 2",
         ),
         ([{**POOL, "breaker": "off"}], None, None, "members[0].breaker: expected an integer >= 0"),
         ([POOL], [{**SIM, "nodes": 5}], None, "jobs[0].nodes: expected at most 4, the nodes of"),
