@@ -49,6 +49,22 @@ test_expect_success 'at the bound a request is denied, and rules learn of it' '
 	flux ensemble log again | grep "is at its minimum of 1 node"
 '
 
+test_expect_success 'workload-demand: it grows for jobs that wait, and no job is lost' '
+	flux ensemble run --timeout 300 "$PROJECT/examples/workload-demand.yaml" >demand.out &&
+	is 2/0/0/0 "$(counts_of workload-demand small)" &&
+	is 2/0/0/0 "$(counts_of workload-demand large)" &&
+	flux ensemble log workload-demand >demand.log &&
+	grep "workload-demand-up-large #0: grow the instance to [23] nodes" demand.log
+'
+
+test_expect_success 'workload-demand: with finish: never it gives all back that it can' '
+	{ cat "$PROJECT/examples/workload-demand.yaml" && echo "finish: never"; } >demand.yaml &&
+	flux ensemble load --name stays demand.yaml &&
+	wait_status_of stays groups.small.success 2 groups.large.success 2 &&
+	wait_status instance.nodes 1 &&
+	flux ensemble terminate stays
+'
+
 test_expect_success 'a rule reads how many nodes are up and free' '
 	cat >free.yaml <<-EOD &&
 	finish: never

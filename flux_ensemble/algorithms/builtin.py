@@ -16,6 +16,7 @@ _OWN: dict[str, tuple[str, str]] = {
     "active-loop": ("active_loop", "ACTIVE_LOOP"),
     "replica-exchange": ("replica_exchange", "REPLICA_EXCHANGE"),
     "retry-with-more": ("retry_with_more", "RETRY_WITH_MORE"),
+    "workload-demand": ("workload_demand", "WORKLOAD_DEMAND"),
 }
 
 #: Those of features, by name.

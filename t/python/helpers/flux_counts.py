@@ -60,5 +60,5 @@ MEMBERS = frozenset({"members", "member-scope", "pinned", "tasks"})
 #: or outlived by their jobs.
 ON_FLUX = frozenset({
     "queue-scope", "grow-on-pending", "shrink-when-idle", "minicluster", "member-lost",
-    "rolling-allocations",
+    "rolling-allocations", "workload-demand",
 })  # fmt: skip

@@ -25,8 +25,10 @@ LEASE = "coordination.k8s.io/v1", "Lease", "flux-ensemble", "flux-ensemble-opera
 OPERATOR = "flux-ensemble-flux-ensemble-operator"
 
 
-def until(holds: Callable[[], bool], what: str | Callable[[], str]) -> None:
-    deadline = time.monotonic() + PATIENCE
+def until(
+    holds: Callable[[], bool], what: str | Callable[[], str], seconds: float = PATIENCE
+) -> None:
+    deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, what if isinstance(what, str) else what()
         time.sleep(0.1)
