@@ -9,6 +9,7 @@ the log, the use of the cluster, and causes for warnings.
 from __future__ import annotations
 
 import gc
+import json
 import math
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +23,13 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import Finish, Record, Reply
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event, Started
+from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.status import status
 from flux_ensemble.eventlog import of
 from flux_ensemble.feature_list import parts
+from flux_ensemble.metrics.by_value import unsplit
+from flux_ensemble.metrics.names import GAUGES, STREAMS, as_named
+from flux_ensemble.metrics.paths import BEST
 from flux_ensemble.queues.simulation.durations import durations
 from flux_ensemble.queues.simulation.fleet import SimulatedFleet
 from flux_ensemble.queues.simulation.functions import Caller
@@ -40,6 +45,7 @@ from flux_ensemble.queues.virtual.cluster import Capacity, VirtualCluster
 from flux_ensemble.queues.virtual.shapes import Shapes
 from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.ports import Queue, Tap
+from flux_ensemble.texts import listed
 from flux_ensemble.words import counted, in_words
 
 #: The course over time has at most twice this many points; and at least this many, after the start.
@@ -377,12 +383,38 @@ class Simulation:
         never = [rule["id"] for rule in rules if not rule["fired"]]
         if never:
             yield f"rule{'s'[: len(never) != 1]} that never fired: {', '.join(never)}"
+        yield from self._unpublished(rules)
         if self._capped:
             yield f"jobs waited in the service because limits.active-jobs is {self._most()}"
         if timed_out:
             yield self._endless(rules)
         elif not self._ended:
             yield from self._stuck(groups)
+
+    def _unpublished(self, rules: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+        """Yield what rules wait for that no simulated job publishes, and how it is given."""
+        missing: dict[str, dict[str, list[str]]] = {}
+        for rule in rules:
+            if rule["fired"] and not rule["error"]:
+                continue
+            for group, key in _memos_of(self._engine.rules.states[rule["id"]], self._spec):
+                given = getattr(self._behaviour.get(group, UNKNOWN), "memo", {})
+                if given if key is None else key in given:
+                    continue
+                missing.setdefault(group, {}).setdefault(key or "KEY", []).append(rule["id"])
+        for group, keys in missing.items():
+            ids = list(dict.fromkeys(id for waiting in keys.values() for id in waiting))
+            what = ", ".join(repr(key) for key in keys if key != "KEY") or "memo"
+            memo = ", ".join(
+                f"{key if key.isidentifier() else json.dumps(key)}: {{uniform: {{min: 0, max: 1}}}}"
+                for key in keys
+            )
+            yield (
+                f"simulated jobs of group {group!r} publish no {what}, which "
+                f"{'rule' if len(ids) == 1 else 'rules'} {listed(ids)} "
+                f"{'waits' if len(ids) == 1 else 'wait'} for; write, with values of yours, "
+                f"'simulate: {{{group}: {{memo: {{{memo}}}}}}}'"
+            )
 
     def _most(self) -> str:
         """Return the limit of active jobs, with advice if the members have more cores than that."""
@@ -435,6 +467,28 @@ def _rare_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+def _memos_of(state: RuleState, spec: Spec) -> Iterator[tuple[str, str | None]]:
+    """Yield the keys of memos that a rule reads, each with its group; None is any key."""
+    rule, condition = state.rule, state.condition
+    if "job-memo" in rule.triggers:
+        yield from ((group, None) for group in rule.groups or spec.groups)
+    paths = {*([state.path] if state.path else ()), *(condition.paths if condition else ())}
+    paths.update(*(filling.paths for filling in state.fillings if filling is not None))
+    statistics = {statistic.name for statistic in spec.statistics}
+    read = [(path.group, path.variable) for path in sorted(paths) if path.statistic in statistics]
+    read += [(one.by.group, one.by.variable) for one in (condition.of_values if condition else ())]
+    for path in paths:
+        if path.statistic == BEST:
+            best, _ = spec.bested[path.variable.partition(".")[0]]
+            read.append((best.group, best.variable))
+    if rule.detector is not None:
+        read.append((rule.detector.group, rule.detector.variable))
+    for group, variable in dict.fromkeys(read):
+        key = as_named(unsplit(variable))
+        if key not in (*STREAMS, *GAUGES):
+            yield group, key
 
 
 def _listed(groups: Sequence[str]) -> str:

@@ -38,6 +38,43 @@ def test_rules_that_never_fired_are_named() -> None:
     assert predict(document(rule)).warnings == ["rule that never fired: late"]
 
 
+@pytest.mark.parametrize(
+    ("rule", "key"),
+    [
+        ({"trigger": "metric", "name": "mean.a-fom", "when": "> 0.5"}, "fom"),
+        ({"trigger": "idle", "group": "a", "when": "mean['a-my fom'] > 0.5"}, "my fom"),
+        ({"trigger": "idle", "group": "a", "when": "best.top.value > 0.5"}, "loss"),
+        ({"trigger": "drift", "name": "a-fom", "detector": {"page-hinkley": {}}}, "fom"),
+        ({"trigger": "job-memo", "group": "a", "when": "fom > 0.5"}, "KEY"),
+    ],
+)
+def test_a_rule_that_waits_for_memos_that_no_job_publishes_says_how_they_are_given(
+    rule: dict[str, Any], key: str
+) -> None:
+    rule = {"id": "late", **rule, "action": {"name": "submit", "label": "b"}}
+    given = document(rule, metrics=[{"best": {"name": "top", "of": "a-loss"}}])
+    never, waits = predict(given).warnings
+    assert never == "rule that never fired: late"
+    what = "memo" if key == "KEY" else repr(key)
+    written = key if key.isidentifier() else f'"{key}"'
+    memo = f"{{{written}: {{uniform: {{min: 0, max: 1}}}}}}"
+    assert waits == (
+        f"simulated jobs of group 'a' publish no {what}, which rule late waits for; write, with "
+        f"values of yours, 'simulate: {{a: {{memo: {memo}}}}}'"
+    )
+    # What is to be written helps.
+    given["simulate"]["a"]["memo"] = {key: {"uniform": {"min": 0, "max": 1}}}
+    assert not [words for words in predict(given).warnings if "publish" in words]
+
+
+def test_an_expression_of_an_action_without_a_value_says_how_memos_are_given() -> None:
+    jobs = [{"name": "a", "command": "x"}, {"name": "b", "command": "y", "params": {"n": 0}}]
+    action = {"name": "submit", "label": "b", "params": {"n": "{mean['a-fom']}"}}
+    rule = {"trigger": "idle", "group": "a", "action": action}
+    (waits,) = [one for one in predict(document(rule, jobs=jobs)).warnings if "publish" in one]
+    assert waits.startswith("simulated jobs of group 'a' publish no 'fom', which rule rule-1 waits")
+
+
 def test_an_endless_ensemble_is_ended_by_its_limit_and_names_the_rules() -> None:
     found = predict(document(again("a", "b"), again("b", "a"), limits={"jobs": 50}))
     assert found.status["state"] == "failed"
