@@ -103,8 +103,11 @@ test_expect_success 'the service is killed while jobs run again, and each counts
 	touch gate table && rm -f began-* &&
 	flux ensemble rerun --detach killed &&
 	wait_until test -e began-2 &&
+	is 0/2 "$(status_of killed groups.case.failed)/$(status_of killed groups.case.attempts)" &&
 	kill_service &&
 	is running "$(status_of killed state)" &&
+	is 0/2 "$(status_of killed groups.case.failed)/$(status_of killed groups.case.attempts)" &&
+	flux ensemble metrics killed --json >metrics && grep "\"failed\": 4" metrics &&
 	rm gate &&
 	flux ensemble wait killed &&
 	is "1 success 2 success 3 success 4 success " "$(points killed)" &&

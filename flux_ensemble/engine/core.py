@@ -70,7 +70,9 @@ class Core:
         failed: the number of jobs that failed or ran out of time, and did not run again.
         away: the seconds between the ends of the ensemble and the reruns that went on with it.
         rerun: the number of the retry that runs a job again which was over, by the rule, the number
-            and the index of its last attempt.
+            and the index of each of its attempts.
+        replaced: how many attempts of such jobs there are, by group and outcome; those that were
+            interrupted are counted apart in any case.
         t_walltime: when the allocation expires, once its end is near and nothing is submitted any
             more; else None.
         stats: counts and streams.
@@ -100,6 +102,7 @@ class Core:
         self.failed = 0
         self.away = 0.0
         self.rerun: dict[tuple[str, int, int], int] = {}
+        self.replaced: dict[str, dict[str, int]] = {}
         self.t_walltime: float | None = None
         self.stats = Metrics(spec.groups, spec.statistics, spec.bests, spec.rate_window, spec.by)
         self.rules = RuleIndex(spec)
@@ -440,6 +443,20 @@ class Core:
             if feature.reopened is not None:
                 feature.reopened()
 
+    def replace(self, group: str, attempt: tuple[str, int, int], outcome: str, retry: int) -> None:
+        """Note that a user has a job run again.
+
+        Args:
+            group: of the job.
+            attempt: one of the job that is over, as in `rerun`.
+            outcome: of the attempt.
+            retry: the number of the retry that runs the job again.
+        """
+        if attempt not in self.rerun and outcome != INTERRUPTED:
+            counts = self.replaced.setdefault(group, {})
+            counts[outcome] = counts.get(outcome, 0) + 1
+        self.rerun[attempt] = retry
+
     # -- snapshots --------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
@@ -455,6 +472,7 @@ class Core:
             state["away"] = self.away
         if self.rerun:
             state["rerun"] = [[*job, number] for job, number in self.rerun.items()]
+            state["replaced"] = {group: dict(counts) for group, counts in self.replaced.items()}
         return state
 
     def load(self, value: Mapping[str, Any]) -> None:
@@ -465,6 +483,8 @@ class Core:
         self.away = value.get("away", 0.0)
         for rule, number, index, retry in value.get("rerun", ()):
             self.rerun[rule, number, index] = retry
+        for group, counts in value.get("replaced", {}).items():
+            self.replaced[group] = dict(counts)
         refused, self.refusal = value.get("refused", ({}, None))
         self.refused = dict(refused)
         self.stats.t, self.stats.t_start = self.t, self.t_start

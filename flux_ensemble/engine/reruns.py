@@ -57,9 +57,9 @@ class Reruns:
         Args:
             firings: `rule`, `firing`, `group` and, where there are some, `each`, `params` and
                 `overrides` of a `Firing`; and `jobs`, the last attempts of jobs of it: [index, key,
-                whether it is one of `Core.failed`, whether it gave up, retry, *others]. The retry
-                is the one that was to run it again, and was dropped; None without one. The others
-                are the [rule, firing] of each other attempt of the job.
+                outcome, whether it is one of `Core.failed`, whether it gave up, retry, *others].
+                The retry is the one that was to run it again, and was dropped; None without one.
+                The others are the [rule, firing, outcome] of each other attempt of the job.
 
         Returns:
             The reply: how many `jobs` run again, and whether the ensemble was `reopened`.
@@ -72,7 +72,7 @@ class Reruns:
             (_firing(one), job)
             for one in firings
             for job in one["jobs"]
-            if core.rerun.get((one["rule"], one["firing"], job[0])) == job[4]
+            if core.rerun.get((one["rule"], one["firing"], job[0])) == job[5]
         ]
         if not chosen:
             return {"jobs": 0, "reopened": False}
@@ -84,14 +84,14 @@ class Reruns:
             core.reopen()
             away = max(0.0, core.t - t_end)
             core.record(eventlog.Rerun(jobs=len(chosen), ended=before, away=away))
-        for firing, (index, key, failed, gave_up, _, *others) in chosen:
+        for firing, (index, key, outcome, failed, gave_up, _, *others) in chosen:
             self._uncount(firing.group, key, failed=failed, gave_up=gave_up)
             overrides = {
                 name: value for name, value in (firing.overrides or {}).items() if name != ATTEMPT
             }
             number = self._sending.retry(firing, index, overrides or None, 0.0, 0, (), rerun=True)
-            for rule, of in ((firing.rule, firing.number), *others):
-                core.rerun[rule, of, index] = number
+            for rule, of, ended in ((firing.rule, firing.number, outcome), *others):
+                core.replace(firing.group, (rule, of, index), ended, number)
         return {"jobs": len(chosen), "reopened": t_end is not None}
 
     def _uncount(self, group: str, key: int, *, failed: bool, gave_up: bool) -> None:

@@ -83,9 +83,21 @@ def _group(engine: Engine, group: str) -> dict[str, int]:
         "waiting": engine.workload.waiting(group),
         "pending": phases.count(Phase.NEW) + phases.count(Phase.PENDING),
         "running": phases.count(Phase.RUNNING),
-        **engine.stats.counts[group],
+        **_counts(engine, group),
         **({"refused": engine.refused[group]} if group in engine.refused else {}),
     }
+
+
+def _counts(engine: Engine, group: str) -> dict[str, int]:
+    """Return the counts of a group without attempts whose jobs a user has run again.
+
+    These are no failures of now, also while the jobs run; statistics and rules have all attempts.
+    """
+    counts = dict(engine.stats.counts[group])
+    for outcome, number in engine.replaced.get(group, {}).items():
+        counts[outcome] -= number
+        counts["attempts"] -= number
+    return counts
 
 
 def _rule(engine: Engine, state: RuleState) -> dict[str, Any]:

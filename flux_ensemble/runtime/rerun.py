@@ -32,6 +32,9 @@ _FAILED = ("failed", "timeout")
 #: The firing that first submitted a job, as text, and its index.
 _Work = tuple[str, int]
 
+#: The firing of an attempt, and its outcome.
+_Attempt = tuple[Firing, str]
+
 
 class Choice:
     """A choice of jobs to run again.
@@ -70,9 +73,9 @@ class Choice:
         self._position = 0
         self._chosen: dict[_Work, ActiveJob] = {}
         #: All attempts of jobs with copies, which a second look finds.
-        self._copied: dict[_Work, list[Firing]] = {}
-        #: The firing of the attempt before, by the number of the retry that ran it again.
-        self._before: dict[int, Firing] = {}
+        self._copied: dict[_Work, list[_Attempt]] = {}
+        #: The attempt before, by the number of the retry that ran it again.
+        self._before: dict[int, _Attempt] = {}
         #: The numbers of the retries that are in the record.
         self._retries: set[int] = set()
         self._take = self._choose
@@ -116,7 +119,7 @@ class Choice:
         if firing.rule == RETRY_RULE:
             self._retries.add(firing.number)
         if (later := job.followed if job.replaced is None else job.replaced) is not None:
-            self._before[later] = firing
+            self._before[later] = firing, job.outcome or ""
         if self._matches(job, lambda: self._describer.describe(job, now)):
             self._chosen[_work(firing, job.index)] = job
 
@@ -126,7 +129,7 @@ class Choice:
         assert firing is not None
         work = _work(firing, job.index)
         if work in self._copied:
-            self._copied[work].append(firing)
+            self._copied[work].append((firing, job.outcome or ""))
             chosen = self._chosen.get(work)
             done = job.outcome == "success" or self._later(job) in self._retries
             if done and chosen is not None and chosen.id != job.id:
@@ -174,22 +177,22 @@ class Choice:
                 by_firing[key] = {**value, "jobs": []}
             failed = job.outcome in _FAILED and self._later(job) is None
             counted = int(failed), int(job.gave_up)
-            others = [[one.rule, one.number] for one in self._others(firing, work)]
-            by_firing[key]["jobs"].append([job.index, job.id, *counted, self._rerun(job), *others])
+            others = [[one.rule, one.number, how] for one, how in self._others(firing, work)]
+            by_firing[key]["jobs"].append(
+                [job.index, job.id, job.outcome, *counted, self._rerun(job), *others]
+            )
         # As the log will have it, from which it is read again.
         plain: list[dict[str, Any]] = json.loads(dumps(list(by_firing.values())))
         return plain
 
-    def _others(self, firing: Firing, work: _Work) -> Iterator[Firing]:
-        """Yield the firings of the other attempts of a job: earlier ones, and copies."""
-        for one in self._copied.get(work, ()):
+    def _others(self, firing: Firing, work: _Work) -> Iterator[_Attempt]:
+        """Yield the other attempts of a job: earlier ones, and copies."""
+        for one, outcome in self._copied.get(work, ()):
             if (one.rule, one.number) != (firing.rule, firing.number):
-                yield one
-        before: Firing | None = firing
-        while before is not None and before.rule == RETRY_RULE:
-            before = self._before.get(before.number)
-            if before is not None:
-                yield before
+                yield one, outcome
+        while firing.rule == RETRY_RULE and (before := self._before.get(firing.number)):
+            yield before
+            firing, _ = before
 
     def report(self) -> dict[str, Any]:
         """Return how many jobs were chosen by their outcomes, and what was left out, as JSON."""

@@ -123,6 +123,12 @@ def test_a_rerun_that_is_killed_is_continued_and_each_job_counts_once(
     (tmp_path / "began-2").unlink()
     process = home.begin("rerun", "cases", "--export", "all.csv")
     wait((tmp_path / "began-2").exists)
+    # What runs again is no failure of now; the metrics have each attempt.
+    counts = home.client.status("cases")["ensembles"][0]["groups"]["case"]
+    assert (counts["failed"], counts["attempts"], counts["finished"]) == (0, 2, 2)
+    assert home.client.metrics("cases")["count"]["case"]["failed"] == 2
+    shown = [line.split() for line in home.run("status", "cases").splitlines()]
+    assert ["case", "0", "0", "2", "2", "2", "0", "0", "0"] in shown
     # It has ended once, and is steered as any run.
     assert "has not ended" in home.run("rm", "cases", code=1)
     process.send_signal(signal.SIGKILL)
@@ -136,6 +142,7 @@ def test_a_rerun_that_is_killed_is_continued_and_each_job_counts_once(
     assert (status["state"], status["failed"], status["groups"]["case"]["finished"]) == (
         "completed", 0, 4,
     )  # fmt: skip
+    assert status["groups"]["case"]["failed"] == 0
     said = home.run("rerun", "--resume", "cases", code=1)
     assert "the run of 'cases' was not interrupted: it has ended" in said
 

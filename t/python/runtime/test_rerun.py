@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.snapshot import dump, restore
+from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.rerun import Choice
 
@@ -42,7 +44,22 @@ class Again(Play):
         assert reply.errno is None, reply
         self.values += [self.engine.stats.take_values()]
         assert dump(restore(self.engine.spec, dump(self.engine), self.values)) == dump(self.engine)
+        self.check_status()
         return reply.result
+
+    def check_status(self) -> None:
+        """The counts of the status are those of the rows that tables have."""
+        self.past.take()
+        for group, counts in self.status()["groups"].items():
+            rows = Counter(
+                row["outcome"]
+                for row in self.rows()
+                if row["group"] == group
+                and ("replaced" not in row or row["outcome"] == "interrupted")
+            )
+            shown = {name: counts[name] for name in ATTEMPT_OUTCOMES if counts[name]}
+            assert shown == dict(rows)
+            assert counts["attempts"] == rows.total()
 
     def rows(self) -> list[Any]:
         return [self.describer.describe(job, self.t) for job in self.past.every()]
@@ -73,6 +90,8 @@ def test_jobs_that_failed_run_again_with_their_parameters_after_the_end() -> Non
     play.run(4)
     play.run(5)
     assert (play.engine.state, play.counts()["finished"]) == ("completed", 3)
+    play.check_status()
+    assert play.status()["groups"]["a"]["failed"] == 0
     assert play.status()["away"] == pytest.approx(play.recorded("rerun")[0]["away"])
     assert 99.9 < play.engine.away < play.t - t_end
     assert [one.state for one in play.of(Finish)] == ["completed", "completed"]
