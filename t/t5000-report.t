@@ -131,7 +131,11 @@ test_expect_success 'where it has a statedir, the command that asks it later wor
 	mkdir kept &&
 	flux start -S statedir="$PWD/kept" flux ensemble run study.yaml >out &&
 	eval "$(sed -n "s/^later, .\(flux start .*\). asks this instance/\1/p" out)" >failures.out &&
-	grep "jobs failed" failures.out
+	grep "jobs failed" failures.out &&
+	flux start -S statedir="$PWD/kept" sh -c "flux ensemble; flux ensemble list || :" >again.out 2>again.err &&
+	grep "does not run. It has kept .study." again.out &&
+	grep "run --resume FILE .*goes on with the run" again.out &&
+	grep "run FILE. starts it, with --resume to go on" again.err
 '
 
 test_done

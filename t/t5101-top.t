@@ -100,7 +100,7 @@ test_expect_success 'a service that dies and comes back is waited for, and nothi
 	EOD
 	cat >expected <<-EOD &&
 	 study True
-	the ensemble service is not loaded: \`flux ensemble supervise\` starts it, with what this instance has kept, and \`flux ensemble load FILE\` with one ensemble more; waiting for it to come back
+	the ensemble service is not loaded: \`flux ensemble run FILE\` starts it, with --resume to go on with a run that this instance has kept, and \`flux ensemble supervise\` starts it alone, with all that is kept; waiting for it to come back
 	study 1
 	 1 1
 	[("exit 3", 3)]

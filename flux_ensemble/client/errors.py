@@ -30,8 +30,9 @@ def failure(exc: OSError, op: str) -> EnsembleError:
     number, text = exc.errno or errno.EIO, str(exc.strerror or exc)
     if is_unloaded(exc):
         text = (
-            "the ensemble service is not loaded: `flux ensemble supervise` starts it, with what "
-            "this instance has kept, and `flux ensemble load FILE` with one ensemble more"
+            "the ensemble service is not loaded: `flux ensemble run FILE` starts it, with --resume "
+            "to go on with a run that this instance has kept, and `flux ensemble supervise` starts "
+            "it alone, with all that is kept"
         )
     elif number == errno.ENOSYS:
         text = f"the ensemble service does not know the request {SERVICE}.{op}"

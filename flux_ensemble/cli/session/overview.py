@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flux_ensemble.bindings import BindingsError
+from flux_ensemble.cli.prose import fitted
 from flux_ensemble.cli.session.target import local_names, names_of, reach
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.again import Again
 from flux_ensemble.queues.local.client import LocalClient, summary_of
 from flux_ensemble.results.hosts import Target, command_of
+from flux_ensemble.texts import listed
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -31,6 +33,9 @@ MOST = 5
 
 #: The template for a first document.
 TEMPLATE = "sweep"
+
+#: FLUX_KVS_READDIR.
+_READDIR = 1
 
 #: A command, and what it does.
 Advice = tuple[str, str]
@@ -69,13 +74,50 @@ def overview() -> None:
     _say_local_runs(target)
 
 
-def _say_unloaded(target: Target | None) -> None:
+def _say_unloaded(target: Any) -> None:
     """Print the next commands in an instance in which nobody has started the service."""
+    kept = _kept(target)
+    if kept:
+        names = listed(map(repr, kept))
+        click.echo(
+            fitted(f"The service of this Flux instance does not run. It has kept {names}.\n")
+        )
+        _print(after_restart())
+        _say_local_runs(target)
+        return
     click.echo("flux-ensemble runs many jobs from one document, and says why some failed.")
-    click.echo("The service of this Flux instance does not run, so its ensembles are not known.\n")
-    shown = own_command("supervise", flux=True), "starts it, with what the instance has kept"
-    _print(iter([shown, *first_steps(flux=True)]))
+    if kept is None:
+        click.echo(
+            "The service of this Flux instance does not run, so its ensembles are not known.\n"
+        )
+        shown = own_command("supervise", flux=True), "starts it, with what the instance has kept"
+        _print(iter([shown, *first_steps(flux=True)]))
+    else:
+        click.echo(
+            "There is no ensemble in this Flux instance yet. Begin with a sweep of your own:\n"
+        )
+        _print(first_steps(flux=True))
     _say_local_runs(target)
+
+
+def _kept(target: Any) -> list[str] | None:
+    """Return the names of the ensembles in the KVS of an instance; None if it cannot be read."""
+    request = {"key": "ensemble", "flags": _READDIR, "namespace": "primary"}
+    try:
+        found = target.handle.rpc("kvs.lookup", request).get()["val"]["data"]
+    except FileNotFoundError:
+        return []
+    except OSError:
+        return None  # a guest
+    return sorted(name for name, entry in found.items() if entry["type"] in ("dir", "dirref"))
+
+
+def after_restart() -> Iterator[Advice]:
+    """Yield the commands that go on with ensembles after a restart of the instance."""
+    command = partial(own_command, flux=True)
+    yield command("run", "--resume", "FILE"), "starts it, and goes on with the run of document FILE"
+    yield command("supervise"), "starts it alone; all that is kept goes on"
+    yield command("--help"), "lists all commands"
 
 
 def _is_flux(target: Target | None) -> bool:

@@ -39,10 +39,13 @@ class FakeClient:
     def __init__(self, **answers: Any) -> None:
         self.asked: list[tuple[Any, ...]] = []
         self._answers = answers
-        self.handle = SimpleNamespace(attr_get=self._attr_get)
+        self.handle = SimpleNamespace(attr_get=self._attr_get, rpc=self._rpc)
 
     def _attr_get(self, name: str) -> str:
         raise FileNotFoundError(name)
+
+    def _rpc(self, topic: str, request: dict[str, Any]) -> Any:
+        raise PermissionError(errno.EPERM, f"{topic} is not for guests")
 
     def __call__(self) -> FakeClient:
         return self
