@@ -38,6 +38,13 @@ done <<-EOD
 	sample-sheet
 EOD
 
+# Only workers know what their tasks used.
+test_expect_success 'resources, as tasks' '
+	flux ensemble run --timeout 600 --tasks "$PROJECT/examples/resources.yaml" &&
+	ends_as_listed resources &&
+	is 6 "$(flux ensemble jobs resources -n --filter "max_rss > 20" -o "{id}" | wc -l)"
+'
+
 # Its results and its failures are those of commands, which the simulator does not run.
 test_expect_success 'sweep: the best throw, and why three of them failed' '
 	flux ensemble run --timeout 600 --export best:best.csv "$PROJECT/examples/sweep.yaml" &&

@@ -14,13 +14,15 @@ from flux_ensemble.runtime.recording import read_lines
 
 ROOT = Path(__file__).parents[3]
 
-#: Examples of what a simulation has not: custom functions, and jobs that fail by themselves.
+#: Examples of what a simulation has not: custom functions, jobs that fail by themselves, and what
+#: jobs used.
 ELSEWHERE = ON_FLUX | {
     "counter",
     "custom-action",
     "directories",
     "fail-fast",
     "join",
+    "resources",
     "smaller-step",
     "sweep",
 }
