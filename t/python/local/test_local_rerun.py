@@ -127,8 +127,9 @@ def test_a_rerun_that_is_killed_is_continued_and_each_job_counts_once(
     counts = home.client.status("cases")["ensembles"][0]["groups"]["case"]
     assert (counts["failed"], counts["attempts"], counts["finished"]) == (0, 2, 2)
     assert home.client.metrics("cases")["count"]["case"]["failed"] == 2
-    shown = [line.split() for line in home.run("status", "cases").splitlines()]
-    assert ["case", "0", "0", "2", "2", "2", "0", "0", "0"] in shown
+    table = home.run("status", "cases").splitlines()
+    (row,) = (line.split() for line in table if line.startswith("case "))
+    assert row[4:] == ["2", "2", "0", "0", "0"]
     # It has ended once, and is steered as any run.
     assert "has not ended" in home.run("rm", "cases", code=1)
     process.send_signal(signal.SIGKILL)
