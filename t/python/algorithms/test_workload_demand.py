@@ -150,7 +150,8 @@ def test_an_ensemble_that_does_not_end_shrinks_to_its_least() -> None:
 
 
 def test_nothing_is_given_back_where_that_is_said() -> None:
-    rules = load_mapping(document(**{"scale-down": "never"})).rules
+    kept: dict[str, Any] = {"scale-down": "never"}
+    rules = load_mapping(document(**kept)).rules
     assert not any(rule.id.endswith("down") for rule in rules)
 
 

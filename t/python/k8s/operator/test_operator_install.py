@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -11,11 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
-from ensembles import KUBERNETES, objects
+from ensembles import KUBERNETES, ensemble, objects
 
 from flux_ensemble import __version__
 from flux_ensemble.k8s.operator import names
 from flux_ensemble.k8s.operator.cluster import PLURALS
+from flux_ensemble.k8s.operator.render import Settings, render
 
 PROGRAMS = Path(sys.executable).parent
 
@@ -167,39 +169,130 @@ def installed_pod() -> dict[str, Any]:
 
 #: Values of the chart, each another one than by default.
 VALUES: dict[str, Any] = {
+    "image": "a:1",
+    "serviceImage": "b:2",
+    "replicas": 3,
     "resources": {"limits": {"cpu": "1"}},
     "nodeSelector": {"disk": "ssd"},
     "tolerations": [{"key": "gpu", "operator": "Exists"}],
-    "affinity": {"nodeAffinity": {"a": "b"}},
-    "priorityClassName": "high",
+    "affinity": {"podAntiAffinity": {}},
+    "priorityClassName": "system-cluster-critical",
     "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy"}],
     "podAnnotations": {"a": "b"},
     "podLabels": {"c": "d"},
     "imagePullPolicy": "Always",
     "imagePullSecrets": [{"name": "registry"}],
+    "rbac": {"scope": "namespace", "aggregatedRoles": False},
+    "serviceMonitor": {"enabled": True, "interval": "15s", "labels": {"release": "prometheus"}},
+    "networkPolicy": {"enabled": True, "from": [{"namespaceSelector": {}}]},
+}
+
+#: What is wrong in values, by a word of Helm's sentence.
+WRONG_VALUES: dict[str, tuple[dict[str, Any], str]] = {
+    "a number for text": ({"image": 5}, "/image"),
+    "text for a number": ({"replicas": "two"}, "/replicas"),
+    "text for a mapping": ({"resources": "much"}, "/resources"),
+    "a mapping for a list": ({"tolerations": {"key": "gpu"}}, "/tolerations"),
+    "another policy": ({"imagePullPolicy": "Sometimes"}, "/imagePullPolicy"),
+    "a number in an annotation": ({"podAnnotations": {"a": 8080}}, "/podAnnotations/a"),
+    "a number in the environment": ({"extraEnv": [{"name": "A", "value": 1}]}, "/extraEnv/0"),
+    "another scope": ({"rbac": {"scope": "team-a"}}, "/rbac/scope"),
+    "text for a boolean": ({"serviceMonitor": {"enabled": "yes"}}, "/serviceMonitor/enabled"),
+    "no duration": ({"serviceMonitor": {"interval": "soon"}}, "/serviceMonitor/interval"),
+    "an unknown value": ({"replicaCount": 2}, "replicaCount"),
+    "an unknown value below": ({"networkPolicy": {"enable": True}}, "/networkPolicy"),
 }
 
 
-def test_each_value_of_the_chart_reaches_the_pods_of_the_operator() -> None:
+def chart_of(values: dict[str, Any], namespace: str = "flux-ensemble") -> list[dict[str, Any]]:
+    """What the chart becomes, by Helm's own library, which a package brings on some machines."""
     helm = pytest.importorskip("helm_python")
-    chart = KUBERNETES / "chart"
-    known = yaml.safe_load((chart / "values.yaml").read_text())
-    assert known.keys() == VALUES.keys() | {"image", "serviceImage", "replicas"}
-    with helm.Chart.load(str(chart)) as loaded:
-        made = rendered(loaded.render(VALUES, name="a", namespace="flux-ensemble"))
-    (deployment,) = (one for one in made if one["kind"] == "Deployment")
-    template = deployment["spec"]["template"]
+    with helm.Chart.load(str(KUBERNETES / "chart")) as loaded:
+        return rendered(loaded.render(values, name="a", namespace=namespace))
+
+
+def one_of(kind: str, manifests: list[dict[str, Any]]) -> dict[str, Any]:
+    (found,) = (one for one in manifests if one["kind"] == kind)
+    return found
+
+
+def test_each_value_of_the_chart_has_a_schema_and_another_one_in_the_tests() -> None:
+    known = yaml.safe_load((KUBERNETES / "chart" / "values.yaml").read_text())
+    schema = json.loads((KUBERNETES / "chart" / "values.schema.json").read_text())
+    assert known.keys() == VALUES.keys() == schema["properties"].keys() - {"global"}
+    for key, value in known.items():
+        below = schema["properties"][key].get("properties", {})
+        if key in ("rbac", "serviceMonitor", "networkPolicy"):
+            assert value.keys() == below.keys() == VALUES[key].keys() | value.keys()
+        assert VALUES[key] != value
+
+
+@pytest.mark.parametrize("key", VALUES)
+def test_each_value_changes_what_the_chart_becomes(key: str) -> None:
+    assert by_name(chart_of({key: VALUES[key]})) != by_name(chart_of({}))
+
+
+def test_each_value_of_the_chart_reaches_the_pods_of_the_operator() -> None:
+    template = one_of("Deployment", chart_of(VALUES))["spec"]["template"]
     pod, (container,) = template["spec"], template["spec"]["containers"]
     for key in ("nodeSelector", "tolerations", "affinity", "priorityClassName", "imagePullSecrets"):
         assert pod[key] == VALUES[key]
     # Helm adds it to what is there by default.
     assert container["resources"]["limits"] == {"cpu": "1", "memory": "512Mi"}
     assert container["imagePullPolicy"] == "Always"
-    assert [one["name"] for one in container["env"]] == ["FLUX_ENSEMBLE_IMAGE", "HTTPS_PROXY"]
+    environment = [one["name"] for one in container["env"]]
+    assert environment == ["FLUX_ENSEMBLE_IMAGE", "NAMESPACE", "HTTPS_PROXY"]
     assert template["metadata"]["annotations"]["a"] == "b"
     assert template["metadata"]["annotations"]["prometheus.io/port"] == "8080"
     assert template["metadata"]["labels"]["c"] == "d"
     assert template["metadata"]["labels"]["app.kubernetes.io/name"] == "flux-ensemble-operator"
+
+
+def test_in_the_scope_of_a_namespace_the_chart_is_as_the_manifests_for_one() -> None:
+    """But for what nothing names: the namespace of the release is that of kustomize."""
+    made = by_name(chart_of({"rbac": {"scope": "namespace"}}))
+    wanted = by_name([one for one in yaml.safe_load_all(kustomize("namespaced")) if one])
+    del wanted["CustomResourceDefinition", "ensembles.flux-ensemble.dev"]
+    assert made == wanted
+
+
+def test_a_second_release_need_not_have_what_is_for_the_whole_cluster() -> None:
+    made = chart_of({"rbac": VALUES["rbac"]}, namespace="team-b")
+    assert {one["metadata"]["namespace"] for one in made} == {"team-b"}
+
+
+def test_prometheus_finds_the_operator_and_the_services() -> None:
+    made = chart_of({"serviceMonitor": VALUES["serviceMonitor"]})
+    pods = one_of("Deployment", made)["spec"]["template"]
+    service, monitor = one_of("Service", made), one_of("ServiceMonitor", made)
+    assert service["spec"]["selector"].items() <= pods["metadata"]["labels"].items()
+    (port,) = service["spec"]["ports"]
+    ports = [one["name"] for one in pods["spec"]["containers"][0]["ports"]]
+    assert port["targetPort"] in ports
+    assert monitor["spec"]["selector"]["matchLabels"] == service["metadata"]["labels"]
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint == {"port": port["name"], "interval": "15s"}
+    of_pods = one_of("PodMonitor", made)
+    assert of_pods["metadata"]["labels"]["release"] == "prometheus"
+    of_services = one_of("Deployment", render(ensemble(), Settings("a")))["spec"]["template"]
+    chosen = of_pods["spec"]["selector"]["matchLabels"]
+    assert chosen.items() <= of_services["metadata"]["labels"].items()
+    (endpoint,) = of_pods["spec"]["podMetricsEndpoints"]
+    assert endpoint["port"] in [
+        one["name"] for one in of_services["spec"]["containers"][0]["ports"]
+    ]
+    assert of_pods["spec"]["namespaceSelector"] == {"any": True}
+    there = chart_of({**VALUES, "rbac": {"scope": "namespace"}})
+    assert "namespaceSelector" not in one_of("PodMonitor", there)["spec"]
+
+
+@pytest.mark.parametrize("what", WRONG_VALUES)
+def test_wrong_values_are_refused_by_the_schema(what: str) -> None:
+    helm = pytest.importorskip("helm_python")
+    values, place = WRONG_VALUES[what]
+    with pytest.raises(helm.HelmError) as raised:
+        chart_of(values)
+    assert place in str(raised.value)
 
 
 def rendered(files: dict[str, str]) -> list[dict[str, Any]]:
@@ -226,11 +319,15 @@ def test_the_chart_has_the_same_manifests() -> None:
     ).read_text()
     values = yaml.safe_load((chart / "values.yaml").read_text())
     text = (chart / "templates" / "operator.yaml").read_text()
+    people = (chart / "templates" / "aggregated-roles.yaml").read_text()
+    people = people.replace("{{- if .Values.rbac.aggregatedRoles }}\n", "", 1)
+    assert values["rbac"]["aggregatedRoles"] is True
     for template, value in (
         ("{{ .Values.image }}", values["image"]),
         ("{{ .Values.serviceImage | default .Values.image }}", values["image"]),
         ("{{ .Values.replicas }}", str(values["replicas"])),
         ("{{ .Release.Namespace }}", "flux-ensemble"),
+        ('{{ include "flux-ensemble.role" . }}', "ClusterRole"),
     ):
         text = text.replace(template, value)
     resources = yaml.safe_dump(values["resources"], default_flow_style=True).strip()
@@ -238,6 +335,9 @@ def test_the_chart_has_the_same_manifests() -> None:
     # What is empty by default is not there.
     for key in re.findall(r"{{- with .Values.(\w+) }}", text):
         assert not values[key], key
-    text = re.sub(r"(?m)^ *{{- with .*?{{- end }}\n", "", text, flags=re.DOTALL)
+    assert set(re.findall(r"{{- if (.+) }}", text)) == {'eq .Values.rbac.scope "namespace"'}
+    assert values["rbac"]["scope"] == "cluster"
+    text = re.sub(r"(?m)^ *{{- (with|if) .*?{{- end }}\n", "", text, flags=re.DOTALL)
     assert "{{" not in text
-    assert by_name(rendered({"operator.yaml": text})) == by_name(installed())
+    people = people.removesuffix("{{- end }}\n")
+    assert by_name(rendered({"a": text, "b": people})) == by_name(installed())
