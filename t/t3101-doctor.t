@@ -19,8 +19,8 @@ test_expect_success FLUX 'an instance that was made for it is healthy' '
 	cat out &&
 	grep "^all is well$" out &&
 	test_must_fail grep "warning\|problem" out &&
-	for check in flux service keeper statedir content checkpoint kvs journal \
-		clocks guests scaler members logs
+	for check in flux service others keeper rundir tmpdir statedir content checkpoint kvs journal \
+		clocks node-clocks guests scaler members ssh logs
 	do
 		grep "^$check  *ok  *[^ ]" out || return 1
 	done &&
@@ -138,6 +138,44 @@ test_expect_success FLUX 'serve needs no keeper' '
 	EOD
 	grep "^service  *ok .* client" out &&
 	grep "^keeper  *ok .*flux ensemble serve" out
+'
+
+test_expect_success FLUX 'clocks of nodes that differ are a warning' '
+	mkdir clocks && cat >clocks/date <<-\EOD && chmod +x clocks/date &&
+	#!/bin/sh
+	seconds=$(/bin/date +%s)
+	test "$(flux getattr rank)" = 0 || seconds=$(($seconds + 300))
+	echo $seconds.5
+	EOD
+	PATH="$PWD/clocks:$PATH" with_flux --test-size=2 >out <<-EOD &&
+	flux ensemble supervise && flux ensemble doctor
+	EOD
+	cat out && tr -s " \n" " " <out >words &&
+	grep "node-clocks warning of 2 clocks, by that of this node, rank 1 is [23][0-9]* s ahead" words &&
+	grep -e "-> have the clocks of the nodes set by one time server" words
+'
+
+test_expect_success FLUX 'ssh that fails between nodes is a warning where members need it' '
+	printf "echo no route to \$1 >&2; exit 255\n" >no-ssh &&
+	printf "members: [{name: pool}]\nfinish: never\njobs: [{name: a, command: echo}]\n" >pool.yaml &&
+	FLUX_SSH="sh no-ssh" with_flux --test-size=2 --test-hosts=here,there >out <<-EOD &&
+	flux ensemble supervise && flux ensemble doctor && flux ensemble load pool.yaml &&
+	flux ensemble doctor && flux ensemble terminate pool && flux queue drain
+	EOD
+	cat out && tr -s " \n" " " <out >words &&
+	grep "ssh ok .*no-ssh there true. fails: no route to there; members on other nodes need .service: child" words &&
+	grep "ssh warning .*no-ssh there true. fails: no route to there: members on other nodes are not reached" words &&
+	grep -e "-> write that in the entry of .members., or allow ssh" words
+'
+
+test_expect_success MOUNT 'a rundir that is nearly full is a warning' '
+	mkdir small && mount -t tmpfs -o size=32m none small &&
+	test_when_finished "umount -l small" &&
+	with_flux -Srundir="$PWD/small" >out <<-EOD &&
+	flux ensemble supervise && flux ensemble doctor
+	EOD
+	cat out && tr -s " \n" " " <out >words &&
+	grep "rundir warning .*/small/[^ ]*, [0-9]* MiB free -> make room there" words
 '
 
 test_expect_success FLUX '--json has all of it' '

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
+import stat
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from flux_ensemble import __version__
@@ -41,6 +46,18 @@ SLOW_COMMIT = 1.0
 
 #: Free space for the KVS, in bytes, below which there is a warning.
 LITTLE_ROOM = 1 << 30
+
+#: Free space of a rundir, in bytes, below which there is a warning.
+LITTLE_RUNDIR = 64 << 20
+
+#: Seconds until ssh to another node is given up.
+SSH_SECONDS = 10.0
+
+#: Most brokers that are asked one by one.
+MANY_RANKS = 1024
+
+#: The Flux with which everything was tested.
+TESTED = (0, 88)
 
 #: A key that nobody else uses.
 SCRATCH = "ensemble-doctor"
@@ -221,6 +238,51 @@ def clocks(instance: InstanceInfo) -> Finding:
     return Finding("clocks", "ok", f"{what} was {now - latest:.0f} s ago by this node's clock")
 
 
+def node_clocks(instance: InstanceInfo) -> Finding:
+    """Check that the clocks of all nodes agree with that of this one."""
+    size = int(instance.handle.attr_get("size"))
+    if size == 1:
+        return Finding("node-clocks", "ok", "the instance has one broker")
+    command = ["flux", "exec", "--label-io", "-r", "all", "date", "+%s.%N"]
+    begun = time.time()
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        text = f"not known: `{shlex.join(command)}` takes more than {PATIENCE:.0f} s"
+        return Finding("node-clocks", "warning", text, "`flux overlay status` names what is lost")
+    ended = time.time()
+    off = {}
+    known = 0
+    for line in done.stdout.splitlines():
+        rank, _, text = line.partition(": ")
+        try:
+            at = float(text.split(".N")[0].removesuffix(".%N"))
+        except ValueError:
+            continue
+        known += 1
+        # Its clock was read between the two times by this node's.
+        if not begun - CLOCK_SLACK <= at <= ended + CLOCK_SLACK:
+            off[rank] = at - (ended if at > ended else begun)
+    if not known:
+        why = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        return Finding("node-clocks", "ok", f"not known: {why}")
+    if off:
+        ranks = [
+            f"rank {rank} is {abs(seconds):.0f} s {'ahead' if seconds > 0 else 'behind'}"
+            for rank, seconds in off.items()
+        ]
+        return Finding(
+            "node-clocks",
+            "warning",
+            f"of {known} clocks, by that of this node, {_first(ranks)}",
+            "have the clocks of the nodes set by one time server: times of jobs are those of the "
+            "nodes where they run",
+        )
+    return Finding("node-clocks", "ok", f"{known} agree")
+
+
 def _milliseconds(begun: float) -> str:
     return f"{(time.monotonic() - begun) * 1000:.0f} ms"
 
@@ -276,6 +338,36 @@ def service(instance: InstanceInfo) -> Finding:
     )
 
 
+def others(instance: InstanceInfo) -> Finding:
+    """Check that no second service runs in the instance."""
+    size = int(instance.handle.attr_get("size"))
+    futures = [
+        (rank, instance.handle.rpc("ensemble.claim", {}, nodeid=rank))
+        for rank in range(min(size, MANY_RANKS))
+    ]
+    ends = time.monotonic() + PATIENCE
+    services = []
+    for rank, future in futures:
+        try:
+            future.wait_for(max(0.1, ends - time.monotonic()))
+            claim = future.get()
+        except OSError as error:
+            if error.errno == errno.EPERM:
+                return Finding("others", "ok", "not known: only the owner of the instance is told")
+            if error.errno == errno.ETIMEDOUT:
+                services.append(f"one on rank {rank} that does not answer")
+            continue
+        services.append(f"{claim.get('mode', 'a service')} on rank {rank} (pid {claim.get('pid')})")
+    if len(services) > 1:
+        return Finding(
+            "others",
+            "warning",
+            f"{len(services)} services: {_first(services)}; one drives the ensembles",
+            "end those that do not: `flux module remove ensemble` or `kill PID` on their node",
+        )
+    return Finding("others", "ok", "no second service runs in this instance")
+
+
 def keeper(instance: InstanceInfo) -> Finding:
     """Check that the instance outlives the service, which is restarted after a crash."""
     kept = instance.keeper
@@ -323,6 +415,11 @@ def scaler(instance: InstanceInfo) -> Finding:
         advice = "`flux dmesg` says why; the configuration is read when the service starts"
         return Finding("scaler", "problem", text, advice)
     text = f"the instance can change its size: {settings.kind!r}"
+    broker = instance.attribute("version")
+    if parse_version(broker) < TESTED:
+        text += f"; with Flux {broker} one that has shrunk may not grow again"
+        advice = f"use Flux {'.'.join(map(str, TESTED))}, or rules that only grow"
+        return Finding("scaler", "warning", text, advice)
     old = old_settings(table)
     if old:
         text = f"{text}; [ensemble] {'; '.join(old)}"
@@ -339,6 +436,106 @@ def members(instance: InstanceInfo) -> Finding:
         return Finding("members", "ok", f"no ensemble has some; {text}")
     advice = 'where systemd is there, set `service = "sdexec"` in [exec] of the configuration'
     return Finding("members", "warning", text, advice)
+
+
+def ssh(instance: InstanceInfo) -> Finding:
+    """Check that the service can reach members on other nodes."""
+    here = instance.attribute("hostname") if _has(instance, "hostname") else os.uname().nodename
+    hosts = [host for host in _hosts(instance.attribute("hostlist")) if host != here]
+    if not hosts:
+        return Finding("ssh", "ok", "not needed: all brokers are on this node")
+    host = hosts[-1]
+    command = [*shlex.split(os.environ.get("FLUX_SSH", "ssh -o BatchMode=yes")), host, "true"]
+    words = shlex.join(command)
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=SSH_SECONDS,
+            stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        why = said[-1] if done.returncode else ""
+    except subprocess.TimeoutExpired:
+        why = f"no answer within {SSH_SECONDS:.0f} s"
+    except OSError as error:
+        why = str(error.strerror)
+    if not why:
+        return Finding("ssh", "ok", f"`{words}` works")
+    text = f"`{words}` fails: {why}"
+    if not instance.has_members:
+        return Finding("ssh", "ok", f"{text}; members on other nodes need `service: child`")
+    return Finding(
+        "ssh",
+        "warning",
+        f"{text}: members on other nodes are not reached, unless they have `service: child`",
+        "write that in the entry of `members`, or allow ssh without a password",
+    )
+
+
+def _has(instance: InstanceInfo, name: str) -> bool:
+    try:
+        return bool(instance.attribute(name))
+    except OSError:
+        return False
+
+
+def _hosts(hostlist: str) -> list[str]:
+    from flux.hostlist import Hostlist
+
+    return list(dict.fromkeys(Hostlist(hostlist)))
+
+
+# -- directories ---------------------------------------------------------------------------
+
+
+def rundir(instance: InstanceInfo) -> Finding:
+    """Check that the broker's rundir has free space: sockets and, without a statedir, the KVS."""
+    directory = instance.attribute("rundir")
+    try:
+        found = os.statvfs(directory)
+    except OSError as error:
+        return Finding("rundir", "ok", f"{directory}: not looked at ({error.strerror})")
+    room = found.f_bavail * found.f_frsize
+    text = f"{directory}, {_bytes(room)} free"
+    if room < LITTLE_RUNDIR or not (found.f_favail or not found.f_files):
+        return Finding(
+            "rundir",
+            "warning",
+            text,
+            "make room there, or start the instance with a TMPDIR that has more",
+        )
+    return Finding("rundir", "ok", text)
+
+
+def tmpdir(instance: InstanceInfo) -> Finding:
+    """Check that nobody else can replace files in the directories for temporary ones."""
+    directories = {
+        Path(os.environ.get("TMPDIR") or tempfile.gettempdir()),
+        Path(instance.attribute("rundir")).parent,
+    }
+    for directory in sorted(directories):
+        try:
+            found = directory.stat()
+        except OSError:
+            continue
+        others_write = found.st_mode & stat.S_IWOTH
+        if others_write and not found.st_mode & stat.S_ISVTX:
+            return Finding(
+                "tmpdir",
+                "warning",
+                f"others can remove and replace files in {directory} "
+                f"({stat.filemode(found.st_mode)})",
+                f"`chmod +t {directory}`, or set TMPDIR to a directory of your own",
+            )
+        if found.st_uid not in (0, os.getuid()):
+            return Finding(
+                "tmpdir",
+                "warning",
+                f"{directory} belongs to another user (uid {found.st_uid})",
+                "set TMPDIR to a directory of your own",
+            )
+    return Finding(
+        "tmpdir", "ok", f"nobody else replaces files in {_first(sorted(map(str, directories)))}"
+    )
 
 
 # -- the KVS -------------------------------------------------------------------------------
@@ -560,19 +757,24 @@ CHECKS: tuple[Callable[[InstanceInfo], Finding], ...] = (
     flux_version,
     launch,
     service,
+    others,
     keeper,
+    rundir,
+    tmpdir,
     statedir,
     content,
     checkpoint,
     kvs,
     journal,
     clocks,
+    node_clocks,
     queue,
     nodes,
     waits,
     guests,
     scaler,
     members,
+    ssh,
     logs,
 )
 
@@ -589,7 +791,7 @@ def examine(handle: Any) -> list[Finding]:
         try:
             findings.append(check(instance))
         except OSError as error:
-            name = check.__name__.removesuffix("_version")
+            name = check.__name__.removesuffix("_version").replace("_", "-")
             why = error if isinstance(error, EnsembleError) else error.strerror
             findings.append(Finding(name, "problem", f"cannot tell: {why}", "see `flux dmesg`"))
     return findings

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flux_ensemble.deploy.doctor import InstanceInfo, members, scaler, waits
+from flux_ensemble.deploy.doctor import InstanceInfo, members, others, scaler, tmpdir, waits
 
 
 class Handle:
@@ -18,10 +21,18 @@ class Handle:
             "ensemble.status": {"service": {}, "ensembles": list(ensembles)},
             "module.list": {"mods": []},
             "ensemble-keeper.stats-get": {},
+            "attr.get": {"value": "0.88.0"},
         }
+        #: The claims of services, or errors, by rank.
+        self.claims: list[Any] = []
+
+    def attr_get(self, name: str) -> str:
+        return str(len(self.claims))
 
     def rpc(self, topic: str, payload: Any, nodeid: int) -> Response:
-        return Response(self._responses[topic])
+        return Response(
+            self.claims[nodeid] if topic == "ensemble.claim" else self._responses[topic]
+        )
 
 
 class Response:
@@ -34,6 +45,8 @@ class Response:
         """It is there."""
 
     def get(self) -> Any:
+        if isinstance(self._payload, OSError):
+            raise self._payload
         return self._payload
 
 
@@ -119,3 +132,71 @@ def test_an_old_key_of_a_scaler_is_a_warning_with_the_new_one() -> None:
     assert "[ensemble] max-size is deprecated: use max-nodes" in finding.text
     table["max-nodes"] = table.pop("max-size")
     assert scaler(InstanceInfo(handle)).state == "ok"
+
+
+def test_a_scaler_with_an_old_flux_is_a_warning() -> None:
+    handle = Handle(None, {})
+    handle._responses["config.get"] = {"ensemble": {"scaler": "instance", "start-broker": "x"}}
+    handle._responses["attr.get"] = {"value": "0.84.0"}
+    finding = scaler(InstanceInfo(handle))
+    assert finding.state == "warning"
+    assert "with Flux 0.84.0 one that has shrunk may not grow again" in finding.text
+    assert "use Flux 0.88" in finding.advice
+
+
+NOBODY = OSError(errno.ENOSYS, "no such service")
+
+
+@pytest.mark.parametrize(
+    ("claims", "state", "text"),
+    [
+        ([{"mode": "module", "pid": 5}, NOBODY], "ok", "no second service"),
+        (
+            [{"mode": "module", "pid": 5}, NOBODY, {"mode": "client", "pid": 7}],
+            "warning",
+            "2 services: module on rank 0 (pid 5), client on rank 2 (pid 7); one drives",
+        ),
+        (
+            [{"mode": "module", "pid": 5}, OSError(errno.ETIMEDOUT, "late")],
+            "warning",
+            "one on rank 1 that does not answer",
+        ),
+        ([OSError(errno.EPERM, "no"), NOBODY], "ok", "not known"),
+    ],
+)
+def test_a_second_service_is_a_warning_with_its_place(
+    claims: list[Any], state: str, text: str
+) -> None:
+    handle = Handle(None, {})
+    handle.claims = claims
+    finding = others(InstanceInfo(handle))
+    assert finding.state == state
+    assert text in finding.text
+
+
+@pytest.mark.parametrize(
+    ("mode", "state"), [(0o700, "ok"), (0o775, "ok"), (0o777, "warning"), (0o1777, "ok")]
+)
+def test_a_directory_for_temporary_files_that_others_can_write_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, state: str
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(mode)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    handle = Handle(None, {})
+    handle._responses["attr.get"] = {"value": str(tmp_path / "tmp" / "flux-1")}
+    finding = tmpdir(InstanceInfo(handle))
+    assert finding.state == state
+    assert ("chmod +t" in finding.advice) == (state == "warning")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
+def test_a_directory_for_temporary_files_of_another_user_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.chown(tmp_path, 9999, -1)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    handle = Handle(None, {})
+    handle._responses["attr.get"] = {"value": str(tmp_path / "flux-1")}
+    finding = tmpdir(InstanceInfo(handle))
+    assert "belongs to another user (uid 9999)" in finding.text
