@@ -14,6 +14,7 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from flux_ensemble.api.border import MisuseError, tell_shortly, told_shortly
 from flux_ensemble.api.draft import Draft
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.client.tables import JobTable, wants_interrupted
@@ -49,14 +50,15 @@ _CANCELED = (
 )
 
 
-class NotStartedError(RuntimeError):
+class NotStartedError(MisuseError, RuntimeError):
     """The ensemble has not been started yet."""
 
 
-class StartedElsewhereError(RuntimeError):
+class StartedElsewhereError(MisuseError, RuntimeError):
     """The ensemble was started elsewhere, and so cannot be started here."""
 
 
+@tell_shortly
 class Ensemble:
     """An ensemble: its document, and its run once there is one.
 
@@ -109,6 +111,7 @@ class Ensemble:
 
     @classmethod
     @takes_old_arguments
+    @told_shortly
     def attach(
         cls, name: str, queue: Queue | None = None, *, state_dir: str | Path | None = None
     ) -> Ensemble:
@@ -127,6 +130,7 @@ class Ensemble:
         from flux_ensemble.api.draft import LoadedDraft
         from flux_ensemble.api.hosts import FluxHost, LocalHost
 
+        _check_name(name)
         ensemble = cls(name=name)
         host: Host
         if _chosen(queue, state_dir, "looking at runs of this machine") == "flux":
@@ -215,6 +219,7 @@ class Ensemble:
     # -- its run ----------------------------------------------------------------------
 
     @takes_old_arguments
+    @told_shortly
     def start(
         self,
         queue: Queue | None = None,
@@ -297,6 +302,7 @@ class Ensemble:
         return self
 
     @takes_old_arguments
+    @told_shortly
     def run(
         self, queue: Queue | None = None, *, timeout: float | None = None, **how: Any
     ) -> RunEnded:
@@ -434,7 +440,17 @@ class Ensemble:
         >>> [job["outcome"] for job in echoes.jobs(group="echo")]
         ['success', 'success', 'failed']
         """
+        from flux_ensemble.metrics.job_filter import check_outcome, compile_choice
+
         host, chosen = self._running, {"filter": filter, "outcome": outcome}
+        try:
+            compile_choice(filter)
+        except ValueError as error:
+            raise EnsembleError(errno.EINVAL, f"filter: {error}") from None
+        try:
+            check_outcome(outcome)
+        except ValueError as error:
+            raise EnsembleError(errno.EINVAL, str(error)) from None
         return JobTable(
             lambda: host.jobs(group=group, interrupted=True, **chosen),
             lambda: host.jobs(group=group, interrupted=True) if any(chosen.values()) else (),
@@ -797,6 +813,19 @@ def _cluster(nodes: int | None, cores: int | None, gpus: int | None) -> VirtualC
         _whole("cores", cores, len(os.sched_getaffinity(0))),
         _whole("gpus", gpus, 0),
     )
+
+
+def _check_name(name: object) -> None:
+    """Check the argument of `attach`.
+
+    Raises:
+        TypeError: it is no name.
+    """
+    if isinstance(name, str):
+        return
+    is_one = isinstance(name, Ensemble)
+    given = "an Ensemble, which needs no attach()" if is_one else shortened(repr(name), 60)
+    raise TypeError(f"attach: expected the name of an ensemble, not {given}")
 
 
 def _whole(name: str, value: Any, default: int) -> int:

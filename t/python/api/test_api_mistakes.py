@@ -1,0 +1,72 @@
+"""What a mistake of a program looks like: a sentence below its line, and little else."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flux_ensemble
+from flux_ensemble import Action, Ensemble, Job, Rule
+
+START = Rule(trigger="start", action=Action(name="submit", label="a"))
+PACKAGE = str(Path(flux_ensemble.__file__).parent)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Ensemble:
+    """An ensemble that has ended."""
+    root = tmp_path_factory.mktemp("mistakes") / "state"
+    ensemble = Ensemble(name="done", jobs=[Job(name="a", command="true")], rules=[START])
+    ensemble.run("local", state_dir=root)
+    return ensemble
+
+
+def wrong() -> Ensemble:
+    return Ensemble(name="wrong", jobs=[{"name": "a", "comand": "true"}], rules=[START])
+
+
+MISTAKES: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda done: wrong().validate(), "unknown key 'comand'"),
+    (lambda done: wrong().run("local"), "unknown key 'comand'"),
+    (lambda done: wrong().start("local"), "unknown key 'comand'"),
+    (lambda done: wrong().simulate(), "unknown key 'comand'"),
+    (lambda done: wrong().status(), "has not been started"),
+    (lambda done: done.best(), "keeps no best job"),
+    (lambda done: done.output(77), "has no job 77"),
+    (lambda done: done.submit("a"), "has ended, and takes no more requests"),
+    (lambda done: done.jobs(filter="colour == 1"), "filter: a job has no field 'colour'"),
+    (lambda done: done.jobs(outcome="fail"), "outcome: expected one of success"),
+    (lambda done: done.jobs(status="failed"), "jobs: unknown argument 'status' (write outcome="),
+    (lambda done: done.jobs("a"), "jobs: its arguments are keywords: filter=, group=,"),
+    (lambda done: done.simulate(core=1), "unknown argument 'core' (did you mean 'cores'?"),
+    (lambda done: Ensemble.attach(done), "not an Ensemble, which needs no attach()"),
+    (lambda done: done.attach(3), "attach: expected the name of an ensemble, not 3"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mistake", "sentence"), MISTAKES, ids=[said for _, said in MISTAKES])
+def test_a_mistake_is_a_sentence_with_hardly_a_line_of_the_package(
+    mistake: Callable[[Ensemble], Any], sentence: str, done: Ensemble
+) -> None:
+    with pytest.raises(Exception, match=re.escape(sentence)) as raised:
+        mistake(done)
+    frames = traceback.extract_tb(raised.value.__traceback__)
+    assert len([one for one in frames if one.filename.startswith(PACKAGE)]) <= 3
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__ or raised.value.__context__ is None
+
+
+def test_an_error_of_the_package_itself_keeps_its_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: Any) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("flux_ensemble.api.draft.Draft.plain", fails)
+    monkeypatch.setattr("flux_ensemble.api.draft.Draft.check", lambda *args, **more: fails(None))
+    with pytest.raises(ZeroDivisionError) as raised:
+        wrong().validate()
+    assert "fails" in [frame.name for frame in traceback.extract_tb(raised.value.__traceback__)]
