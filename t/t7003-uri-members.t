@@ -175,6 +175,30 @@ test_expect_success 'one that is gone is lost after reconnect-limit, and its job
 	is 30 "$(sort -u ran | wc -l)"
 '
 
+test_expect_success 'one that hangs is lost after its silence, its jobs run elsewhere, and count once when it wakes up' '
+	rm -f go &&
+	start_other &&
+	document hung &&
+	sed "s/- {name: other, /&silence: 4s, /" hung.yaml >silent.yaml && grep silence silent.yaml &&
+	: >ran &&
+	{ flux ensemble run silent.yaml >run.log 2>&1 & run=$!; } &&
+	wait_loaded silent &&
+	wait_entry silent member-up 2 &&
+	wait_until has_lines ran 2 &&
+	hung=$(FLUX_URI=$other flux getattr broker.pid) &&
+	kill -STOP $hung &&
+	wait_entry silent member-lost &&
+	touch go &&
+	wait $run &&
+	kill -CONT $hung &&
+	flux ensemble log silent | grep "other.0 is lost.*it has not answered for 4 seconds" &&
+	is 30 "$(status_of silent groups.sim.success)" &&
+	is 30 "$(status_of silent groups.sim.finished)" &&
+	is 30 "$(sort -u ran | wc -l)" &&
+	FLUX_URI=$other flux queue drain &&
+	FLUX_URI=$other flux event pub other.end
+'
+
 test_expect_success 'an instance is one member, and the enclosing one is none' '
 	start_other &&
 	# Of the same URI once more the document would be refused.

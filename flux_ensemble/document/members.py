@@ -53,6 +53,7 @@ class Pool:
         calls: they have services of their own, which call that of the ensemble.
         runs: one of `RUNS`: what their jobs are.
         uri: of an instance that is there already; None for those that are started.
+        silence: seconds that such an instance may be silent until it is lost; 0 for ever.
         startup: how long a member takes to be up in a simulation; None where nothing is said.
         loss: how long it is up there until it is lost; None for never.
         broken: the probability that a member fails each of its jobs there.
@@ -85,6 +86,7 @@ class Pool:
     bank: str | None = None
     constraint: Mapping[str, Any] | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    silence: float = 0.0
 
     def has(self, wanted: str) -> bool:
         """Return True if `member: WANTED` selects the pool, by its name or a label."""

@@ -146,6 +146,12 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
                     f"{key.name!r} is of members that are started, and one with 'uri' is there "
                     "already",
                 )
+    elif "silence" in entry:
+        problems.add(
+            (*at, "silence"),
+            "'silence' is of members with a 'uri'; one that is started ends with its job, by "
+            "'duration' or 'flux cancel'",
+        )
     low, high = _count(entry.get("count", 1), (*at, "count"), problems)
     fields = read_keys(MEMBER_KEYS, entry, problems, at)
     duration = fields.get("duration", 0.0)

@@ -143,7 +143,7 @@ class MemberFleet:
         pool, tag = self._pools[command.pool], self._tag(command)
         try:
             if pool.uri is not None:
-                self._site.connect(tag, pool.uri)
+                self._site.connect(tag, pool.uri, pool.silence)
             else:
                 jobspec = member_jobspec(
                     tag,

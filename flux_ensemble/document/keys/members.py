@@ -82,6 +82,9 @@ def read_constraint(value: Any) -> dict[str, Any]:
 #: What alone has some of the keys: members that are started, not those that have a `uri`.
 STARTED = "started"
 
+#: What alone has the others: members that have a `uri`.
+THERE = "there"
+
 _COUNT_KEYS = (
     Key(
         "min",
@@ -277,6 +280,17 @@ MEMBER_KEYS = (
         ("ssh://host/run/flux/local",),
         more="It has no keys of members that are started, such as `count` and `queue`: see [there]"
         "(members.md#instances-that-are-there-already).",
+    ),
+    Key(
+        "silence",
+        DURATION,
+        "How long an instance with a 'uri' may leave requests without an answer until it is lost; "
+        "0 is for ever.",
+        ("5m",),
+        0,
+        only=(THERE,),
+        read=parse_duration,
+        more="See [an instance that hangs](members.md#an-instance-that-hangs).",
     ),
     Key(
         "simulate",

@@ -198,6 +198,18 @@ class Instance:
         self.facts = facts(response["R"])
         self.ends.t_expires = self.facts.t_expires
 
+    def ping(self, seconds: float) -> Steps:
+        """Ask for an answer of its first broker.
+
+        Args:
+            seconds: the time limit.
+
+        Raises:
+            OSError: ETIMEDOUT if there is none in time.
+        """
+        future = self.broker.handle.rpc("attr.get", {"name": IDENTITY}, 0)
+        yield self.broker.response(future, seconds=seconds)
+
     def _catch_up(self, resume: Resume) -> None:
         self.queue.suspend()
         self._resume = resume

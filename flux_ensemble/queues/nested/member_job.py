@@ -56,6 +56,9 @@ _NOBODY = frozenset((errno.ECONNREFUSED, errno.ENOENT))
 #: Least seconds before its walltime at which a member's queue is stopped.
 STOP_SECONDS = 5.0
 
+#: Most seconds between two questions whether it answers.
+LISTEN_SECONDS = 30.0
+
 #: Seconds between two requests for the expiration of its allocation.
 LOOK_SECONDS = 30.0
 
@@ -145,6 +148,7 @@ class MemberJob:
         drain: seconds before its walltime from which it is sent no more jobs.
         program: of its job.
         reconnect: seconds after which a member that cannot be reached is given up.
+        silence: seconds after which one that is connected to and does not answer is; 0 for never.
         follows: returns the names of further job events to follow, and whether the places of
             jobs are needed.
         report, log_error: receive unexpected exceptions, and lines for the service's log.
@@ -172,6 +176,7 @@ class MemberJob:
         drain: float,
         program: Program,
         reconnect: float,
+        silence: float,
         follows: Callable[[], tuple[frozenset[str], bool]],
         report: Callable[[BaseException], None],
         log_error: Callable[[str], None],
@@ -190,6 +195,7 @@ class MemberJob:
         self._told = told
         self.program = program
         self._reconnect = reconnect
+        self._silence = silence
         self._follows = follows
         self._report = report
         self._log_error = log_error
@@ -353,7 +359,25 @@ class MemberJob:
                 # It was drained while there was no connection.
                 self._stop_queue(instance, self.draining)
             self._walltime.watch(instance)
+            if self._silence and isinstance(instance, Instance):
+                run(self._listen(instance), over=lambda: instance.closed)
             self._told.up(self.tag, instance, instance.facts)
+
+    def _listen(self, instance: Instance) -> Steps:
+        """Give it up when it is silent for too long: its broker hangs, and its socket does not."""
+        pause = min(self._silence / 4, LISTEN_SECONDS)
+        while True:
+            try:
+                yield from instance.ping(self._silence - pause)
+            except OSError as error:
+                # Any other error is that of the connection, which is lost then.
+                if error.errno == errno.ETIMEDOUT and instance is self.instance:
+                    self.give_up(f"it has not answered for {self._silence:g} seconds")
+                    return
+            yield partial(self._pause_listening, pause)
+
+    def _pause_listening(self, seconds: float, resume: Resume) -> None:
+        self._timers.later("listen", seconds, partial(resume, None))
 
     def _failed(self, error: Exception) -> None:
         """Try to connect again for a while, unless that is useless."""
@@ -397,6 +421,7 @@ class MemberJob:
         if instance is not None:
             instance.close()
         self._timers.stop("walltime")
+        self._timers.stop("listen")
 
     # -- its end ---------------------------------------------------------------------------------
 

@@ -138,15 +138,16 @@ class Site:
                 return
         self._submitted(member, job)
 
-    def connect(self, tag: MemberTag, uri: str) -> None:
+    def connect(self, tag: MemberTag, uri: str, silence: float = 0.0) -> None:
         """Make an existing instance a member.
 
         Args:
             tag: of the member.
             uri: of the instance.
+            silence: seconds that it may be silent until it is given up; 0 for ever.
         """
         if tag not in self:
-            self._new(tag, 0.0, Program.INSTANCE).connect(uri)
+            self._new(tag, 0.0, Program.INSTANCE, silence).connect(uri)
 
     def attached(self, tag: MemberTag, channel: Channel, load: Mapping[str, Any]) -> bool:
         """Accept a call of a member's service: see `MemberJob.attached`."""
@@ -261,7 +262,9 @@ class Site:
             self._jobs[job] = member
         member.submitted(job)
 
-    def _new(self, tag: MemberTag, drain: float, program: Program) -> MemberJob:
+    def _new(
+        self, tag: MemberTag, drain: float, program: Program, silence: float = 0.0
+    ) -> MemberJob:
         member = self._members[_key(tag)] = MemberJob(
             tag,
             self._queue.broker,
@@ -270,6 +273,7 @@ class Site:
             drain=drain,
             program=program,
             reconnect=self._reconnect,
+            silence=silence,
             follows=self._follows,
             report=self._report,
             log_error=self._log_error,

@@ -202,6 +202,7 @@ def test_a_short_member_drains_for_half_of_its_time_if_nothing_is_said() -> None
             None,
             "'queue' is of members that are started, and one with 'uri' is there already",
         ),
+        ([{**POOL, "silence": "5m"}], None, None, "'silence' is of members with a 'uri'; one that"),
         ([{**POOL, "constraint": {"property": ["gpu"]}}], None, None, "not 'property'"),
         ([{**POOL, "constraint": {"properties": "gpu"}}], None, None, "properties: expected a li"),
         ([{**POOL, "constraint": {"properties": [1]}}], None, None, "properties: expected text"),
