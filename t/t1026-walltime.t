@@ -100,6 +100,28 @@ test_expect_success FLUX 'a search goes on in the next allocation: the trial tha
 	grep "^[0-9]*,$(cat cut),interrupted" points
 '
 
+cat >steps.yaml <<-EOD
+	jobs:
+	  - name: step
+	    command: "sh -c 'until test {i} -eq 0 -o -e next; do sleep 0.1; done; echo {i} >>steps'"
+	    params: {i: {range: [0, 12]}}
+	rules:
+	  - {trigger: start, action: {name: submit, label: step}}
+EOD
+
+# As where a batch system ends the instance, of which Flux knows no end.
+test_expect_success FLUX 'timeout --signal=ALRM is the end of an allocation that Flux does not know' '
+	mkdir state-alarm &&
+	test_must_fail flux start -Sstatedir="$PWD/state-alarm" \
+		timeout --signal=ALRM 15 flux ensemble run --resume steps.yaml >alarm 2>&1 &&
+	grep "11 of 12 jobs are left: an instance with the statedir $PWD/state-alarm" alarm &&
+	touch next &&
+	flux start -Sstatedir="$PWD/state-alarm" \
+		timeout --signal=ALRM 500 flux ensemble run --resume steps.yaml >resumed 2>&1 &&
+	grep "^steps: completed after .* can fire any more$" resumed &&
+	is 12 "$(wc -l <steps)"
+'
+
 test_expect_success FLUX 'it has the points of a search that was not cut off, each trial told once' '
 	mkdir undisturbed &&
 	touch undisturbed/go-on &&

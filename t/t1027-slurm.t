@@ -4,7 +4,7 @@ cold_commands=t
 . "$(dirname "$0")/lib/ensemble.sh"
 . "$SHARNESS_TEST_SRCDIR/lib/slurm.sh"
 
-test_expect_success SLURM 'a cluster of two nodes begins' 'start_slurm'
+test -z "$(command -v flux)" || try_slurm
 
 cat >hello.yaml <<-EOD
 	jobs:
@@ -36,7 +36,7 @@ test_expect_success SLURM 'one instance of the two nodes runs it once' '
 cat >long.yaml <<-EOD
 	jobs:
 	  - name: step
-	    command: [sh, -c, 'test -e second || sleep 4; echo {i} >>ended.\$WHERE']
+	    command: [sh, -c, 'test -e second || sleep \$STEP; echo {i} >>ended.\$WHERE']
 	    params: {i: {range: [1, 33]}}
 	rules:
 	  - {trigger: start, action: {name: submit, label: step}}
@@ -53,17 +53,18 @@ submit_script() {
 	sbatch --parsable -n1 -o "$output" "$@" "$name.sh" >"$name.id"
 }
 
-# Whether neither of the two jobs is in the queue any more; a controller that does not answer in time
-# says nothing.
-both_over() {
+# Whether none of their jobs is in the queue any more, and no broker of theirs is left; a controller
+# that does not answer in time says nothing.
+all_over() {
 	squeue -h -o %i >queued 2>/dev/null || return 1
-	! grep -qxF -e "$(cat leaves.id)" -e "$(cat killed.id)" queued
+	cat *.id >submitted
+	! grep -qxFf submitted queued && ! pgrep -f -- "-Sstatedir=$slurm/" >/dev/null
 }
 
 # It leaves by itself, and the batch script ends.
 cat >leaves.sh <<-EOD
 	#!/bin/sh
-	export WHERE=leaves
+	export WHERE=leaves STEP=4
 	srun -n1 --mpi=pmi2 flux start -Sstatedir=$slurm/leaves.state sh -c '
 		flux ensemble supervise
 		if flux ensemble status long >/dev/null 2>&1; then
@@ -78,7 +79,7 @@ EOD
 # Its script takes no notice of the end: Slurm has to kill all of it.
 cat >killed.sh <<-EOD
 	#!/bin/sh
-	export WHERE=killed
+	export WHERE=killed STEP=4
 	srun -n1 --mpi=pmi2 flux start -Sstatedir=$slurm/killed.state sh -c '
 		trap "" TERM
 		flux ensemble supervise
@@ -89,11 +90,31 @@ cat >killed.sh <<-EOD
 	'
 EOD
 
-test_expect_success SLURM 'two allocations of a minute come to their ends' '
-	mkdir "$slurm/leaves.state" "$slurm/killed.state" &&
-	submit_script leaves leaves.first -t 1 && submit_script killed killed.first -t 1 &&
-	wait_until both_over &&
-	cat leaves.first killed.first
+# Flux does not get to know the end, or a wrong one: Slurm kills what knows of nothing. Flux waits
+# for ten seconds for squeue.
+mkdir late wrong absent
+echo "sleep 11" >late/squeue.sh
+echo "echo 1:00:00; exit" >wrong/squeue.sh
+echo "exit 127" >absent/squeue.sh
+for each in late wrong absent; do
+	cat >$each.sh <<-EOD
+		#!/bin/sh
+		export WHERE=$each STEP=8
+		cd $each
+		srun -n1 --mpi=pmi2 flux start -Sstatedir=$slurm/$each.state sh -c '
+			cd ..
+			flux ensemble run --resume long.yaml
+			flux ensemble jobs long --interrupted -n -o "{outcome} {params.i}" >$each.jobs
+		'
+	EOD
+done
+
+test_expect_success SLURM 'allocations of a minute come to their ends' '
+	for each in leaves killed late wrong absent; do
+		mkdir "$slurm/$each.state" && submit_script $each $each.first -t 1 || return 1
+	done &&
+	wait_until all_over &&
+	cat leaves.first killed.first late.first
 '
 
 test_expect_success SLURM 'run leaves before the end, and says what is left' '
@@ -101,14 +122,24 @@ test_expect_success SLURM 'run leaves before the end, and says what is left' '
 	grep "the allocation is about to expire, [0-9]* of 32 jobs are left" leaves.first
 '
 
-test_expect_success SLURM 'the next allocations go on with what was left, and complete' '
-	touch second &&
-	submit_script leaves leaves.second -t 5 && submit_script killed killed.second -t 5 &&
-	wait_until both_over &&
-	grep "^long: completed" leaves.second
+test_expect_success SLURM 'where Flux was not told of the end, run cancels nothing either' '
+	for each in late wrong absent; do
+		grep "SIGTERM, with which Slurm ends a job: nothing is cancelled" $each.first || return 1
+	done
 '
 
-for each in leaves killed; do
+test_expect_success SLURM 'the next allocations go on with what was left, and complete' '
+	touch second &&
+	for each in leaves killed late wrong absent; do
+		submit_script $each $each.second -t 5 || return 1
+	done &&
+	wait_until all_over &&
+	for each in leaves late wrong absent; do
+		grep "^long: completed" $each.second || return 1
+	done
+'
+
+for each in leaves killed late wrong absent; do
 	test_expect_success SLURM "$each: every job succeeded once, and none counts as failed" "
 		is 32 \$(sort -u ended.$each | wc -l) &&
 		is 32 \$(grep -c ^success $each.jobs) &&
@@ -118,7 +149,7 @@ done
 
 # One that has written its line and is killed before it exits has not succeeded.
 test_expect_success SLURM 'only jobs that were interrupted ran again' '
-	for each in leaves killed; do
+	for each in leaves killed late wrong absent; do
 		grep ^success $each.jobs | sort | uniq -d >twice && test_must_be_empty twice &&
 		sed -n "s/^interrupted //p" $each.jobs | sort >interrupted &&
 		sort ended.$each | uniq -d >again && comm -23 again interrupted >unasked &&

@@ -1,4 +1,4 @@
-"""Check of the launch: whether each task of a parallel launch became an instance of its own.
+"""How an instance was launched: by which batch system, and whether each task is one of its own.
 
 If a launcher and Flux do not agree on how brokers find each other (`srun --mpi=none`, a plugin that
 Flux was built without, `mpirun` of Open MPI), each of the N tasks starts an instance of size 1. A
@@ -46,6 +46,23 @@ _LAUNCHERS = (
 )
 
 
+#: Variable that a batch system sets for the processes of a job -> the batch system.
+_BATCH_SYSTEMS = {"SLURM_JOB_ID": "Slurm", "PBS_JOBID": "PBS"}
+
+
+def batch_system(attr_get: Callable[[str], Any], proc: Path = Path("/proc")) -> str | None:
+    """Return the name of the batch system in whose job the instance runs.
+
+    Args:
+        attr_get, proc: as for `split_by_launcher`.
+
+    Returns:
+        The name; None if there is none, or if that is unknown.
+    """
+    variables = _initial_environment(attr_get, proc)
+    return next((name for key, name in _BATCH_SYSTEMS.items() if key in variables), None)
+
+
 def split_by_launcher(attr_get: Callable[[str], Any], proc: Path = Path("/proc")) -> str | None:
     """Return a sentence if the instance is one of several that were meant to be one.
 
@@ -57,19 +74,11 @@ def split_by_launcher(attr_get: Callable[[str], Any], proc: Path = Path("/proc")
         A sentence with the remedy; None if all is well, or if that is unknown.
     """
     try:
-        if int(attr_get("size")) != 1 or int(attr_get("instance-level")) != 0:
+        if int(attr_get("size")) != 1:
             return None
-        if attr_get("hostname") != gethostname():
-            return None
-        begun_with = (proc / str(int(attr_get("broker.pid"))) / "environ").read_bytes()
     except (OSError, TypeError, ValueError):
-        # Another node, another user, or a Flux without these attributes.
         return None
-    variables = dict(
-        entry.split("=", 1)
-        for entry in begun_with.decode(errors="replace").split("\0")
-        if "=" in entry
-    )
+    variables = _initial_environment(attr_get, proc)
     for launcher in _LAUNCHERS:
         tasks = variables.get(launcher.tasks, "")
         if tasks.isdecimal() and int(tasks) > 1:
@@ -79,3 +88,19 @@ def split_by_launcher(attr_get: Callable[[str], Any], proc: Path = Path("/proc")
                 f"ensemble would run {tasks} times: start them as one with {launcher.remedy}"
             )
     return None
+
+
+def _initial_environment(attr_get: Callable[[str], Any], proc: Path) -> dict[str, str]:
+    """Return the environment with which the broker of an outermost instance was started.
+
+    It is empty if that is unknown: on another node, for another user, for a Flux without these
+    attributes, and for an instance inside another one.
+    """
+    try:
+        if int(attr_get("instance-level")) != 0 or attr_get("hostname") != gethostname():
+            return {}
+        initial = (proc / str(int(attr_get("broker.pid"))) / "environ").read_bytes()
+    except (OSError, TypeError, ValueError):
+        return {}
+    entries = initial.decode(errors="replace").split("\0")
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)

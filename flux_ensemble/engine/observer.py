@@ -234,8 +234,9 @@ class Observer:
         if t_walltime is None or event.t < t_walltime - EXPIRY_SECONDS:
             return
         if event.name == "finish":
-            hit = event.t >= t_walltime and job.exception_type is None and not job.canceling
-            job.interrupted = job.interrupted or hit
+            if event.t >= t_walltime and job.exception_type is None and not job.canceling:
+                job.evict()
+                job.interrupted = True
         elif event.context.get("type") == "timeout":
             self.on_interrupted(Interrupted(event.t, (job.id,)))
 

@@ -34,6 +34,7 @@ from flux_ensemble.queues.flux.broker import Broker
 from flux_ensemble.queues.flux.errors import sentence
 from flux_ensemble.queues.flux.steps import Steps, run
 from flux_ensemble.runtime.ports import Handle
+from flux_ensemble.service.settings import t_instance
 
 #: Seconds between two requests for the time limit of the instance's job, which can change. Near the
 #: end they are more frequent.
@@ -101,8 +102,8 @@ class Allocation:
         if self.t_expires is not None:
             return self.t_expires != t_end
         # For an instance that outlives its own end, Slurm's INVALID means nothing.
-        t_instance = self._t_instance()
-        return t_instance is None or not t_instance < t_end <= time.time()
+        t_begin = t_instance(self._broker.handle.attr_get)
+        return t_begin is None or not t_begin < t_end <= time.time()
 
     def watch(self) -> None:
         """Request the time limit now, and repeat that from time to time."""
@@ -166,7 +167,11 @@ class Allocation:
         self._t_guard = math.inf
         if self.t_expires is not None and self._guard:
             # Resources that Flux has found by itself have no start.
-            t_start = execution.get("starttime") or self._t_instance() or time.time()
+            t_start = (
+                execution.get("starttime")
+                or t_instance(self._broker.handle.attr_get)
+                or time.time()
+            )
             lasts = self.t_expires - t_start
             self._t_guard = self.t_expires - min(self._guard, GUARD_SHARE * lasts)
 
@@ -183,15 +188,8 @@ class Allocation:
         """Return True if the limit is over, and was over before this instance began."""
         if self.t_expires is None or self.t_expires > time.time():
             return False
-        t_instance = self._t_instance()
-        return t_instance is None or self.t_expires <= t_instance
-
-    def _t_instance(self) -> float | None:
-        """Return when the instance began; None if Flux does not report it."""
-        try:
-            return float(self._broker.handle.attr_get("broker.starttime"))
-        except (OSError, ValueError):
-            return None
+        t_begin = t_instance(self._broker.handle.attr_get)
+        return t_begin is None or self.t_expires <= t_begin
 
     def _renew(self) -> Steps:
         """Replace the time limit, which is that of an earlier instance."""

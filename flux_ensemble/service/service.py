@@ -54,7 +54,7 @@ from flux_ensemble.service.requests.handlers import Handlers
 from flux_ensemble.service.requests.jobs import JobRequests, Reruns
 from flux_ensemble.service.requests.messages import Responder, Streams, listen
 from flux_ensemble.service.requests.registration import collect_handlers
-from flux_ensemble.service.settings import Settings, kept_directory, read_settings
+from flux_ensemble.service.settings import Settings, kept_directory, read_settings, t_instance
 from flux_ensemble.service.status.cache import Cache
 from flux_ensemble.service.status.instance import query
 from flux_ensemble.service.status.perf import Perf
@@ -168,6 +168,7 @@ class Service:
             self._broker.loop,
             self._error,
             self._fleets,
+            t_instance(handle.attr_get),
         )
         self._members = Members(
             self._broker,

@@ -73,6 +73,18 @@ def read_settings(configured: Any, log_error: Callable[[str], None]) -> Settings
     return Settings(**settings)
 
 
+def t_instance(attr_get: Callable[[str], Any]) -> float | None:
+    """Return when the instance began; None if Flux does not report it.
+
+    Args:
+        attr_get: `flux.Flux.attr_get`.
+    """
+    try:
+        return float(attr_get("broker.starttime"))
+    except (OSError, TypeError, ValueError):
+        return None
+
+
 def kept_directory(attr_get: Callable[[str], Any]) -> str | None:
     """Return the directory in which the KVS of this instance outlives it, or None.
 

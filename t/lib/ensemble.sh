@@ -15,6 +15,7 @@ PROJECT=$(dirname "$SHARNESS_TEST_SRCDIR")
 export PROJECT
 
 . "$SHARNESS_TEST_SRCDIR/sharness/sharness.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/wait.sh"
 
 # Where check.py has a process for them, short commands are forks of it (warm_server.py); in files
 # that say cold_commands=t, and those that are run alone, they are not.
@@ -87,8 +88,8 @@ test_skip_() {
 		why='flux is not on PATH'
 		if command -v flux >/dev/null
 		then
-			command -v slurmctld >/dev/null && command -v munged >/dev/null && return 1
-			why='slurmctld and munged are not on PATH'
+			test -n "$slurm_missing" || return 1
+			why=$slurm_missing
 		fi ;;
 	CC)
 		if command -v flux >/dev/null
@@ -239,16 +240,6 @@ wait_status() {
 # Wait until that of an ensemble has: `wait_status_of hello groups.echo.success 2`.
 wait_status_of() {
 	flux_python wait_status.py "$@"
-}
-
-# Run a command again and again until it succeeds, for up to three minutes: `wait_until test -e file`.
-wait_until() {
-	tries=0
-	until "$@"; do
-		tries=$(($tries + 1))
-		test $tries -lt 1800 || return 1
-		sleep 0.1
-	done
 }
 
 # Wait until a process is gone: `wait_gone PID`.

@@ -1,7 +1,8 @@
 # A Slurm cluster on this machine, for tests: munge with a key of its own, a controller, two nodes.
 #
 #   . "$SHARNESS_TEST_SRCDIR/lib/slurm.sh"      # after ensemble.sh
-#   test_expect_success SLURM 'the cluster begins' 'start_slurm'
+#   try_slurm
+#   test_expect_success SLURM 'something on it' '...'
 #   ... and at the end: stop_slurm
 #
 # All of it listens on loopback, on ports that were free. Its files are in the directory $slurm,
@@ -44,13 +45,16 @@ start_slurm() {
 		TaskPlugin=task/none
 		MpiDefault=pmi2
 		SelectType=select/cons_tres
+		SelectTypeParameters=CR_Core
 		NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$2 CPUs=8
 		NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$3 CPUs=8
 		PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 	EOD
 	# The broker takes SLURM_CONF out of the environment of what asks Slurm for the time left.
+	# A working directory with a squeue.sh has that before it, and so a squeue that is late or wrong.
 	cat >"$slurm/bin/squeue" <<-EOD &&
 		#!/bin/sh
+		test ! -e squeue.sh || . ./squeue.sh
 		SLURM_CONF=$slurm/slurm.conf exec $(command -v squeue) "\$@"
 	EOD
 	chmod +x "$slurm/bin/squeue" &&
@@ -63,7 +67,23 @@ start_slurm() {
 }
 
 both_idle() {
-	is 2 "$(sinfo -h -t idle -o %D)" 2>/dev/null
+	test "$(sinfo -h -t idle -o %D 2>/dev/null)" = 2
+}
+
+# Start it; where that fails, tests with the prerequisite SLURM are skipped with the reason.
+try_slurm() {
+	slurm_missing=
+	if ! command -v slurmctld >/dev/null || ! command -v munged >/dev/null; then
+		slurm_missing='slurmctld and munged are not on PATH'
+	elif ! start_slurm >"$slurm/start.log" 2>&1; then
+		slurm_missing=$(slurm_trouble)
+	fi
+}
+
+# Print the last lines of all that it wrote.
+slurm_trouble() {
+	echo no Slurm starts here: \
+		$(tail -q -n 1 "$slurm"/start.log "$slurm"/*.log "$slurm"/munge/log 2>/dev/null)
 }
 
 # End its daemons, by the ids that they wrote down, and all that is still in its queue.

@@ -10,7 +10,8 @@ does not own it: the first signal leaves.
 Both leave shortly before the allocation of the instance expires, so that a script has time to end
 in order, and print what is left. They cancel nothing, since a later instance with the same statedir
 continues the ensemble. From then on, SIGALRM and SIGTERM are not the user's: Flux and Slurm use
-them to end what still runs.
+them to end what still runs. In a job of a batch system SIGTERM never is, since the end of the
+allocation may be unknown, and jobs are cancelled and preempted with it.
 
 When the service goes away, the command waits for its return, and continues with entries that it has
 not printed yet. If the service had not answered the load before, the ensemble may exist or not:
@@ -49,6 +50,7 @@ from flux_ensemble.cli.session.signals import signals
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.errors import failure, given_up, given_up_loading, log_failure
 from flux_ensemble.client.reconnect import AWAY, Received
+from flux_ensemble.deploy.launch import batch_system
 from flux_ensemble.own_command import own_command
 from flux_ensemble.results.hosts import job_id
 from flux_ensemble.run_names import named_otherwise
@@ -188,6 +190,7 @@ class Follower:
         #: When the command leaves by itself, because the allocation is about to expire.
         self._t_leave: float | None = None
         # Read now: the broker does not answer any more when the allocation has expired.
+        self._batch_system = batch_system(client.handle.attr_get)
         self._kept = kept_directory(client.handle.attr_get)
         self._log = 0
         self._received = Received(known=True)
@@ -492,6 +495,10 @@ class Follower:
 
     def _on_signal(self, number: int = signal.SIGINT) -> None:
         if number == signal.SIGALRM or (self._ending and number != signal.SIGINT):
+            self._expire()
+        elif self._batch_system and number == signal.SIGTERM and self._forced is None:
+            how = f"SIGTERM, with which {self._batch_system} ends a job: nothing is cancelled"
+            self._line((Span(f"   {how}", "warn"),))
             self._expire()
         elif self._forced is not None and number == signal.SIGHUP:
             # The broker of `flux start` sends one for each Ctrl-C, after that of the terminal.

@@ -11,6 +11,11 @@ The clock may have been set back at any time. So the events of a job that are ne
 found by the position of the last one that it has handled, and not by time. The events of one job
 stay in order when those of all jobs are sorted by time.
 
+A batch system such as Slurm ends an allocation with SIGTERM for all processes at once: jobs, broker
+and service. Flux may record the ends of jobs before it dies itself, and no reason. So jobs of an
+earlier instance that SIGTERM ended, unseen by its service and without an exception, are taken for
+interrupted.
+
 After `apply`, live events of the journal continue the history. After a fence, everything that the
 dead service sent is in the journal. So `settle` sends what is not there again, and gives up active
 jobs that the queue does not know any more.
@@ -18,6 +23,7 @@ jobs that the queue does not know any more.
 
 from __future__ import annotations
 
+import signal
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,8 +32,9 @@ from typing import Any
 
 from flux_ensemble.engine.events import Interrupted, JobEvent, Tag
 from flux_ensemble.engine.job_keys import ENCLOSING, ordinal_of
-from flux_ensemble.engine.jobs import ActiveJob
+from flux_ensemble.engine.jobs import LOST, ActiveJob
 from flux_ensemble.faults import ENDINGS
+from flux_ensemble.metrics.signals import signal_of
 from flux_ensemble.queues.flux.steps import Step, Steps
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.interruption import lost
@@ -37,6 +44,9 @@ Entry = Mapping[str, Any]
 
 #: Number of events, or of jobs, that are handled in one step.
 SLICE = 100
+
+#: Note of the exception of a job that SIGTERM ended together with its instance.
+DIED_WITH_INSTANCE = "SIGTERM ended it with its Flux instance"
 
 
 @dataclass(slots=True)
@@ -48,7 +58,7 @@ class _Past:
             sorted: that of the latest event of its job until then.
         expected: by tags that its engine expects, jobs with their entries.
         surplus: active jobs whose tag another job had.
-        interrupted: jobs that were cancelled because the instance shut down.
+        interrupted: jobs that ended because the instance did.
     """
 
     events: list[tuple[float, JobEvent]] = field(default_factory=list)
@@ -71,6 +81,8 @@ class CatchUp:
         tracker: finds the ensemble of a job; it learns which jobs are active.
         ensembles: the live ones.
         ordinal: number of the member whose journal it is.
+        t_instance: when the Flux instance began; what is older is of an earlier instance with the
+            same state. None if that is unknown.
 
     Attributes:
         doubtful: first memos that the journal may have reported wrongly, by job ids.
@@ -78,9 +90,14 @@ class CatchUp:
     """
 
     def __init__(
-        self, tracker: Tracker, ensembles: Iterable[Ensemble], ordinal: int = ENCLOSING
+        self,
+        tracker: Tracker,
+        ensembles: Iterable[Ensemble],
+        ordinal: int = ENCLOSING,
+        t_instance: float | None = None,
     ) -> None:
         self._tracker = tracker
+        self._t_instance = t_instance
         self._ensembles = list(ensembles)
         self._ordinal = ordinal
         self._queue_wide = [
@@ -162,9 +179,13 @@ class CatchUp:
         self, ensemble: Ensemble, job: int, entries: list[Entry], tag: Tag | None = None
     ) -> None:
         past, engine = self._past[ensemble], ensemble.engine
+        unseen = _unseen(engine.observer.job(job), entries)
+        if self._died_with_instance(entries, unseen):
+            past.interrupted.append(job)
+            unseen = list(_as_lost(unseen))
         past.add(
             _event(job, entry, tag if entry["name"] == "submit" else None)
-            for entry in _unseen(engine.observer.job(job), entries)
+            for entry in unseen
             if entry["name"] in engine.wants_events
         )
         t_shutdown = ensemble.facts.t_shutdown
@@ -176,6 +197,17 @@ class CatchUp:
                 and entry["context"].get("type") == "cancel"
             ):
                 past.interrupted.append(job)
+
+    def _died_with_instance(self, entries: list[Entry], unseen: Iterable[Entry]) -> bool:
+        """Return True if SIGTERM ended the job in an earlier instance, and Flux had not sent it."""
+        if self._t_instance is None or any(entry["name"] == "exception" for entry in entries):
+            return False
+        return any(
+            entry["name"] == "finish"
+            and entry["timestamp"] < self._t_instance
+            and signal_of(entry["context"].get("status", 0)) == signal.SIGTERM
+            for entry in unseen
+        )
 
     def _foreign(
         self, ensemble: Ensemble, job: int, jobspec: Mapping[str, Any], entries: list[Entry]
@@ -237,9 +269,9 @@ class CatchUp:
         # sorts by one number each take a tenth of the time of one sort by both.
         past.events.sort(key=lambda timed: timed[1].job)
         past.events.sort(key=itemgetter(0))
-        t_shutdown = ensemble.facts.t_shutdown
-        if t_shutdown is not None and past.interrupted:
-            ensemble.post([Interrupted(t_shutdown, tuple(sorted(set(past.interrupted))))])
+        if past.interrupted:
+            t_end = ensemble.facts.t_shutdown or past.events[0][0]
+            ensemble.post([Interrupted(t_end, tuple(sorted(set(past.interrupted))))])
         total = len(past.events)
         for done in range(0, total, SLICE):
             if done:
@@ -316,6 +348,15 @@ def _unseen(job: ActiveJob | None, entries: list[Entry]) -> list[Entry]:
         for entry in entries
         if (t_last := job.t_last(entry["name"])) is None or entry["timestamp"] > t_last
     ]
+
+
+def _as_lost(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield the entries of a job that was lost with its instance, with the reason of its end."""
+    for entry in entries:
+        if entry["name"] == "finish":
+            context = {"type": LOST, "severity": 0, "note": DIED_WITH_INSTANCE}
+            yield {"timestamp": entry["timestamp"], "name": "exception", "context": context}
+        yield entry
 
 
 def _event(job: int, entry: Entry, tag: Tag | None) -> JobEvent:

@@ -138,6 +138,7 @@ class Recovery:
         loop: for timers and the time.
         log_error: writes a line to the service's log.
         fleets: find the members of ensembles again.
+        t_instance: when the Flux instance began; None if that is unknown.
 
     Attributes:
         epoch: number of services that have begun in this instance.
@@ -158,6 +159,7 @@ class Recovery:
         loop: Loop,
         log_error: Callable[[str], None],
         fleets: Fleets,
+        t_instance: float | None = None,
     ) -> None:
         self._claim = claim
         self.mark = mark
@@ -169,6 +171,7 @@ class Recovery:
         self._loop = loop
         self._log_error = log_error
         self._fleets = fleets
+        self._t_instance = t_instance
         self._catch_up: CatchUp | None = None
         self.epoch = 0
         self.ready = False
@@ -230,7 +233,7 @@ class Recovery:
             names |= FLEET_EVENTS
         queue_wide = any(ensemble.needs[1] for ensemble in live)
         self._tracker.learning |= queue_wide
-        catch_up = self._catch_up = CatchUp(self._tracker, live)
+        catch_up = self._catch_up = CatchUp(self._tracker, live, t_instance=self._t_instance)
         self._journal.catch_up(
             names,
             queue_wide,

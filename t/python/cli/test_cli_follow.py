@@ -446,6 +446,28 @@ def test_an_interrupt_cancels_also_when_the_allocation_is_about_to_end() -> None
     assert "cancel" in handle.ops()
 
 
+@pytest.mark.parametrize("owner", [True, False])
+def test_in_a_job_of_a_batch_system_sigterm_cancels_nothing(
+    owner: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "batch_system", lambda attr_get: "Slurm")
+    runs, handle, view = follower(LOADED, send_signal(signal.SIGTERM), owner=owner)
+    assert runs.load(REQUEST, "a", []) == 1
+    assert "cancel" not in handle.ops()
+    assert "   SIGTERM, with which Slurm ends a job: nothing is cancelled" in view.lines
+    assert "3 of 10 jobs are left: " in view.lines[-1]
+
+
+def test_in_a_job_of_a_batch_system_an_interrupt_cancels_and_sigterm_leaves_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follow, "batch_system", lambda attr_get: "Slurm")
+    runs, handle, view = follower(LOADED, interrupt, send_signal(signal.SIGTERM))
+    assert runs.load(REQUEST, "a", []) == 130
+    assert "cancel" in handle.ops()
+    assert view.lines[-1] == "   left 'a' to the service"
+
+
 def test_where_there_is_time_again_a_signal_cancels() -> None:
     again = entry("allocation", t_expires=None)
     end = send_signal(signal.SIGTERM)

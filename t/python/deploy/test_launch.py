@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from socket import gethostname
 
 import pytest
 
-from flux_ensemble.deploy.launch import split_by_launcher
+from flux_ensemble.deploy.launch import batch_system, split_by_launcher
 
 OPEN_MPI = {"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "2"}
 STEP = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "PATH": "/bin"}
@@ -15,6 +16,13 @@ STEP = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "PATH": "/bin"}
 
 def split(tmp_path: Path, environ: dict[str, str] | None, **attributes: str) -> str | None:
     """The sentence about an instance whose broker was started with an environment."""
+    return split_by_launcher(launched(tmp_path, environ, **attributes), tmp_path)
+
+
+def launched(
+    tmp_path: Path, environ: dict[str, str] | None, **attributes: str
+) -> Callable[[str], str]:
+    """The attributes of such an instance."""
     known = {
         "size": "1",
         "instance-level": "0",
@@ -32,7 +40,7 @@ def split(tmp_path: Path, environ: dict[str, str] | None, **attributes: str) -> 
             raise FileNotFoundError(name)
         return known[name]
 
-    return split_by_launcher(attr_get, tmp_path)
+    return attr_get
 
 
 def test_one_of_two_tasks_that_became_instances_of_their_own_is_told_with_the_remedy(
@@ -86,3 +94,19 @@ def test_a_flux_without_these_attributes_is_not_refused(tmp_path: Path) -> None:
         raise FileNotFoundError(name)
 
     assert split_by_launcher(attr_get, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "attributes", "name"),
+    [
+        ({"SLURM_JOB_ID": "7"}, {"size": "2"}, "Slurm"),
+        ({"PBS_JOBID": "7.host"}, {}, "PBS"),
+        ({"PATH": "/bin"}, {}, None),
+        ({"SLURM_JOB_ID": "7"}, {"instance-level": "1"}, None),
+        (None, {}, None),
+    ],
+)
+def test_the_batch_system_is_known_by_the_environment_of_the_broker(
+    tmp_path: Path, environ: dict[str, str] | None, attributes: dict[str, str], name: str | None
+) -> None:
+    assert batch_system(launched(tmp_path, environ, **attributes), tmp_path) == name

@@ -174,6 +174,19 @@ def test_what_fails_after_the_end_was_hit_by_it_however_it_exits(status: int) ->
     assert play.submitted("b") == 0
 
 
+def test_a_job_that_many_ends_of_allocations_hit_is_not_given_up() -> None:
+    play = played()
+    for job in (1, 3, 4, 5, 6, 7):
+        if job > 2:
+            play.begin(job)
+        play.t = ending(play) + 1.0
+        play.end(job, status=15)
+        more_time(play)
+    counts = play.engine.stats.counts["a"]
+    assert (counts["interrupted"], counts["failed"]) == (6, 0)
+    assert play.submitted("a") == 8
+
+
 def test_what_fails_just_before_the_end_has_failed_by_itself() -> None:
     play = played()
     play.t = ending(play) - 1.0

@@ -50,6 +50,56 @@ def catch_up(bench: Bench, ensemble: Ensemble, job: int, spec: Any, entries: lis
     past.apply()
 
 
+#: How a job ends that Slurm ends: by itself, and as its shell reports it.
+BY_SIGTERM = [15, 143 << 8]
+
+
+@pytest.mark.parametrize("status", BY_SIGTERM)
+def test_a_job_that_died_unseen_by_sigterm_with_an_earlier_instance_was_interrupted(
+    status: int,
+) -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(rules=[on_start("a")])
+    live(bench, 1, jobspec(tag()), begun())
+    ends = [entry(2009.0, "finish", status=status), entry(2009.1, "clean")]
+    past = CatchUp(bench.tracker, [ensemble], t_instance=2010.0)
+    past.history(1, jobspec(tag()), [*begun(), *ends])
+    past.apply()
+    counts = ensemble.status()["groups"]["a"]
+    assert (counts["interrupted"], counts["failed"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("ends", "t_instance"),
+    [
+        pytest.param([entry(2009.0, "finish", status=15)], 1999.0, id="in this instance"),
+        pytest.param([entry(2009.0, "finish", status=15)], None, id="in an unknown one"),
+        pytest.param([entry(2009.0, "finish", status=9)], 2010.0, id="by another signal"),
+        pytest.param([entry(2009.0, "finish", status=256)], 2010.0, id="by itself"),
+        pytest.param(
+            [
+                entry(2008.0, "exception", type="timeout", severity=0),
+                entry(2009.0, "finish", status=15),
+            ],
+            2010.0,
+            id="by its time limit",
+        ),
+    ],
+)
+def test_a_job_was_not_interrupted_that_ended(
+    ends: list[dict[str, Any]], t_instance: float | None
+) -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(rules=[on_start("a")])
+    live(bench, 1, jobspec(tag()), begun())
+    past = CatchUp(bench.tracker, [ensemble], t_instance=t_instance)
+    past.history(1, jobspec(tag()), [*begun(), *ends, entry(2009.1, "clean")])
+    past.apply()
+    counts = ensemble.status()["groups"]["a"]
+    assert counts.get("interrupted", 0) == 0
+    assert counts["failed"] + counts["timeout"] == 1
+
+
 def values(ensemble: Ensemble) -> dict[str, int]:
     """How many values the streams of group a have."""
     sizes = ensemble.engine.stats.sizes()
