@@ -1,9 +1,9 @@
 """The how-to pages: their files, their sessions, and whether what is printed is what they show.
 
-A block of a page is a file if its first line is a comment with the file's name (`# sweep.yaml`,
-and what may follow after a colon), and a session if it has lines that begin with `$ `: commands,
-each with what it prints. Commands from `flux start` on run in the Flux instance that it makes, and
-those before it on the local queue.
+A block of a page is a file if its first line, or that after `#!`, is a comment with the file's name
+(`# sweep.yaml`, and what may follow after a colon), and a session if it has lines that begin with
+`$ `: commands, each with what it prints. Commands from `flux start` on run in the Flux instance
+that it makes, and those before it on the local queue.
 
 Printed lines are compared without what differs from run to run: job ids, process ids, versions,
 durations, times, hosts, the widths of columns, lines on ranks, and empty lines. `...` on a page
@@ -34,7 +34,7 @@ _BLOCK = re.compile(
     r"(?:^<!-- (counts differ|any order|counts differ, any order) -->\n+)?^```(\w*)\n(.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-_FILE = re.compile(r"# ([\w-]+(?:\.\w+)+)\b")
+_FILE = re.compile(r"(?:#!.*\n)?# ([\w-]+(?:\.\w+)+)\b")
 
 #: What differs from run to run, and what it is compared as.
 _VARIES = (

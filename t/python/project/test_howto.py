@@ -3,6 +3,7 @@ so: on Flux, or on the local queue; and the other one does the same."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -30,14 +31,23 @@ from patience import PATIENCE
 from flux_ensemble.queues.local.states import States
 
 DOCS = ROOT / "docs"
-PAGES = {
+ALL_PAGES = {
     str(path.relative_to(DOCS)).removesuffix(".md"): path
     for folder in ("tutorials", "howto")
     for path in sorted((DOCS / folder).glob("*.md"))
 }
 
 #: Programs that a page needs and not every machine has.
-NEEDED = {"howto/lammps": "lmp"}
+NEEDED = {"howto/lammps": ("lmp",), "howto/slurm": ("slurmctld", "munged")}
+
+#: The page whose commands run on a Slurm, and what makes one. It exits 77 where it cannot.
+SLURM = "howto/slurm"
+IN_SLURM = f"sh {ROOT / 't' / 'lib' / 'in_slurm'}"
+
+#: Seconds of each job of that page, and of the test: two allocations of a minute are enough then.
+STEP, SHORT_STEP = "sleep 9", "sleep 3"
+
+PAGES = {name: path for name, path in ALL_PAGES.items() if name != SLURM}
 
 #: How a Flux instance is made for commands that need none.
 START = "flux start --test-size=4"
@@ -82,9 +92,10 @@ DOCUMENTS = {
 
 def need(name: str) -> None:
     """Skip the test where a program is not on PATH that the page needs."""
-    program = NEEDED.get(name)
-    if program and shutil.which(program) is None:
-        pytest.skip(f"{program} is not on PATH")
+    path = os.pathsep.join([os.environ["PATH"], "/usr/sbin"])
+    for program in NEEDED.get(name, ()):
+        if shutil.which(program, path=path) is None:
+            pytest.skip(f"{program} is not on PATH")
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +179,19 @@ def test_each_command_of_the_page_prints_what_the_page_shows_on_flux(
     compare(page, printed)
 
 
+@pytest.mark.flux
+@pytest.mark.timeout(900)
+def test_each_command_of_the_page_on_slurm_prints_what_the_page_shows(tmp_path: Path) -> None:
+    need(SLURM)
+    tried = subprocess.run(f"{IN_SLURM} true".split(), capture_output=True, text=True)
+    if tried.returncode == 77:
+        pytest.skip(tried.stderr)
+    text = ALL_PAGES[SLURM].read_text()
+    assert text.count(STEP) == 1
+    page = read_page(text.replace(STEP, SHORT_STEP))
+    compare(page, run_session(page, tmp_path, IN_SLURM))
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", LOCAL)
 def test_each_command_of_the_page_prints_what_the_page_shows_without_flux(
@@ -246,6 +270,6 @@ def test_what_commands_print_can_be_written_into_a_page() -> None:
     assert written == text.replace("old\n\nolder", "new\n\nnewer")
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", ALL_PAGES)
 def test_the_page_is_listed_in_the_index(name: str) -> None:
     assert f"({name}.md)" in (DOCS / "index.md").read_text()
