@@ -28,6 +28,10 @@ class MisuseError(Exception):
     """A mistake of the program, other than in a document or in a request."""
 
 
+class WrongArgumentError(MisuseError, TypeError):
+    """An argument that a method does not take."""
+
+
 def told_shortly(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """Make a method leave its own frames out of the tracebacks of mistakes.
 

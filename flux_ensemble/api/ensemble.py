@@ -14,7 +14,7 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from flux_ensemble.api.border import MisuseError, tell_shortly, told_shortly
+from flux_ensemble.api.border import MisuseError, WrongArgumentError, tell_shortly, told_shortly
 from flux_ensemble.api.draft import Draft
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.client.tables import JobTable, wants_interrupted
@@ -333,7 +333,9 @@ class Ensemble:
             if name not in arguments:
                 near = hint(name, arguments)
                 named = ", ".join(("timeout", *arguments))
-                raise TypeError(f"run: unknown argument {name!r} ({near}arguments: {named})")
+                raise WrongArgumentError(
+                    f"run: unknown argument {name!r} ({near}arguments: {named})"
+                )
         with self._canceling():
             self.start(queue, **how)
             # What is displayed at last is the end, also of what is cancelled.
@@ -825,7 +827,7 @@ def _check_name(name: object) -> None:
         return
     is_one = isinstance(name, Ensemble)
     given = "an Ensemble, which needs no attach()" if is_one else shortened(repr(name), 60)
-    raise TypeError(f"attach: expected the name of an ensemble, not {given}")
+    raise WrongArgumentError(f"attach: expected the name of an ensemble, not {given}")
 
 
 def _whole(name: str, value: Any, default: int) -> int:

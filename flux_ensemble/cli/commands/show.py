@@ -134,8 +134,7 @@ def status(name: str | None, output: Output, target: Target) -> None:
 
     ensemble = answer["ensembles"][0]
     if output.is_default:
-        row = ensemble_row(summary_of(ensemble), time.time())
-        ENSEMBLES.show([row], no_header=output.no_header)
+        _print_ensembles([summary_of(ensemble)], output)
         click.echo()
         if is_terminal():
             show_progress(ensemble)
