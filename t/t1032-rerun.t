@@ -3,6 +3,7 @@ test_description='rerun: jobs that did not succeed run again, in the same record
 . "$(dirname "$0")/lib/ensemble.sh"
 test_under_flux 2
 . "$SHARNESS_TEST_SRCDIR/lib/keeper.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/members.sh"
 . ./functions
 
 # The point and the outcome of each job of a group.
@@ -122,17 +123,45 @@ test_expect_success 'and one that had ended before the kill goes on after it' '
 	is "1 success 2 success 3 success 4 success " "$(points past)"
 '
 
-test_expect_success 'an ensemble with members that has ended cannot go on' '
-	cat >tasks.yaml <<-EOD &&
-	jobs: [{name: t, command: "false"}]
-	rules: [{trigger: start, action: {name: submit, label: t}}]
-	EOD
+test_expect_success 'tasks run again on other workers, which end with the ensemble' '
+	rm table && sed "s/retries: 1/duration: 1m/" cases.yaml >tasks.yaml &&
 	flux ensemble run --tasks -q tasks.yaml &&
-	test_must_fail flux ensemble rerun tasks 2>err &&
-	grep "the members of ensemble .tasks. have ended with it, so it cannot go on: export" err &&
-	test_must_fail flux ensemble rerun --dry-run tasks 2>err &&
-	grep "the members of ensemble .tasks. have ended with it, so it cannot go on: export" err &&
-	is completed "$(status_of tasks state)"
+	is "1 success 2 failed 3 success 4 failed " "$(points tasks)" &&
+	flux ensemble rerun --dry-run tasks >out && grep "2 jobs would run again (2 failed)" out &&
+	touch table &&
+	flux ensemble rerun tasks >out &&
+	grep "2 jobs run again: going on after the end (completed)" out &&
+	is "1 success 2 success 3 success 4 success " "$(points tasks)" &&
+	is 0 "$(status_of tasks failed)" &&
+	wait_quiet &&
+	is "" "$(flux jobs -n -o "{name}")"
+'
+
+test_expect_success 'members are instances, and the rerun does not wait for the end of the former ones' '
+	rm table && { echo "members: [{name: pool, count: {min: 0, max: 2}}]" && cat tasks.yaml &&
+		echo "  - {trigger: start, action: {name: grow, label: pool}}"; } >pools.yaml &&
+	flux ensemble load pools.yaml && flux ensemble wait pools && touch table &&
+	flux ensemble rerun -q pools &&
+	is "1 success 2 success 3 success 4 success " "$(points pools)" &&
+	# No rule has grown the pool once more, and it has a member all the same.
+	is 2 "$(entries pools member-start)" &&
+	rm table && touch gate && rm -f began-* &&
+	flux ensemble rerun --detach --filter "job.params.x > 2" pools &&
+	wait_until test -e began-4 &&
+	kill_service && is running "$(status_of pools state)" && touch table && rm gate &&
+	flux ensemble wait pools &&
+	is "1 success 2 success 3 success 4 success " "$(points pools)" &&
+	is 4 "$(status_of pools groups.case.finished)" &&
+	wait_quiet &&
+	is "" "$(flux jobs -n -o "{name}")"
+'
+
+test_expect_success 'the service was killed after the end, while members ended' '
+	rm table && flux ensemble load --name ended pools.yaml && flux ensemble wait ended &&
+	kill_service && wait_quiet && touch table &&
+	flux ensemble rerun -q ended &&
+	is "1 success 2 success 3 success 4 success " "$(points ended)" &&
+	wait_quiet
 '
 
 test_expect_success 'a file that exists is refused at the beginning, and nothing runs' '

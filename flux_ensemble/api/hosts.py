@@ -342,8 +342,8 @@ def kept(host: Host, text: str) -> bool:
         )
     if ended:
         told = f"{host.name!r} has ended, so nothing runs again: it would without resume=True"
-        # What `rerun` runs again: no trials, and nothing on members that have gone.
-        failed = 0 if status.get("searches") or status.get("members") else failed_jobs(status)
+        # What `rerun` runs again: no trials.
+        failed = 0 if status.get("searches") else failed_jobs(status)
         if failed:
             told += f", and rerun() runs the {counted(failed, 'failed job')} alone"
         print(f"flux-ensemble: {told}", file=sys.stderr)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from flux_ensemble.document.job_sets import JobSet
+from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.members import Members
@@ -57,6 +58,13 @@ def _need_of(job_set: JobSet) -> Need:
     )
 
 
+def pools_of(spec: Spec, group: str) -> tuple[str, ...]:
+    """Return the names of the pools on which jobs of a group run."""
+    sets = spec.groups[group].sets
+    wanted = sets[0].member if sets else None
+    return tuple(pool.name for pool in spec.members if wanted is None or pool.has(wanted))
+
+
 class Dispatch:
     """Places the jobs of one engine.
 
@@ -72,11 +80,8 @@ class Dispatch:
         self._breaker = members.breaker
         self._needs = JobNeeds(core)
         self._allowed: dict[str, tuple[str, ...]] = {}
-        for name, group in core.spec.groups.items():
-            wanted = group.sets[0].member if group.sets else None
-            self._allowed[name] = tuple(
-                pool.name for pool in core.spec.members if wanted is None or pool.has(wanted)
-            )
+        for name in core.spec.groups:
+            self._allowed[name] = pools_of(core.spec, name)
 
     def fits(self, firing: Firing, index: int) -> int:
         """Return how many jobs of a firing, from `index` on, can be sent to one member now."""

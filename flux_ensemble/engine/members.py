@@ -110,6 +110,20 @@ class Members:
             for _ in range(pool.low):
                 self._start(pool)
 
+    def reopen(self, needed: Collection[str]) -> None:
+        """Start other members, since the ensemble goes on after its end; those that it had end.
+
+        Args:
+            needed: the pools on which there are jobs to run. Each gets a member, also one with
+                `min: 0`, because no rule on `start` fires that would start it.
+        """
+        for member in self.known.values():
+            if member.state in LIVE:
+                self.drain(member, "the ensemble had ended")
+        for pool in self._pools.values():
+            for _ in range(max(pool.low, pool.name in needed)):
+                self._start(pool)
+
     def refill(self, pool: Pool) -> None:
         """Start another member of a pool if an outage has left too few.
 

@@ -6,7 +6,8 @@ The engine has forgotten jobs that are gone. So the request says of each what th
 its last attempt, and what of it was counted. The job is then not over any more: it is submitted
 once more as its last attempt was, with its parameters and resources, as if it had not run: its
 attempts begin at 0. What was counted of its attempts stays, as for `retries`. An ensemble that has
-ended goes on (`Core.reopen`), and ends once more when nothing is left to do.
+ended goes on (`Core.reopen`), on other members if it had some, and ends once more when nothing is
+left to do.
 
 Two requests that chose the same job run it again once. Trials of searches do not run again: their
 search has counted them.
@@ -14,24 +15,17 @@ search has counted them.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flux_ensemble import eventlog
 from flux_ensemble.document.texts import ATTEMPT
 from flux_ensemble.engine.core import Core
-from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.engine.dispatch import pools_of
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.submitter import Submitter
-
-#: Why an ensemble with members cannot go on after its end, and what can be done.
-MEMBERS_ENDED = (
-    "the members of ensemble {!r} have ended with it, so it cannot go on: export its failed jobs, "
-    "and run them by another document (docs/howto/rerun.md)"
-)
 
 
 class Reruns:
@@ -41,15 +35,6 @@ class Reruns:
         self._core = core
         self._sending = sending
         self._members = members
-
-    def check(self) -> None:
-        """Check that the ensemble goes on, or can.
-
-        Raises:
-            RequestError: it has ended, and cannot go on.
-        """
-        if self._core.t_end is not None and self._members is not None:
-            raise RequestError(errno.EINVAL, MEMBERS_ENDED.format(self._core.spec.name))
 
     def run(self, firings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         """Run jobs again, and go on with an ensemble that has ended.
@@ -63,9 +48,6 @@ class Reruns:
 
         Returns:
             The reply: how many `jobs` run again, and whether the ensemble was `reopened`.
-
-        Raises:
-            RequestError: the ensemble has ended, and cannot go on.
         """
         core = self._core
         chosen = [
@@ -80,10 +62,13 @@ class Reruns:
         if t_end is None:
             core.record(eventlog.Rerun(jobs=len(chosen)))
         else:
-            self.check()
             core.reopen()
             away = max(0.0, core.t - t_end)
             core.record(eventlog.Rerun(jobs=len(chosen), ended=before, away=away))
+            if self._members is not None:
+                groups = {firing.group for firing, _ in chosen}
+                needed = {pool for group in groups for pool in pools_of(core.spec, group)}
+                self._members.reopen(needed)
         for firing, (index, key, outcome, failed, gave_up, _, *others) in chosen:
             self._uncount(firing.group, key, failed=failed, gave_up=gave_up)
             overrides = {
@@ -109,8 +94,9 @@ class Reruns:
             member = self._members.name_of(ordinal)
             pool = member.rpartition(".")[0]
             for name in names:
-                counts[f"{name}@{pool}"] -= 1
-                core.stats.of_members.count(member, group, name, -1)
+                counts[f"{name}@{pool}"] = max(0, counts[f"{name}@{pool}"] - 1)
+                if ordinal in self._members.known:
+                    core.stats.of_members.count(member, group, name, -1)
 
 
 def _firing(value: Mapping[str, Any]) -> Firing:

@@ -334,16 +334,11 @@ class Ensemble:
             choice: the jobs; it is over.
             answer: receives how many `jobs` run again, with `Choice.report`.
             dry_run: only answer.
-
-        Raises:
-            RequestError: it is a dry run, and the ensemble has ended and cannot go on.
         """
         firings, report = choice.firings(), choice.report()
         jobs = sum(len(one["jobs"]) for one in firings)
         entries = self.log.total
         if dry_run or not jobs:
-            if jobs:
-                self.engine.reruns.check()
             answer({"jobs": jobs, **report, "state": self.state, "entries": entries})
             return
 

@@ -169,8 +169,14 @@ class MemberFleet:
 
     def end(self, command: EndMember, done: Done) -> None:
         """End a member, whatever it is doing."""
-        self._site.end(self._tag(command))
+        tag = self._tag(command)
+        gone = self._site.settled and tag not in self._site
+        self._site.end(tag)
         done(CommandDone(time.time(), command.id))
+        if gone:
+            # It ended while the ensemble was over, and no service was there to report it.
+            reason = "its job had ended before"
+            self._post(MemberEnded(time.time(), tag.member, tag.ordinal, reason))
 
     # -- commands on jobs -------------------------------------------------------------
 

@@ -816,3 +816,36 @@ def test_a_firing_has_its_outcome_also_where_its_jobs_are_lost_on_their_way() ->
     assert [entry for entry in entries if entry["rule"] == rule] == [
         {"rule": rule, "firing": 0, "ok": True, "jobs": 4}
     ]
+
+
+def test_an_ensemble_that_goes_on_after_its_end_has_other_members() -> None:
+    one = engine(count={"min": 0, "max": 2}, rules=[
+        {"trigger": "start", "action": {"name": "grow", "label": "pool"}},
+    ])  # fmt: skip
+    one.stats.keep_values()
+    (started,) = [each for each in one.handle(Started(0.0)) if isinstance(each, StartMember)]
+    one.handle(CommandDone(0.5, started.id, {}))
+    for command in up_for_all(one):
+        shows(one, command, "start")
+    one.handle(CommandDone(2.5, command.id, {"ids": [make(1, id) for id in range(1, 5)]}))
+    for index in range(4):
+        key = make(1, index + 1)
+        one.handle(JobEvent(3.0, key, "finish", {"status": 256}))
+        one.handle(JobEvent(3.0, key, "clean", {}))
+    assert (one.state, one.failed) == ("completed", 4)
+    job = [1, make(1, 2), "failed", 1, 0, None]
+    chosen = [{"rule": "rule-0", "firing": 0, "group": "a", "jobs": [job]}]
+    # The one that it had ends as it was asked to, and gets no job; no rule on `start` fires.
+    commands = told(one.handle(Request(4.0, 1, "rerun", {"firings": chosen})))
+    assert [type(command) for command in commands] == [
+        StopTimer, DrainMember, EndMember, StartMember, Reply,
+    ]  # fmt: skip
+    assert [each.member for each in commands if isinstance(each, StartMember)] == ["pool.1"]
+    assert (one.state, one.failed, one.stats.counts["a"]["finished@pool"]) == ("running", 3, 3)
+    one.check()
+    again = restore(one.spec, json.loads(json.dumps(dump(one))), [one.stats.take_values()])
+    assert dump(again) == dump(one)
+    one.handle(MemberEnded(4.5, "pool.0", 1, "it is not needed any more"))
+    (sent,) = [each for each in one.handle(up(2, 5.0)) if isinstance(each, SubmitJobs)]
+    assert (sent.rule, sent.ordinal, sent.count) == ("retry", 2, 1)
+    one.check()
