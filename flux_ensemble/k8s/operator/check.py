@@ -14,7 +14,7 @@ from typing import Any
 
 from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.k8s.operator import names
-from flux_ensemble.k8s.operator.minicluster import runner
+from flux_ensemble.k8s.operator.minicluster import queue_of, runner
 
 #: The volumes that the operator adds to a container.
 _VOLUMES = ("flux-ensemble-document", "flux-ensemble-tls", "flux-ensemble-state")
@@ -40,6 +40,8 @@ def check(ensemble: Mapping[str, Any], documents: Mapping[str, str | Missing]) -
     for member in ensemble["spec"]["members"]:
         place = f"members[{member['name']}]"
         problems += (f"{place}.{problem}" for problem in _of_minicluster(member))
+        if queue_of(ensemble, member) is not None:
+            problems += (f"{place}.{problem}" for problem in _of_queue(member))
         document = documents[member["name"]]
         if isinstance(document, Missing):
             problems.append(f"{place}.ensembleFrom: {document.reason}")
@@ -76,6 +78,18 @@ def of_document(text: str) -> tuple[str, ...]:
 
 def _placed(problem: str) -> str:
     return re.sub(r"^document:(\d+): ", r"line \1: ", problem)
+
+
+def _of_queue(member: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the sizes that a member of a queue cannot have."""
+    spec = member["minicluster"]["spec"]
+    size = spec.get("size", 1)
+    for key in ("minSize", "maxSize"):
+        if spec.get(key, size) != size:
+            yield (
+                f"minicluster.spec.{key}: expected {size}, which is its size, not {spec[key]}: "
+                "Kueue stops a Job of its queues whose size changes"
+            )
 
 
 def _of_minicluster(member: Mapping[str, Any]) -> Iterator[str]:

@@ -98,6 +98,7 @@ PLURALS = {
     ("rbac.authorization.k8s.io/v1", "Role"): "roles",
     ("rbac.authorization.k8s.io/v1", "RoleBinding"): "rolebindings",
     (names.MINICLUSTER, "MiniCluster"): "miniclusters",
+    (names.WORKLOAD, "Workload"): "workloads",
     (names.API_VERSION, names.KIND): names.PLURAL,
 }
 

@@ -31,9 +31,6 @@ NOT_MADE = "it is not made yet"
 #: Label or annotation with the index of a pod of an Indexed Job.
 _INDEX = "batch.kubernetes.io/job-completion-index"
 
-#: Label of a Job that Kueue starts when there is room for it.
-_QUEUE = "kueue.x-k8s.io/queue-name"
-
 #: Reasons for which a container waits, but not for long.
 _PASSING = ("ContainerCreating", "PodInitializing")
 
@@ -47,6 +44,7 @@ class Observed:
         job: of that object.
         pods: of the job.
         warnings: messages of the job's events, latest last.
+        workload: of the job, where Kueue has suspended that.
         suspended: the Ensemble has been suspended.
     """
 
@@ -54,6 +52,7 @@ class Observed:
     job: Resource | None = None
     pods: Sequence[Resource] = ()
     warnings: Sequence[str] = ()
+    workload: Resource | None = None
     suspended: bool = False
 
 
@@ -104,6 +103,10 @@ class MiniClusterKind:
         if observed.resource is not None:
             status["uid"] = observed.resource["metadata"]["uid"]
             status["template"] = annotation(observed.resource, names.TEMPLATE)
+            queue = (spec.get("jobLabels") or {}).get(names.QUEUE_LABEL)
+            if queue is not None:
+                admitted = observed.job is not None and not is_suspended(observed.job)
+                status |= {"queue": queue, "admitted": admitted}
         return status
 
 
@@ -239,12 +242,28 @@ def waiting(pods: Iterable[Resource], deployment: Resource | None = None) -> lis
     return list(found)
 
 
+def is_suspended(job: Resource | None) -> bool:
+    """Return True if a Job has been suspended, by Kueue or by a user."""
+    return bool(((job or {}).get("spec") or {}).get("suspend"))
+
+
+def _of_workload(workload: Resource | None) -> str:
+    """Return why the Workload of a suspended Job waits, or was evicted, as Kueue says it."""
+    evicted = _conditions(workload).get("Evicted")
+    waits = _conditions(workload, "False").get("QuotaReserved")
+    said = [one.get("message", "") for one in (waits,) if one is not None]
+    if evicted is not None:
+        said.insert(0, f"{evicted.get('reason')}: {evicted.get('message')}")
+    return "; ".join(filter(None, said))
+
+
 def _troubles(observed: Observed) -> list[str]:
     """Return the reasons why a member has fewer running pods than it should; each reason once."""
     found = waiting(observed.pods)
-    if ((observed.job or {}).get("spec") or {}).get("suspend"):
-        said = _conditions(observed.job).get("Suspended", {}).get("message", "")
-        queue = ((observed.job or {})["metadata"].get("labels") or {}).get(_QUEUE)
+    if observed.job is not None and is_suspended(observed.job):
+        said = _of_workload(observed.workload)
+        said = said or _conditions(observed.job).get("Suspended", {}).get("message", "")
+        queue = (observed.job["metadata"].get("labels") or {}).get(names.QUEUE_LABEL)
         of_queue = f" until the queue {queue!r} admits it" if queue else ""
         found.append(": ".join(filter(None, (f"its Job is suspended{of_queue}", said))))
     wanted = observed.resource["spec"].get("size", 1) if observed.resource else 0

@@ -90,7 +90,11 @@ def minicluster(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> Manif
         manifest["metadata"]["annotations"] = dict(own["annotations"])
     spec.setdefault("size", 1)
     spec.setdefault("maxSize", spec["size"])
-    spec.setdefault("minSize", 1)
+    queue = queue_of(ensemble, member)
+    spec.setdefault("minSize", 1 if queue is None else spec["size"])
+    if queue is not None:
+        # The Flux Operator passes these labels on to the Job, which Kueue then suspends.
+        spec["jobLabels"] = {**(spec.get("jobLabels") or {}), names.QUEUE_LABEL: queue}
     spec.setdefault("backoffLimit", BACKOFF_LIMIT)
     # If all members had the same headless name, the first one would select only its own pods.
     spec.setdefault("network", {}).setdefault("headlessName", name)
@@ -111,6 +115,13 @@ def minicluster(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> Manif
     return manifest
 
 
+def queue_of(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> str | None:
+    """Return the queue of Kueue by which a member is started: its own, or that of the Ensemble."""
+    own = member["minicluster"]["spec"].get("jobLabels") or {}
+    queue: str | None = own.get(names.QUEUE_LABEL, ensemble["spec"].get("queue"))
+    return queue
+
+
 def template(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> str:
     """Return a digest of what the user cannot change while the member runs.
 
@@ -124,9 +135,10 @@ def template(ensemble: Mapping[str, Any], member: Mapping[str, Any]) -> str:
     own = ensemble["spec"]
     restarted = (ensemble["metadata"].get("annotations") or {}).get(names.RESTART)
     said = [given, fixed, own.get("install"), own.get("restart", "Never"), restarted]
-    # The port is in the members' command. The default is left out, as in earlier releases.
+    # The port is in the members' command. Defaults are left out, as in earlier releases.
     port = port_of(ensemble)
-    return digest(said if port == PORT else [*said, port])
+    said += [] if port == PORT else [port]
+    return digest([*said, {"queue": own["queue"]}] if "queue" in own else said)
 
 
 def _run(ensemble: Mapping[str, Any], member: Mapping[str, Any], container: dict[str, Any]) -> None:

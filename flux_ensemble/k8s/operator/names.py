@@ -50,6 +50,12 @@ UID_LABEL = f"{GROUP}/uid"
 #: Label of pods: the name of their Job, set by the Job controller.
 JOB_LABEL = "job-name"
 
+#: Label of a Job: the queue of Kueue that starts it. Label of a Workload of Kueue: the uid of its
+#: Job.
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+JOB_UID_LABEL = "kueue.x-k8s.io/job-uid"
+WORKLOAD = "kueue.x-k8s.io/v1beta1"
+
 #: A change of this annotation of an Ensemble makes its members anew.
 RESTART = f"{GROUP}/restarted-at"
 

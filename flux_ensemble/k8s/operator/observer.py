@@ -7,8 +7,8 @@ from typing import Any
 
 from flux_ensemble.k8s.operator import names
 from flux_ensemble.k8s.operator import status as statuses
-from flux_ensemble.k8s.operator.cluster import KubernetesCluster, Resource
-from flux_ensemble.k8s.operator.members import Observed, kind_of, waiting
+from flux_ensemble.k8s.operator.cluster import ClusterFailure, KubernetesCluster, Resource
+from flux_ensemble.k8s.operator.members import Observed, is_suspended, kind_of, waiting
 
 
 class Observer:
@@ -48,7 +48,8 @@ class Observer:
             if len(pods) < resource["spec"].get("size", 1):
                 warnings = self._warnings(job)
         suspended = bool(self._ensemble["spec"].get("suspend"))
-        observed = Observed(resource, job, pods, warnings, suspended)
+        workload = self._workload(job)
+        observed = Observed(resource, job, pods, warnings, workload, suspended)
         return {"name": member["name"], **kind_of(member).status(member, observed)}
 
     def known(self, member: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -62,6 +63,25 @@ class Observer:
     def unknown(self, member: Mapping[str, Any]) -> dict[str, Any]:
         """Return the state of a member that has no objects yet."""
         return {"name": member["name"], **kind_of(member).status(member, Observed())}
+
+    def _workload(self, job: Resource | None) -> Resource | None:
+        """Return what Kueue made for a Job that it has suspended; None where it does not say.
+
+        Workloads are not watched: they are those of the whole cluster.
+        """
+        if job is None or not is_suspended(job):
+            return None
+        if names.QUEUE_LABEL not in (job["metadata"].get("labels") or {}):
+            return None
+        chosen = f"{names.JOB_UID_LABEL}={job['metadata']['uid']}"
+        try:
+            found = self._cluster.list(names.WORKLOAD, "Workload", self._namespace, labels=chosen)
+        except ClusterFailure as failure:
+            # Nobody has installed Kueue, or given the right to read its objects.
+            if failure.code in (403, 404):
+                return None
+            raise
+        return found[-1] if found else None
 
     def _warnings(self, job: Resource) -> list[str]:
         """Return the failures of the Job controller, such as to make pods beyond a quota."""

@@ -598,7 +598,7 @@ class _Turn:
         now = self._now.timestamp()
         after = [self._certificates.t_renew - now] if self._certificates.t_renew else []
         if not statuses.over(status):
-            after += self._next()
+            after += self._next(status)
         keep = self._ensemble["spec"].get("ttlSecondsAfterFinished")
         if keep is not None and "completionTime" in status:
             ended = datetime.datetime.fromisoformat(status["completionTime"]).timestamp()
@@ -610,14 +610,16 @@ class _Turn:
             after.append(ended + keep - now)
         return max(0.0, min(after)) if after else None
 
-    def _next(self) -> list[float]:
+    def _next(self, status: Mapping[str, Any]) -> list[float]:
         """Return when to call again for an Ensemble that has not ended, for what is not watched."""
         if self._is_forgotten_first():
             return [_VERY_SOON]
         if self._waits or self._awaited:
             return [_SOON]
         refers = any("ensembleFrom" in member for member in self._members())
-        return [_LATER] if self._problems or refers else []
+        # What Kueue says of a member that waits in a queue is not watched.
+        queued = any(member.get("admitted") is False for member in status["members"])
+        return [_LATER] if self._problems or refers or queued else []
 
     def _minicluster(self, found: Resource) -> str:
         """Return the name of the MiniCluster of the member that an object belongs to."""

@@ -206,7 +206,18 @@ def _conditions(view: StatusFacts, phase: str) -> list[dict[str, Any]]:
         _condition("Completed", phase == "Completed", phase, all_over),
         _condition("Failed", failed, phase, reasons),
     ]
+    queued = [member for member in view.members if "queue" in member]
+    if queued:
+        conditions.append(_admitted(queued))
     return conditions
+
+
+def _admitted(queued: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the condition of members that queues of Kueue start."""
+    waits = [member for member in queued if not member["admitted"] and member["state"] not in OVER]
+    said = "; ".join(f"{member['name']}: {member['reason'] or 'it waits'}" for member in waits)
+    everywhere = "the queues have admitted all members"
+    return _condition("Admitted", not waits, "Queued" if waits else "Admitted", said or everywhere)
 
 
 def _reason(view: StatusFacts) -> str:

@@ -260,10 +260,13 @@ def job_of(cluster: Mapping[str, Any]) -> dict[str, Any]:
         # Its pods are on a node at once: one that is deleted leaves it before it is gone.
         "nodeName": "node",
     }
+    metadata = _by_flux(cluster, cluster["metadata"]["name"])
+    if spec.get("jobLabels"):
+        metadata["labels"] = {**(metadata.get("labels") or {}), **spec["jobLabels"]}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": _by_flux(cluster, cluster["metadata"]["name"]),
+        "metadata": metadata,
         "spec": {
             "completionMode": "Indexed",
             "completions": size,

@@ -97,6 +97,7 @@ class Jobs:
         refused = False
         for index in sorted(wanted - {index_of(pod) for pod in live}) if self._api.replaces else ():
             refused = refused or not self._make(job, index)
+        _tell_suspension(status, bool(spec.get("suspend")))
         self._write(key, status, done, len(failed))
 
     def _end(
@@ -164,6 +165,22 @@ class Jobs:
             return True
         self._api.tell(job, "FailedCreate", f"Error creating: {refusal}", time.time())
         return False
+
+
+def _tell_suspension(status: Object, suspended: bool) -> None:
+    """Have the conditions of a Job say that it is suspended, or goes on."""
+    conditions = status.setdefault("conditions", [])
+    told = next((one for one in conditions if one["type"] == "Suspended"), None)
+    if told is None and suspended:
+        told = {"type": "Suspended"}
+        conditions.append(told)
+    if told is not None:
+        verb = "suspended" if suspended else "resumed"
+        told |= {
+            "status": "True" if suspended else "False",
+            "reason": f"Job{verb.capitalize()}",
+            "message": f"Job {verb}",
+        }
 
 
 def _leaves(pod: Object) -> bool:

@@ -81,7 +81,9 @@ def test_the_reference_has_each_field_and_its_default() -> None:
 def test_the_page_has_each_field_and_condition_of_the_status() -> None:
     told = {names(row[0])[0] for row in table("field") if len(row) == 2}
     assert told == crd(CRDS[0], "status")["properties"].keys()
-    view = statuses.StatusFacts(1, [], [], "", False, (True, "Ready", ""), [])
+    queued = {"name": "a", "state": "Pending", "size": 0, "reason": "", "queue": "b"}
+    members = [{**queued, "admitted": False}]
+    view = statuses.StatusFacts(1, [], [], "", False, (True, "Ready", ""), members)
     conditions = {one["type"] for one in statuses.status(view, {}, "now")["conditions"]}
     assert {names(row[0])[0] for row in table("condition")} == conditions
 
