@@ -101,4 +101,6 @@ def missing_inputs(spec: Spec, value: Mapping[str, Any]) -> Iterator[tuple[Path,
         for place, path in enumerate(entry.get("inputs") or ()):
             if entry["name"] in first and not placeholders(path) and not os.path.exists(path):
                 message = f"{shown(path)} does not exist, so these jobs would fail"
+                if set("*?[").intersection(path):
+                    message += " (no patterns: name each file, or their directory)"
                 yield ("jobs", index, "inputs", place), message

@@ -325,12 +325,17 @@ class _RuleReader(ActionReader):
         """Check that each job of the groups has the parameters of an `idle` rule."""
         if not groups:
             self._problems.add(at, "'by' needs 'group', the group whose parameters these are")
+        remedy = ""
+        if len(groups) > 1 and all(group in self._context.groups for group in groups):
+            params = [set(self._context.groups[group].params) for group in groups]
+            common = listed(sorted(set.intersection(*params)))
+            remedy = f"; groups are joined by parameters that all of them have: {common}"
         for group in groups:
             # One with problems has its own.
             known = self._context.groups.get(group)
             for index, name in enumerate(names):
                 for message in () if known is None or name is None else missing(known, name):
-                    self._problems.add((*at, index), message)
+                    self._problems.add((*at, index), f"{message}{remedy}")
 
     def _not_passed(
         self, entry: Mapping[str, Any], groups: Sequence[str]

@@ -21,6 +21,11 @@ from flux_ensemble.texts import shortened, shown
 #: Most expressions in one text.
 MAX_EXPRESSIONS = 100
 
+#: Most variables whose values are named where an expression has no value.
+MAX_VALUES = 3
+
+_NOT_WORD = re.compile(r"\W")
+
 #: A part of a text without expressions.
 _PLAIN = re.compile(r"(?:[^{}]++|\{\{|\}\})++")
 
@@ -125,8 +130,25 @@ def _value(text: str, expression: Expression[Variable], lookup: Callable[[Variab
     except ValueError as error:
         raise ValueError(f"{shortened(f'{{{text}}}')} has no value: {error}") from None
     if value is None:
-        raise ValueError(f"{shortened(f'{{{text}}}')} has no value")
+        where = ", ".join(_values(text, expression.variables, lookup))
+        raise ValueError(f"{shortened(f'{{{text}}}')} has no value{where and f' where {where}'}")
     return value
+
+
+def _values(
+    text: str, variables: Iterable[Variable], lookup: Callable[[Variable], Any]
+) -> Iterator[str]:
+    """Yield what the variables are of an expression without a value: those that are empty, or all.
+
+    >>> list(_values("log(x)", ["x"], lambda variable: -1))
+    ['x is -1']
+    """
+    values = {str(variable): lookup(variable) for variable in variables}
+    empty = [name for name, value in values.items() if value is None]
+    for name in sorted(empty or values)[:MAX_VALUES]:
+        # One that stands alone is named already.
+        if _NOT_WORD.sub("", text) != _NOT_WORD.sub("", name):
+            yield f"{name} is {'empty' if name in empty else shown(values[name])}"
 
 
 def compile_template(text: str, names: Names, of_each: bool = False) -> Template | None:

@@ -61,6 +61,8 @@ def _look(path: str, target: str, links: Links) -> str | None:
         os.stat(path)
     except FileNotFoundError:
         return "it is a link to nothing" if os.path.islink(path) else "it does not exist"
+    if os.path.isdir(path) and os.path.samefile(path, links.directory):
+        return "it is the working directory of the job"
     return None if os.access(path, os.R_OK) else "it cannot be read"
 
 

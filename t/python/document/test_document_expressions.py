@@ -132,7 +132,8 @@ def read(rule: str) -> Rule:
         ("{trigger: [], " + SUBMIT + "params: trigger}}",
          ".trigger: expected a trigger, or a list of them, not a list with 0 items"),
         ("{trigger: idle, group: [sim, other], by: [x], " + SUBMIT + "count: 1}}",
-         ".by[0]: group 'other' has no parameter 'x' in jobs[0] (parameters: y)"),
+         ".by[0]: group 'other' has no parameter 'x' in jobs[0] (parameters: y); groups are joined "
+         "by parameters that all of them have: none"),
         ("{trigger: job-fail, group: [sim, nope], " + SUBMIT + "count: 1}}",
          ".group: no job group named 'nope' (groups: other, sim, spec)"),
         ("{trigger: [job-fail, 3], " + SUBMIT + "params: trigger}}",

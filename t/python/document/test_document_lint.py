@@ -51,6 +51,16 @@ def test_a_placeholder_that_is_nearly_one_has_a_warning(entry: str, sentences: l
     assert found(f"{{name: a, {entry}}}").warnings == sentences
 
 
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [("in.txt", ""), ("*.txt", " (no patterns: name each file, or their directory)")],
+)
+def test_an_input_that_is_missing_has_a_warning(name: str, more: str) -> None:
+    (warning,) = found(f"{{name: a, command: x, workdir: w, inputs: ['/nowhere/{name}']}}").warnings
+    missing = f"'/nowhere/{name}' does not exist, so these jobs would fail"
+    assert warning == f"d.yaml:1: jobs[0].inputs[0]: {missing}{more}"
+
+
 def test_a_generator_that_is_nowhere_here_has_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -159,6 +159,31 @@ def test_a_job_that_gave_up_has_failed_once():
     assert called(p) == [("s1", 1)]
 
 
+def test_a_job_that_was_lost_too_often_has_failed_once():
+    p = joined(when=None, n="{idle.failed}", limits={"losses": 1})
+    for job in (S1_1, 7):
+        p.begin(job)
+        p.event(job, "exception", type="lost", severity=0, note="the node is gone")
+        p.end(job, status=9)
+    for job in (S1_2, QC_1):
+        p.run(job)
+    assert p.recorded("gave-up")[0]["point"] == "sample=s1 lane=1"
+    assert called(p) == [("s1", 1)]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[0.1, 0.1 + 0.2, 1e-300, -0.0], ["a b", 'c"d', "{}", "x,y=z"], [True, False], [1, "1"]],
+)
+def test_values_of_any_kind_can_be_joined_by(values):
+    align = {**ALIGN, "command": "align", "params": {"sample": values, "lane": [1]}}
+    p = joined(align=align, qc={**QC, "command": "qc", "params": {"sample": values}})
+    for job in range(1, 2 * len(values) + 1):
+        p.run(job)
+    assert [n for _, n in called(p)] == [2] * len(values)
+    assert p.recorded("not-joined") == []
+
+
 def test_an_interrupted_job_is_not_counted_twice():
     p = joined()
     p.begin(S1_1)
@@ -430,6 +455,7 @@ def test_the_order_of_the_jobs_a_recovery_and_failures_change_no_join(seed):
     ("rule", "sentence"),
     [
         ({"group": ["align", "qc"], "by": ["lane"]}, "group 'qc' has no parameter 'lane'"),
+        ({"group": ["align", "qc"], "by": ["lane"]}, "that all of them have: sample"),
         ({"group": ["align", "nothing"]}, "nothing"),
         ({"group": ["align", "qc"], "when": "idle.fail == 0"}, "did you mean 'failed'?"),
         ({"group": ["align", "qc"], "when": "idle.failed == 'no'"}, "is a number"),

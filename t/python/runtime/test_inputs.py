@@ -61,6 +61,7 @@ def test_what_is_linked_already_or_the_file_itself_is_left_alone(work: Path) -> 
         ("loop", "Too many levels of symbolic links"),
         ("c.cif", "'run/c.cif' is there already, and is another file"),
         ("d.cif", "'run/d.cif' is there already, and is another file"),
+        ("run", "it is the working directory of the job"),
         ("b/..", "this is no name of a file"),
         ("x" * 300, "File name too long"),
         ("a\0b", "embedded null byte"),
