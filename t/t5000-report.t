@@ -129,7 +129,8 @@ test_expect_success 'an instance without a statedir says so on a terminal and in
 
 test_expect_success 'where it has a statedir, the command that asks it later works' '
 	mkdir kept &&
-	flux start -S statedir="$PWD/kept" flux ensemble run study.yaml >out &&
+	flux start -S statedir="$PWD/kept" flux ensemble run study.yaml >out 2>err &&
+	grep "a crash of the first broker would lose this run.*checkpoint-period" err &&
 	eval "$(sed -n "s/^later, .\(flux start .*\). asks this instance/\1/p" out)" >failures.out &&
 	grep "jobs failed" failures.out &&
 	flux start -S statedir="$PWD/kept" sh -c "flux ensemble; flux ensemble list || :" >again.out 2>again.err &&

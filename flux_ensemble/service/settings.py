@@ -85,6 +85,20 @@ def t_instance(attr_get: Callable[[str], Any]) -> float | None:
         return None
 
 
+def forgets_at_a_crash(handle: Any) -> bool:
+    """Return whether a crash of the first broker loses what its statedir was to keep.
+
+    Without a checkpoint the KVS is there again only after an orderly end of the instance.
+    """
+    try:
+        if kept_directory(handle.attr_get) is None:
+            return False
+        config = handle.rpc("config.get", {}, nodeid=0).get()
+    except OSError:
+        return False
+    return not config.get("kvs", {}).get("checkpoint-period")
+
+
 def kept_directory(attr_get: Callable[[str], Any]) -> str | None:
     """Return the directory in which the KVS of this instance outlives it, or None.
 

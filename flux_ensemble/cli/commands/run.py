@@ -422,6 +422,7 @@ class _Run:
     ) -> int:
         from flux_ensemble.cli.display.views import make_view
         from flux_ensemble.cli.session.follow import Follower
+        from flux_ensemble.service.settings import forgets_at_a_crash
 
         follower = Follower(
             client,
@@ -454,6 +455,11 @@ class _Run:
                 say(
                     f"the instance has no run of {spec.name!r} to go on with: it begins. If one "
                     "was lost with its broker, 'flux ensemble doctor' says how to keep the next"
+                )
+            if not self.quiet and spec.durability != "strict" and forgets_at_a_crash(client.handle):
+                say(
+                    "a crash of the first broker would lose this run, since kvs.checkpoint-period "
+                    "is not set: see 'flux ensemble doctor'"
                 )
             others = [(other["name"], other["t_start"]) for other in listed]
             code = follower.load(request, spec.name, others)
