@@ -70,4 +70,29 @@ test_expect_success 'no job is there twice' '
 	is 300 "$(flux jobs -a -n -o "{id}" | wc -l)"
 '
 
+# Succeed if the log of rank 1 has a line.
+logged_on_rank_1() {
+	on_rank_1 flux dmesg | grep "$1"
+}
+
+test_expect_success 'commits that take long are one warning, and no errors' '
+	flux config load </dev/null && flux module remove ensemble &&
+	on_rank_1 interruptible flux ensemble serve >late.log 2>&1 &&
+	on_rank_1 wait_service &&
+	on_rank_1 flux dmesg --clear &&
+	cat >late.yaml <<-EOD &&
+	jobs: [{name: a, command: "true"}]
+	rules: [{trigger: timer, every: 1, action: {name: submit, label: a, repetitions: unlimited}}]
+	EOD
+	for name in one two; do on_rank_1 flux ensemble load --name $name late.yaml || return 1; done &&
+	broker=$(flux getattr broker.pid) &&
+	kill -STOP $broker &&
+	{ wait_until logged_on_rank_1 "take more than 10 s"; waited=$?; kill -CONT $broker; } &&
+	test $waited = 0 &&
+	for name in one two; do on_rank_1 flux ensemble terminate $name || return 1; done &&
+	logged_on_rank_1 "ensemble.warning.* commits to the KVS take more than 10 s, and new jobs of [a-z, ]* wait for them" &&
+	is 1 "$(on_rank_1 flux dmesg | grep -c "take more than")" &&
+	! logged_on_rank_1 "ensemble.err"
+'
+
 test_done

@@ -6,6 +6,7 @@ load request, or what the KVS holds of one ──► Assembly.make ──► Ens
 from __future__ import annotations
 
 import syslog
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,9 +30,16 @@ from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.service.fleet import MemberFleet
 from flux_ensemble.service.fleets import Fleets
 from flux_ensemble.service.functions import Prepared
+from flux_ensemble.service.logger import Seldom
 from flux_ensemble.service.marks import Marks
 from flux_ensemble.service.status.waits import SaidWaits
 from flux_ensemble.service.store.kvs import KvsStore
+from flux_ensemble.service.store.transactions import PATIENCE
+from flux_ensemble.texts import listed
+from flux_ensemble.words import counted
+
+#: Most names in a line of the log.
+_MOST = 5
 
 
 class Assembly:
@@ -68,6 +76,7 @@ class Assembly:
         self._scaler = scaler
         self._fleets = fleets
         self._uri = handle.attr_get("local-uri")
+        self._late = Seldom(time.monotonic, self._say_late)
         self._kept: dict[Ensemble, tuple[KvsStore, WriteAheadLog]] = {}
 
     def make(
@@ -163,9 +172,18 @@ class Assembly:
             self._queue,
             identity=identity(ensemble.name, ensemble.run),
             replayed=replayed,
+            late=lambda: self._late.note(ensemble.name),
         )
         self._kept[ensemble] = store, wal
         return wal
+
+    def _say_late(self, names: list[str]) -> None:
+        whose = listed(names) if len(names) <= _MOST else counted(len(names), "ensemble")
+        self._log(
+            syslog.LOG_WARNING,
+            f"commits to the KVS take more than {PATIENCE:g} s, and new jobs of {whose} wait for "
+            "them: the broker is busy, or its disk is slow",
+        )
 
     def prepare(self, spec: Spec, load: Mapping[str, Any], prepared: Prepared) -> Worker:
         """Make the worker process of an ensemble that is made later.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import syslog
 import traceback
 from collections.abc import Callable
@@ -20,6 +21,9 @@ LEVELS = {
     "info": syslog.LOG_INFO,
     "debug": syslog.LOG_DEBUG,
 }
+
+#: Seconds between two lines of `Seldom`.
+SELDOM_SECONDS = 60.0
 
 
 def logger(handle: Any, level: str = "info") -> Callable[[int, str], None]:
@@ -51,6 +55,30 @@ def logger(handle: Any, level: str = "info") -> Callable[[int, str], None]:
             handle.lib.flux_log(handle.handle, urgency, b"%s", argument)
 
     return log
+
+
+class Seldom:
+    """A line of the log about several ensembles, written once a minute at most.
+
+    Args:
+        now: the clock, in seconds.
+        write: receives the names that were noted since the last line.
+    """
+
+    def __init__(self, now: Callable[[], float], write: Callable[[list[str]], None]) -> None:
+        self._now = now
+        self._write = write
+        self._names: dict[str, None] = {}
+        self._t_next = -math.inf
+
+    def note(self, name: str) -> None:
+        """Note the name of an ensemble, and write a line if it is time."""
+        self._names[name] = None
+        t = self._now()
+        if t >= self._t_next:
+            self._t_next = t + SELDOM_SECONDS
+            names, self._names = list(self._names), {}
+            self._write(names)
 
 
 def log_exception(error: BaseException, log_error: Callable[[str], None]) -> None:

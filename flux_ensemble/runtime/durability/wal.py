@@ -121,10 +121,12 @@ class WriteAheadLog:
         store: commits batches.
         loop: has the clock and timers.
         state: gives the snapshots.
-        log_error: receives a sentence when commits start to fail, and when they succeed again.
+        log_error: receives a sentence when commits start to fail, and when they succeed again; not
+            if they are only late.
         gate: holds back jobs while commits fail.
         identity: the ensemble, and the run of its name.
         replayed: the result of replaying the log, if there is one.
+        late: called at each commit whose outcome is not there in time.
 
     Attributes:
         timers: timers and marks of the written events.
@@ -141,7 +143,9 @@ class WriteAheadLog:
         gate: Gate,
         identity: str,
         replayed: Replayed | None = None,
+        late: Callable[[], None] = lambda: None,
     ) -> None:
+        self._late = late
         self._store = store
         self._loop = loop
         self._state = state
@@ -175,6 +179,8 @@ class WriteAheadLog:
         #: Commits succeed, so it is enough to have sent them.
         self._steady = False
         self._failures = 0
+        #: The log says that commits fail.
+        self._said = False
         self.unwritten: Unwritten | None = None
         self._calls: deque[Callable[[], None]] = deque()
         self._calling = False
@@ -385,13 +391,19 @@ class WriteAheadLog:
                 self.unwritten = Unwritten(self._loop.now(), str(error))
             if not self._failures:
                 self._gate.hold()
+            if isinstance(error, TimeoutError):
+                self._late()
+            elif not self._said:
+                self._said = True
                 self._log_error(f"cannot write its log: {error}; it waits, and tries again")
             self._failures = min(self._failures + 1, 16)
         while error is None and self._unsure and self._unsure[0].batch.number <= number:
             self._calls.extend(self._unsure.popleft().then)
         if not self._unsure:
             self._steady = True
-            if self._works():
+            self._works()
+            if self._said:
+                self._said = False
                 self._log_error("its log can be written again")
         if self._unsure and not self._under_way:
             delay = min(RETRY_SECONDS * 2 ** (self._failures - 1), RETRY_LIMIT)
@@ -400,13 +412,12 @@ class WriteAheadLog:
             self._go_on()
         self._call(())
 
-    def _works(self) -> bool:
-        """Note that commits succeed; return whether they failed before."""
+    def _works(self) -> None:
+        """Note that commits succeed."""
         failures, self._failures = self._failures, 0
         self.unwritten = None
         if failures:
             self._gate.go_on()
-        return bool(failures)
 
     def _again(self) -> None:
         """Send all batches again that are not known to be durable."""

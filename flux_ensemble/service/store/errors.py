@@ -13,6 +13,10 @@ class StoreError(Exception):
     """The KVS fails a request, or holds something that is not ours; the text is one sentence."""
 
 
+class LateError(StoreError, TimeoutError):
+    """The KVS has not answered in time; it may do so later."""
+
+
 def damaged(key: str, reason: str, text: str | None = None) -> StoreError:
     """Return the error for a value that cannot be understood.
 

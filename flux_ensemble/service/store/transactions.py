@@ -23,7 +23,7 @@ from flux_ensemble.queues.flux.futures import Futures, error
 from flux_ensemble.queues.flux.loop import FluxLoop, Guard
 from flux_ensemble.queues.flux.relay import wait
 from flux_ensemble.runtime.ports import Handle
-from flux_ensemble.service.store.errors import StoreError, damaged
+from flux_ensemble.service.store.errors import LateError, StoreError, damaged
 
 #: Seconds to wait for a response: to `Kvs.send`, and in the methods that wait.
 PATIENCE = 10.0
@@ -281,7 +281,8 @@ def parse_object(key: str, text: str) -> dict[str, Any]:
 
 
 def _not_written(key: str, error: OSError) -> StoreError:
-    return StoreError(f"cannot write {key} in the KVS: {_why(error)}")
+    kind = LateError if error.errno == errno.ETIMEDOUT else StoreError
+    return kind(f"cannot write {key} in the KVS: {_why(error)}")
 
 
 def _why(error: OSError) -> str:

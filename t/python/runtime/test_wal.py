@@ -30,6 +30,7 @@ from flux_ensemble.runtime.durability.replay import Facts, Replayed, replay
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.durability.wal import WriteAheadLog
 from flux_ensemble.runtime.ports import Unwritten
+from flux_ensemble.service.store.errors import LateError
 
 IDENTITY = "'test', run 1"
 
@@ -52,7 +53,13 @@ class Bench:
         self.complaints: list[str] = []
         self.gate = FakeGate()
         self.wal = WriteAheadLog(
-            self.store, self.loop, self, self.complaints.append, self.gate, identity=IDENTITY
+            self.store,
+            self.loop,
+            self,
+            self.complaints.append,
+            self.gate,
+            identity=IDENTITY,
+            late=lambda: self.complaints.append("late"),
         )
         self.performed: list[str] = []
         self.job = 0
@@ -265,6 +272,32 @@ def test_a_commit_that_fails_is_repeated_and_said_once() -> None:
         "its log can be written again",
     ]
     assert [timer.after for timer in bench.loop.timers] == [0.1, 0.2, 0.4]
+
+
+def test_a_commit_that_is_late_is_no_error_and_said_apart() -> None:
+    bench = Bench(at_once=False)
+    bench.post(Started(1000.0))
+    bench.store.answer(LateError("no response"))
+    assert bench.gate.holds == 1
+    bench.loop.timers[-1].callback()
+    bench.store.answer()
+    assert bench.gate.holds == 0
+    assert bench.complaints == ["late"]
+
+
+def test_a_commit_that_is_late_and_then_fails_is_an_error() -> None:
+    bench = Bench(at_once=False)
+    bench.post(Started(1000.0))
+    for error in (LateError("no response"), OSError("no")):
+        bench.store.answer(error)
+        bench.loop.timers[-1].callback()
+    bench.store.answer()
+    assert bench.complaints == [
+        "late",
+        "cannot write its log: no; it waits, and tries again",
+        "its log can be written again",
+    ]
+    assert bench.gate.holds == 0
 
 
 def test_when_one_has_failed_nothing_is_performed_until_all_is_durable() -> None:
