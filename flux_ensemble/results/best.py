@@ -75,10 +75,22 @@ def no_best(name: str, of: str = "GROUP-KEY") -> str:
     )
 
 
-def none_kept(target: Target, name: str) -> str:
-    """Return `no_best` of an ensemble that is there, and the command that sorts its jobs."""
+def for_guests(status: Mapping[str, Any]) -> bool:
+    """Return whether a status is the short one that users get who do not own the instance."""
+    return "rules" not in status
+
+
+def none_kept(target: Target, name: str, status: Mapping[str, Any]) -> str:
+    """Return why an ensemble has no best jobs, and the command that sorts its jobs.
+
+    Args:
+        target, name: the ensemble.
+        status: of it.
+    """
     from flux_ensemble.results.hosts import command_of
 
+    if for_guests(status):
+        return "only the owner of the instance may see the best jobs"
     for job in islice(target.jobs(name), _MOST_JOBS):
         for key, value in job.get("memo", {}).items():
             if type(value) in (int, float):
@@ -197,7 +209,7 @@ def best_of(
     """
     (status,) = target.status(name)["ensembles"]
     if not status.get("best") and not status.get("searches"):
-        raise EnsembleError(errno.ENODATA, none_kept(target, name))
+        raise EnsembleError(errno.ENODATA, none_kept(target, name, status))
     if say is not None:
         for sentence in none_best(target, status):
             say(sentence)

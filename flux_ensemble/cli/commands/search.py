@@ -13,7 +13,7 @@ from flux_ensemble.cli.display.tables import BESTS, best_rows
 from flux_ensemble.cli.prose import fitted
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
-from flux_ensemble.results.best import none_best, none_kept, ties
+from flux_ensemble.results.best import for_guests, none_best, none_kept, ties
 from flux_ensemble.results.hosts import Target, label_of
 from flux_ensemble.scalars import brief
 from flux_ensemble.texts import one_line
@@ -87,6 +87,8 @@ def search(name: str, id: str | None, output: Output, target: Target) -> None:
     with naming(target, name):
         answer = target.status(name)
     (status,) = answer["ensembles"]
+    if for_guests(status):
+        raise Failure("only the owner of the instance may see searches")
     searches = _chosen(status.get("searches", []), name, id)
     if output.as_json:
         print_json({"searches": searches})
@@ -112,7 +114,7 @@ def best(name: str, output: Output, target: Target) -> None:
         (status,) = target.status(name)["ensembles"]
     rows = best_rows(status, label_of(target))
     if not rows:
-        raise Failure(none_kept(target, name))
+        raise Failure(none_kept(target, name, status))
     if output.as_json:
         kept: Any = {key: status.get(key, []) for key in ("best", "searches")}
         print_json(kept)
