@@ -241,6 +241,24 @@ class Rerun(Entry, tag="rerun"):
         return runs if self.ended is None else f"{runs}: going on after the end ({self.ended})"
 
 
+class Reopen(Entry, tag="reopen"):
+    """A user has an ensemble go on that had ended; the next entry says with what.
+
+    Fields:
+        ended: the state in which it had ended.
+        away: for how many seconds it had ended.
+    """
+
+    style = "warn"
+    announces = True
+
+    ended: str
+    away: float
+
+    def sentence(self, t: float, jobid: JobId) -> str:
+        return f"going on after the end ({self.ended})"
+
+
 class Pause(Entry, tag="pause"):
     """Rules do not fire any more."""
 

@@ -3,7 +3,7 @@ test_description='The requests of the service: every topic, good and bad'
 . "$(dirname "$0")/lib/ensemble.sh"
 test_under_flux 2
 
-topics="load list status submit rerun metrics why output log pause resume terminate cancel unload rules action"
+topics="load list status submit rerun search metrics why output log pause resume terminate cancel unload rules action"
 
 test_expect_success 'load the module and an ensemble' '
 	cat >idle.yaml <<-EOD &&
@@ -123,6 +123,12 @@ test_expect_success 'rerun runs again what did not succeed, and refuses a filter
 	refused EINVAL "expected an expression" rerun name=idle filter:=3
 '
 
+test_expect_success 'search refuses an ensemble without one, and a number of trials that is none' '
+	refused ENOENT "ensemble .idle. has no search" search name=idle more:=1 &&
+	refused EINVAL "more: expected a number of trials, 1 or more" search name=idle more:=0 &&
+	refused EINVAL "points: expected a list of points" search name=idle points:=3
+'
+
 test_expect_success 'cancel of one group leaves the ensemble running' '
 	is running "$(rpc cancel name=idle group=sleep | json state)" &&
 	flux queue idle --timeout=300 &&
@@ -157,7 +163,7 @@ test_expect_success 'every topic but load and list refuses a name of the wrong t
 '
 
 test_expect_success 'every topic that needs a name refuses to go without' '
-	for topic in submit rerun metrics why output log pause resume terminate cancel unload rules action; do
+	for topic in submit rerun search metrics why output log pause resume terminate cancel unload rules action; do
 		refused EINVAL name $topic || return 1
 	done
 '
@@ -165,6 +171,7 @@ test_expect_success 'every topic that needs a name refuses to go without' '
 test_expect_success 'every topic refuses the name of no ensemble' '
 	refused ENOENT nobody submit name=nobody group=echo &&
 	refused ENOENT nobody rerun name=nobody &&
+	refused ENOENT nobody search name=nobody more:=1 &&
 	refused ENOENT nobody output name=nobody member=a id:=1 &&
 	refused ENOENT nobody rules name=nobody id=more enabled:=true &&
 	refused ENOENT nobody action name=nobody action:="{\"name\": \"terminate\"}" &&

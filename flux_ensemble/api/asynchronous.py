@@ -108,6 +108,10 @@ class AsyncClient:
         """Do as `Client.rerun`."""
         return await self._do(lambda client: client.rerun(name, **more))
 
+    async def search(self, name: str, search: str | None = None, **more: Any) -> dict[str, Any]:
+        """Do as `Client.search`."""
+        return await self._do(lambda client: client.search(name, search, **more))
+
     async def pause(self, name: str) -> State:
         """Do as `Client.pause`."""
         return await self._do(lambda client: client.pause(name))

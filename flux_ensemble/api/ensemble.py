@@ -694,6 +694,72 @@ class Ensemble:
         >>> echoes.rerun(dry_run=True)["outcomes"]
         {'failed': 1}
         """
+        if failed and filter is not None:
+            raise ValueError("failed and filter choose jobs in two ways: give one of them")
+        asked = {"filter": filter, "failed": failed or None, "dry_run": dry_run or None}
+        sizes = {"nodes": nodes, "cores": cores, "gpus": gpus}
+        return self._reopen("rerun", asked, sizes, timeout, waits=not dry_run)
+
+    def search(
+        self,
+        id: str | None = None,
+        *,
+        more: int | None = None,
+        points: Iterable[Mapping[str, Any]] = (),
+        timeout: float | None = None,
+        nodes: int | None = None,
+        cores: int | None = None,
+        gpus: int | None = None,
+    ) -> dict[str, Any]:
+        """Give a search more trials, in the same record; nothing that is over changes.
+
+        An ensemble that has ended goes on to its end, as by `run`; an interrupt cancels it. While
+        one goes on, this does not wait for the trials.
+
+        Args:
+            id: the search; it may be left out if there is only one.
+            more: how many more trials the suggester chooses, with all results.
+            points: points that are tried first, each a further trial with a value of every
+                variable.
+            timeout: cancel an ensemble that has ended, and goes on, after so many seconds.
+            nodes, cores, gpus: as for `rerun`.
+
+        Returns:
+            `search`, `trials` (how many there are now), `added` and `state`; with `reason` and
+            `trouble`, as `run` has them, after the end of an ensemble that had ended.
+
+        Raises:
+            EnsembleError: there is no such search, it cannot have such a point, or it cannot go on.
+            TimeoutError: it was cancelled after `timeout` seconds.
+            TypeError, ValueError: an argument is wrong; nothing has been started.
+
+        >>> echoes.search(more=20)
+        Traceback (most recent call last):
+        flux_ensemble.client.errors.EnsembleError: ensemble 'echoes' has no search
+        """
+        asked = {"search": id, "more": more, "points": [dict(point) for point in points] or None}
+        return self._reopen(
+            "search", asked, {"nodes": nodes, "cores": cores, "gpus": gpus}, timeout
+        )
+
+    def _reopen(
+        self,
+        op: str,
+        asked: Mapping[str, Any],
+        given: Mapping[str, int | None],
+        timeout: float | None,
+        *,
+        waits: bool = True,
+    ) -> dict[str, Any]:
+        """Send a request; wait for the end of an ensemble that had ended and goes on.
+
+        Args:
+            op: the request.
+            asked: its payload; None is a key that is not there.
+            given: sizes of a local run that goes on.
+            timeout: cancel it after so many seconds.
+            waits: the ensemble may go on.
+        """
         from flux_ensemble.api.hosts import LocalHost
         from flux_ensemble.api.notebook import showing
         from flux_ensemble.api.threads import apart
@@ -701,19 +767,18 @@ class Ensemble:
 
         host = self._running
         _check_timeout(timeout)
-        if failed and filter is not None:
-            raise ValueError("failed and filter choose jobs in two ways: give one of them")
-        given = {"nodes": nodes, "cores": cores, "gpus": gpus}
         sizes = {key: value for key, value in given.items() if value is not None}
         if sizes and not isinstance(host, LocalHost):
             raise ValueError(f"{min(sizes)} is for a run on this machine, and this one is on Flux")
-        _cluster(NODES if nodes is None else nodes, cores, gpus)
-        asked = {"filter": filter, "failed": failed or None, "dry_run": dry_run or None}
-        asked = {key: value for key, value in asked.items() if value is not None}
+        own = given["nodes"]
+        _cluster(NODES if own is None else own, given["cores"], given["gpus"])
+        payload = {key: value for key, value in asked.items() if value is not None}
         defaults = {"nodes": NODES, "cores": None, "gpus": 0}
-        goes_on = not dry_run and host.status()["state"] in FINAL_STATES
+        goes_on = waits and host.status()["state"] in FINAL_STATES
         with self._canceling() if goes_on else nullcontext(), keeping_interrupts():
-            answer = host.rerun(asked, lambda **known: _cluster(**{**defaults, **known, **sizes}))
+            answer = host.reopen(
+                op, payload, lambda **known: _cluster(**{**defaults, **known, **sizes})
+            )
             if not answer.get("reopened"):
                 return answer
             with showing(self) as show, self._canceling():

@@ -114,20 +114,21 @@ class Host(ABC):
         answer: Mapping[str, Any] = self.client.call(op, name=self.name, **payload)
         return answer
 
-    def rerun(
-        self, asked: Mapping[str, Any], cluster: Callable[..., VirtualCluster]
+    def reopen(
+        self, op: str, asked: Mapping[str, Any], cluster: Callable[..., VirtualCluster]
     ) -> dict[str, Any]:
-        """Run jobs again that are over, and go on if the ensemble has ended.
+        """Send a request after which an ensemble that has ended goes on.
 
         Args:
-            asked: the payload of the request, without the name.
+            op: the request.
+            asked: its payload, without the name.
             cluster: makes the cluster of a local run that goes on, by the sizes that it had as far
                 as they are known.
 
         Returns:
             The response.
         """
-        answer: dict[str, Any] = self.client.call("rerun", name=self.name, **asked)
+        answer: dict[str, Any] = self.client.call(op, name=self.name, **asked)
         return answer
 
 
@@ -238,18 +239,18 @@ class LocalHost(Host):
         args = {key: value for key, value in payload.items() if value is not None}
         return self._session.ask(op, args)
 
-    def rerun(
-        self, asked: Mapping[str, Any], cluster: Callable[..., VirtualCluster]
+    def reopen(
+        self, op: str, asked: Mapping[str, Any], cluster: Callable[..., VirtualCluster]
     ) -> dict[str, Any]:
         status = self.status()
         if status["t_end"] is None and not status.get("resumable"):
-            return super().rerun(asked, cluster)
+            return super().reopen(op, asked, cluster)
         before = self._session
         if before is not None:
             before.wait(None, Event())  # its thread may be about to end
         if status.get("resumable"):
             raise EnsembleError(errno.EINVAL, f"ensemble {self.name!r}: {status['reason']}")
-        session = self._again(asked, cluster)
+        session = self._again(op, asked, cluster)
         # Stored before it is waited for, so that an interrupt can end it.
         self._session = session
         try:
@@ -262,7 +263,7 @@ class LocalHost(Host):
         return session.answer
 
     def _again(
-        self, asked: Mapping[str, Any], cluster: Callable[..., VirtualCluster]
+        self, op: str, asked: Mapping[str, Any], cluster: Callable[..., VirtualCluster]
     ) -> LocalSession:
         """Return a run that goes on with this one, which has ended, by its document."""
         from flux_ensemble.document.loading import load_text
@@ -282,7 +283,7 @@ class LocalHost(Host):
         # It is typed in the directory of the run.
         root = self._root if Path(where) == Path.cwd() else self._root.absolute()
         command = advised(root, "rerun", *sizes, "--resume", self.name)
-        rerun = Rerun(asked, where, Again(command))
+        rerun = Rerun(op, asked, where, Again(command))
         return LocalSession(spec, text, made, self._root, None, rerun)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
@@ -55,14 +56,16 @@ class HasEndedError(EnsembleError):
 
 @dataclass(frozen=True)
 class Rerun:
-    """Jobs of a run that has ended, which are to run again.
+    """A request by which a run that has ended goes on.
 
     Attributes:
-        payload: as of the request `rerun`.
+        op: "rerun", or a request of a feature.
+        payload: that of the request, without the name.
         cwd: the directory of the run.
         again: goes on if it is interrupted.
     """
 
+    op: str
     payload: Mapping[str, Any]
     cwd: str
     again: Again
@@ -77,13 +80,13 @@ class LocalSession:
         cluster: resources of the local queue.
         root: the state directory.
         resume: as for `queues.local.state_dir.StateLog`.
-        rerun: the run has ended, and jobs of it run again.
+        rerun: the run has ended, and goes on by this request.
 
     Attributes:
         name: of the ensemble, once it has begun.
         resumed, of_asked: as in that `StateLog`, once it has begun.
         cluster: as the argument.
-        answer: that of the request `rerun`, once it has begun; without a job there is no run.
+        answer: that of the request, once it has begun; without a job there is no run.
     """
 
     events = False
@@ -279,18 +282,31 @@ class LocalSession:
                 os.close(self._write)
 
     def _reran(self, run: LocalRun, log: StateLog, text: str, rerun: Rerun) -> bool:
-        """Run jobs of the earlier run again; return whether there are some."""
-        choice = run.choose(text, rerun.payload)
-        jobs = sum(len(one["jobs"]) for one in choice.firings())
-        dry_run = rerun.payload.get("dry_run", False)
-        self.answer = {**choice.report(), "jobs": jobs, "state": run.state}
-        if dry_run or not jobs:
-            log.drop()
-            return False
+        """Perform a request on the earlier run, which has ended; return whether it goes on."""
+        if rerun.op == "rerun":
+            choice = run.choose(text, rerun.payload)
+            jobs = sum(len(one["jobs"]) for one in choice.firings())
+            self.answer = {**choice.report(), "jobs": jobs, "state": run.state}
+            if rerun.payload.get("dry_run", False) or not jobs:
+                log.drop()
+                return False
+            go_on = partial(run.rerun, choice)
+        else:
+            run.revive(text)
+            try:
+                run.check(rerun.op, rerun.payload)
+            except RequestError:
+                log.drop()
+                raise
+            go_on = partial(run.extend, rerun.op, rerun.payload, self._answered)
         log.begin_again(rerun.again)
-        run.rerun(choice)
+        go_on()
         self.answer |= {"reopened": True, "state": run.state}
         return True
+
+    def _answered(self, result: Any) -> None:
+        if not isinstance(result, RequestError):
+            self.answer = result
 
     def _failed(self, error: EnsembleError) -> None:
         self._failure = error

@@ -248,6 +248,40 @@ class Client(Connection):
         )
         return result
 
+    def search(
+        self,
+        name: str,
+        search: str | None = None,
+        *,
+        more: int | None = None,
+        points: Iterable[Mapping[str, Any]] = (),
+    ) -> dict[str, Any]:
+        """Give a search more trials; an ensemble that has ended goes on.
+
+        Args:
+            name: the ensemble.
+            search: the id of the search; it may be left out if there is only one.
+            more: how many more trials the suggester chooses.
+            points: points that are tried first, each a further trial with a value of every
+                variable.
+
+        Returns:
+            `search`, `trials` (how many there are now), `added`, `reopened` (whether the ensemble
+            had ended), `state` and `entries`; see docs/rpc.md.
+
+        Raises:
+            EnsembleError: there is no such search, it cannot have such a point, or the ensemble
+                cannot go on.
+
+        >>> client.search("demo", more=20)
+        Traceback (most recent call last):
+        flux_ensemble.client.errors.EnsembleError: ensemble 'demo' has no search
+        """
+        result: dict[str, Any] = self.call(
+            "search", name=name, search=search, more=more, points=list(points) or None
+        )
+        return result
+
     def log(self, name: str, *, follow: bool = False, events: bool = False) -> Iterator[Entry]:
         """Yield the entries of an ensemble's eventlog, oldest first.
 

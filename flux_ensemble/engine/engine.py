@@ -105,7 +105,7 @@ class Engine(Core):
             self, self.members, self.observer, self._evaluation, self._come_to_rest
         )
         self.reruns = Reruns(self, self._sending, self.members)
-        requests = Requests(self, self._actions, self.scaling, self.reruns)
+        self.requests = Requests(self, self._actions, self.scaling, self.reruns)
         self._handlers: dict[type, Callable[[Any], Iterable[TriggerQueue]]] = {
             Started: self._on_started,
             Interrupted: self.observer.on_interrupted,
@@ -115,7 +115,7 @@ class Engine(Core):
             TimerFired: self._on_timer,
             CommandDone: self._actions.on_done,
             CommandFailed: self._actions.on_failed,
-            Request: requests.on_request,
+            Request: self.requests.on_request,
         }
         self._member_events: MemberEvents | None = None
         if self.members is not None and scope is not None:

@@ -253,7 +253,8 @@ class Request:
         request: a number that the reply repeats.
         op: "submit" {group, count?, params?, overrides?}, "cancel" {group?, reason?},
             "terminate" {cancel?}, "pause" {}, "resume" {}, "rules" {id, enabled},
-            "action" {action}, or "rerun" {firings} (`reruns`).
+            "action" {action}, "rerun" {firings} (`reruns`), or one of a feature
+            (`Feature.requests`).
         args: the arguments of `op` as above.
     """
 

@@ -97,6 +97,19 @@ class JobHooks:
     reacts: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedRequest:
+    """A user's request to a feature, which can be performed.
+
+    Args:
+        group: the group of which it has jobs submitted.
+        perform: performs it, given whether the ensemble had ended; returns the response.
+    """
+
+    group: str
+    perform: Callable[[bool], Mapping[str, Any]]
+
+
 @dataclass(frozen=True)
 class Feature:
     """A feature in one engine.
@@ -104,6 +117,8 @@ class Feature:
     Args:
         name: what its state is called in a snapshot.
         actions: the actions that it performs, by name.
+        requests: what checks the arguments of users' requests that it performs, by their name, or
+            raises `RequestError`. An ensemble that has ended goes on with such a request.
         fields: what expressions know of a job by it, by the name of the field.
         quiet: reasons of cancellations that follow from what was recorded before: no outcome of a
             firing is recorded of them.
@@ -117,11 +132,14 @@ class Feature:
         status: returns what the status of an ensemble says of it.
         shrunk: the instance has fewer nodes than before.
         check: raises AssertionError if an invariant that holds after each event is broken.
-        reopened: the ensemble goes on after its end, because jobs of it are run again.
+        reopened: the ensemble goes on after its end, by a request.
     """
 
     name: str
     actions: Mapping[str, Perform] = field(default_factory=dict)
+    requests: Mapping[str, Callable[[Mapping[str, Any]], CheckedRequest]] = field(
+        default_factory=dict
+    )
     fields: Mapping[str, Callable[[ActiveJob], Any]] = field(default_factory=dict)
     quiet: frozenset[str] = frozenset()
     commands: Mapping[type, CommandHooks] = field(default_factory=dict)

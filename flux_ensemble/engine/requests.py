@@ -16,6 +16,7 @@ from flux_ensemble.engine.commands import Reply
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import Request
+from flux_ensemble.engine.feature import CheckedRequest
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.reruns import Reruns
 from flux_ensemble.engine.scaler import Scaler
@@ -44,11 +45,17 @@ class Requests:
             "action": self._action,
             "rerun": self._rerun,
         }
+        self._of_features: Mapping[str, Callable[[Mapping[str, Any]], CheckedRequest]] = {
+            op: check for feature in core.hooks.features for op, check in feature.requests.items()
+        }
 
     def on_request(self, request: Request) -> Iterator[TriggerQueue]:
         """Perform a request, or reply with the error."""
         operation = self._operations.get(request.op)
         try:
+            if request.op in self._of_features:
+                self._go_on(request)
+                return
             if operation is None:
                 raise RequestError(errno.EINVAL, f"no request named {request.op!r}")
             yield from operation(request)
@@ -163,6 +170,23 @@ class Requests:
             self._check_running()
         self._reply(request, self._reruns.run(request.args.get("firings", ())))
         return ()
+
+    def check(self, op: str, args: Mapping[str, Any]) -> CheckedRequest:
+        """Check a request of a feature, also after the end; return what performs it.
+
+        Raises:
+            RequestError: it cannot be performed.
+        """
+        if self._core.t_end is None:
+            self._check_running()
+        return self._of_features[op](args)
+
+    def _go_on(self, request: Request) -> None:
+        """Perform a request of a feature; an ensemble that has ended goes on."""
+        checked, ended = self.check(request.op, request.args), self._core.t_end is not None
+        if ended:
+            self._reruns.reopen((checked.group,), eventlog.Reopen)
+        self._reply(request, {**checked.perform(ended), "reopened": ended})
 
     def _origin(self, request: Request) -> Origin:
         number = self._core.pending_table.next_number(REQUEST_RULE)

@@ -15,7 +15,8 @@ search has counted them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from flux_ensemble import eventlog
@@ -58,17 +59,12 @@ class Reruns:
         ]
         if not chosen:
             return {"jobs": 0, "reopened": False}
-        before, t_end = core.state, core.t_end
+        t_end = core.t_end
         if t_end is None:
             core.record(eventlog.Rerun(jobs=len(chosen)))
         else:
-            core.reopen()
-            away = max(0.0, core.t - t_end)
-            core.record(eventlog.Rerun(jobs=len(chosen), ended=before, away=away))
-            if self._members is not None:
-                groups = {firing.group for firing, _ in chosen}
-                needed = {pool for group in groups for pool in pools_of(core.spec, group)}
-                self._members.reopen(needed)
+            groups = {firing.group for firing, _ in chosen}
+            self.reopen(groups, partial(eventlog.Rerun, jobs=len(chosen)))
         for firing, (index, key, outcome, failed, gave_up, _, *others) in chosen:
             self._uncount(firing.group, key, failed=failed, gave_up=gave_up)
             overrides = {
@@ -78,6 +74,21 @@ class Reruns:
             for rule, of, ended in ((firing.rule, firing.number, outcome), *others):
                 core.replace(firing.group, (rule, of, index), ended, number)
         return {"jobs": len(chosen), "reopened": t_end is not None}
+
+    def reopen(self, groups: Iterable[str], entry: Callable[..., eventlog.Entry]) -> None:
+        """Go on with the ensemble, which has ended; its members start once more.
+
+        Args:
+            groups: of which jobs are to run.
+            entry: makes the entry of the log, of the state in which it had `ended` and the seconds
+                since, `away`.
+        """
+        core, before, t_end = self._core, self._core.state, self._core.t_end
+        assert t_end is not None
+        core.reopen()
+        core.record(entry(ended=before, away=max(0.0, core.t - t_end)))
+        if self._members is not None:
+            self._members.reopen({pool for group in groups for pool in pools_of(core.spec, group)})
 
     def _uncount(self, group: str, key: int, *, failed: bool, gave_up: bool) -> None:
         """Take back that a job is over."""

@@ -358,7 +358,11 @@ class Log:
         if self._t_start is None:
             self._t_start = t
         match read:
-            case eventlog.Epoch(away=float(away)) | eventlog.Rerun(away=float(away)) if away > 0:
+            case (
+                eventlog.Epoch(away=float(away))
+                | eventlog.Rerun(away=float(away))
+                | eventlog.Reopen(away=float(away))
+            ) if away > 0:
                 self.gaps.append((t - away, t))
         # First, because this refuses an entry that is none of ours. As in charts, the time in which
         # the run was interrupted is left out.

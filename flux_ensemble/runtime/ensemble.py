@@ -348,12 +348,36 @@ class Ensemble:
             else:
                 answer({**report, **result, "state": self.state, "entries": entries})
 
+        self._revive()
+        self.ask("rerun", {"firings": firings}, replied)
+
+    def extend(self, op: str, args: Mapping[str, Any], answer: Answer) -> None:
+        """Send a request of a feature to the engine, and go on if the ensemble has ended.
+
+        Args:
+            op, args: the request.
+            answer: receives the response.
+
+        Raises:
+            RequestError: the request is refused.
+        """
+        entries = self.log.total
+
+        def replied(result: Any) -> None:
+            refused = isinstance(result, RequestError)
+            answer(result if refused else {**result, "state": self.state, "entries": entries})
+
+        if not self._live:
+            self.engine.requests.check(op, args)
+            self._revive()
+        self.ask(op, args, replied)
+
+    def _revive(self) -> None:
+        """Have an ensemble that has ended receive the events of its jobs, before it goes on."""
         if not self._live and self.stopped is None:
-            # Before it goes on: it needs the events of its jobs.
             self._live = True
             self.log.reopen()
             self._changed(self)
-        self.ask("rerun", {"firings": firings}, replied)
 
     def job_event(self, event: JobEvent) -> None:
         """Take in an event of a job."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from flux_ensemble.eventlog import Finish, JobEvent, Rerun, Stored
+from flux_ensemble.eventlog import Finish, JobEvent, Reopen, Rerun, Stored
 
 #: Number of entries that are held.
 KEPT = 10_000
@@ -133,7 +133,7 @@ def _with_reopened(entries: list[Stored]) -> list[Stored]:
     reopened = False
     for position in range(len(entries) - 1, -1, -1):
         entry = entries[position]
-        if entry["name"] == Rerun.tag:
+        if entry["name"] in (Rerun.tag, Reopen.tag):
             reopened = reopened or "ended" in entry["context"]
         elif reopened and entry["name"] == Finish.tag:
             entries[position] = {**entry, "context": {**entry["context"], "reopened": True}}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -37,6 +38,7 @@ from flux_ensemble.words import counted
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
     from flux_ensemble.document.model import Spec
+    from flux_ensemble.queues.local.run import LocalRun
     from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
 
@@ -78,12 +80,18 @@ def rerun(target: Target, **options: Any) -> int:
     as by "run"; its rules fire as they do after any other job. While one goes on, jobs of it that
     are over run again beside the others.
     """
-    return _Rerun(target=target, **options).execute()
+    return Rerun(target=target, **options).execute()
 
 
 @dataclass
-class _Rerun:
-    """A rerun; the fields are the options."""
+class Rerun:
+    """A request after whose answer an ensemble that had ended is followed: the fields are options.
+
+    This is that of `rerun`; others override `OP`, `asked`, `_say` and `_begin`.
+    """
+
+    #: The request.
+    OP: ClassVar[str] = "rerun"
 
     target: Target
     name: str
@@ -139,7 +147,7 @@ class _Rerun:
             )
 
     @property
-    def _asked(self) -> dict[str, Any]:
+    def asked(self) -> dict[str, Any]:
         """The payload of the request, without the name."""
         asked: dict[str, Any] = {"failed": self.failed, "dry_run": self.dry_run}
         return asked if self.filter is None else {**asked, "filter": self.filter}
@@ -183,7 +191,7 @@ class _Rerun:
         from flux_ensemble.cli.session.follow import Follower
 
         with naming(client, self.name):
-            answer = client.call("rerun", name=self.name, **self._asked)
+            answer = client.call(self.OP, name=self.name, **self.asked)
         if not self._say(answer) or self.detach or not answer["reopened"]:
             return OK
         follower = Follower(
@@ -201,7 +209,7 @@ class _Rerun:
 
     def _run_locally(self, client: LocalClient, status: EnsembleStatus, results: Results) -> int:
         if status["state"] not in FINAL_STATES:
-            self._say(client.call("rerun", name=self.name, **self._asked))
+            self._say(client.call(self.OP, name=self.name, **self.asked))
             return OK
         if client.states.is_interrupted(status) and not self.resume:
             raise Failure(f"the run of {self.name!r} {self._interrupted(status)}")
@@ -224,7 +232,7 @@ class _Rerun:
 
     def _go_on(self, client: LocalClient, spec: Spec, text: str, where: str, again: str) -> int:
         from flux_ensemble.cli.display.views import make_view
-        from flux_ensemble.cli.session.local_run import Options, rerun_locally
+        from flux_ensemble.cli.session.local_run import Options, reopen_locally
 
         options = Options(
             timeout=self.timeout,
@@ -235,9 +243,14 @@ class _Rerun:
             again=again,
         )
         view = make_view(quiet=self.quiet)
-        return rerun_locally(
-            spec, text, where, self._cluster(), view, options, self._asked, self._say, self._take
-        )
+        cluster = self._cluster()
+        return reopen_locally(spec, text, where, cluster, view, options, self._begin, self._take)
+
+    def _begin(self, run: LocalRun, text: str) -> Callable[[], None] | None:
+        """Choose the jobs of a run that has ended; return what runs them again."""
+        choice = run.choose(text, self.asked)
+        jobs = sum(len(one["jobs"]) for one in choice.firings())
+        return partial(run.rerun, choice) if self._say({"jobs": jobs, **choice.report()}) else None
 
     def _again(self, client: LocalClient, results: Results, where: str) -> str:
         """Return the command that continues it, in the directory in which the run was begun."""

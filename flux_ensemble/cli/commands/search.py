@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from flux_ensemble.cli.common import Failure, naming, say
+from flux_ensemble.cli.commands.rerun import Rerun
+from flux_ensemble.cli.commands.run import QUIET_OPTION
+from flux_ensemble.cli.common import MOST, OK, USAGE, Failure, naming, say
 from flux_ensemble.cli.display.formats import Output, Table, print_json, table_options
 from flux_ensemble.cli.display.tables import BESTS, best_rows
+from flux_ensemble.cli.display.troubles import DEFAULT_KINDS
 from flux_ensemble.cli.prose import fitted
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
@@ -17,10 +21,11 @@ from flux_ensemble.results.best import for_guests, none_best, none_kept, ties
 from flux_ensemble.results.hosts import Target, label_of
 from flux_ensemble.scalars import brief
 from flux_ensemble.texts import one_line
-from flux_ensemble.words import ended_trials, shown_search
+from flux_ensemble.words import counted, ended_trials, shown_search
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import BestTrial, EnsembleStatus, FrontTrial, SearchStatus
+    from flux_ensemble.queues.local.run import LocalRun
 
 _SEARCHES = Table(
     "search",
@@ -73,16 +78,61 @@ _SEARCHES = Table(
 )
 
 
+class Point(click.ParamType):
+    """A point of a search: values of variables by name, as in `lr=0.01,layers=2`."""
+
+    name = "point"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, str]:
+        """Return the texts of the values by name; the search knows what they mean."""
+        pairs = [one.partition("=") for one in value.split(",")]
+        names = [name.strip() for name, _, _ in pairs]
+        if not all(name and sign for name, (_, sign, _) in zip(names, pairs, strict=True)):
+            self.fail(f"expected a point such as lr=0.01,layers=2, not {value!r}", param, ctx)
+        if len(set(names)) < len(names):
+            self.fail(f"a variable is there twice in {value!r}", param, ctx)
+        return {name: text.strip() for name, (_, _, text) in zip(names, pairs, strict=True)}
+
+
 @click.command
 @click.argument("name", shell_complete=completion.ensembles)
 @click.argument("id", required=False)
+@click.option("--more", type=click.IntRange(1, MOST), metavar="N", help="Go on with N more trials.")
+@click.option(
+    "--add",
+    "points",
+    type=Point(),
+    multiple=True,
+    metavar="NAME=VALUE,...",
+    help="Try this point, as one more trial, before others; may be repeated.",
+)
+@click.option("--detach", is_flag=True, help="Do not follow it: leave it to the service.")
+@QUIET_OPTION
 @table_options(_SEARCHES)
 @targeted
-def search(name: str, id: str | None, output: Output, target: Target) -> None:
+def search(
+    name: str,
+    id: str | None,
+    more: int | None,
+    points: tuple[dict[str, str], ...],
+    detach: bool,
+    quiet: bool,
+    output: Output,
+    target: Target,
+) -> int:
     """Show the searches of ensemble NAME, or search ID alone, and the best trials.
 
     With -o only the table of searches is printed. The trials are jobs: "jobs NAME" shows them.
+    With --more or --add the search goes on; an ensemble that has ended goes on, too, and is
+    followed to its end as by "run".
     """
+    if more is not None or points:
+        return _More(target, name, id, more, points, detach=detach, quiet=quiet).execute()
+    for option, given in (("--detach", detach), ("--quiet", quiet)):
+        if given:
+            raise Failure(f"{option} is for --more and --add", USAGE)
     answer: Any
     with naming(target, name):
         answer = target.status(name)
@@ -92,13 +142,69 @@ def search(name: str, id: str | None, output: Output, target: Target) -> None:
     searches = _chosen(status.get("searches", []), name, id)
     if output.as_json:
         print_json({"searches": searches})
-        return
+        return OK
     output.show(_SEARCHES, [_row(search, status) for search in searches])
     if output.is_default:
         for search in searches:
             if search["trouble"]:
                 click.echo(f"\n{fitted(one_line(search['trouble']))}")
             _print_best(search, output.no_header)
+    return OK
+
+
+class _More(Rerun):
+    """More trials of a search; the arguments are those of the command."""
+
+    OP = "search"
+
+    def __init__(
+        self,
+        target: Target,
+        name: str,
+        search: str | None,
+        more: int | None,
+        points: Sequence[Mapping[str, str]],
+        *,
+        detach: bool,
+        quiet: bool,
+    ) -> None:
+        super().__init__(
+            target,
+            name,
+            failed=False,
+            filter=None,
+            dry_run=False,
+            detach=detach,
+            resume=False,
+            quiet=quiet,
+            timeout=0.0,
+            report=None,
+            exports=(),
+            force=False,
+            fail_on=frozenset(DEFAULT_KINDS),
+            nodes=None,
+            cores=None,
+            gpus=None,
+        )
+        given = {"search": search, "more": more, "points": list(points) or None}
+        self._given = {key: value for key, value in given.items() if value is not None}
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The payload of the request, without the name."""
+        return self._given
+
+    def _say(self, answer: Mapping[str, Any]) -> bool:
+        # One that is followed has it in its log.
+        if self.detach or not answer["reopened"]:
+            more = counted(answer["added"], "more trial")
+            click.echo(f"{self.name}: {more} of {answer['search']}, {answer['trials']:,} in all")
+        return True
+
+    def _begin(self, run: LocalRun, text: str) -> Callable[[], None]:
+        run.revive(text)
+        run.check(self.OP, self.asked)
+        return partial(run.extend, self.OP, self.asked, lambda _: None)
 
 
 @click.command

@@ -150,18 +150,17 @@ def run_locally(
         return recorded(printer.follow(options, ended), recorder)
 
 
-def rerun_locally(
+def reopen_locally(
     spec: Spec,
     text: str,
     cwd: str,
     cluster: VirtualCluster,
     view: EnsembleView,
     options: Options,
-    payload: Mapping[str, Any],
-    chosen: Callable[[Mapping[str, Any]], bool],
+    begin: Callable[[LocalRun, str], Callable[[], None] | None],
     ended: Callable[[EnsembleStatus], None] = lambda status: None,
 ) -> int:
-    """Run jobs of a run that has ended again, or go on with one that was interrupted.
+    """Go on with a run that has ended, by a request, or with one that was interrupted meanwhile.
 
     Args:
         spec: the ensemble, of the document that the run has kept.
@@ -169,8 +168,8 @@ def rerun_locally(
         cwd: the directory of the run.
         cluster, view, ended: as for `run_locally`.
         options: of the run; with `resume` it was interrupted.
-        payload: as of the request `rerun`.
-        chosen: receives the answer to that before anything runs; returns whether to go on.
+        begin: reads the run, which has this document, and checks the request. Returns what
+            performs it; None if there is nothing to do.
 
     Returns:
         The exit code.
@@ -192,14 +191,16 @@ def rerun_locally(
             log.begin_again(Again(options.again))
             run.recover(text)
         else:
-            choice = run.choose(text, payload)
-            firings = choice.firings()
-            answer = {"jobs": sum(len(one["jobs"]) for one in firings), **choice.report()}
-            if not chosen(answer):
+            try:
+                go_on = begin(run, text)
+            except RequestError:
+                log.drop()
+                raise
+            if go_on is None:
                 log.drop()
                 return OK
             log.begin_again(Again(options.again))
-            run.rerun(choice)
+            go_on()
         run.listen(parse)
         return printer.follow(options, ended)
 

@@ -13,13 +13,17 @@ colon as no id in a document has, and the number of the trial.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import errno
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from flux_ensemble.document.model import REQUEST_RULE
 from flux_ensemble.engine.commands import Ask, StartTimer, StopTimer
 from flux_ensemble.engine.core import Core
+from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import CommandDone
-from flux_ensemble.engine.feature import CommandHooks, Feature, JobHooks
+from flux_ensemble.engine.feature import CheckedRequest, CommandHooks, Feature, JobHooks
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_changes import Change
 from flux_ensemble.engine.jobs import ActiveJob
@@ -45,7 +49,10 @@ from flux_ensemble.features.search.state import (
 from flux_ensemble.features.search.trials import CANCELED, COMPLETE, FAILED, Trials, moved
 from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.numbers import finite
-from flux_ensemble.scalars import packed
+from flux_ensemble.scalars import packed, unpacked
+from flux_ensemble.suggestions import hint
+from flux_ensemble.texts import listed, shown
+from flux_ensemble.words import counted
 
 #: What the state of searches is called in snapshots and in the status.
 NAME = "searches"
@@ -85,6 +92,7 @@ def feature(core: Core, sending: Submitter) -> Feature:
             "close": searches.on_close,
             "refresh": searches.on_refresh,
         },
+        requests={"search": searches.on_request},
         commands={
             Ask: CommandHooks(searches.asked, searches.answered, searches.not_answered),
         },
@@ -271,13 +279,75 @@ class Searches:
     def start(self, id: str, origin: Origin) -> bool:
         """Start a search, or continue a closed one; return whether that changes anything."""
         state = self.states[id]
-        if state.state == RUNNING or len(state.trials.ended) >= state.search.trials:
+        if state.state == RUNNING or len(state.trials.ended) >= state.total:
             return False
-        given = state.begin(origin, self._core.t)
+        self._begin(state, origin)
+        return True
+
+    def _begin(self, state: SearchState, origin: Origin) -> None:
+        id, given = state.search.id, state.begin(origin, self._core.t)
         if given:
             self._core.record(entries.Given(search=id, first=given.start, points=len(given)))
         self._asking.changed(state)
-        return True
+
+    def on_request(self, args: Mapping[str, Any]) -> CheckedRequest:
+        """Check a request for more trials of a search (docs/rpc.md, `ensemble.search`).
+
+        Raises:
+            RequestError: there is no such search, or it cannot have such trials.
+        """
+        state = self._chosen(args.get("search"))
+        points = list(_points(state.search, args.get("points", ())))
+        more = args.get("more", 0) + len(points)
+        if not more:
+            raise RequestError(errno.EINVAL, "give 'more', a number of trials, or 'points'")
+        most, total = self._core.spec.limits.jobs, state.total + more
+        if total > most:
+            raise RequestError(
+                errno.EINVAL,
+                f"{counted(more, 'more trial')} would make {total} of search "
+                f"{state.search.id!r}, and limits.jobs is {most}",
+            )
+        return CheckedRequest(state.search.group, partial(self._extend, state, more, points))
+
+    def _chosen(self, id: str | None) -> SearchState:
+        """Return a search that a request names, or the only one."""
+        name, ids = self._core.spec.name, list(self.states)
+        if not ids:
+            raise RequestError(errno.ENOENT, f"ensemble {name!r} has no search")
+        if id is None and len(ids) > 1:
+            raise RequestError(
+                errno.EINVAL,
+                f"ensemble {name!r} has {len(ids)} searches: name one of them ({listed(ids)})",
+            )
+        if id is not None and id not in ids:
+            raise RequestError(
+                errno.ENOENT,
+                f"ensemble {name!r} has no search {id!r} ({hint(id, ids)}searches: {listed(ids)})",
+            )
+        return self.states[ids[0] if id is None else id]
+
+    def _extend(
+        self, state: SearchState, more: int, points: Sequence[tuple[Any, ...]], ended: bool
+    ) -> Mapping[str, Any]:
+        """Give a search more trials, and go on with it.
+
+        One that no rule has started yet is left to the rules, as long as there may be one.
+        """
+        core, id = self._core, state.search.id
+        state.more += more
+        core.record(entries.More(search=id, more=more, trials=state.total))
+        state.exhausted = False
+        if ended or state.state in (CLOSING, DONE):
+            number = self._table.next_number(REQUEST_RULE)
+            self._begin(state, Origin(REQUEST_RULE, number))
+        if points:
+            # Points that are suggested now would have the numbers of these.
+            self._asking.forget(state)
+            first = state.trials.give(points)
+            core.record(entries.Given(search=id, first=first, points=len(points)))
+        self._asking.changed(state)
+        return {"search": id, "trials": state.total, "added": more}
 
     def close(self, id: str, chain: tuple[str, ...] = (), reason: str = "closed") -> bool:
         """Close a search, so that no more trials are sent; return whether it was running.
@@ -592,7 +662,9 @@ class Searches:
         if not self.states:
             return None
         due = list(self._due)
-        begun = [(id, state) for id, state in self.states.items() if state.state != IDLE]
+        begun = [
+            (id, state) for id, state in self.states.items() if state.state != IDLE or state.more
+        ]
         if not begun and not due:
             return {}
         return {
@@ -656,6 +728,21 @@ class Pruner:
             stopped_early(id, number),
             Origin(rule_of(id), number, (), None, (search.group,)),
         )
+
+
+def _points(search: Search, points: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the points of a request.
+
+    Raises:
+        RequestError: one of them cannot be used.
+    """
+    for index, point in enumerate(points):
+        try:
+            if not isinstance(point, Mapping):
+                raise ValueError(f"expected a mapping of the variables, not {shown(point)}")
+            yield search.read({name: unpacked(value) for name, value in point.items()})
+        except ValueError as error:
+            raise RequestError(errno.EINVAL, f"points[{index}]: {error}") from None
 
 
 def rule_of(id: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from flux_ensemble.eventlog import Entry, JobId, Line, Span
 from flux_ensemble.scalars import brief
-from flux_ensemble.words import each_pair
+from flux_ensemble.words import counted, each_pair
 
 
 class OfSearch(Entry):
@@ -31,7 +31,8 @@ class Asked(OfSearch, tag="ask"):
     seconds: float
 
     def sentence(self, t: float, jobid: JobId) -> str:
-        what = f"points of {_trials(self.first, self.points)}" if self.points else "no points"
+        which = _trials(self.first, self.points)
+        what = f"points of {which}" if self.points else "no points"
         return f"{self.search}: {what}, {self.ended} ended before"
 
 
@@ -48,6 +49,23 @@ class Given(OfSearch, tag="given"):
     def sentence(self, t: float, jobid: JobId) -> str:
         which, verb = _trials(self.first, self.points), "is" if self.points == 1 else "are"
         return f"{self.search}: {which} {verb} given, and tried first"
+
+
+class More(OfSearch, tag="more"):
+    """A user has a search go on with more trials.
+
+    Fields:
+        more, trials: how many more trials there are, and how many in all.
+    """
+
+    style = "warn"
+    announces = True
+
+    more: int
+    trials: int
+
+    def sentence(self, t: float, jobid: JobId) -> str:
+        return f"{self.search}: {counted(self.more, 'more trial')}, {self.trials:,} in all"
 
 
 class AskFailed(OfSearch, tag="ask-failed"):

@@ -85,21 +85,23 @@ class Consultant:
     def __init__(self, searches: Iterable[Search], seed: int) -> None:
         self._searches = {search.id: search for search in searches}
         self._seed = seed
-        #: For each search the sampler, and the numbers of points and of ends of trials that it
-        #: knows.
-        self._known: dict[str, tuple[Suggester, int, int]] = {}
+        #: For each search the sampler, the numbers of points and of ends of trials that it knows,
+        #: and how many times points had got other numbers.
+        self._known: dict[str, tuple[Suggester, int, int, int]] = {}
 
     def ask(self, command: Ask, trials: Trials, done: Callable[[Advice], None]) -> None:
         """Request points, as `runtime.ports.Adviser.ask`; they are returned at once."""
         known = self._known.get(command.search)
-        if known is None or known[1] > command.first or known[2] > command.ended:
+        anew = known is None or known[1] > command.first or known[2] > command.ended
+        if known is None or anew or known[3] != trials.refreshes:
             search = self._searches[command.search]
-            known = suggesting(described(search, self._seed)), 0, 0
-        sampling, points, ends = known
+            known = suggesting(described(search, self._seed)), 0, 0, 0
+        sampling, points, ends, _ = known
         seen = trials.seen(points, ends, command.first, command.ended)
         answer = sampling.answer({"count": command.count, **seen})
         given = answer["points"]
-        self._known[command.search] = sampling, command.first + len(given), command.ended
+        known = sampling, command.first + len(given), command.ended, trials.refreshes
+        self._known[command.search] = known
         # No virtual time passes meanwhile.
         done(Advice(True, given))
 

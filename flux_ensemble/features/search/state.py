@@ -35,6 +35,7 @@ class SearchState:
         state: one of `IDLE`, `RUNNING`, `CLOSING`, `DONE`.
         reason: the reason why the search closes, or is done: "trials", "closed", "exhausted",
             "failures" or "error".
+        more: the number of trials that users have added to those of the document.
         origin: the firing that started the search.
         asks: the number of answered asks.
         ask: id and time of the open command `Ask`; None if there is none.
@@ -55,6 +56,7 @@ class SearchState:
         self.trials = Trials(search)
         self.state = IDLE
         self.reason = ""
+        self.more = 0
         self.origin: Origin | None = None
         self.asks = 0
         self.ask: tuple[int, float] | None = None
@@ -69,6 +71,11 @@ class SearchState:
         self.stopped: dict[int, tuple[float, float]] = {}
         self.chain: tuple[str, ...] = ()
         self._t_looked: float | None = None
+
+    @property
+    def total(self) -> int:
+        """The number of trials: those of the document, and those that users have added."""
+        return self.search.trials + self.more
 
     @property
     def open(self) -> bool:
@@ -141,7 +148,7 @@ class SearchState:
         return min(self.search.batch or max(dropped, self.wanted()), self._left(), MAX_BATCH)
 
     def _left(self) -> int:
-        return self.search.trials - len(self.trials.all)
+        return self.total - len(self.trials.all)
 
     def end(
         self, number: int, how: str, value: Value | None, t: float, step: float | None = None
@@ -172,7 +179,7 @@ class SearchState:
         """
         trials = self.trials
         assert len(trials.active) <= self.search.parallel
-        assert len(trials.all) <= self.search.trials
+        assert len(trials.all) <= self.total
         assert len(trials.all) == len(trials.stock) + len(trials.active) + len(trials.ended)
         assert list(trials.stock) == list(
             range(len(trials.all) - len(trials.stock), len(trials.all))
@@ -192,7 +199,7 @@ class SearchState:
             "sampler": search.suggests,
             "objective": ", ".join(objective.key for objective in search.objectives),
             "direction": ", ".join(objective.direction for objective in search.objectives),
-            "trials": search.trials,
+            "trials": self.total,
             "parallel": search.parallel,
             "active": len(trials.active),
             "stock": len(trials.stock),
@@ -233,6 +240,7 @@ class SearchState:
             "origin": None if self.origin is None else self.origin.dump(),
             "t_looked": self._t_looked,
             "trials": self.trials.dump(),
+            **({"more": self.more} if self.more else {}),
             **self._dump_stopping(),
         }
 
@@ -251,6 +259,7 @@ class SearchState:
         self.origin = None if value["origin"] is None else Origin.load(value["origin"])
         self._t_looked = value["t_looked"]
         self.trials.load(value["trials"])
+        self.more = value.get("more", 0)
         if self.stopping is not None:
             self.stopping.load(value["stopping"])
             self.stopped = {number: (last, step) for number, last, step in value["stopped"]}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import errno
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -218,6 +218,18 @@ class LocalClient:
         """Do as `Client.rerun`, for a run that goes on."""
         asked = {"filter": filter, "failed": failed or None, "dry_run": dry_run or None}
         return self.call("rerun", name=name, **asked)
+
+    def search(
+        self,
+        name: str,
+        search: str | None = None,
+        *,
+        more: int | None = None,
+        points: Iterable[Mapping[str, Any]] = (),
+    ) -> dict[str, Any]:
+        """Do as `Client.search`, for a run that goes on."""
+        given = list(points) or None
+        return self.call("search", name=name, search=search, more=more, points=given)
 
     def pause(self, name: str) -> State:
         """Do as `Client.pause`."""

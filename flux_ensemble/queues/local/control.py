@@ -111,7 +111,7 @@ class Handler:
             op, _, text = line.decode().partition(" ")
         except UnicodeDecodeError:
             raise RequestError(errno.EPROTO, "a request is UTF-8 text") from None
-        if op not in ASKED and op not in ("jobs", "rerun"):
+        if op not in ASKED and op not in ("jobs", "rerun", "search"):
             raise RequestError(errno.ENOSYS, f"a local run does not know the request {op[:60]!r}")
         payload = self._parse(op, text)
         name = payload.pop("name")
@@ -121,6 +121,8 @@ class Handler:
             answer({"jobs": self._active()})
         elif op == "rerun":
             self._rerun(payload, answer)
+        elif op == "search":
+            self._ensemble.extend(op, payload, lambda result: self._answer(op, result, answer))
         else:
             self._ensemble.ask(op, payload, lambda result: self._answer(op, result, answer))
 
@@ -152,7 +154,7 @@ class Handler:
 
     def _shaped(self, op: str, result: Any) -> Any:
         """Return a result in the form that the service gives it."""
-        if isinstance(result, RequestError) or op in ("rules", "action"):
+        if isinstance(result, RequestError) or op in ("rules", "action", "search"):
             return result
         if op == "submit":
             return {"ids": result["ids"]}

@@ -367,6 +367,20 @@ class LocalRun:
             RunError: the events of that run cannot be read, or it cannot go on.
             RequestError: the filter is wrong, or there is no record of the jobs.
         """
+        self.revive(text)
+        choice = self._ensemble.choice(self._describer, payload)
+        choice.all(self._loop.now())
+        return choice
+
+    def revive(self, text: str) -> None:
+        """Read an earlier run that has ended, which a request then goes on with.
+
+        Args:
+            text: its document.
+
+        Raises:
+            RunError: the events of that run cannot be read, or it cannot go on.
+        """
         ensemble, records = self._ensemble, list[Record]()
         recovered = self._replay(records)
         if ensemble.engine.t_start is not None:
@@ -375,9 +389,6 @@ class LocalRun:
             reason = ensemble.stopped or "it ended before it had begun"
             raise RunError(f"the run of {ensemble.name!r} cannot go on: {reason}")
         self._queue.adopt(recovered, ensemble.engine)
-        choice = ensemble.choice(self._describer, payload)
-        choice.all(self._loop.now())
-        return choice
 
     def rerun(self, choice: Choice) -> None:
         """Run jobs of a run that has ended again, and so go on with it.
@@ -388,10 +399,29 @@ class LocalRun:
         Raises:
             RunError, StateError: the files cannot be written.
         """
+        self._reopen(lambda: self._ensemble.rerun(choice, lambda _: None))
+
+    def check(self, op: str, args: Mapping[str, Any]) -> None:
+        """Check a request of a feature to a run that has ended.
+
+        Raises:
+            RequestError: it is refused.
+        """
+        self._ensemble.engine.requests.check(op, args)
+
+    def extend(self, op: str, args: Mapping[str, Any], answer: Answer) -> None:
+        """Go on with a run that has ended, by a request of a feature that `check` accepts.
+
+        Raises:
+            RunError, StateError: the files cannot be written.
+        """
+        self._reopen(lambda: self._ensemble.extend(op, args, answer))
+
+    def _reopen(self, go_on: Callable[[], None]) -> None:
         # Whatever happens from now on, the run has not ended.
         status = {**self._status(), "state": "running", "t_end": None}
         self._log.snapshot(status, self._ensemble.engine.metrics(self._loop.now()), 0)
-        self._ensemble.rerun(choice, lambda _: None)
+        go_on()
         self._publish()
 
     def _replay(self, records: list[Record]) -> Recovered:

@@ -132,6 +132,13 @@ class Handlers:
         """Respond with the engine's reply as it is."""
         self._ask(message, payload, lambda result: result)
 
+    @request_handler("search")
+    def search(self, message: Message, payload: Payload) -> None:
+        """Give a search more trials, and go on with an ensemble that has ended."""
+        ensemble = self._ensembles.get(payload["name"])
+        args = {key: value for key, value in payload.items() if key != "name"}
+        ensemble.extend("search", args, self._responder.answer_to(message))
+
     @request_handler("pause", "resume", "terminate")
     def change_state(self, message: Message, payload: Payload) -> None:
         """Change the state of an ensemble, and respond with the resulting state."""

@@ -159,6 +159,14 @@ TOPICS: Mapping[str, Topic] = {
             "dry_run": _FLAG,
         }
     ),
+    "search": Topic(
+        {
+            "name": _NAME,
+            "search": _name("the id of a search"),
+            "more": Field(int, "a number of trials, 1 or more", minimum=1),
+            "points": Field(list, "a list of points"),
+        }
+    ),
     "action": Topic({"name": _NAME, "action": Field(dict, "an action", required=True)}),
     "attach": Topic(
         {

@@ -129,6 +129,7 @@ class Recipes:
             "params": {}, "id": rng.choice(rules), "enabled": rng.random() < 0.5, "to": 2,
             "follow": rng.random() < 0.3, "events": rng.random() < 0.5, "text": "jobs: []",
             "failed": rng.random() < 0.5, "dry_run": rng.random() < 0.5,
+            "search": "s", "more": 1, "points": [{"x": 1}],
             "cancel": rng.random() < 0.5, "cwd": "/tmp", "environment": {"A": "b"},
             "overrides": rng.choice(({}, {"nodes": 1, "duration": "1m"}, {"urgency": 20})),
             "rule": rng.choice(rules), "outcome": rng.choice(("success", "failed")), "after": 0,

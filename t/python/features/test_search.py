@@ -274,6 +274,128 @@ def test_a_search_that_is_started_again_does_not_try_its_points_twice() -> None:
     assert play.points == [0.9, 0.8, 0.7, 0.04]
 
 
+def more(play: Search, **args: Any) -> Mapping[str, Any]:
+    """The reply to a request for more trials, after a round through a snapshot."""
+    reply = play.request("search", **args)
+    assert reply.errno is None, reply
+    values = [play.engine.stats.take_values()]
+    assert dump(restore(play.engine.spec, dump(play.engine), values)) == dump(play.engine)
+    return reply.result
+
+
+def test_points_that_are_added_are_tried_before_those_that_were_suggested() -> None:
+    play = Search(searching(parallel=1, batch=4))
+    play.engine.stats.keep_values()
+    assert play.points == [0.01]
+    assert more(play, points=[{"x": "0.5", "kind": "q"}, {"x": 0.6, "kind": "p"}]) == {
+        "search": "hpo", "trials": 6, "added": 2, "reopened": False,
+    }  # fmt: skip
+    assert more(play, search="hpo", points=[{"x": 0.7, "kind": "p"}])["trials"] == 7
+    assert play.recorded("given")[-1] == {"search": "hpo", "first": 3, "points": 1}
+    for job in range(1, 8):
+        play.try_out(job, 0.5)
+    assert play.points == [0.01, 0.5, 0.6, 0.7, 0.02, 0.03, 0.04]
+    # Their numbers are those of the order in which they were sent, so nothing is told twice.
+    trials = search_state(play.engine, "hpo").trials
+    assert [trial.params[0] for trial in trials.all] == play.points
+    assert trials.ended == list(range(7))
+
+
+def test_an_ask_that_is_open_when_points_are_added_is_made_again_with_them() -> None:
+    play = Search(searching(parallel=2, sampler="tpe"))
+    play.engine.stats.keep_values()
+    play.answers = False
+    play.try_out(1, 0.5)
+    asked = play.of(Ask)[-1]
+    more(play, points=[{"x": 0.5, "kind": "q"}])
+    # The slot is taken by the point, and the answer that comes too late is no trial.
+    play.answer(asked)
+    assert play.points == [0.01, 0.02, 0.5]
+    play.answers = True
+    play.try_out(2, 0.5)
+    assert play.of(Ask)[-1].first == 3
+    assert play.points == [0.01, 0.02, 0.5, 0.04]
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_search_goes_on_with_more_trials(done: bool) -> None:
+    rule = {"trigger": "idle", "group": "b", "action": submit("b")}
+    play = Search({**searching([rule]), "finish": "never"})
+    play.engine.stats.keep_values()
+    for job in range(1, 5 if done else 3):
+        play.try_out(job, 0.5)
+    assert play.search["state"] == ("done" if done else "running")
+    assert more(play, more=3)["trials"] == 7
+    for job in range(5 if done else 3, 8):
+        play.try_out(job, 0.1)
+    assert (play.search["state"], play.search["trials"], play.search["complete"]) == ("done", 7, 7)
+    assert len(play.recorded("search-done")) == 1 + done
+    assert len(play.points) == 7
+
+
+def test_an_ensemble_that_has_ended_goes_on_with_more_trials_and_ends_again() -> None:
+    play = Search(searching([{"trigger": "search-done", "action": submit("b")}], points=GIVEN))
+    play.engine.stats.keep_values()
+    for job in range(1, 5):
+        play.try_out(job, 0.5)
+    play.run(5)
+    assert [one.state for one in play.of(Finish)] == ["completed"]
+    before = play.search
+    assert more(play, more=2, points=[{"x": 0.25, "kind": "p"}])["reopened"]
+    assert play.recorded("reopen")[0]["ended"] == "completed"
+    assert play.recorded("more") == [{"search": "hpo", "more": 3, "trials": 7}]
+    for job in range(6, 9):
+        play.try_out(job, 0.1)
+    assert play.points[4:] == [0.25, 0.06, 0.07]
+    assert [one.state for one in play.of(Finish)] == ["completed", "completed"]
+    # Nothing that was over has changed.
+    assert (before["complete"], play.search["complete"], play.search["failed"]) == (4, 7, 0)
+
+
+def test_a_search_that_was_cut_short_goes_on_with_what_it_had_left() -> None:
+    play = Search(searching(points=GIVEN))
+    play.engine.stats.keep_values()
+    play.try_out(1, 0.5)
+    for job in (2, 3):
+        play.begin(job)
+    play.request("cancel")
+    for job in (2, 3):
+        play.event(job, "exception", type="cancel", severity=0)
+        play.end(job, 15)
+    assert [one.state for one in play.of(Finish)] == ["canceled"]
+    more(play, more=1)
+    for job in (4, 5):
+        play.try_out(job, 0.5)
+    assert (play.search["canceled"], play.search["complete"]) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        ({}, "give 'more', a number of trials, or 'points'"),
+        ({"search": "hpx", "more": 1},
+         "ensemble 'test' has no search 'hpx' (did you mean 'hpo'? searches: hpo)"),
+        ({"points": [{"x": 0.5, "kind": "p"}, {"x": 2, "kind": "p"}]},
+         "points[1]: x: expected a number >= 0 and <= 1, not 2.0"),
+        ({"points": ["x"]}, "points[0]: expected a mapping of the variables, not 'x'"),
+        ({"more": 10_000_000},
+         "10000000 more trials would make 10000004 of search 'hpo', and limits.jobs is 100000"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("ended", [False, True])
+def test_what_is_wrong_with_a_request_for_more_trials(
+    args: dict[str, Any], reason: str, ended: bool
+) -> None:
+    play = Search(searching())
+    for job in range(1, 5 if ended else 2):
+        play.try_out(job, 0.5)
+    before, state = len(play.commands), dump(play.engine)["state"]["searches"]
+    assert play.request("search", **args).reason == reason
+    # That is the only effect.
+    assert len(play.commands) == before + 1
+    assert dump(play.engine)["state"]["searches"] == state
+
+
 def test_of_the_states_of_a_generator_the_last_is_in_a_snapshot() -> None:
     play = Search(searching(generator="m:C", parallel=1), start=False)
     play.answers = False

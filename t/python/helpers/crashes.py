@@ -139,6 +139,8 @@ class World:
         self.jobs: dict[int, Job] = {}
         self.service: Service | None = None
         self.fenced = True
+        #: Whether a user waits for an answer.
+        self.asked = False
         self.calls: Counter[str] = Counter()
         self.epoch = 0
         self.loads: dict[str, Any] = {}

@@ -23,13 +23,18 @@ pytest.importorskip("optuna")
 
 #: Of the search, and how many slots it has; of "stop", trials are stopped early;
 #: "generator" is one of the user's; "given" and "queue" have points that are tried first.
-KINDS = {"random": 5, "qmc": 5, "tpe": 1, "stop": 5, "generator": 1, "given": 1, "queue": 5}
+#: of "more", a user has the search go on when it has ended, and of "among" while it runs.
+KINDS = {
+    "random": 5, "qmc": 5, "tpe": 1, "stop": 5, "generator": 1, "given": 1, "queue": 5, "more": 1,
+}  # fmt: skip
 POINTS = [{"x": number / 16, "k": number % 9 + 1} for number in range(7)]
 OTHERS: dict[str, dict[str, Any]] = {
     "stop": {"sampler": "random", "stop": {"policy": "asha", "step": "epoch", "eta": 2}},
     "generator": {"generator": "generators:Kept", "batch": 4},
     "given": {"sampler": "tpe", "points": POINTS},
     "queue": {"sampler": "qmc", "points": POINTS},
+    "more": {"sampler": "tpe"},
+    "among": {"sampler": "qmc"},
 }
 
 #: The points of a generator are dropped once, when the last trial of a batch is still to come.
@@ -39,6 +44,10 @@ REFRESH = {
     "action": {"name": "refresh", "label": "hpo"},
 }
 TRIALS = 20
+
+#: What a user asks for, and how many trials there are then.
+MORE = {"more": 4, "points": POINTS}
+FURTHER = {"more": 11, "among": 11}
 
 
 def document(sampler: str) -> dict[str, Any]:
@@ -56,7 +65,7 @@ def document(sampler: str) -> dict[str, Any]:
                 "minimize": "loss",
                 **OTHERS.get(sampler, {"sampler": sampler}),
                 "trials": TRIALS,
-                "parallel": KINDS[sampler],
+                "parallel": KINDS.get(sampler, 5),
                 "on-failure": "retry" if sampler == "qmc" else "skip",
                 "failures": TRIALS,
             }
@@ -69,7 +78,12 @@ def document(sampler: str) -> dict[str, Any]:
             {"trigger": "start", "action": {"name": "search", "label": "hpo"}},
             {
                 "trigger": "search-done",
-                "action": {"name": "submit", "label": "b", "params": {"x": "{search.hpo.best.x}"}},
+                "action": {
+                    "name": "submit",
+                    "label": "b",
+                    "params": {"x": "{search.hpo.best.x}"},
+                    **({"repetitions": "unlimited"} if sampler == "more" else {}),
+                },
             },
             *([REFRESH] if sampler == "generator" else []),
         ],
@@ -130,10 +144,32 @@ def run(world: World, sampler: str) -> World:
             ensemble = next(iter(service.ensembles), None)
             if ensemble is None:
                 service.load(document(sampler))
+            elif sampler in FURTHER and not world.asked and due(ensemble, sampler):
+                ask(world, ensemble)
             elif not ensemble.live:
                 return world
         assert world.clock.step(), "nothing happens any more, and the ensemble has not ended"
     raise AssertionError("no end")
+
+
+def due(ensemble: Any, sampler: str) -> bool:
+    """Whether the user asks for more trials now, and has not been heard yet."""
+    state = search_state(ensemble.engine, "hpo")
+    if state.more:
+        return False
+    return not ensemble.live if sampler == "more" else len(state.trials.ended) > 8
+
+
+def ask(world: World, ensemble: Any) -> None:
+    """A user asks for more trials, and asks again if the service dies before it answers."""
+    world.asked, epoch = True, world.epoch
+    ensemble.extend("search", MORE, lambda _: None)
+
+    def look() -> None:
+        world.asked = False
+
+    world.clock.after(0.5, look)
+    assert epoch == world.epoch
 
 
 def points(world: World, sampler: str) -> dict[int, list[str]]:
@@ -144,11 +180,12 @@ def points(world: World, sampler: str) -> dict[int, list[str]]:
     state = search_state(ensemble.engine, "hpo")
     # Every trial has ended once, as its job did.
     assert (state.state, state.reason) == ("done", "trials")
-    assert sorted(state.trials.ended) == list(range(TRIALS))
+    total = TRIALS + FURTHER.get(sampler, 0)
+    assert sorted(state.trials.ended) == list(range(total))
     tags = Counter(job.tag for job in world.jobs.values())
     assert set(tags.values()) == {1}, "a tag is there twice"
     trials = {job.tag.firing: job for job in world.jobs.values() if job.tag.rule == "search:hpo"}
-    assert sorted(trials) == list(range(TRIALS))
+    assert sorted(trials) == list(range(total))
     for number, job in trials.items():
         trial = state.trials.all[number]
         assert parameters(job) == [str(value) for value in trial.params]
@@ -156,6 +193,10 @@ def points(world: World, sampler: str) -> dict[int, list[str]]:
     if "points" in OTHERS.get(sampler, {}):
         given = [[str(value) for value in point.values()] for point in POINTS]
         assert [parameters(trials[number]) for number in range(len(POINTS))] == given
+    if sampler in FURTHER:
+        # Each is tried once.
+        tried = Counter(map(tuple, map(parameters, trials.values())))
+        assert all(tried[tuple(map(str, point.values()))] == 1 for point in POINTS)
     assert sampler != "stop" or state.trials.counts["pruned"] > 3
     # What `on-failure: retry` runs again has the parameters of its trial.
     again = [job for job in world.jobs.values() if job.tag.rule == "retry"]
@@ -163,8 +204,9 @@ def points(world: World, sampler: str) -> dict[int, list[str]]:
     assert Counter(map(tuple, map(parameters, again))) == Counter(
         {tuple(one): 3 for one in failed} if sampler == "qmc" else {}
     )
-    (last,) = (job for job in world.jobs.values() if job.tag.group == "b")
-    assert float(parameters(last)[0]) == state.trials.best[0].params[0]
+    last = [job for job in world.jobs.values() if job.tag.group == "b"]
+    assert len(last) == (2 if sampler == "more" else 1)
+    assert float(parameters(last[-1])[0]) == state.trials.best[0].params[0]
     # The log from the beginning, which needs no sampler, comes to the same.
     while world.clock.step():
         pass
@@ -194,6 +236,13 @@ def test_a_run_that_is_killed_again_and_again_has_the_points_of_one_that_is_not(
         assert points(run(world, sampler), sampler) == expected, f"seed {seed}"
         kills += world.epoch - 1
     assert kills > 15
+
+
+def test_points_that_a_user_adds_meanwhile_are_tried_once_whatever_dies() -> None:
+    for seed in range(2, 6):
+        world = Learning(seed, BAD_LUCK if seed % 2 else Luck())
+        crashing(world, (0.02, 0.1, 0.4)[seed % 3], 20)
+        assert len(points(run(world, "among"), "among")) == TRIALS + 11, f"seed {seed}"
 
 
 def test_a_crash_at_every_commit_is_survived() -> None:
