@@ -394,6 +394,27 @@ def _inputs() -> Part:
     }
 
 
+def _samples() -> Part:
+    return {
+        "jobs": [
+            job("samples", "fom", {"x": "{number}"}, count=2),
+            job("samples-end", "plain", {"n": 0}),
+        ],
+        "metrics": ["ci95"],
+        "rules": [
+            start("samples"),
+            {"id": "samples-more", "trigger": "idle", "group": "samples",
+             "when": 'n["samples-fom"] < 6 and ci95["samples-fom"] > 0',
+             "action": {"name": "submit", "label": "samples", "repetitions": 9}},
+            {"id": "samples-rule", "trigger": "idle", "group": "samples",
+             "when": 'n["samples-fom"] >= 6',
+             "action": {"name": "submit", "label": "samples-end",
+                        "params": {"n": '{n["samples-fom"]}'}}},
+        ],
+        "simulate": {"samples": {"memo": {"fom": {"uniform": {"min": 0, "max": 1}}}}},
+    }  # fmt: skip
+
+
 def _output() -> Part:
     return {
         "jobs": [
@@ -507,6 +528,8 @@ FEATURES: Mapping[str, Feature] = {
                 {"inputs": 3}, finished={"inputs": 4}, failed={"inputs": 1},
                 simulated={"inputs": 4},
                 files={f"input-{number}": f"{number}\n" for number in (1, 2, 3)}),
+        Feature("samples", "more jobs with fresh numbers, until a mean is known", _samples,
+                {"samples": 6, "samples-end": 1}),
         Feature("output", "output in directories of the document", _output, {"output": 3}),
         Feature("members", "jobs shared out over two members", _members,
                 {"members": 8, "members-end": 1}, alone=_ON_FLUX),
