@@ -20,11 +20,12 @@ import os
 import socket
 import stat
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
+from flux_ensemble.client.errors import EnsembleError
 from flux_ensemble.files import ForeignFile, open_to_read
 from flux_ensemble.metrics.expressions import MAX_LENGTH
 from flux_ensemble.queues.local.client import LocalClient
@@ -167,8 +168,36 @@ class Outputs:
         return [
             path
             for path in _paths(job)
-            if self._modified(path) > end + LATE_SECONDS and not self._is_kept(job, path)
+            if self._is_later(self._modified(path), end, path) and not self._is_kept(job, path)
         ]
+
+    def _is_later(self, modified: float, end: float, path: str) -> bool:
+        """Return whether a file was written after the end of its job by something else."""
+        if modified <= end:
+            return False
+        return modified > end + LATE_SECONDS or self._is_of_another(path, end, modified)
+
+    def _is_of_another(self, path: str, end: float, modified: float) -> bool:
+        """Return whether a job of another ensemble had a file when it was modified."""
+        file = repr(path)
+        ran = f"t_run <= {modified:.6f} and not t_end < {end:.6f}"
+        for one in self._others:
+            began, ended = one["t_start"], one["t_end"]
+            if began is None or began > modified or (ended is not None and ended < end):
+                continue
+            filter = f"(output == {file} or error == {file}) and {ran}"
+            with contextlib.suppress(EnsembleError):  # removed meanwhile, or the name is too long
+                if any(True for _ in self._target.jobs(one["name"], filter=filter)):
+                    return True
+        return False
+
+    @cached_property
+    def _others(self) -> Sequence[Any]:
+        """The other ensembles of the host."""
+        try:
+            return [one for one in self._target.list() if one["name"] != self._name]
+        except EnsembleError:
+            return []
 
     def _modified(self, path: str) -> float:
         """Return when a regular file was modified; 0 if it is none, or cannot be read."""

@@ -470,6 +470,25 @@ def test_what_another_run_wrote_later_is_no_reason_of_a_failure(
     assert "no table 2" in page.read_text()
 
 
+def test_what_another_run_wrote_a_moment_later_is_no_reason_either(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    local = ["--state-dir", str(tmp_path / "state"), "--queue", "local"]
+    for name, script in ("s", "echo no table {x}; exit {x}"), ("again", "echo all is well {x}"):
+        (tmp_path / "s.yaml").write_text(AGAIN % (name, script, tmp_path))
+        run_command(["run", "-q", *local, str(tmp_path / "s.yaml")])
+    states = LocalClient(tmp_path / "state")
+    end = max(one["t_run"] or 0.0 for one in states.jobs("again")) + 0.01
+    for job in states.jobs("s"):
+        assert job["output"] is not None
+        os.utime(job["output"], (end, end))
+        outputs = Outputs(states, "s")
+        assert outputs.rewritten(job) == note_on(Path(job["output"]))
+        assert outputs.rewritten({**job, "t_end": end}) == ""
+        assert Outputs(states, "again").rewritten({**job, "t_end": end - 0.005}) == ""
+    capsys.readouterr()
+
+
 def test_output_says_that_a_file_was_written_again_after_the_job(
     rewritten: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -499,6 +518,7 @@ def test_the_live_view_says_that_a_file_was_written_again(rewritten: Path) -> No
 def test_a_moment_later_or_in_a_copy_of_the_record_a_file_is_that_of_its_job(
     rewritten: Path, tmp_path: Path
 ) -> None:
+    run_command(["rm", "--state-dir", str(rewritten), "again"])  # else the file is of its job
     outputs = Outputs(LocalClient(rewritten), "s")
     (one, two) = LocalClient(rewritten).jobs("s")
     assert one["t_end"] is not None
