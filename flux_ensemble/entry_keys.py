@@ -129,6 +129,7 @@ class EnsembleKeys(TypedDict, total=False):
     finish: Literal["idle", "never"]
     job_names: Literal["group", "full"]
     durability: Literal["fast", "strict"]
+    share: float
     records: bool
     seed: int
     simulate: Mapping[str, Mapping[str, Any]]

@@ -181,6 +181,7 @@ class Spec:
 
     `custom` is Python source or None; `heartbeat` (0 when off) and `rate_window` are in seconds.
     `durability` "strict" has Flux start no job before the queue's record of it is on disk.
+    `share` is the weight of its jobs beside those of other ensembles of the instance.
     `records` is whether there is a record of the jobs that have ended. `job_prefix` goes before
     the group in the names of jobs.
     `directory` is the base of relative paths. `simulate` says for each group how its jobs behave
@@ -203,6 +204,7 @@ class Spec:
     scaling: Scaling = Scaling()
     finish: str = "idle"
     durability: str = "fast"
+    share: float = 1.0
     records: bool = True
     job_prefix: str = ""
     heartbeat: float = 0.0

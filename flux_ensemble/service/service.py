@@ -55,6 +55,7 @@ from flux_ensemble.service.requests.jobs import JobRequests, Reruns
 from flux_ensemble.service.requests.messages import Responder, Streams, listen
 from flux_ensemble.service.requests.registration import collect_handlers
 from flux_ensemble.service.settings import Settings, kept_directory, read_settings, t_instance
+from flux_ensemble.service.shares import Shares
 from flux_ensemble.service.status.cache import Cache
 from flux_ensemble.service.status.instance import query
 from flux_ensemble.service.status.perf import Perf
@@ -189,14 +190,24 @@ class Service:
 
     def _wire_ensembles(self, mode: str) -> None:
         """Create the parts that make ensembles, follow their needs, and report on them."""
-        self._perf = Perf(self._broker.loop, lambda: self._queue.submissions.waiting)
+        submissions, instance = (
+            self._queue.submissions,
+            Cache(partial(query, self._broker), self._broker.loop),
+        )
+        submissions.turns = Shares(
+            self._ensembles,
+            self._broker.loop,
+            lambda done: instance.get(lambda nodes, *_: done(nodes)),
+            submissions.wake,
+        )
+        self._perf = Perf(self._broker.loop, lambda: submissions.waiting)
         self._reports = Reports(
             mode,
             self._ensembles,
             self._tracker,
             self._recovery,
             self._members,
-            Cache(partial(query, self._broker), self._broker.loop),
+            instance,
             self._perf,
             lambda: self._state,
         )

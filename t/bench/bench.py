@@ -49,6 +49,7 @@ NAMES = {
     "chain": ("reaction", "CHAIN"),
     "beside-search": ("beside_search", "BENCHMARK"),
     "side-by-side": ("side_by_side", "BENCHMARK"),
+    "shares": ("shares", "BENCHMARK"),
     "recover": ("recover", "BENCHMARK"),
     "status-command": ("commands", "STATUS"),
     "validate": ("commands", "VALIDATE"),

@@ -265,6 +265,19 @@ _KERNEL_KEYS = (
         more="See [durability](document.md#durability).",
     ),
     Key(
+        "share",
+        {
+            "type": "number",
+            "description": "a number >= 0.001 and <= 1000",
+            "minimum": 0.001,
+            "maximum": 1000,
+        },
+        "The weight of its jobs where those of several ensembles of an instance compete for cores.",
+        (2,),
+        1,
+        more="See [shares](reliability.md#shares-among-ensembles).",
+    ),
+    Key(
         "records",
         BOOLEAN,
         "Keep a record of each job that has ended.",

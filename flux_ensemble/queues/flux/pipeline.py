@@ -1,8 +1,9 @@
 """Many asynchronous calls, a bounded number of them in progress, with fair turns.
 
 `Calls` are those of one command. Calls of one lane (one ensemble) are started in order; lanes take
-turns call by call, so that a burst of 5,000 does not keep others waiting. A burst does not stop the
-loop either: after some milliseconds of starting calls the loop gets its turn.
+turns call by call (`queues.flux.turns`), so that a burst of 5,000 does not keep others waiting. A
+burst does not stop the loop either: after some milliseconds of starting calls the loop gets its
+turn.
 
 A `Window` limits how many calls are in progress.
 
@@ -20,6 +21,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from itertools import chain
 from typing import Any
+
+from flux_ensemble.queues.flux.turns import InTurn, Turns
 
 #: Seconds of starting calls after which the loop gets its turn.
 TURN_SECONDS = 0.002
@@ -183,6 +186,9 @@ class Pipeline:
         window: the limit.
         later: calls back in the next turn of the loop.
         clock: seconds that only grow.
+
+    Attributes:
+        turns: decides which lane is next.
     """
 
     def __init__(
@@ -194,6 +200,7 @@ class Pipeline:
         self._window = window
         self._later = later
         self._clock = clock
+        self.turns: Turns = InTurn()
         self._pending = 0
         self._lanes: OrderedDict[Hashable, deque[Calls]] = OrderedDict()
         #: The lanes of the batches that have stepped aside.
@@ -248,6 +255,10 @@ class Pipeline:
         self._holds -= 1
         self._pump()
 
+    def wake(self) -> None:
+        """Ask again whose turn it is."""
+        self._pump()
+
     @property
     def on_hold(self) -> bool:
         """True while no calls are started for anyone."""
@@ -265,7 +276,10 @@ class Pipeline:
                 if self._spent >= TURN_SECONDS:
                     self._pump_later()
                     break
-                lane, batches = next(iter(self._lanes.items()))
+                lane = self.turns.next(self._lanes)
+                if lane is None:
+                    break
+                batches = self._lanes[lane]
                 calls = batches[0]
                 if calls.more and calls.alone is None:
                     self._pending += 1

@@ -160,6 +160,10 @@ TELL_SECONDS = 1.0
 #: Flux publishes no event for this, so one job is sent for all that wait.
 LONGEST_WAIT = 5.0
 
+#: The kind of waits for jobs of other ensembles, and the remedy.
+SHARE = "share"
+ADVICE = "'share' in the document weighs an ensemble"
+
 
 @dataclass(frozen=True, slots=True)
 class SubmissionWait:
@@ -326,6 +330,8 @@ class Submitter:
         self._tag = {"name": spec.name, "run": ensemble.number}
         self._sent: dict[Tag, _SentJob] = {}
         self._submitting: dict[int, SubmitJobs] = {}
+        #: The commands whose jobs are being sent.
+        self._begun: dict[int, _Batch] = {}
         self._held: dict[int, int] = {}
         self._valid: set[Kind] = set()
         self._closed: dict[Kind, _Closed] = {}
@@ -340,6 +346,28 @@ class Submitter:
         waits = {(wait.group, wait.kind): wait for wait in reversed(self._waits.values())}
         return sorted(waits.values(), key=lambda wait: wait.t)
 
+    def waits_for_share(self) -> list[SubmissionWait]:
+        """Return the groups whose jobs wait for those of other ensembles."""
+        waiting = self._queue.submissions.turns.waiting(self)
+        if waiting is None:
+            return []
+        return [
+            SubmissionWait(group, SHARE, waiting.reason, ADVICE, waiting.t)
+            for group in self.unsent()
+        ]
+
+    def unsent(self) -> Counter[str]:
+        """Return how many jobs of each group are to be sent yet."""
+        unsent = Counter[str]()
+        for batch in self._begun.values():
+            if batch.calls.waiting:
+                unsent[batch.command.group] += batch.calls.waiting
+        return unsent
+
+    def on_their_way(self) -> Counter[str]:
+        """Return how many jobs of each group were sent, and have not been seen in the queue."""
+        return Counter(sent.tag.group for sent in self._sent.values() if sent.shown is None)
+
     def holds(self, job: int) -> bool:
         """Return whether a job is held until its record is on disk."""
         return job in self._held
@@ -350,7 +378,7 @@ class Submitter:
         if sent is not None:
             if sent.shown is None:
                 sent.shown = job
-                self._hold(job, sent.job_set.urgency)
+                self._hold(job, self._urgency(sent.job_set))
                 sent.batch.calls.arrived(tag.index - sent.batch.command.first)
         elif any(_asks_for(command, tag) for command in self._submitting.values()):
             self.known.setdefault(tag, job)
@@ -378,7 +406,7 @@ class Submitter:
         if batch.command.off:
             yield from self._keep_off(batch)
         yield partial(self._begin, batch)
-        del self._submitting[batch.command.id]
+        del self._submitting[batch.command.id], self._begun[batch.command.id]
         self._take_known(batch)
         outcome = self._outcome(batch)
         if not self._strict or not batch.ids:
@@ -411,6 +439,7 @@ class Submitter:
     def _begin(self, batch: _Batch, resume: Callable[[Calls], None]) -> None:
         start = partial(self._start, batch)
         batch.calls = Calls(batch.command.count, start, resume, stop_at_error=True)
+        self._begun[batch.command.id] = batch
         if self._over and batch.command.off:
             # The ensemble ended while `_keep_off` waited.
             batch.calls.revoked = True
@@ -482,7 +511,7 @@ class Submitter:
             sent.batch.off,
             sent.fault,
         )
-        urgency = 0 if self._strict else sent.job_set.urgency
+        urgency = 0 if self._strict else self._urgency(sent.job_set)
         answered = partial(self._pass_on, sent, answer)
         self._queue.send(text, urgency, answered, validate=sent.kind not in self._valid)
 
@@ -537,7 +566,7 @@ class Submitter:
             sent.report(answer)
         else:
             self._valid.add(sent.kind)
-            self._hold(answer, sent.job_set.urgency)
+            self._hold(answer, self._urgency(sent.job_set))
             sent.batch.ids.append(answer)
             sent.report(None)
 
@@ -649,6 +678,10 @@ class Submitter:
     def _tag_of(self, tag: Tag) -> dict[str, Any]:
         """Return the value of `attributes.user.ensemble` for a job."""
         return {**self._tag, **tag._asdict()}
+
+    def _urgency(self, job_set: JobSet) -> int:
+        """Return the urgency in Flux of a job, which can be above those of other ensembles."""
+        return self._queue.submissions.turns.urgency(self, job_set.urgency)
 
     def _hold(self, job: int, urgency: int) -> None:
         """Note that a job is held, and the urgency that it is to have."""

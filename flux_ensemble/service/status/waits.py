@@ -2,6 +2,7 @@
 
     commits that fail (`runtime.durability.wal`) ───────┐
     refusals of the queue (`queues.flux.submission`) ───┤
+    shares of other ensembles (`service.shares`) ───────┤
     queues that are stopped, nodes that are not up ─────┼──► Waits ──► status, why, jobs ──► CLI
     jobs that are held (`service.tracker`) ─────────────┘
 
@@ -121,6 +122,9 @@ class Waits:
             yield _unwritten(ensemble, ensemble.unwritten)
         for member, refused in _refused(ensemble):
             yield _submission(ensemble, member, refused)
+        if isinstance(ensemble.member, Submitter):
+            for wait in ensemble.member.waits_for_share():
+                yield _submission(ensemble, None, wait)
         yield from _not_placed(ensemble)
         if not self._tracker.any_held and not (conditions is not None and conditions.troubled):
             self.forget(ensemble)

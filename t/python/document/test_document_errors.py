@@ -82,7 +82,7 @@ limit: {}
         "d.yaml:13: rules[1].action.label: no function named 'g' (functions: f)",
         "d.yaml:16: limit: unknown key 'limit' (did you mean 'limits'? keys: name, logging, jobs, "
         "rules, search, members, use, custom, plugins, metrics, rate-window, limits, scaling, "
-        "finish, job-names, durability, records, seed, simulate)",
+        "finish, job-names, durability, share, records, seed, simulate)",
     ]
 
 

@@ -37,6 +37,7 @@ ROWS = {
     "chain": (True, ["a client that does nothing else"]),
     "beside-search": (True, ["while a search runs"]),
     "side-by-side": (True, ["3 ensembles of 5 jobs / one of 15"]),
+    "shares": (True, ["two ensembles with shares 1 and 2", "the same, cores that", "first job of"]),
     "recover": (
         True,
         ["recovery of an ensemble with 30 finished", "kill: recovery of", "nothing to recover"],
