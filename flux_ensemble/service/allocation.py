@@ -35,6 +35,7 @@ from flux_ensemble.queues.flux.errors import sentence
 from flux_ensemble.queues.flux.steps import Steps, run
 from flux_ensemble.runtime.ports import Handle
 from flux_ensemble.service.settings import t_instance
+from flux_ensemble.service.status.conditions import EXPIRING
 
 #: Seconds between two requests for the time limit of the instance's job, which can change. Near the
 #: end they are more frequent.
@@ -49,9 +50,6 @@ GUARD_SHARE = 0.05
 
 #: Seconds, all before the end, for which no limit must be reported until that is believed.
 LASTING_SECONDS = 3.0
-
-#: Reason for which the queue is stopped, for `flux queue status`.
-STOP_REASON = "the allocation is about to expire"
 
 
 class Allocation:
@@ -222,7 +220,7 @@ class Allocation:
                 what = "stop" if stopped else "start"
                 self._log_error(f"cannot {what} the queue: {sentence(error)}")
 
-        self._broker.start_queues(not stopped, STOP_REASON, done)
+        self._broker.start_queues(not stopped, EXPIRING, done)
 
 
 def expiration(attr_get: Callable[[str], Any]) -> float | None:

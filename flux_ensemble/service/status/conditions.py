@@ -16,6 +16,9 @@ _MOST = 3
 #: Reason for which Flux stops queues if it has no scheduler (flux-core, `job-manager/queues.c`).
 OFFLINE = "Scheduler is offline"
 
+#: Reason for which the service stops the queue shortly before the allocation ends.
+EXPIRING = "the allocation is about to expire"
+
 #: Kinds of waits for nodes that are not up: of jobs that need them, and of those behind such a job.
 NODES, BEHIND = "nodes", "behind"
 
@@ -82,6 +85,8 @@ class Conditions:
                 "cancel a job that is 'already allocated' by 'flux dmesg', if there is one, and "
                 "load the scheduler again with 'flux module reload -f sched-simple'"
             )
+        if self.stopped[queue] == EXPIRING:
+            return "the service starts it again if the allocation is extended"
         return f"start it with 'flux queue start{f' {queue}' if queue else ''}'"
 
     @property

@@ -16,7 +16,7 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent, MemberUp, Started, Tag
 from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.runtime.ports import Unwritten
-from flux_ensemble.service.status.conditions import Conditions, First
+from flux_ensemble.service.status.conditions import EXPIRING, Conditions, First
 from flux_ensemble.service.tracker import Tracker
 
 # How the queue is asked is Flux's.
@@ -150,6 +150,11 @@ def test_a_queue_that_somebody_stopped_is_started_by_its_name() -> None:
         == "start it with 'flux queue start batch'"
     )
     assert advice(None, Conditions(stopped={"": ""})) == "start it with 'flux queue start'"
+
+
+def test_a_queue_that_is_stopped_for_the_end_of_the_allocation_is_started_by_nobody_else() -> None:
+    told = advice(None, Conditions(stopped={"": EXPIRING}))
+    assert told == "the service starts it again if the allocation is extended"
 
 
 def test_nodes_that_are_drained_are_what_is_advised_about_and_those_that_are_offline_are_not() -> (
