@@ -91,12 +91,12 @@ cat >killed.sh <<-EOD
 EOD
 
 # Flux does not get to know the end, or a wrong one: Slurm kills what knows of nothing. Flux waits
-# for ten seconds for squeue.
-mkdir late wrong absent
+# for ten seconds for squeue. One is cancelled by its user.
+mkdir late wrong absent canceled
 echo "sleep 11" >late/squeue.sh
 echo "echo 1:00:00; exit" >wrong/squeue.sh
 echo "exit 127" >absent/squeue.sh
-for each in late wrong absent; do
+for each in late wrong absent canceled; do
 	cat >$each.sh <<-EOD
 		#!/bin/sh
 		export WHERE=$each STEP=8
@@ -113,8 +113,10 @@ test_expect_success SLURM 'allocations of a minute come to their ends' '
 	for each in leaves killed late wrong absent; do
 		mkdir "$slurm/$each.state" && submit_script $each $each.first -t 1 || return 1
 	done &&
+	mkdir "$slurm/canceled.state" && submit_script canceled canceled.first -t 5 &&
+	wait_until test -e ended.canceled && scancel "$(cat canceled.id)" &&
 	wait_until all_over &&
-	cat leaves.first killed.first late.first
+	cat leaves.first killed.first late.first canceled.first
 '
 
 test_expect_success SLURM 'run leaves before the end, and says what is left' '
@@ -123,23 +125,23 @@ test_expect_success SLURM 'run leaves before the end, and says what is left' '
 '
 
 test_expect_success SLURM 'where Flux was not told of the end, run cancels nothing either' '
-	for each in late wrong absent; do
+	for each in late wrong absent canceled; do
 		grep "SIGTERM, with which Slurm ends a job: nothing is cancelled" $each.first || return 1
 	done
 '
 
 test_expect_success SLURM 'the next allocations go on with what was left, and complete' '
 	touch second &&
-	for each in leaves killed late wrong absent; do
+	for each in leaves killed late wrong absent canceled; do
 		submit_script $each $each.second -t 5 || return 1
 	done &&
 	wait_until all_over &&
-	for each in leaves late wrong absent; do
+	for each in leaves late wrong absent canceled; do
 		grep "^long: completed" $each.second || return 1
 	done
 '
 
-for each in leaves killed late wrong absent; do
+for each in leaves killed late wrong absent canceled; do
 	test_expect_success SLURM "$each: every job succeeded once, and none counts as failed" "
 		is 32 \$(sort -u ended.$each | wc -l) &&
 		is 32 \$(grep -c ^success $each.jobs) &&
@@ -149,7 +151,7 @@ done
 
 # One that has written its line and is killed before it exits has not succeeded.
 test_expect_success SLURM 'only jobs that were interrupted ran again' '
-	for each in leaves killed late wrong absent; do
+	for each in leaves killed late wrong absent canceled; do
 		grep ^success $each.jobs | sort | uniq -d >twice && test_must_be_empty twice &&
 		sed -n "s/^interrupted //p" $each.jobs | sort >interrupted &&
 		sort ended.$each | uniq -d >again && comm -23 again interrupted >unasked &&

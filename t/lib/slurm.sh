@@ -80,10 +80,9 @@ try_slurm() {
 	fi
 }
 
-# Print the last lines of all that it wrote.
+# Print the reason, as far as its daemons wrote one.
 slurm_trouble() {
-	echo no Slurm starts here: \
-		$(tail -q -n 1 "$slurm"/start.log "$slurm"/*.log "$slurm"/munge/log 2>/dev/null)
+	echo "no Slurm starts here: $(cat "$slurm"/*.log 2>/dev/null | grep -iE "fatal|error" | tail -n 1)"
 }
 
 # End its daemons, by the ids that they wrote down, and all that is still in its queue.

@@ -187,6 +187,8 @@ class Follower:
         self._waits = frozenset[tuple[str, str]]()
         self._ending = False
         self._expired = False
+        #: SIGTERM of the batch system has come.
+        self._terminated = False
         #: When the command leaves by itself, because the allocation is about to expire.
         self._t_leave: float | None = None
         # Read now: the broker does not answer any more when the allocation has expired.
@@ -288,6 +290,9 @@ class Follower:
             # The ensemble has ended, so the result stays valid without this.
             if exc.errno not in AWAY:
                 raise
+            if self._expired:
+                self._line((Span(self._left(None), "warn"),))
+                return
             print_error(f"{exc}: there is no table of the jobs of {name!r}")
             return
         self._status = status
@@ -333,18 +338,26 @@ class Follower:
         ):
             yield ENDS.format(own_command("export", name, f"{name}.csv", flux=True))
 
-    def _left(self, status: Mapping[str, Any]) -> str:
-        """Return what is left to do when the allocation expires, and how it can continue."""
-        jobs = status["jobs"]
-        when = "is about to expire" if self._t_leave is not None else "has expired"
-        left = jobs["waiting"] + jobs["active"]
+    def _left(self, status: Mapping[str, Any] | None) -> str:
+        """Return what is left to do when the allocation ends, and how it can continue.
+
+        Args:
+            status: of the ensemble; None if the service does not answer any more.
+        """
+        when = "ends" if self._terminated else "has expired"
+        if self._t_leave is not None:
+            when = "is about to expire"
+        what = "and jobs are left"
+        if status is not None:
+            jobs = status["jobs"]
+            what = f"{jobs['waiting'] + jobs['active']} of {jobs['total']} jobs are left"
         then = (
             f"an instance with the statedir {self._kept} goes on with them"
             if self._kept is not None
             else "a later instance would go on with them, had this one a statedir of its own: see "
             "'flux ensemble doctor'"
         )
-        return f"the allocation {when}, {left} of {jobs['total']} jobs are left: {then}"
+        return f"the allocation {when}, {what}: {then}"
 
     def _then(
         self,
@@ -499,6 +512,7 @@ class Follower:
         elif self._batch_system and number == signal.SIGTERM and self._forced is None:
             how = f"SIGTERM, with which {self._batch_system} ends a job: nothing is cancelled"
             self._line((Span(f"   {how}", "warn"),))
+            self._terminated = True
             self._expire()
         elif self._forced is not None and number == signal.SIGHUP:
             # The broker of `flux start` sends one for each Ctrl-C, after that of the terminal.

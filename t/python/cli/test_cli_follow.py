@@ -455,7 +455,21 @@ def test_in_a_job_of_a_batch_system_sigterm_cancels_nothing(
     assert runs.load(REQUEST, "a", []) == 1
     assert "cancel" not in handle.ops()
     assert "   SIGTERM, with which Slurm ends a job: nothing is cancelled" in view.lines
-    assert "3 of 10 jobs are left: " in view.lines[-1]
+    assert view.lines[-1].startswith("the allocation ends, 3 of 10 jobs are left: ")
+
+
+def test_where_slurm_has_ended_the_service_first_it_says_what_goes_on_without_counts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(follow, "batch_system", lambda attr_get: "Slurm")
+    handle = Handle(LOADED, send_signal(signal.SIGTERM))
+    handle.attributes["statedir"] = "/kept"
+    handle.answers["status"] = OSError(errno.ENOSYS, "No service matching it")
+    view = View()
+    assert Follower(Client(handle), view, owner=True).load(REQUEST, "a", []) == 1
+    left = "the allocation ends, and jobs are left: an instance with the statedir /kept goes on"
+    assert view.lines[-1].startswith(left)
+    assert capsys.readouterr().err == ""
 
 
 def test_in_a_job_of_a_batch_system_an_interrupt_cancels_and_sigterm_leaves_then(
