@@ -34,8 +34,7 @@ from flux_ensemble.queues.flux.broker import Broker
 from flux_ensemble.queues.flux.errors import sentence
 from flux_ensemble.queues.flux.steps import Steps, run
 from flux_ensemble.runtime.ports import Handle
-from flux_ensemble.service.settings import t_instance
-from flux_ensemble.service.status.conditions import EXPIRING
+from flux_ensemble.service.settings import EXPIRING, t_instance
 
 #: Seconds between two requests for the time limit of the instance's job, which can change. Near the
 #: end they are more frequent.

@@ -22,6 +22,9 @@ from flux_ensemble.renamed import SETTINGS as OLD_KEYS
 #: Keys that are read before there is a service.
 STARTING = ("service",)
 
+#: Reason for which the queue is stopped by `walltime-guard`, for `flux queue status`.
+EXPIRING = "the allocation is about to expire"
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:

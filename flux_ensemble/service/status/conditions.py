@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flux_ensemble.engine.intervals import ids
+from flux_ensemble.service.settings import EXPIRING
 from flux_ensemble.texts import bounded
 from flux_ensemble.words import counted
 
@@ -15,9 +16,6 @@ _MOST = 3
 
 #: Reason for which Flux stops queues if it has no scheduler (flux-core, `job-manager/queues.c`).
 OFFLINE = "Scheduler is offline"
-
-#: Reason for which the service stops the queue shortly before the allocation ends.
-EXPIRING = "the allocation is about to expire"
 
 #: Kinds of waits for nodes that are not up: of jobs that need them, and of those behind such a job.
 NODES, BEHIND = "nodes", "behind"

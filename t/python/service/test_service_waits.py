@@ -16,7 +16,8 @@ from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent, MemberUp, Started, Tag
 from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.runtime.ports import Unwritten
-from flux_ensemble.service.status.conditions import EXPIRING, Conditions, First
+from flux_ensemble.service.settings import EXPIRING
+from flux_ensemble.service.status.conditions import Conditions, First
 from flux_ensemble.service.tracker import Tracker
 
 # How the queue is asked is Flux's.
