@@ -92,6 +92,7 @@ def lint(
         *lint_jobs(spec, document.value),
         *(Finding(*found) for section in sections() for found in section.uninstalled(spec)),
         *(Finding(*found) for found in unresolved(spec.members)),
+        *_share(spec),
         *_rules(spec, document.value.get("rules") or (), document.value.get("jobs") or ()),
     )
     for finding in findings:
@@ -102,6 +103,13 @@ def lint(
         kept = warnings.notes if note else warnings.warnings
         if len(kept) < MAX_PROBLEMS:
             kept.append(str(DocumentError([problem], file)))
+
+
+def _share(spec: Spec) -> Iterator[Finding]:
+    """A share of cores that no other ensemble uses."""
+    if spec.members and spec.share != 1:
+        message = "makes no difference: members are used by their own ensemble alone"
+        yield Finding(("share",), message)
 
 
 # -- rules --------------------------------------------------------------------------

@@ -427,6 +427,13 @@ def test_an_order_of_jobs_that_never_wait_is_warned_of() -> None:
     assert found(f"{group}}}", more="members: [{name: pool}]").warnings == []
 
 
+def test_that_a_share_of_members_has_a_warning() -> None:
+    assert found("{name: a, command: x}", more="share: 2").warnings == []
+    assert found("{name: a, command: x}", more="members: [{name: p}]\nshare: 2").warnings == [
+        "d.yaml:5: share: makes no difference: members are used by their own ensemble alone"
+    ]
+
+
 def test_that_a_pool_of_a_fixed_size_is_to_shrink_has_a_warning() -> None:
     job, shrink = "{name: a, command: x}", "{trigger: job-fail, action: {name: shrink, label: p}}"
     assert found(job, shrink, "members: [{name: p, count: 4}]").warnings == [
