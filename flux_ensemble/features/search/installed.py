@@ -25,6 +25,7 @@ _NEEDS = {
     "cma": ("optuna", "cmaes"),
     "nsga2": ("optuna",),
     "gp": ("scipy", "sklearn"),
+    "grid": (),
     GENERATOR: ("gest_api", "scipy"),
 }
 

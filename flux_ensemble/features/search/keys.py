@@ -21,7 +21,7 @@ from flux_ensemble.document.keys.forms import (
 )
 
 #: What suggests points, the default first.
-SAMPLERS = ("tpe", "random", "qmc", "cma", "nsga2", "gp")
+SAMPLERS = ("tpe", "random", "qmc", "cma", "nsga2", "gp", "grid")
 
 #: Most trials of one search.
 MAX_TRIALS = 1_000_000
@@ -179,7 +179,7 @@ SEARCH_KEYS = (
         "sampler",
         choice("a sampler", SAMPLERS),
         "The suggester, one of those that come with flux-ensemble.",
-        ("random", "qmc", "cma", "nsga2", "gp"),
+        ("random", "qmc", "cma", "nsga2", "gp", "grid"),
         SAMPLERS[0],
         read=None,
         more="See [samplers](searches.md#samplers).",
@@ -218,7 +218,8 @@ SEARCH_KEYS = (
         (500,),
         required=True,
         read=None,
-        more="There are at most `limits.jobs`.",
+        more="There are at most `limits.jobs`. With `grid` and `random` a search whose variables "
+        "are all integers or choices has no more trials than there are points.",
     ),
     Key(
         "points",

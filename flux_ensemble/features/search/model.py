@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from flux_ensemble.document.model import Spec
@@ -30,8 +31,17 @@ MAX_OBJECTIVES = 8
 MAX_VARIABLES = 1000
 MAX_CHOICES = 1000
 
-#: Samplers whose points depend on nothing but the number of the trial.
-INDEPENDENT = frozenset({"random", "qmc"})
+#: Integers of larger ranges are not counted.
+_COUNTABLE = 2**53
+
+#: The sampler that tries every point of a finite space.
+GRID = "grid"
+
+#: Those that suggest no point of a finite space twice.
+ONCE = (GRID, "random")
+
+#: Samplers whose points depend on no outcome of a trial.
+INDEPENDENT = frozenset({"random", "qmc", GRID})
 
 #: What a trial came to: the value of the objective, or of each where there are several.
 Value = float | tuple[float, ...]
@@ -58,6 +68,19 @@ class Variable:
     def example(self) -> Any:
         """A value that it can have."""
         return self.choices[0] if self.choices else self.low
+
+    @property
+    def values(self) -> Sequence[Any] | None:
+        """All values that it can have; None if there are too many to be counted.
+
+        >>> Variable("layers", 1, 3, integer=True).values, Variable("lr", 0.0, 1.0).values
+        (range(1, 4), None)
+        """
+        if self.choices:
+            return self.choices
+        if self.integer and self.high - self.low < _COUNTABLE:
+            return range(int(self.low), int(self.high) + 1)
+        return None
 
     def objection(self, value: Any) -> str | None:
         """Return the reason that the variable cannot have a value; None if it can."""
@@ -218,6 +241,12 @@ class Search:
     generator: Generator | None = None
     batch: int = 0
     sequential: bool = False
+
+    @property
+    def size(self) -> int | None:
+        """The number of points of the space; None if there are too many to be counted."""
+        values = [variable.values for variable in self.variables]
+        return None if None in values else prod(len(one) for one in values if one is not None)
 
     @property
     def suggests(self) -> str:

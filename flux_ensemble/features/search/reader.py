@@ -15,9 +15,11 @@ from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.features.search.keys import SAMPLERS, SEARCH_KEYS, SKIP, STOP_KEYS
 from flux_ensemble.features.search.model import (
     GENERATOR,
+    GRID,
     MAX_CHOICES,
     MAX_OBJECTIVES,
     MAX_VARIABLES,
+    ONCE,
     ONE_OBJECTIVE,
     RANGES_ONLY,
     Generator,
@@ -145,6 +147,12 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
                 f"expected a range, because the sampler {entry['sampler']!r} has no choices; "
                 "'tpe' has both",
             )
+        if variable.values is None and entry.get("sampler") == GRID:
+            problems.add(
+                (*at, "variables", variable.name),
+                "expected a list of choices, or 'integer: true', because the sampler 'grid' tries "
+                "every value; 'qmc' covers a range",
+            )
     generator = _generator(entry, variables, objectives, at, problems)
     search = Search(
         variables=tuple(variables),
@@ -157,9 +165,14 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
         generator=generator,
         **read_keys(SEARCH_KEYS, entry, problems, at),
     )
-    if "points" not in entry or problems.blames((*at, "variables")):
+    if problems.blames((*at, "variables")):
         return search
-    return replace(search, points=tuple(_points(entry["points"], search, at, problems)))
+    search = replace(search, points=tuple(_points(entry.get("points", ()), search, at, problems)))
+    if search.size is None or search.sampler not in ONCE:
+        return search
+    # Each of the others is tried once.
+    repeated = len(search.points) - len({tuple(map(identity, point)) for point in search.points})
+    return replace(search, trials=min(search.trials, search.size + repeated))
 
 
 def _points(

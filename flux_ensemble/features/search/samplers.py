@@ -18,6 +18,7 @@ from hashlib import blake2b
 from typing import Any, Protocol
 
 from flux_ensemble.features.search.gaussian import Gaussian
+from flux_ensemble.features.search.grid import Grid
 from flux_ensemble.features.search.trials import GIVEN
 from flux_ensemble.features.search.unit_cube import Qmc
 from flux_ensemble.scalars import identity, unpacked
@@ -55,8 +56,8 @@ class Sampler(Protocol):
         """
         ...
 
-    def suggest(self, number: int, seed: int) -> tuple[Point, Attributes]:
-        """Suggest the point of the next trial, and add it.
+    def suggest(self, number: int, seed: int) -> tuple[Point, Attributes] | None:
+        """Suggest the point of the next trial, and add it; None if there are no more points.
 
         Args:
             number: of the trial.
@@ -95,7 +96,10 @@ class SearchSampler:
         size = 0
         for _ in range(request["count"]):
             seed = seed_of(self._search, self._points)
-            params, attributes = self._sampler.suggest(self._points, seed)
+            suggested = self._sampler.suggest(self._points, seed)
+            if suggested is None:
+                break
+            params, attributes = suggested
             self._points += 1
             points.append({"params": dict(zip(self._names, params, strict=True))})
             if attributes:
@@ -261,7 +265,7 @@ class Optuna:
         else:
             self._study.tell(number, _listed(value))
 
-    def suggest(self, number: int, seed: int) -> tuple[Point, Attributes]:
+    def suggest(self, number: int, seed: int) -> tuple[Point, Attributes] | None:
         """Suggest the point of the next trial."""
         study = self._study
         if self._search["sampler"] == "tpe" and len(self._values) > MANY:
@@ -309,23 +313,46 @@ class Optuna:
         return study
 
 
+#: How often a point is drawn that was given before.
+AGAIN = 20
+
+
 class Random(Optuna):
-    """Uniform draws, as Optuna's sampler makes them for an empty study: trials have no effect."""
+    """Uniform draws, as Optuna's sampler makes them for an empty study: outcomes have no effect.
+
+    A point of a finite space that was given before is drawn anew, with other seeds; if only few are
+    left, the next one of the grid is taken.
+    """
 
     def __init__(self, search: Mapping[str, Any]) -> None:
         super().__init__(search)
         state = self._optuna.trial.TrialState.RUNNING
         self._any = self._optuna.trial.create_trial(state=state)
         self._drawing = self._optuna.samplers.RandomSampler(seed=0)
+        grid = Grid(search)
+        self._grid = grid if grid.is_finite else None
 
     def add(self, params: Point, attributes: Attributes) -> None:
-        """Do nothing: earlier points have no effect."""
+        """Add a point that was given: one of a finite space is not given again."""
+        if self._grid is not None:
+            self._grid.add(params, None)
 
     def end(self, number: int, value: Value | None, step: float | None = None) -> None:
         """Do nothing: outcomes have no effect."""
 
-    def suggest(self, number: int, seed: int) -> tuple[Point, Attributes]:
-        """Return the point for this seed."""
+    def suggest(self, number: int, seed: int) -> tuple[Point, Attributes] | None:
+        """Return the point for this seed; None if each has been given."""
+        params = self._drawn(seed)
+        if self._grid is None:
+            return params, None
+        for again in range(1, AGAIN + 1):
+            if not self._grid.knows(params):
+                self._grid.add(params, None)
+                return params, None
+            params = self._drawn((seed + again) % 2**32)
+        return self._grid.suggest(number, seed)
+
+    def _drawn(self, seed: int) -> list[Any]:
         # Like a new sampler with this seed, which would first be seeded by the system.
         self._drawing._rng.rng.seed(seed)
         draw = self._drawing.sample_independent
@@ -337,7 +364,7 @@ class Random(Optuna):
             else:
                 drawn = draw(self._study, self._any, name, distribution)
                 params.append(self._value(name, drawn))
-        return params, None
+        return params
 
 
 def _by_cost(costs: Mapping[int, float]) -> list[int]:
@@ -364,4 +391,5 @@ _SAMPLERS: Mapping[str, Any] = {
     "cma": Optuna,
     "nsga2": Optuna,
     "gp": Gaussian,
+    "grid": Grid,
 }

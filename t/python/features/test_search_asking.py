@@ -226,6 +226,37 @@ def test_points_of_a_gaussian_process_are_not_given_twice_while_there_are_others
     }
 
 
+FINITE = (
+    Variable("n", 1, 5, integer=True),
+    Variable("kind", choices=("p", "q", True, 1)),
+    Variable("m", 8, 10, integer=True),
+)
+
+
+@pytest.mark.parametrize("again", [0, 7])
+@pytest.mark.parametrize("sampler", ["grid", "random"])
+def test_each_point_of_a_finite_space_is_suggested_once(sampler: str, again: int) -> None:
+    asked = Asked(Search("hpo", "a", FINITE, ONE, sampler=sampler, trials=100))
+    asked.trials.give([(2, True, 9), (5, "q", 8)])
+    for _ in range(2):
+        asked.trials.next(0.0)
+    count = 0
+    while points := asked.ask(9):
+        assert (len(points) == 9) == (count < 54)
+        count += len(points)
+        if again:
+            asked.anew()
+    found = [tuple(map(identity, trial.params)) for trial in asked.trials.all]
+    assert (count, len(found), len(set(found))) == (58, 60, 60)
+
+
+def test_the_first_points_of_a_grid_have_all_values_of_each_variable() -> None:
+    asked = Asked(Search("hpo", "a", FINITE, ONE, sampler="grid"))
+    points = asked.ask(10)
+    values = [{identity(point[one.name]) for point in points} for one in FINITE]
+    assert list(map(len, values)) == [5, 4, 3]
+
+
 @pytest.mark.parametrize("sampler", ["random", "qmc"])
 def test_a_point_of_these_follows_from_its_number_alone(sampler: str) -> None:
     asked = Asked(search(sampler))
@@ -253,7 +284,7 @@ def test_points_are_in_the_bounds_and_of_the_types_of_their_variables(sampler: s
     ],
     ids=str,
 )
-@pytest.mark.parametrize("sampler", ["tpe", "random", "qmc", "nsga2", "gp"])
+@pytest.mark.parametrize("sampler", ["tpe", "random", "qmc", "nsga2", "gp", "grid"])
 def test_choices_that_are_equal_in_python_are_told_apart(
     sampler: str, choices: tuple[Any, ...]
 ) -> None:
@@ -261,7 +292,9 @@ def test_choices_that_are_equal_in_python_are_told_apart(
     given = Search("hpo", "a", (variable,), ONE, sampler=sampler, trials=10_000)
     asked = Asked(given)
     best = asked.search.variables[0].choices[-1]
-    points = _played(asked, best, ENOUGH["gp"] if sampler == "gp" else 60)
+    # Of a finite space `random` and `grid` suggest each point once.
+    many = {"gp": ENOUGH["gp"], "random": len(choices), "grid": len(choices)}
+    points = _played(asked, best, many.get(sampler, 60))
     kinds = Counter(identity(point["c"]) for point in points)
     assert kinds.keys() == {identity(choice) for choice in choices}
     if sampler == "tpe":

@@ -34,6 +34,9 @@ rules:
 """
 
 
+POINT = "{lr: 1e-3, layers: 2, opt: sgd}"
+
+
 def problems(text: str) -> list[str]:
     with pytest.raises(DocumentError) as caught:
         load_text(text, name="test", file="d.yaml")
@@ -82,7 +85,7 @@ def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> 
          "8: search[0].minimize[1]: the objective 'loss' is there twice"),
         ("minimize: loss", "minimize: [loss, seconds]\n    sampler: gp",
          "9: search[0].sampler: expected a sampler of several objectives ('tpe', 'random', 'qmc', "
-         "'nsga2'), because there are 2, not 'gp'"),
+         "'nsga2', 'grid'), because there are 2, not 'gp'"),
         ("trials: 10", "trials: 10\n    stop: {policy: asha}",
          "10: search[0].stop: give 'step', the key of the memo that says how far the job is"),
         ("trials: 10", "trials: 10\n    stop: {policy: median, step: n, eta: 3}",
@@ -161,6 +164,24 @@ def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> 
 def test_what_is_wrong_with_a_search(old: str, new: str, sentence: str) -> None:
     (found,) = changed(old, new)
     assert found.startswith(f"d.yaml:{sentence}") or found == f"d.yaml:{sentence}", found
+
+
+def test_a_grid_has_no_range_of_floats() -> None:
+    assert changed("trials: 10", "trials: 10\n    sampler: grid") == [
+        "d.yaml:5: search[0].variables.lr: expected a list of choices, or 'integer: true', because "
+        "the sampler 'grid' tries every value; 'qmc' covers a range"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "trials"), [("grid", 17), ("random", 17), ("tpe", 1000), ("qmc", 1000)]
+)
+def test_a_finite_space_has_no_more_trials_than_points(sampler: str, trials: int) -> None:
+    text = TEXT.replace("lr: {low: 1e-5, high: 0.1, log: true}", "lr: [1e-3]").replace(
+        "trials: 10", f"trials: 1000\n    sampler: {sampler}\n    points: [{POINT}, {POINT}]"
+    )
+    (search,) = searches_of(load_text(text, name="test"))
+    assert (search.size, search.trials) == (16, trials)
 
 
 def test_points_are_read_as_their_variables_have_values() -> None:

@@ -26,6 +26,7 @@ pytest.importorskip("optuna")
 #: of "more", a user has the search go on when it has ended, and of "among" while it runs.
 KINDS = {
     "random": 5, "qmc": 5, "tpe": 1, "stop": 5, "generator": 1, "given": 1, "queue": 5, "more": 1,
+    "grid": 5,
 }  # fmt: skip
 POINTS = [{"x": number / 16, "k": number % 9 + 1} for number in range(7)]
 OTHERS: dict[str, dict[str, Any]] = {
@@ -34,6 +35,10 @@ OTHERS: dict[str, dict[str, Any]] = {
     "given": {"sampler": "tpe", "points": POINTS},
     "queue": {"sampler": "qmc", "points": POINTS},
     "more": {"sampler": "tpe"},
+    "grid": {
+        "sampler": "grid",
+        "variables": {"x": [0.25, 0.5, 0.75], "k": {"low": 1, "high": 9, "integer": True}},
+    },
     "among": {"sampler": "qmc"},
 }
 
