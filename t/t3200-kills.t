@@ -19,6 +19,10 @@ test_expect_success FLUX 'the record has each job once, as the journal of the qu
 	chaos record
 '
 
+test_expect_success FLUX 'killed while jobs run again, each does once and what was before is replaced' '
+	chaos --kills 4 rerun
+'
+
 test_expect_success FLUX 'the broker module is killed' '
 	chaos --kills 1 kill-module
 '

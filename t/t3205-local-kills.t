@@ -15,4 +15,8 @@ test_expect_success 'ended in each way while 24 trials of a search run, all are 
 	chaos --kills 5 local-interrupted
 '
 
+test_expect_success 'ended in each way while jobs run again, each has run again once' '
+	chaos --kills 4 local-rerun
+'
+
 test_done

@@ -78,11 +78,13 @@ SCENARIOS = {
     "local": ("localrun", "local", 0.03, 1),
     "local-search": ("localsearch", "local_search", 0.01, 1),
     "local-interrupted": ("localsearch", "local_interrupted", 0.03, 5),
+    "rerun": ("reruns", "rerun", 0.01, 3),
+    "local-rerun": ("localrerun", "local_rerun", 0.01, 3),
     "rounds": ("rounds", "rounds", 0.9, 1),
 }
 
 #: Those that need no Flux, whose kills are none of the service.
-LOCAL = ("local", "local-search", "local-interrupted")
+LOCAL = ("local", "local-search", "local-interrupted", "local-rerun")
 
 COLUMNS = ("scenario", "jobs", "kills", "duplicates", "missing", "violations", "seconds")
 
