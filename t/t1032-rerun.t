@@ -183,7 +183,12 @@ test_expect_success 'a file that exists is refused at the beginning, and nothing
 
 test_expect_success 'what cannot be is said' '
 	test_must_fail flux ensemble rerun nobody 2>err && grep "no ensemble named .nobody" err &&
-	test_must_fail flux ensemble rerun cases --filter "job.nope > 1" 2>err && grep "nope" err &&
+	test_must_fail flux ensemble rerun casse 2>err && grep "did you mean .cases." err &&
+	test_expect_code 2 flux ensemble rerun cases --filter "job.nope > 1" 2>err &&
+	grep "ERROR: filter: a job has no field .nope." err &&
+	flux ensemble rerun cases --filter "job.params.y > 1" >out 2>err &&
+	grep "no job that is over matches: nothing runs again" out &&
+	grep "no job has .params.y. (did you mean .params.x." err &&
 	test_expect_code 2 flux ensemble rerun cases --nodes 2 2>err && grep "add --queue local" err
 '
 

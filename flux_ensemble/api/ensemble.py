@@ -694,8 +694,14 @@ class Ensemble:
         >>> echoes.rerun(dry_run=True)["outcomes"]
         {'failed': 1}
         """
+        from flux_ensemble.metrics.job_filter import compile_choice
+
         if failed and filter is not None:
             raise ValueError("failed and filter choose jobs in two ways: give one of them")
+        try:
+            compile_choice(filter)
+        except ValueError as error:
+            raise EnsembleError(errno.EINVAL, f"filter: {error}") from None
         asked = {"filter": filter, "failed": failed or None, "dry_run": dry_run or None}
         sizes = {"nodes": nodes, "cores": cores, "gpus": gpus}
         return self._reopen("rerun", asked, sizes, timeout, waits=not dry_run)

@@ -270,7 +270,7 @@ class LocalHost(Host):
         from flux_ensemble.queues.local.state_dir import kept_of
 
         try:
-            text, where, again = kept_of(self._root, self.name)
+            text, _, where, again = kept_of(self._root, self.name)
         except (StateError, OSError) as error:
             raise EnsembleError(errno.EIO, in_python(str(error))) from None
         document = Path(where, again.document())

@@ -88,6 +88,9 @@ class Choice:
     ) -> Choice:
         """Return the choice of a request `rerun` (docs/rpc.md)."""
         filter, failed = payload.get("filter"), payload.get("failed", False)
+        if failed and filter is not None:
+            reason = "ensemble.rerun: failed and filter choose jobs in two ways: give one of them"
+            raise RequestError(errno.EINVAL, reason)
         return cls(engine, records, describer, filter, failed=failed)
 
     def step(self, now: float) -> None:

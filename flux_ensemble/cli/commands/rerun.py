@@ -29,6 +29,7 @@ from flux_ensemble.cli.session.results import Export, ExportFile, Results
 from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.client import Client
 from flux_ensemble.engine.lifecycle import FINAL_STATES
+from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.again import SIZES
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.root import StateError, advised
@@ -111,6 +112,8 @@ class Rerun:
     gpus: int | None
     #: Name of the ensemble, once it has ended.
     ended: str | None = None
+    #: No job was chosen.
+    none: bool = False
 
     def execute(self) -> int:
         """Run jobs again, and follow the ensemble if it had ended; return the exit code."""
@@ -118,6 +121,8 @@ class Rerun:
             raise Failure("--failed and --filter choose jobs in two ways: give one of them", USAGE)
         if self.resume and (self.failed or self.filter is not None or self.dry_run):
             raise Failure("--resume chooses no jobs: it goes on with those of before", USAGE)
+        if self.filter is not None:
+            _check_filter(self.filter)
         results = Results(self.report, self.exports, force=self.force)
         with naming(self.target, self.name):
             status = self.target.status(self.name)["ensembles"][0]
@@ -126,6 +131,8 @@ class Rerun:
             code = self._run_locally(self.target, status, results)
         else:
             code = self._run_on_flux(self.target, results)
+        if self.none and self.filter is not None:
+            _report_unknown(self.target, self.name, self.filter)
         if not results or self.dry_run:
             return code
         # What had ended has its results also if nothing runs again.
@@ -166,7 +173,8 @@ class Rerun:
             )
         if dropped := answer.get("dropped"):
             print_error(f"{counted(dropped, 'job')} could not be looked at: limits.records")
-        return bool(answer["jobs"]) and not self.dry_run
+        self.none = not answer["jobs"]
+        return not self.none and not self.dry_run
 
     def _said(self, answer: Mapping[str, Any]) -> str:
         jobs = answer["jobs"]
@@ -208,6 +216,9 @@ class Rerun:
     # -- on the local queue -----------------------------------------------------------
 
     def _run_locally(self, client: LocalClient, status: EnsembleStatus, results: Results) -> int:
+        if status["state"] not in FINAL_STATES and self.resume:
+            watch = command_of(client, "watch", self.name)
+            raise Failure(f"the run of {self.name!r} goes on: '{watch}' follows it")
         if status["state"] not in FINAL_STATES:
             self._say(client.call(self.OP, name=self.name, **self.asked))
             return OK
@@ -218,12 +229,18 @@ class Rerun:
         from flux_ensemble.queues.local.state_dir import kept_of
 
         try:
-            text, where, again = kept_of(client.root, self.name)
+            text, source, where, again = kept_of(client.root, self.name)
         except StateError as error:
             raise Failure(str(error)) from None
         except OSError as error:
             raise Failure(f"cannot read {error.filename}: {error.strerror}") from None
         file = str(Path(where, again.document()))
+        if self.resume is False and _is_other(Path(file), source):
+            now = own_command("run", again.document())
+            say(
+                f"{again.document()} has changed since: {self.OP} goes by the document that is "
+                f"kept; '{now}' runs what it has now"
+            )
         for key, value in again.sizes().items():
             if getattr(self, key) is None:
                 setattr(self, key, value)
@@ -276,6 +293,30 @@ class Rerun:
         for key in SIZES:
             if (value := getattr(self, key)) is not None:
                 yield from (f"--{key}", str(value))
+
+
+def _check_filter(text: str) -> None:
+    from flux_ensemble.metrics.job_filter import compile_filter
+
+    try:
+        compile_filter(text)
+    except ValueError as error:
+        raise Failure(f"filter: {error}", USAGE) from None
+
+
+def _report_unknown(target: Target, name: str, filter: str) -> None:
+    from flux_ensemble.cli.commands.jobs import report_unknown
+    from flux_ensemble.metrics.job_filter import keys_in
+
+    report_unknown(target, name, keys_in(filter))
+
+
+def _is_other(file: Path, source: str) -> bool:
+    """Return whether a file has another document; one that cannot be read has none."""
+    try:
+        return file.is_file() and file.read_text() != source
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 COMMANDS = (rerun,)

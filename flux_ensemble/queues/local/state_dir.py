@@ -36,7 +36,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.queues.local import state_forms
@@ -581,8 +581,24 @@ class StateLog:
         self._stack.close()
 
 
-def kept_of(root: Path, name: str) -> tuple[str, str, Again]:
-    """Return the document of a run, without `use`, its directory, and how it was begun.
+class Kept(NamedTuple):
+    """What a run has kept of its beginning.
+
+    Attributes:
+        text: its document, without `use`.
+        source: the document as it was written.
+        where: the directory in which it was begun.
+        again: how it was begun.
+    """
+
+    text: str
+    source: str
+    where: str
+    again: Again
+
+
+def kept_of(root: Path, name: str) -> Kept:
+    """Return what a run has kept of its beginning.
 
     Args:
         root: the state directory.
@@ -600,7 +616,9 @@ def kept_of(root: Path, name: str) -> tuple[str, str, Again]:
         directory.check_own()
         check_directory(directory)
         try:
-            text = directory.read("document", MAX_LINE).decode()
+            text = source = directory.read("document", MAX_LINE).decode()
+            with contextlib.suppress(FileNotFoundError):
+                source = directory.read(SOURCE, MAX_LINE).decode()
             where = str(read_snapshot(directory)["status"].get("directory") or "")
         except ValueError as error:
             raise UnreadableError(f"{directory.path}: {error}") from None
@@ -609,7 +627,7 @@ def kept_of(root: Path, name: str) -> tuple[str, str, Again]:
             with contextlib.suppress(FileNotFoundError):
                 again = Again.from_bytes(directory.read(file, MAX_LINE), None)
                 break
-    return text, where, again
+    return Kept(text, source, where, again)
 
 
 def made_of(root: Path, name: str, source: str) -> str | None:

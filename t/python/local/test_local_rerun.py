@@ -95,6 +95,9 @@ def test_a_run_that_has_ended_goes_on_in_its_record(home: Home, tmp_path: Path) 
     (tmp_path / "elsewhere").mkdir()
     said = home.run("rerun", "cases", "--report", "r.html", cwd=tmp_path / "elsewhere")
     assert said.startswith("cases: 2 jobs run again (2 failed)\n")
+    changed = "cases.yaml has changed since: rerun goes by the document that is kept; 'flux-ensem"
+    assert changed in said
+    (tmp_path / "cases.yaml").write_text(DOCUMENT)
     assert "2 jobs run again: going on after the end (completed)" in said
     assert "submit sum" in said
     assert "in which it did not run: nothing is active" in said
@@ -130,6 +133,8 @@ def test_a_rerun_that_is_killed_is_continued_and_each_job_counts_once(
     table = home.run("status", "cases").splitlines()
     (row,) = (line.split() for line in table if line.startswith("case "))
     assert row[4:] == ["2", "2", "0", "0", "0"]
+    goes_on = "the run of 'cases' goes on: 'flux-ensemble watch cases"
+    assert goes_on in home.run("rerun", "--resume", "cases", code=1)
     # It has ended once, and is steered as any run.
     assert "has not ended" in home.run("rm", "cases", code=1)
     process.send_signal(signal.SIGKILL)
@@ -182,7 +187,12 @@ def test_a_run_that_goes_on_takes_jobs_that_are_over_among_the_others(
     ("words", "code", "said"),
     [
         (("nothing",), 1, "no ensemble named 'nothing'"),
-        (("cases", "--filter", "job.nope > 1"), 1, "a job has no field 'nope'"),
+        (("casse",), 1, "did you mean 'cases'?"),
+        (("cases.yaml",), 1, "'cases.yaml' is a document: name its ensemble, 'flux-ensemble rerun"),
+        (("cases", "--filter", "job.nope > 1"), 2, "ERROR: filter: a job has no field 'nope'"),
+        (("cases", "--filter", "job.params.x >"), 2, "filter: expected an expression such as"),
+        (("cases", "--filter", ""), 2, "filter: expected an expression such as"),
+        (("cases", "--filter", "job.params.y > 1"), 0, "no job has 'params.y' (did you mean 'par"),
         (("cases", "--failed", "--filter", "job.params.x > 1"), 2, "give one of them"),
         (("cases", "--resume", "--failed"), 2, "--resume chooses no jobs"),
         (("cases", "--detach"), 2, "--detach is for the service in a Flux instance"),

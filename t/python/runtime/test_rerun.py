@@ -129,6 +129,8 @@ def test_a_filter_chooses_among_the_last_attempts_whatever_their_outcome() -> No
     assert play.rerun()["jobs"] == 1
     with pytest.raises(RequestError, match=r"ensemble\.rerun: filter: .*'nope'"):
         play.choice(filter="nope > 1")
+    with pytest.raises(RequestError, match="in two ways: give one of them"):
+        play.choice(filter="job.params.x > 1", failed=True)
 
 
 def test_failed_leaves_out_jobs_that_were_canceled() -> None:
