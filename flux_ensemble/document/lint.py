@@ -37,6 +37,7 @@ from flux_ensemble.document.problems import (
 from flux_ensemble.document.rule_order import emptied
 from flux_ensemble.document.yaml_reader import Document
 from flux_ensemble.metrics.by_value import unsplit, values_of
+from flux_ensemble.metrics.conditions import Names, compile_condition
 from flux_ensemble.metrics.expressions import keys_of, parse_expression
 from flux_ensemble.metrics.families import FAMILIES
 from flux_ensemble.metrics.job_fields import JOB
@@ -228,13 +229,20 @@ def _unfilled_text(value: Any, spec: Spec, label: Any) -> str | None:
 
 
 def _contradictions(spec: Spec) -> Iterator[Finding]:
-    """Comparisons between two numbers, such as 3 > x > 5, that hold for no value."""
+    """Conditions that hold for no value: comparisons between two numbers, such as 3 > x > 5."""
     for index, rule in enumerate(spec.rules):
         try:
             tree = parse_expression(str(rule.when or "True").strip())
         except SyntaxError:
             # A comparison with the metric in `name`.
             continue
+        # In a rule on a metric, a number is compared with that.
+        alone = rule.trigger != "metric" and _is_constant(tree)
+        if alone and isinstance(rule.when, str) and not _holds(rule.when):
+            yield Finding(
+                ("rules", index, "when"),
+                f"{shown(rule.when)} never holds: it reads no metric and nothing of the event",
+            )
         for node in ast.walk(tree):
             match node:
                 case ast.Compare(
@@ -256,6 +264,16 @@ def _contradictions(spec: Spec) -> Iterator[Finding]:
                             f"numbers write {min(low, high)} < {name} < {max(low, high)}, for one "
                             f"outside {name} < {min(low, high)} or {name} > {max(low, high)}",
                         )
+
+
+def _is_constant(tree: ast.AST) -> bool:
+    """Return True if an expression has no names but those of functions."""
+    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return all(node in called for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
+def _holds(when: str) -> bool:
+    return compile_condition(when, Names((), (), None, None)).holds(None, lambda path: None)
 
 
 def _takes_job(action: Action) -> bool:

@@ -296,7 +296,8 @@ class Points:
     def _count(self, values: int, problems: Problems) -> None:
         self._values += values
         if self._values > MAX_VALUES:
-            problems.give_up((), f"expected at most {MAX_VALUES} values in {_FILES}")
+            words = f"expected at most {MAX_VALUES} values in {_FILES}"
+            problems.give_up((), f"{words} ('where' and 'limit' choose rows)")
 
     def _rows(self, file: str, text: str, problems: Problems, most: int) -> Iterator[_Row]:
         """The rows that are not blank, of which there are at most so many."""

@@ -322,7 +322,8 @@ def test_files_are_bounded(tmp_path: Path) -> None:
          f"expected at most {MAX_BYTES} bytes in 'points.csv' "
          "('where' and 'limit' choose rows of a larger one)"),
         ("x\n" + "1\n" * MAX_VALUES,
-         f"expected at most {MAX_VALUES} values in files of parameter values"),
+         f"expected at most {MAX_VALUES} values in files of parameter values "
+         "('where' and 'limit' choose rows)"),
     ):  # fmt: skip
         with pytest.raises(DocumentError) as caught:
             load(tmp_path, text, params={"x": FILE})

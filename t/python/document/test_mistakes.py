@@ -246,6 +246,8 @@ EXPRESSIONS = [
     ("a missing parenthesis", when("(job.id > 1"), 5, "a ')' is missing"),
     ("3 > x > 5 (Python)", when("3 > job.params.x > 5"), 5, "never holds"),
     ("3 >= x >= 5 (Python)", when("3 >= job.params.x >= 5"), 5, "never holds"),
+    ("log of zero", when("log(0) > 1"), 5, "never holds: it reads no metric"),
+    ("a power without bounds", when("2 ** 9999 ** 9999 > 5"), 5, "never holds: it reads no metric"),
     ("2 < x < 2 (Python)", when("2 < job.params.x < 2"), 5, "never holds"),
     ("an action's expression without braces", submit("job.params.x + 1"), 4,
      "an expression is in braces, '{job.params.x + 1}'"),
