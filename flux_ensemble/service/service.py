@@ -394,7 +394,7 @@ class Service:
         for ensemble in self._ensembles:
             # An error with one ensemble must not leave out those after it.
             self._broker.guard(ensemble.close)(errno.ESHUTDOWN, reason)
-        self._journal.stop()
+        self._stop_journal()
         # If another service drives the ensembles, that one starts the queue.
         self._members.close(start_queue=self.over is None and not self._shutdown.begun)
         self._perf.stop()
@@ -404,12 +404,17 @@ class Service:
     def _suspend(self) -> None:
         """Stop: the instance shuts down and cancels its jobs, which is no event of theirs."""
         self._loading.close("the Flux instance is shutting down")
-        self._journal.stop()
+        self._stop_journal()
         self._fleets.close()
         self._members.close(start_queue=False)
         for ensemble in self._ensembles:
             if ensemble.live:
                 ensemble.suspend()
+
+    def _stop_journal(self) -> None:
+        """Follow no more jobs; no job is sent again, since its first attempt would not be seen."""
+        self._queue.suspend()
+        self._journal.stop()
 
     def _gone(self, message: Message) -> None:
         """Handle a client that has disconnected, or ends a stream."""
