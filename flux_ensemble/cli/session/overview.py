@@ -199,6 +199,10 @@ def _steps(status: EnsembleStatus, command: Callable[..., str]) -> Iterator[Advi
         return
     if failed := failed_jobs(status):
         yield command("failures", name), f"says why {failed} of its jobs failed"
+    if any(best["job"] is not None for best in status.get("best", ())) or any(
+        search.get("front", search["best"]) for search in status.get("searches", ())
+    ):
+        yield command("best", name), "shows its best points"
     yield command("report", name, "--open"), f"shows what became of {name!r}"
 
 

@@ -79,6 +79,7 @@ def test_on_the_first_run_the_commands_for_a_first_sweep_are_shown_and_work(home
     assert "completed" in out
     assert "no browser can be opened here: the report is" in out
     assert len(list(home.path.glob("*.html"))) == 1
+    assert home.advice()["flux-ensemble best sweep"] == "shows its best points"
 
 
 def test_a_run_that_was_killed_leads_to_the_command_that_goes_on_with_it(home: Home) -> None:
@@ -99,6 +100,9 @@ def test_a_run_that_was_killed_leads_to_the_command_that_goes_on_with_it(home: H
     for shown in ("", "list", "list -f interrupted", "status", "status study"):
         assert re.search("study +interrupted ", home.shell(f"flux-ensemble {shown}"))
     assert "study" not in home.shell("flux-ensemble list -f failed")
+    narrow = "import pty; pty.spawn(['flux-ensemble', 'status', 'study'])"
+    shown = home.shell(f'COLUMNS=80 python3 -c "{narrow}"', cwd=Path("/"))
+    assert f"'{command}' goes on with it" in " ".join(shown.split())
     seen = home.shell("flux-ensemble top --once study")
     assert "study: interrupted" in seen
     assert seen.splitlines()[-1] == f"{resumes}  goes on with 'study', which was interrupted"
