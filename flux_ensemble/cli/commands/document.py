@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,12 @@ from flux_ensemble.texts import hanging, listed, one_line, printable
 
 #: The topic that `explain` has besides keys.
 _EXPRESSIONS = "expressions"
+
+#: Kinds of names in expressions that somebody can ask about.
+_NAMED = ("compute", "the job", "idle jobs", "counts", "statistics", "the queue", "found")
+
+#: What a value under `params` can have in it.
+_IN_PARAMS = ("range", "linspace", "logspace", "file", "where", "limit")
 
 if TYPE_CHECKING:
     from flux_ensemble.document.editor_schema import Explained
@@ -268,11 +275,33 @@ def _matching(keys: dict[str, Explained], key: str | None) -> list[Explained]:
     found = [entry for path, entry in keys.items() if path.endswith(f".{wanted}")]
     if found:
         return found
+    if (topic := _topic(wanted)) is not None:
+        raise Failure(
+            f"a document has no key {key!r}, which is part of a value: "
+            f"'flux-ensemble explain {topic}' has it",
+            USAGE,
+        )
     names = {path.rpartition(".")[2] for path in keys} | {_EXPRESSIONS}
     near = hint(wanted.rpartition(".")[2], sorted(names), most=None)
     raise Failure(
         f"a document has no key {key!r} ({near}'flux-ensemble explain' lists the first ones)", USAGE
     )
+
+
+def _topic(name: str) -> str | None:
+    """Return what explains a name that is no key, but part of the value of one.
+
+    >>> _topic("job.reason"), _topic("sqrt"), _topic("where"), _topic("colour")
+    ('expressions', 'expressions', 'jobs.params', None)
+    """
+    if name in _IN_PARAMS:
+        return "jobs.params"
+    from flux_ensemble.document.expression_help import expression_names
+
+    kinds = dict(expression_names())
+    written = [one for kind in _NAMED for one in kinds[kind]]
+    heads = {re.split(r"[.(\[]", one)[0] for one in written}
+    return _EXPRESSIONS if re.split(r"[.(\[]", name)[0] in heads else None
 
 
 def _about(explained: Explained) -> Iterator[str]:

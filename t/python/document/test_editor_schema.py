@@ -272,6 +272,22 @@ def test_explain_calls_required_what_each_form_of_an_entry_needs(key: str, requi
     assert {one.path: one.required for one in explained()}[key] == required
 
 
+@pytest.mark.parametrize(
+    ("name", "topic"),
+    [
+        ("job.reason", "expressions"), ("idle.failed", "expressions"), ("sqrt", "expressions"),
+        ("best.top.value", "expressions"), ("where", "jobs.params"), ("linspace", "jobs.params"),
+    ],
+)  # fmt: skip
+def test_explain_says_what_has_a_name_that_is_part_of_a_value(
+    name: str, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["explain", name]) == 2
+    assert f"'flux-ensemble explain {topic}' has it" in capsys.readouterr().err
+    assert run_command(["explain", topic]) == 0
+    assert name.replace("top", "NAME").partition("linspace")[0] in capsys.readouterr().out
+
+
 def test_explain_knows_the_old_name_of_a_key(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["explain", "scaling.max-nodes"]) == 0
     now = capsys.readouterr()
