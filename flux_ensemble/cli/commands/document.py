@@ -300,7 +300,8 @@ def _topic(name: str) -> str | None:
 
     kinds = dict(expression_names())
     written = [one for kind in _NAMED for one in kinds[kind]]
-    heads = {re.split(r"[.(\[]", one)[0] for one in written}
+    # A key of documents is more likely to be misspelt.
+    heads = {re.split(r"[.(\[]", one)[0] for one in written} - {"search"}
     return _EXPRESSIONS if re.split(r"[.(\[]", name)[0] in heads else None
 
 
