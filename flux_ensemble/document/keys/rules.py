@@ -262,7 +262,8 @@ _KERNEL_KEYS = (
     Key(
         "count",
         SOME,
-        "Jobs for each combination of parameters, in place of the group's.",
+        "Jobs for each combination of parameters, in place of the group's; of `search`, how many "
+        "more trials.",
         (5,),
         only=("submit",),
         read=computed(SOME),

@@ -250,8 +250,10 @@ class Searches:
     # -- actions ----------------------------------------------------------------------
 
     def on_search(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
-        """Perform the action `search`."""
-        self._core.outcome(origin, changed=self.start(call.action.label or "", origin))
+        """Perform the action `search`; with a count the search goes on with more trials."""
+        id, count = call.action.label or "", call.action.count
+        changed = self.start(id, origin) if count is None else self._more(id, count, origin)
+        self._core.outcome(origin, changed=changed)
         return ()
 
     def on_close(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
@@ -284,6 +286,27 @@ class Searches:
         self._begin(state, origin)
         return True
 
+    def _more(self, id: str, count: int, origin: Origin) -> bool:
+        """Have a search go on with more trials, at most `limits.jobs` in all.
+
+        Returns:
+            True if there are some.
+        """
+        state = self.states[id]
+        more = min(count, self._core.spec.limits.jobs - state.total)
+        if more <= 0:
+            return False
+        self._extend(state, more)
+        if state.state != RUNNING:
+            self._begin(state, origin)
+        return True
+
+    def _extend(self, state: SearchState, more: int) -> None:
+        state.more += more
+        state.exhausted = False
+        self._core.record(entries.More(search=state.search.id, more=more, trials=state.total))
+        self._asking.changed(state)
+
     def _begin(self, state: SearchState, origin: Origin) -> None:
         id, given = state.search.id, state.begin(origin, self._core.t)
         if given:
@@ -308,7 +331,7 @@ class Searches:
                 f"{counted(more, 'more trial')} would make {total} of search "
                 f"{state.search.id!r}, and limits.jobs is {most}",
             )
-        return CheckedRequest(state.search.group, partial(self._extend, state, more, points))
+        return CheckedRequest(state.search.group, partial(self._go_on, state, more, points))
 
     def _chosen(self, id: str | None) -> SearchState:
         """Return a search that a request names, or the only one."""
@@ -327,17 +350,15 @@ class Searches:
             )
         return self.states[ids[0] if id is None else id]
 
-    def _extend(
+    def _go_on(
         self, state: SearchState, more: int, points: Sequence[tuple[Any, ...]], ended: bool
     ) -> Mapping[str, Any]:
         """Give a search more trials, and go on with it.
 
         One that no rule has started yet is left to the rules, as long as there may be one.
         """
-        core, id = self._core, state.search.id
-        state.more += more
-        core.record(entries.More(search=id, more=more, trials=state.total))
-        state.exhausted = False
+        id = state.search.id
+        self._extend(state, more)
         if ended or state.state in (CLOSING, DONE):
             number = self._table.next_number(REQUEST_RULE)
             self._begin(state, Origin(REQUEST_RULE, number))
@@ -345,8 +366,7 @@ class Searches:
             # Points that are suggested now would have the numbers of these.
             self._asking.forget(state)
             first = state.trials.give(points)
-            core.record(entries.Given(search=id, first=first, points=len(points)))
-        self._asking.changed(state)
+            self._core.record(entries.Given(search=id, first=first, points=len(points)))
         return {"search": id, "trials": state.total, "added": more}
 
     def close(self, id: str, chain: tuple[str, ...] = (), reason: str = "closed") -> bool:

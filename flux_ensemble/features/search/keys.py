@@ -354,8 +354,10 @@ TRIGGERS = (
 ACTIONS = (
     FurtherAction(
         "search",
-        "Start the [search](searches.md) `label`, or reopen one that was closed.",
+        "Start the [search](searches.md) `label`, or reopen one that was closed; with `count` it "
+        "goes on with so many more trials.",
         after="reset",
+        takes=("count",),
         on="search",
         submits=True,
     ),

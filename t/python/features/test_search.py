@@ -352,6 +352,36 @@ def test_an_ensemble_that_has_ended_goes_on_with_more_trials_and_ends_again() ->
     assert (before["complete"], play.search["complete"], play.search["failed"]) == (4, 7, 0)
 
 
+def test_a_rule_goes_on_with_a_search_until_its_best_is_good_enough() -> None:
+    rule = {
+        "trigger": "search-done",
+        "when": "search.hpo.best.value > 0.1",
+        "action": {"name": "search", "label": "hpo", "count": 2, "repetitions": 3},
+    }
+    last = {"trigger": "search-done", "when": "search.hpo.best.value <= 0.1", "action": submit("b")}
+    play = Search(searching([rule, last]))
+    for job in range(1, 7):
+        play.try_out(job, 0.5)
+    assert [entry["trials"] for entry in play.recorded("more")] == [6, 8]
+    play.try_out(7, 0.05)
+    play.try_out(8, 0.5)
+    assert (play.search["state"], play.search["trials"], play.submitted("b")) == ("done", 8, 1)
+    # Each time the search is done, since there is a job of it between.
+    assert len(play.recorded("search-done")) == 3
+
+
+def test_a_rule_that_goes_on_with_a_search_keeps_the_limit_of_jobs() -> None:
+    rule = {
+        "trigger": "search-done",
+        "action": {"name": "search", "label": "hpo", "count": 9, "repetitions": "unlimited"},
+    }
+    play = Search({**searching([rule]), "limits": {"jobs": 6}})
+    for job in range(1, 7):
+        play.try_out(job, 0.5)
+    assert [entry["more"] for entry in play.recorded("more")] == [2]
+    assert [one.state for one in play.of(Finish)] == ["completed"]
+
+
 def test_a_search_that_was_cut_short_goes_on_with_what_it_had_left() -> None:
     play = Search(searching(points=GIVEN))
     play.engine.stats.keep_values()
