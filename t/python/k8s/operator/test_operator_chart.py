@@ -6,6 +6,7 @@ them; without it they are stood in for by some that take anything.
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +16,13 @@ import apiserver
 import httpx2
 import pytest
 import yaml
-from ensembles import KUBERNETES, objects
+from ensembles import CRDS, KUBERNETES, Bench, ensemble, objects
 from lightkube.codecs import load_all_yaml
 from test_operator_app import until
 from test_operator_install import VALUES
 
 from flux_ensemble.k8s.operator import names
-from flux_ensemble.k8s.operator.cluster import KubernetesCluster
+from flux_ensemble.k8s.operator.cluster import ClusterFailure, KubernetesCluster
 
 pytestmark = apiserver.MARKS
 
@@ -132,3 +133,66 @@ def test_helm_installs_the_chart_changes_each_value_once_and_takes_it_away(
     assert cluster.get("apps/v1", "Deployment", NAMESPACE, "flux-ensemble-operator") is None
     # Helm keeps CRDs, and so all Ensembles.
     assert cluster.list(names.API_VERSION, names.KIND, NAMESPACE) == []
+
+
+def request(
+    server: apiserver.ApiServer, method: str, path: str, body: Any = None
+) -> httpx2.Response:
+    return httpx2.request(
+        method,
+        f"{server.url}{path}",
+        json=body,
+        headers={"Authorization": "Bearer admin"},
+        verify=False,
+    )
+
+
+def test_a_second_version_of_the_same_schema_needs_no_conversion(
+    server: apiserver.ApiServer,
+) -> None:
+    """As docs/kubernetes-operations.md has it: served, then stored, and the first one goes on."""
+    bench = Bench(server, "admin")
+    (crd,) = objects(CRDS[0])
+    where = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    for file in (CRDS[1], CRDS[0]):
+        (one,) = objects(file)
+        assert request(server, "POST", where, one).status_code in (201, 409)
+
+    def put(name: str) -> bool:
+        try:
+            bench.put(ensemble(name))
+        except ClusterFailure:
+            return False  # It is not established yet.
+        return True
+
+    until(lambda: put("sweep"), "the CRD is not established")
+    bench.look()
+    first, second = crd["spec"]["versions"][0], copy.deepcopy(crd["spec"]["versions"][0])
+    second["name"] = "v1beta1"
+    beta = f"/apis/{names.GROUP}/v1beta1/namespaces/default/{names.PLURAL}"
+    for stored in ("v1alpha1", "v1beta1"):
+        for one in (first, second):
+            one["storage"] = one["name"] == stored
+        path = f"{where}/{crd['metadata']['name']}"
+        live = request(server, "GET", path).json()
+        live["spec"] |= {"versions": [first, second], "conversion": {"strategy": "None"}}
+        assert request(server, "PUT", path, live).status_code == 200
+        name = f"stored-{stored}"
+        until(lambda: request(server, "GET", beta).status_code == 200, "it is not served")
+        # One that is made as the new version is looked after as the old one.
+        made = {**ensemble(name), "apiVersion": f"{names.GROUP}/v1beta1"}
+        until(
+            lambda made=made: request(server, "POST", beta, made).status_code in (201, 409),  # type: ignore[misc]
+            "it cannot be made",
+        )
+        assert bench.look(name)["phase"] == "Pending"
+        found = request(server, "GET", f"{beta}/sweep").json()
+        assert found["apiVersion"] == f"{names.GROUP}/v1beta1"
+        assert found["status"]["observedGeneration"] == 1
+        # What was there before is not made anew.
+        before = bench.minicluster()
+        bench.look()
+        assert bench.minicluster() == before
+    for name in ("sweep", "stored-v1alpha1", "stored-v1beta1"):
+        bench.remove(names.API_VERSION, names.KIND, name)
+    bench.close()

@@ -190,3 +190,68 @@ def test_with_a_volume_an_ensemble_goes_on_through_the_loss_of_any_pod(
         assert (one["jobs"]["success"], one["jobs"]["failed"]) == (count, 0)
         assert count <= done() < 2 * count
         gone(bench, running)
+
+
+@pytest.mark.flux
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(shutil.which("flux") is None, reason="flux is not on PATH")
+def test_two_operators_that_do_not_know_of_each_other_do_the_work_once(
+    api: MemoryApi, bench: Bench, tmp_path: Path
+) -> None:
+    """Such as one for all namespaces, and one for this one: each has a Lease of its own."""
+    other = ("--lease-namespace=default", "--namespace=default")
+    api.account_token("flux-ensemble", "flux-ensemble-operator")
+    bench.admin.create(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {"name": "lease", "namespace": "default"},
+            "rules": [
+                {
+                    "apiGroups": ["coordination.k8s.io"],
+                    "resources": ["leases"],
+                    "verbs": ["create", "get", "update"],
+                }
+            ],
+        }
+    )
+    bench.admin.create(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "lease", "namespace": "default"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "Role",
+                "name": "lease",
+            },
+            "subjects": [
+                {
+                    "kind": "ServiceAccount",
+                    "name": "flux-ensemble-operator",
+                    "namespace": "flux-ensemble",
+                }
+            ],
+        }
+    )
+    with (
+        operator(api, tmp_path),
+        operator(api, tmp_path, "another", *other),
+        standin(api) as running,
+    ):
+        until(
+            lambda: all(
+                "begin" in (tmp_path / f"{name}.log").read_text()
+                for name in ("operator", "another")
+            ),
+            lambda: (tmp_path / "another.log").read_text(),
+        )
+        bench.put(example(tmp_path / "gate"))
+        watch(bench, running, tmp_path / "gate")
+        status = state(bench)
+        assert status["phase"] == "Completed", f"{status}\n{running.logs()}"
+        (one,) = status["members"]
+        assert one["jobs"]["success"] == 3
+        made = [line for line in api.writes if line.startswith("POST miniclusters")]
+        assert len(set(made)) == 1
+        gone(bench, running)

@@ -88,6 +88,23 @@ def test_the_page_has_each_field_and_condition_of_the_status() -> None:
     assert {names(row[0])[0] for row in table("condition")} == conditions
 
 
+def test_each_test_that_the_comparison_names_is_there() -> None:
+    page = (PAGE.parent / "comparison.md").read_text()
+    _, _, section = page.partition("## ensemble-operator\n")
+    section, _, _ = section.partition("\n## ")
+    named = re.findall(r"\| `([^`|]+)` \|$", section, re.MULTILINE)
+    assert len(named) > 10
+    tests = PAGE.parents[1] / "t"
+    for name in named:
+        places = [
+            tests / name,
+            tests / "python" / f"{name}.py",
+            tests / "python" / "k8s" / f"{name}.py",
+            tests / "python" / "k8s" / "operator" / f"{name}.py",
+        ]
+        assert any(place.is_file() for place in places), name
+
+
 def rights(rules: list[dict[str, Any]]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for rule in rules:
