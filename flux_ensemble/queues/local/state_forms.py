@@ -22,6 +22,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _MAX_TIME = 253402300799.0
 
 
+_NUMBERS = (float, int)
+
+
 def parse(data: bytes) -> Any:
     """Return the value of a JSON text.
 
@@ -29,22 +32,39 @@ def parse(data: bytes) -> Any:
         ValueError: it is no JSON, or nests too deep.
     """
     try:
-        return json.loads(data, parse_constant=_refuse)
+        # `json.loads` would make a decoder for each line.
+        return _DECODER.decode(data.decode())
     except RecursionError:
         raise ValueError("expected JSON that is less deep") from None
 
 
 def fits(value: Any, form: Form) -> bool:
     """Return whether a JSON value has a form."""
+    return check_of(form)(value)
+
+
+def check_of(form: Form) -> Callable[[Any], bool]:
+    """Return the function that `fits` calls, which is made once for many values.
+
+    >>> check_of({"t": [_text]})({"t": ["a", "b"]})
+    True
+    """
     if callable(form):
-        return form(value)
+        return form
     if isinstance(form, list):
-        return isinstance(value, list) and all(fits(item, form[0]) for item in value)
-    if not isinstance(value, dict):
-        return False
+        item = check_of(form[0])
+        return lambda value: isinstance(value, list) and all(map(item, value))
     if ... in form:
-        return all(fits(item, form[...]) for item in value.values())
-    return all(key in value and fits(value[key], one) for key, one in form.items())
+        item = check_of(form[...])
+        return lambda value: isinstance(value, dict) and all(map(item, value.values()))
+    checks = [(key, check_of(one)) for key, one in form.items()]
+
+    def check(value: Any) -> bool:
+        if not isinstance(value, dict):
+            return False
+        return all(key in value and one(value[key]) for key, one in checks)
+
+    return check
 
 
 def _text(value: Any) -> bool:
@@ -61,7 +81,7 @@ def _number(value: Any) -> bool:
 
 
 def _time(value: Any) -> bool:
-    return _number(value) and 0 <= value <= _MAX_TIME
+    return type(value) in _NUMBERS and 0 <= value <= _MAX_TIME
 
 
 def _object(value: Any) -> bool:
@@ -78,6 +98,9 @@ def _or_none(form: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no number of JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 #: The counts that a group has to have; later versions have more.
@@ -253,13 +276,41 @@ def _jobs(required: bool) -> dict[Any, Form]:
     return forms
 
 
-_ALWAYS, _SOMETIMES = _jobs(True), _jobs(False)
+#: A key of a job, the types of which every value is right, and the check of the others.
+_Field = tuple[str, frozenset[type], Callable[[Any], bool]]
+
+#: Those types, by form.
+_RIGHT = {_text: str, _flag: bool, _object: dict, _number: float}
+
+
+def _fields(required: bool) -> list[_Field]:
+    """Return `_jobs` in a form that is fast for many jobs."""
+    fields: list[_Field] = []
+    for name, form in _jobs(required).items():
+        column = COLUMNS.get(name)
+        right: set[type] = set()
+        if column is not None:
+            right = {type(None)} if column.nullable else set()
+            plain = _OF_TYPES[column.type]
+            if plain in _RIGHT and not column.column.is_time:
+                right.add(_RIGHT[plain])
+        fields.append((name, frozenset(right), check_of(form)))
+    return fields
+
+
+_ALWAYS, _SOMETIMES = _fields(True), _fields(False)
 
 
 def _job(value: Any) -> bool:
-    return fits(value, _ALWAYS) and all(
-        fits(value[name], form) for name, form in _SOMETIMES.items() if name in value
-    )
+    if not isinstance(value, dict):
+        return False
+    for name, right, check in _ALWAYS:
+        if name not in value or (type(value[name]) not in right and not check(value[name])):
+            return False
+    for name, right, check in _SOMETIMES:
+        if name in value and type(value[name]) not in right and not check(value[name]):
+            return False
+    return True
 
 
 #: A line of the jobs that have ended.

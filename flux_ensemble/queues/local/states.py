@@ -40,11 +40,12 @@ def _lines(
         OSError: the file cannot be read.
     """
     number = 1
+    fits = state_forms.check_of(form)
     with os.fdopen(directory.open(name), "rb") as file:
         try:
             for line in whole_lines(file):
                 value = state_forms.parse(line)
-                if not state_forms.fits(value, form):
+                if not fits(value):
                     raise ValueError(f"not {expected}")
                 yield value
                 number += 1
