@@ -33,8 +33,10 @@ class Happened:
         interrupted: jobs were ended from outside, so that there may be more attempts.
         forgets: the queue may have forgotten jobs that have run.
         stated: the run was followed to its end by a command whose code and words count.
+        reran: jobs that had not succeeded were run again after its end.
     """
 
+    reran: bool = False
     interrupted: bool = False
     forgets: bool = False
     stated: bool = True
@@ -71,7 +73,7 @@ def judge(features: Sequence[Feature], seen: Evidence, happened: Happened) -> li
     _end(seen, happened, problems)
     _counts(features, seen, happened, problems)
     _side_effects(seen, happened, problems)
-    _log(seen, problems)
+    _log(seen, happened, problems)
     _exports(seen, problems)
     _report(seen, problems)
     _failures(features, seen, problems)
@@ -88,6 +90,11 @@ def judge(features: Sequence[Feature], seen: Evidence, happened: Happened) -> li
 def interrupted(row: Row) -> bool:
     """Whether the end of an attempt was no doing of its job."""
     return bool(row["interrupted"])
+
+
+def standing(rows: Iterable[Row]) -> list[Row]:
+    """The attempts but for those that were over, and whose jobs a user has run again."""
+    return [row for row in rows if not row.get("replaced") or row["outcome"] == "interrupted"]
 
 
 def spelled(value: Any) -> str:
@@ -147,13 +154,15 @@ def _counts(
 ) -> None:
     """The counts of groups are those of the record, and what has to come of the features."""
     groups = seen.status["groups"]
-    rows = Counter((row["group"], row["outcome"]) for row in seen.rows)
+    rows = Counter((row["group"], row["outcome"]) for row in standing(seen.rows))
     apart = Counter(row["group"] for row in seen.rows if interrupted(row))
     for name, group in groups.items():
         for outcome in OUTCOMES:
             problems.same(f"{outcome} rows of {name} in jobs", group[outcome], rows[name, outcome])
         for key, value in group.items():
-            if key in seen.metrics["count"][name]:
+            # Metrics have each attempt.
+            counted = happened.reran and key in (*OUTCOMES, "attempts")
+            if key in seen.metrics["count"][name] and not counted:
                 problems.same(f"count.{name}.{key} in metrics", value,
                               seen.metrics["count"][name][key])  # fmt: skip
         problems.same(f"attempts of {name}", sum(group[outcome] for outcome in OUTCOMES),
@@ -177,7 +186,7 @@ def _counts(
             elif bad > expected:
                 problems.append(f"failed attempts of {name}: {bad}, more than {expected}")
     for name in groups:
-        done = Counter(str(row["params"]) for row in seen.rows
+        done = Counter(str(row["params"]) for row in standing(seen.rows)
                        if row["group"] == name and row["outcome"] == "success")  # fmt: skip
         for params, times in done.items():
             problems.same(f"successes of {name} with {params}", 1, times)
@@ -246,7 +255,7 @@ def _same_value(value: Any, told: str) -> bool:
 # -- the log --------------------------------------------------------------------------------
 
 
-def _log(seen: Evidence, problems: Problems) -> None:
+def _log(seen: Evidence, happened: Happened, problems: Problems) -> None:
     """The log agrees with the status: firings, retries, trials, the end."""
     names = Counter(entry["name"] for entry in seen.entries)
     # What a function returns is a firing of the rule that has called it, which has fired once.
@@ -258,7 +267,8 @@ def _log(seen: Evidence, problems: Problems) -> None:
     for rule in seen.status["rules"]:
         problems.same(f"firings of {rule['id']} in the log", rule["fired"], fired[rule["id"]])
     for name in ("load", "start", "finish"):
-        problems.same(f"entries {name!r} in the log", 1, names[name])
+        ends = 2 if name == "finish" and happened.reran else 1
+        problems.same(f"entries {name!r} in the log", ends, names[name])
     problems.same("entries 'retry' in the log", seen.status["retries"], names["retry"])
     keys = Counter((entry["context"]["rule"], entry["context"]["firing"])
                    for entry in seen.entries if entry["name"] == "fire")  # fmt: skip

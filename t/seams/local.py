@@ -420,6 +420,19 @@ def _again(
     return [second, local.collect_again(NAME, seen[0][0].run, "first-witness")]
 
 
+def reran(
+    local: Local, seen: Sequence[tuple[Evidence, Happened]]
+) -> list[tuple[Evidence, Happened]]:
+    """The jobs that have not succeeded run again, in the same record, and fare as before."""
+    done = local.ask("rerun", NAME)
+    none = "nothing runs again" in done.out
+    if none:
+        problem = f"nothing runs again: {done.out!r}"
+        local.problems += [problem] * bool(seen[0][0].status["failed"])
+    again = collect(local.commands, NAME, *local.options, run=None if none else done)
+    return [(again, Happened(interrupted=local.interrupted, reran=not none, stated=not none))]
+
+
 def _replayed(
     local: Local, seen: Sequence[tuple[Evidence, Happened]]
 ) -> list[tuple[Evidence, Happened]]:
@@ -443,6 +456,10 @@ def _replayed(
         if one != other:
             local.problems.append(f"{name} of the report of the recording: {other}, not {one}")
     return []
+
+
+#: Why what runs again fares otherwise.
+NOT_AGAIN = {"smaller": "a job runs again as its last attempt was, which is small enough soon"}
 
 
 #: Why a simulation says nothing of features.
@@ -504,6 +521,8 @@ SITUATIONS = {
         Situation("other-python", "kill -9; a run under another Python goes on with it",
                   _other_python, _looked_at_elsewhere, missing=_no_other_python),
         Situation("again", "it is run a second time, under the same name", after=_again),
+        Situation("reran", "what has not succeeded runs again, in the same record", after=reran,
+                  without=NOT_AGAIN),
         Situation("replayed", "its recording is replayed", after=_replayed),
         Situation("simulated", "the document is simulated, too", after=_simulated,
                   without=_NO_FUNCTIONS),

@@ -18,14 +18,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from .commands import PATIENCE, Commands
 from .features import Feature
-from .judge import Happened, judge
-from .local import NAME, TICK, Local, Situation
+from .judge import judge
+from .local import NAME, NOT_AGAIN, TICK, Local, Situation, reran
 
 sys.path.append(str(Path(__file__).parents[1] / "fault"))
 
@@ -209,6 +210,8 @@ ON_FLUX = {
         Situation("queue-disabled", "flux queue disable, and enable", _queue_disabled,
                   without=_OWN_QUEUES),
         Situation("service-killed", "kill -9 of the service", _service_killed),
+        Situation("reran-on-flux", "what has not succeeded runs again, in the same record",
+                  after=reran, without=NOT_AGAIN),
         Situation("run-closed", "SIGHUP of the command that follows it", _closed),
         Situation("second-user", "a guest tries to steer it", _second_user),
         Situation("node-lost", "kill -9 of a broker with jobs", _node_lost),
@@ -238,9 +241,8 @@ def play_on_flux(
                 stage.ask("cancel", NAME)
             return [*stage.problems, f"{type(error).__name__}: {error}"]
     problems = list(stage.problems)
-    if not stage.met:
+    if situation.during is not None and not stage.met:
         problems.append("it has ended before anything could happen to it")
     for evidence, happened in seen:
-        happened = Happened(interrupted=happened.interrupted, forgets=stage.interrupted)
-        problems += judge(features, evidence, happened)
+        problems += judge(features, evidence, replace(happened, forgets=stage.interrupted))
     return problems

@@ -27,7 +27,7 @@ from seams.onflux import ON_FLUX  # noqa: E402
 TOGETHER = (
     ("killed", "terminal-closed"),
     ("switched-off", "terminated"),
-    ("helper-killed",),
+    ("helper-killed", "reran"),
     ("paused", "simulated"),
     ("other-user", "replayed", "again"),
     ("other-python",),

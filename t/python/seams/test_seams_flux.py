@@ -20,7 +20,7 @@ from seams.onflux import ON_FLUX, play_on_flux  # noqa: E402
 pytestmark = pytest.mark.flux
 
 #: What an instance of one broker has in a short run; `make chaos` has all features.
-SHORT = ("sweep", "search", "retries", "custom", "best")
+SHORT = ("sweep", "search", "retries", "custom", "best", "failing")
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def directory() -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
-@pytest.mark.parametrize("name", ["queue-disabled", "service-killed"])
+@pytest.mark.parametrize("name", ["queue-disabled", "service-killed", "reran-on-flux"])
 def test_features_come_to_what_they_have_to_on_flux_where(name: str, directory: Path) -> None:
     situation, features = ON_FLUX[name], [FEATURES[one] for one in SHORT]
     problems = play_on_flux(directory, features, situation, 2)
