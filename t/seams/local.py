@@ -56,6 +56,7 @@ class Local:
         happened: what was done to it.
         problems: what was wrong while it ran.
         met: how many situations found it running.
+        reran: jobs of it were run again after its end.
         recorded: the run that goes on, or has ended, is recorded from its beginning.
     """
 
@@ -78,6 +79,7 @@ class Local:
         variables = {"XDG_STATE_HOME": str(directory / "state"), "FLUX_URI": None}
         self.commands = Commands(directory, variables, cold)
         self.interrupted = False
+        self.reran = False
         self.problems: list[str] = []
         self.met = 0
         self.recorded = False
@@ -108,8 +110,12 @@ class Local:
         process = self._run([one.during for one in situations if one.during], at)
         done = self.commands.end(process)
         seen = [self._collect(NAME, done)]
-        # A second run writes its recording and its report over those of the first.
-        for situation in sorted(situations, key=lambda one: one.name == "again"):
+        # A rerun changes what others look at, and a second run writes its recording and its report
+        # over those of the first.
+        last = ("reran", "again")
+        for situation in sorted(
+            situations, key=lambda one: last.index(one.name) if one.name in last else -1
+        ):
             if situation.after is not None:
                 seen += situation.after(self, seen)
         return seen
@@ -192,7 +198,7 @@ class Local:
     ) -> tuple[Evidence, Happened]:
         """Ask once more for all of an ensemble, of which the witness is elsewhere now."""
         seen = collect(self.commands, name, *self.options, run=done, witness=witness)
-        return seen, Happened(interrupted=self.interrupted)
+        return seen, Happened(interrupted=self.interrupted, reran=self.reran)
 
     def _collect(self, name: str, done: Done) -> tuple[Evidence, Happened]:
         # `watch`, by which some situations go on, writes none.
@@ -430,6 +436,7 @@ def reran(
         problem = f"nothing runs again: {done.out!r}"
         local.problems += [problem] * bool(seen[0][0].status["failed"])
     again = collect(local.commands, NAME, *local.options, run=None if none else done)
+    local.reran = not none
     return [(again, Happened(interrupted=local.interrupted, reran=not none, stated=not none))]
 
 
