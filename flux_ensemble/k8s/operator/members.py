@@ -247,7 +247,7 @@ def is_suspended(job: Resource | None) -> bool:
     return bool(((job or {}).get("spec") or {}).get("suspend"))
 
 
-def _of_workload(workload: Resource | None) -> str:
+def said_by_kueue(workload: Resource | None) -> str:
     """Return why the Workload of a suspended Job waits, or was evicted, as Kueue says it."""
     evicted = _conditions(workload).get("Evicted")
     waits = _conditions(workload, "False").get("QuotaReserved")
@@ -261,7 +261,7 @@ def _troubles(observed: Observed) -> list[str]:
     """Return the reasons why a member has fewer running pods than it should; each reason once."""
     found = waiting(observed.pods)
     if observed.job is not None and is_suspended(observed.job):
-        said = _of_workload(observed.workload)
+        said = said_by_kueue(observed.workload)
         said = said or _conditions(observed.job).get("Suspended", {}).get("message", "")
         queue = (observed.job["metadata"].get("labels") or {}).get(names.QUEUE_LABEL)
         of_queue = f" until the queue {queue!r} admits it" if queue else ""

@@ -8,7 +8,13 @@ from typing import Any
 from flux_ensemble.k8s.operator import names
 from flux_ensemble.k8s.operator import status as statuses
 from flux_ensemble.k8s.operator.cluster import ClusterFailure, KubernetesCluster, Resource
-from flux_ensemble.k8s.operator.members import Observed, is_suspended, kind_of, waiting
+from flux_ensemble.k8s.operator.members import (
+    Observed,
+    is_suspended,
+    kind_of,
+    said_by_kueue,
+    waiting,
+)
 
 
 class Observer:
@@ -18,6 +24,9 @@ class Observer:
         cluster: of the Ensemble.
         ensemble: the Ensemble.
         owned: the objects that it owns, by kind and name.
+
+    Attributes:
+        awaits_kueue: Kueue has suspended a Job, and has not said yet what it waits for.
     """
 
     def __init__(
@@ -32,6 +41,7 @@ class Observer:
         self._namespace: str = ensemble["metadata"]["namespace"]
         self._before: Mapping[str, Any] = ensemble.get("status") or {}
         self._owned = owned
+        self.awaits_kueue = False
 
     def member(self, member: Mapping[str, Any]) -> dict[str, Any]:
         """Return the state of a member that has not ended."""
@@ -81,7 +91,9 @@ class Observer:
             if failure.code in (403, 404):
                 return None
             raise
-        return found[-1] if found else None
+        workload = found[-1] if found else None
+        self.awaits_kueue = self.awaits_kueue or not said_by_kueue(workload)
+        return workload
 
     def _warnings(self, job: Resource) -> list[str]:
         """Return the failures of the Job controller, such as to make pods beyond a quota."""

@@ -157,6 +157,7 @@ class _Turn:
         self._waits: list[str] = []
         self._owned: dict[tuple[str, str], Resource] = {}
         self._looked = False
+        self._awaits_kueue = False
         self._rest_waits = False
         # Remains of an earlier MiniCluster that are not gone yet, by member.
         self._awaited: dict[str, str] = {}
@@ -541,6 +542,7 @@ class _Turn:
                 members.append(known)
             if reason := self._awaited.get(member["name"]):
                 members[-1]["reason"] = reason
+        self._awaits_kueue = observer.awaits_kueue
         view = StatusFacts(
             generation=self._ensemble["metadata"].get("generation", 0),
             problems=self._problems,
@@ -614,7 +616,7 @@ class _Turn:
         """Return when to call again for an Ensemble that has not ended, for what is not watched."""
         if self._is_forgotten_first():
             return [_VERY_SOON]
-        if self._waits or self._awaited:
+        if self._waits or self._awaited or self._awaits_kueue:
             return [_SOON]
         refers = any("ensembleFrom" in member for member in self._members())
         # What Kueue says of a member that waits in a queue is not watched.
