@@ -108,7 +108,7 @@ test_expect_success 'what a later version has written is said to be, and goes on
 	sed "s/\"format\":[0-9]*/\"format\":99/; s/\"values\":\"/\"values\":\"0/" good.json >later.json &&
 	flux kvs put --raw ensemble.good.snapshot=- <later.json &&
 	load_module &&
-	unreadable good | grep "the snapshot was written by a later version of flux-ensemble (format 99" &&
+	unreadable good | grep "the snapshot was written by flux-ensemble [^ ]*, in format 99; this one" &&
 	flux ensemble list | grep "^good  *unreadable" &&
 	flux module remove ensemble &&
 	flux kvs put --raw ensemble.good.snapshot=- <good.json &&

@@ -1,7 +1,7 @@
 """Recordings: every event of an ensemble with its commands, and their replay.
 
-A recording is a file of JSON lines. The first line is `{"recording": 1, "name": ...,
-"directory": ..., "document": ...}`, then one line for each event, `{"event": {...},
+A recording is a file of JSON lines. The first line is `{"recording": 1, "by": version, "name":
+..., "directory": ..., "document": ...}`, then one line for each event, `{"event": {...},
 "commands": [...]}` in the form of `engine.codec`, and last `{"end": N}` with the number
 of events. Replay feeds the events to a fresh engine and compares its commands.
 """
@@ -17,6 +17,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
+from flux_ensemble import __version__
 from flux_ensemble.document.loading import load_mapping, load_text
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.codec import command_from_json, encode, event_from_json
@@ -27,7 +28,9 @@ from flux_ensemble.files import create
 from flux_ensemble.metrics.names import NEWER_COUNTERS
 from flux_ensemble.metrics.paths import COUNT
 from flux_ensemble.metrics.statistics import NUMBER
+from flux_ensemble.runtime.durability.format import BY
 from flux_ensemble.runtime.durability.lines import MAX_LINE
+from flux_ensemble.texts import clip
 
 VERSION = 1
 
@@ -68,6 +71,7 @@ class Recorder:
         self._write(
             {
                 "recording": VERSION,
+                BY: __version__,
                 "name": spec.name,
                 "directory": spec.directory,
                 "document": document,
@@ -260,6 +264,9 @@ def _check_header(path: Path, line: Mapping[str, Any]) -> None:
     ):
         raise RecordingError(f"{path}: not a recording (see 'flux ensemble run --record')")
     if line["recording"] != VERSION:
+        by = line.get(BY)
+        whose = f"flux-ensemble {clip(by)}" if isinstance(by, str) else "another flux-ensemble"
         raise RecordingError(
-            f"{path}: a recording of version {line['recording']!r}, and this is version {VERSION}"
+            f"{path}: a recording of version {line['recording']!r}, written by {whose}; this one "
+            f"({__version__}) reads version {VERSION}"
         )

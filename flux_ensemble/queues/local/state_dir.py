@@ -44,7 +44,7 @@ from flux_ensemble.queues.local.again import Again
 from flux_ensemble.queues.local.directory import Directory, open_directory
 from flux_ensemble.queues.local.root import StateError, UnreadableError, advised
 from flux_ensemble.run_names import can_be_named, cannot_resume, free_name, goes_on_already
-from flux_ensemble.runtime.durability.format import FORMAT, KEY, LaterFormatError, check_format
+from flux_ensemble.runtime.durability.format import LaterFormatError, check_format, numbered
 from flux_ensemble.runtime.durability.lines import MAX_LINE, Lines, whole_lines
 
 #: Largest `status.json` in bytes.
@@ -395,7 +395,7 @@ class StateLog:
             self.directory.remove(SOURCE)
             self.directory.remove(GIVEN_UP)
         # Before all new files: these may be unreadable for an earlier version.
-        self.directory.replace(FORMAT_FILE, json.dumps({KEY: FORMAT}).encode())
+        self.directory.replace(FORMAT_FILE, json.dumps(numbered()).encode())
         if not resume:
             self.directory.replace(ASKED, self._asked.encode())
             self.directory.replace("document", document)

@@ -25,7 +25,7 @@ from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.events import Event, JobEvent, JobEvents, JobsAlike, Tag
 from flux_ensemble.engine.fastclass import fastclass
 from flux_ensemble.eventlog import Stored
-from flux_ensemble.runtime.durability.format import FORMAT, KEY, check_format
+from flux_ensemble.runtime.durability.format import NUMBERED, check_format
 
 #: The entry that begins a batch, and the text before its digest.
 BATCH = "batch"
@@ -140,7 +140,7 @@ class Waiting:
 
 def header(t: float, number: int, events: Iterable[str]) -> str:
     """Make the header of a batch; `events` are JSON, as `Waiting.take` returns them."""
-    context = f'{{"{KEY}":{FORMAT},"number":{number},"events":[{",".join(events)}]}}'
+    context = f'{{{NUMBERED},"number":{number},"events":[{",".join(events)}]}}'
     return f'{{"timestamp":{t},"name":"{BATCH}","context":{context}}}\n'
 
 

@@ -3,7 +3,7 @@
 There is a chunk for each snapshot. It has the values that streams took in since the previous
 snapshot (`metrics.streams.Values`), and the jobs that ended since (`engine.records`), if any:
 
-    {"format": n, "values": [[group, variable, [value, ...]], ...], "jobs": {...}}
+    {"format": n, "by": version, "values": [[group, variable, [value, ...]], ...], "jobs": {...}}
 
 If all values of a row are multiples of a tick (`engine.events.TICKS`), as durations are, being
 differences of times, the row has them as integers, followed by the number of ticks in one. Writing
@@ -19,7 +19,7 @@ from typing import Any
 from flux_ensemble.encoding import dumps
 from flux_ensemble.engine.events import TICKS
 from flux_ensemble.metrics.streams import Values
-from flux_ensemble.runtime.durability.format import FORMAT, KEY, check_format
+from flux_ensemble.runtime.durability.format import NUMBERED, check_format
 from flux_ensemble.runtime.durability.records import Records
 
 #: A chunk as JSON.
@@ -30,7 +30,7 @@ def beside(values: Values, jobs: str | None) -> str:
     """Return a chunk as JSON text; `jobs` are JSON text already."""
     text = dumps([_in_ticks(*row) for row in values])
     record = "" if jobs is None else f',"jobs":{jobs}'
-    return f'{{"{KEY}":{FORMAT},"values":{text}{record}}}'
+    return f'{{{NUMBERED},"values":{text}{record}}}'
 
 
 def sorted_out(chunks: Iterable[Beside], records: Records) -> Iterator[Values]:

@@ -35,7 +35,7 @@ from flux_ensemble.eventlog import (
 from flux_ensemble.metrics.streams import Values
 from flux_ensemble.runtime.durability.batches import BATCH, Batches, Written, follow, line
 from flux_ensemble.runtime.durability.chunks import Beside, sorted_out
-from flux_ensemble.runtime.durability.format import FORMAT, KEY, check_format
+from flux_ensemble.runtime.durability.format import check_format, numbered
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ports import Marker
@@ -214,7 +214,7 @@ def replaying(
 
 def snapshot_text(state: Mapping[str, Any]) -> str:
     """Return the text of a snapshot: JSON of a state, with a digest of that."""
-    text = dumps({KEY: FORMAT, **state})
+    text = dumps({**numbered(), **state})
     return f'{text[:-1]},"digest":"{follow("", text)}"}}'
 
 

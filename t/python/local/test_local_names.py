@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from local_queue import Run, await_pid
 
-from flux_ensemble import Ensemble
+from flux_ensemble import Ensemble, __version__
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.document.keys.forms import ENSEMBLE_NAME, matches
 from flux_ensemble.engine.events import Event
@@ -181,7 +181,7 @@ def later(directory: Path, number: Any = FORMAT + 1) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-LATER = "the run of 'sweep' was written by a later version of flux-ensemble (format"
+LATER = "the run of 'sweep' was written by a later flux-ensemble, in format"
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_who_goes_on_is_told_of_a_numbered_run_of_a_later_version(do: Do, tmp_pa
     for _ in range(2):
         assert do("run", file)[0] == 0
     later(tmp_path / "state" / "sweep-2")
-    assert "'sweep-2' was written by a later version" in do("run", "--resume", file)[2]
+    assert "'sweep-2' was written by a later flux-ensemble" in do("run", "--resume", file)[2]
     # It keeps its name, and another run gets the next one.
     assert "this run is 'sweep-3'" in do("run", file)[2]
     assert do("rm", "--force", "sweep-2")[1] == "sweep-2: removed\n"
@@ -273,12 +273,12 @@ def test_a_run_without_a_number_is_of_the_first_format_and_gets_one_when_it_goes
     run.process.send_signal(signal.SIGTERM)
     assert run.end()[0] == 130
     number = tmp_path / "state" / "test" / "format"
-    assert json.loads(number.read_text()) == {"format": FORMAT}
+    assert json.loads(number.read_text()) == {"format": FORMAT, "by": __version__}
     number.unlink()
     assert States(tmp_path / "state").status("test")["resumable"] is True
     run = Run(tmp_path, document, "--resume")
     await_pid(tmp_path / "fifo")
-    assert json.loads(number.read_text()) == {"format": FORMAT}
+    assert json.loads(number.read_text()) == {"format": FORMAT, "by": __version__}
     (tmp_path / "fifo").write_text("\n")
     assert run.end()[0] == 0
 

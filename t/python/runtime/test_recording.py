@@ -100,7 +100,7 @@ def test_a_difference_is_shown_with_its_event(
         (
             1,
             '{"recording": 99, "name": "x", "directory": ".", "document": "x"}',
-            "a recording of version 99, and this is version 1",
+            "a recording of version 99, written by another flux-ensemble; this one",
         ),
         (5, None, "the recording is cut short after line 4"),
         (4, '{"event": {"t"', "r.jsonl:4: the recording is cut short or damaged here"),
