@@ -142,7 +142,11 @@ class SearchGenerator:
         known = {identity(params) for params, _ in self._points}
         number = len(self._points)
         for ahead in range(number, number + count + AHEAD):
-            params, _ = self._qmc.suggest(ahead, 0)
+            drawn, _ = self._qmc.suggest(ahead, 0)
+            params = [
+                value if one.step is None else adapted(one, value)
+                for one, value in zip(self._variables, drawn, strict=True)
+            ]
             if identity(params) not in known:
                 known.add(identity(params))
                 yield self._named(params)

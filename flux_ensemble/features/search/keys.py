@@ -70,6 +70,9 @@ _RANGE_KEYS = (
     Key("high", _NUMBER, "The greatest value.", (0.1,), required=True),
     Key("log", BOOLEAN, "Whether to search by order of magnitude.", (True,), False),
     Key("integer", BOOLEAN, "Integers alone.", (True,), False),
+    Key(
+        "step", _NUMBER, "Only the least value, and those that are so many steps above it.", (0.1,)
+    ),
 )
 
 _VARIABLE = {
@@ -157,8 +160,8 @@ SEARCH_KEYS = (
         ({"layers": {"low": 1, "high": 8, "integer": True}, "opt": ["sgd", "adam"]},),
         required=True,
         read=None,
-        more="A range is `{low, high}`, with `log: true` if the order of magnitude matters, and "
-        "`integer: true` for integers.",
+        more="A range is `{low, high}`, with `log: true` if the order of magnitude matters, "
+        "`integer: true` for integers, and `step: 0.1` for `low`, `low` + 0.1 and so on.",
     ),
     Key(
         "minimize",
@@ -219,7 +222,7 @@ SEARCH_KEYS = (
         required=True,
         read=None,
         more="There are at most `limits.jobs`. With `grid` and `random` a search whose variables "
-        "are all integers or choices has no more trials than there are points.",
+        "are all choices, integers or steps has no more trials than there are points.",
     ),
     Key(
         "points",

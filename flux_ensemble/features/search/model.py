@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from math import prod
 from typing import Any
 
@@ -31,6 +32,9 @@ MAX_OBJECTIVES = 8
 MAX_VARIABLES = 1000
 MAX_CHOICES = 1000
 
+#: Most steps of a range.
+MAX_STEPS = 10**9
+
 #: Integers of larger ranges are not counted.
 _COUNTABLE = 2**53
 
@@ -45,6 +49,59 @@ INDEPENDENT = frozenset({"random", "qmc", GRID})
 
 #: What a trial came to: the value of the objective, or of each where there are several.
 Value = float | tuple[float, ...]
+
+
+class Steps(Sequence[Any]):
+    """The values of a range with steps, the least one first; sums are those of decimal numbers.
+
+    >>> list(Steps(0.1, 0.5, 0.1)), list(Steps(1, 8, 3))
+    ([0.1, 0.2, 0.3, 0.4, 0.5], [1, 4, 7])
+    """
+
+    def __init__(self, low: float, high: float, step: float) -> None:
+        self._low, self._step = Decimal(str(low)), Decimal(str(step))
+        self._kind = int if type(low) is int and type(step) is int else float
+        self._count = int((Decimal(str(high)) - self._low) / self._step) + 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, place: Any) -> Any:
+        place += self._count if place < 0 else 0
+        if not 0 <= place < self._count:
+            raise IndexError(place)
+        return self._kind(self._low + place * self._step)
+
+    def index(self, value: Any, *range: int) -> int:
+        """Return the place of a value.
+
+        Raises:
+            ValueError: there is no such value.
+        """
+        place = self._place(value)
+        if not 0 <= place < self._count or self[place] != value:
+            raise ValueError(f"{value!r} is no step")
+        return place
+
+    def __contains__(self, value: Any) -> bool:
+        place = self._place(value)
+        return 0 <= place < self._count and bool(self[place] == value)
+
+    def near(self, value: float) -> Any:
+        """Return the step that a value is but for rounding; the value if there is none."""
+        place = self._place(value)
+        if 0 <= place < self._count and math.isclose(
+            self[place], value, rel_tol=1e-9, abs_tol=float(self._step) * 1e-9
+        ):
+            return self[place]
+        return value
+
+    def nearest(self, value: float) -> Any:
+        """Return the step that is nearest to a value."""
+        return self[min(max(self._place(value), 0), self._count - 1)]
+
+    def _place(self, value: float) -> int:
+        return round((Decimal(str(value)) - self._low) / self._step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +120,17 @@ class Variable:
     log: bool = False
     integer: bool = False
     choices: tuple[Any, ...] = ()
+    step: float | None = None
 
     @property
     def example(self) -> Any:
         """A value that it can have."""
         return self.choices[0] if self.choices else self.low
+
+    @property
+    def steps(self) -> Steps | None:
+        """The values of a range with steps; None without."""
+        return None if self.step is None else Steps(self.low, self.high, self.step)
 
     @property
     def values(self) -> Sequence[Any] | None:
@@ -78,6 +141,8 @@ class Variable:
         """
         if self.choices:
             return self.choices
+        if self.steps is not None:
+            return self.steps
         if self.integer and self.high - self.low < _COUNTABLE:
             return range(int(self.low), int(self.high) + 1)
         return None
@@ -89,7 +154,13 @@ class Variable:
                 return None
             return f"expected one of {', '.join(map(repr, self.choices))}, not {shown(value)}"
         kinds = (int,) if self.integer else (int, float)
-        if type(value) in kinds and math.isfinite(value) and self.low <= value <= self.high:
+        within = type(value) in kinds and math.isfinite(value) and self.low <= value <= self.high
+        if self.steps is not None and not (within and value in self.steps):
+            return (
+                f"expected {self.low!r} and steps of {self.step!r} up to {self.high!r}, not "
+                f"{shown(value)}"
+            )
+        if within:
             return None
         what = "an integer" if self.integer else "a number"
         return f"expected {what} >= {self.low!r} and <= {self.high!r}, not {shown(value)}"
@@ -115,6 +186,8 @@ class Variable:
             if type(given) in (int, float) and math.isfinite(given):
                 whole = self.integer and given == int(given)
                 given = int(given) if whole else float(given)
+                if self.steps is not None:
+                    given = self.steps.near(given)
             choice = given
         objection = self.objection(choice)
         if objection is not None:
@@ -143,6 +216,7 @@ class Variable:
             "high": self.high,
             "log": self.log,
             "integer": self.integer,
+            **({} if self.step is None else {"step": self.step}),
         }
 
 

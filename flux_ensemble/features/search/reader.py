@@ -18,6 +18,7 @@ from flux_ensemble.features.search.model import (
     GRID,
     MAX_CHOICES,
     MAX_OBJECTIVES,
+    MAX_STEPS,
     MAX_VARIABLES,
     ONCE,
     ONE_OBJECTIVE,
@@ -92,7 +93,7 @@ def read_searches(
     >>> entry |= {"minimize": "loss", "trials": 10}
     >>> (search,) = read_searches([entry], ["a"], 100, Problems())
     >>> search.variables
-    (Variable(name='x', low=0, high=0.001, log=False, integer=False, choices=()),)
+    (Variable(name='x', low=0, high=0.001, log=False, integer=False, choices=(), step=None),)
     """
     searches: dict[Search, Path] = {}
     ids: dict[str, int] = {}
@@ -150,8 +151,8 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
         if variable.values is None and entry.get("sampler") == GRID:
             problems.add(
                 (*at, "variables", variable.name),
-                "expected a list of choices, or 'integer: true', because the sampler 'grid' tries "
-                "every value; 'qmc' covers a range",
+                "expected a list of choices, 'integer: true' or a 'step', because the sampler "
+                "'grid' tries every value; 'qmc' covers a range",
             )
     generator = _generator(entry, variables, objectives, at, problems)
     search = Search(
@@ -354,7 +355,31 @@ def _range(name: str, value: Mapping[str, Any], at: Path, problems: Problems) ->
         )
     if log and low <= 0:
         problems.add((*at, "low"), f"expected a number > 0, because of 'log: true', not {low!r}")
-    yield Variable(name, low, high, log, integer)
+    step = _step(value, low, high, at, problems) if "step" in value else None
+    yield Variable(name, low, high, log, integer, step=step)
+
+
+def _step(value: Mapping[str, Any], low: float, high: float, at: Path, problems: Problems) -> Any:
+    """Read the step of a range; None if there is a problem."""
+    here = (*at, "step")
+    step = _number(value["step"], here, problems, value.get("integer", False))
+    if step is None:
+        return None
+    if value.get("log", False):
+        problems.add(
+            here, "expected no 'step' with 'log: true', since steps are equal; list the values"
+        )
+    elif not 0 < step <= high - low:
+        problems.add(
+            here,
+            f"expected a number > 0 and at most {high - low:g}, which is 'high' less 'low', "
+            f"not {step!r}",
+        )
+    elif (high - low) / step > MAX_STEPS:
+        problems.add(here, f"expected at most {MAX_STEPS} steps; leave 'step' out")
+    else:
+        return step
+    return None
 
 
 def _number(value: Any, at: Path, problems: Problems, integer: bool = False) -> Any:

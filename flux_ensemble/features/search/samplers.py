@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from flux_ensemble.features.search.gaussian import Gaussian
 from flux_ensemble.features.search.grid import Grid
+from flux_ensemble.features.search.model import Steps
 from flux_ensemble.features.search.trials import GIVEN
 from flux_ensemble.features.search.unit_cube import Qmc
 from flux_ensemble.scalars import identity, unpacked
@@ -74,8 +75,13 @@ class SearchSampler:
     """
 
     def __init__(self, search: Mapping[str, Any]) -> None:
-        self._search = with_choices(search)
+        self._search = with_places(with_choices(search))
         self._names = [variable["name"] for variable in search["variables"]]
+        self._steps = {
+            place: Steps(one["low"], one["high"], one["step"])
+            for place, one in enumerate(search["variables"])
+            if "step" in one
+        }
         self._reset()
 
     def _reset(self) -> None:
@@ -88,7 +94,7 @@ class SearchSampler:
         if request.get("reset"):
             self._reset()
         for params in request["points"]:
-            self._sampler.add(params, request["attributes"].get(str(self._points)))
+            self._sampler.add(self._places(params), request["attributes"].get(str(self._points)))
             self._points += 1
         for number, value, *step in request["ends"]:
             self._sampler.end(number, value, *step)
@@ -99,7 +105,7 @@ class SearchSampler:
             suggested = self._sampler.suggest(self._points, seed)
             if suggested is None:
                 break
-            params, attributes = suggested
+            params, attributes = self._values(suggested[0]), suggested[1]
             self._points += 1
             points.append({"params": dict(zip(self._names, params, strict=True))})
             if attributes:
@@ -108,6 +114,46 @@ class SearchSampler:
             if size > MAX_ANSWER:
                 break
         return {"points": points, "seconds": time.perf_counter() - begin}
+
+    def _places(self, params: Point) -> Point:
+        """Return a point as the sampler has it: places in place of the values of steps."""
+        if not self._steps:
+            return params
+        return [
+            self._steps[place].index(value) if place in self._steps else value
+            for place, value in enumerate(params)
+        ]
+
+    def _values(self, params: Point) -> Point:
+        """Return a point of the sampler with the values of steps."""
+        if not self._steps:
+            return params
+        return [
+            self._steps[place][int(value)] if place in self._steps else value
+            for place, value in enumerate(params)
+        ]
+
+
+def with_places(search: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a search whose ranges with steps are ranges of the places of their values.
+
+    >>> search = {"variables": [{"name": "x", "low": 0.1, "high": 0.5, "step": 0.2}]}
+    >>> with_places(search)["variables"]
+    [{'name': 'x', 'low': 0, 'high': 2, 'log': False, 'integer': True}]
+    """
+    variables = [
+        {
+            "name": one["name"],
+            "low": 0,
+            "high": len(Steps(one["low"], one["high"], one["step"])) - 1,
+            "log": False,
+            "integer": True,
+        }
+        if "step" in one
+        else one
+        for one in search["variables"]
+    ]
+    return {**search, "variables": variables}
 
 
 def with_choices(search: Mapping[str, Any]) -> dict[str, Any]:

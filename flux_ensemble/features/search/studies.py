@@ -138,6 +138,12 @@ def _write(
 def _distribution(variable: Variable) -> Any:
     if variable.choices:
         return optuna.distributions.CategoricalDistribution(list(_labels(variable).values()))
+    if variable.steps is not None:
+        distributions: Any = optuna.distributions
+        kind = (
+            distributions.IntDistribution if variable.integer else distributions.FloatDistribution
+        )
+        return kind(variable.low, variable.steps[-1], step=variable.step)
     if variable.integer:
         return optuna.distributions.IntDistribution(
             int(variable.low), int(variable.high), log=variable.log

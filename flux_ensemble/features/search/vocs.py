@@ -78,6 +78,8 @@ def adapted(variable: Variable, value: Any) -> Any:
     margin = 0.5 if variable.integer else (variable.high - variable.low) * _ROUNDED
     if variable.low - margin <= value <= variable.high + margin:
         value = min(max(value, variable.low), variable.high)
+        if variable.steps is not None:
+            return variable.steps.nearest(value)
         return round(value) if variable.integer else value
     return value
 

@@ -226,6 +226,37 @@ def test_points_of_a_gaussian_process_are_not_given_twice_while_there_are_others
     }
 
 
+STEPS = (
+    Variable("x", 0.1, 0.75, step=0.1),
+    Variable("n", 2, 11, integer=True, step=3),
+    Variable("m", 0, 10, step=5),
+)
+
+
+@pytest.mark.parametrize("sampler", [*SAMPLERS, "grid"])
+def test_a_range_with_steps_has_these_values_and_the_sampler_learns(sampler: str) -> None:
+    given = Search("hpo", "a", STEPS, ONE, sampler=sampler, trials=100)
+    points = Asked(given).run(20, 2)
+    x = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7}
+    assert {point["x"] for point in points} <= x
+    assert {point["n"] for point in points} <= {2, 5, 8, 11}
+    assert {point["m"] for point in points} <= {0, 5, 10}
+    assert {type(point["n"]) for point in points} == {int}
+    assert Asked(given).run(20, 2, again=3) == points
+    assert (given.size, given.objection(points[0])) == (7 * 4 * 3, None)
+
+
+def test_a_value_between_steps_is_none_of_a_range_with_steps() -> None:
+    variable = STEPS[0]
+    assert variable.objection(0.3) is None
+    expected = "expected 0.1 and steps of 0.1 up to 0.75, not 0.35"
+    assert variable.objection(0.35) == expected
+    assert variable.objection(0.75) == expected.replace("0.35", "0.75")
+    # What a computation made of a step is the step.
+    assert (variable.read(0.1 + 0.2), variable.read("0.7")) == (0.3, 0.7)
+    assert (STEPS[1].read("5"), type(STEPS[1].read(5.0))) == (5, int)
+
+
 FINITE = (
     Variable("n", 1, 5, integer=True),
     Variable("kind", choices=("p", "q", True, 1)),

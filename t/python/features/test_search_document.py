@@ -166,10 +166,38 @@ def test_what_is_wrong_with_a_search(old: str, new: str, sentence: str) -> None:
     assert found.startswith(f"d.yaml:{sentence}") or found == f"d.yaml:{sentence}", found
 
 
+def test_a_range_can_have_steps() -> None:
+    text = TEXT.replace("high: 0.1, log: true", "high: 0.1, step: 1e-5").replace(
+        "integer: true", "integer: true, step: 2"
+    )
+    (search,) = searches_of(load_text(text, name="test"))
+    assert search.variables[:2] == (
+        Variable("lr", 1e-5, 0.1, step=1e-5), Variable("layers", 1, 8, integer=True, step=2),
+    )  # fmt: skip
+    assert search.size == 10_000 * 4 * 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("log: true", "step: 0", "5: search[0].variables.lr.step: expected a number > 0 and at "
+         "most 0.09999, which is 'high' less 'low', not 0"),
+        ("log: true", "step: 1e-20", "5: search[0].variables.lr.step: expected at most 1000000000 "
+         "steps; leave 'step' out"),
+        ("log: true", "log: true, step: 0.01", "5: search[0].variables.lr.step: expected no "
+         "'step' with 'log: true', since steps are equal; list the values"),
+        ("integer: true", "integer: true, step: 0.5", "6: search[0].variables.layers.step: "
+         "expected an integer, because of 'integer: true', not 0.5"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_steps(old: str, new: str, sentence: str) -> None:
+    assert changed(old, new) == [f"d.yaml:{sentence}"]
+
+
 def test_a_grid_has_no_range_of_floats() -> None:
     assert changed("trials: 10", "trials: 10\n    sampler: grid") == [
-        "d.yaml:5: search[0].variables.lr: expected a list of choices, or 'integer: true', because "
-        "the sampler 'grid' tries every value; 'qmc' covers a range"
+        "d.yaml:5: search[0].variables.lr: expected a list of choices, 'integer: true' or a "
+        "'step', because the sampler 'grid' tries every value; 'qmc' covers a range"
     ]
 
 

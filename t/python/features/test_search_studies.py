@@ -20,7 +20,7 @@ from flux_ensemble.report.source import Source
 
 VARIABLES = {
     "lr": {"low": "1e-5", "high": 0.1, "log": True},
-    "layers": {"low": 1, "high": 8, "integer": True},
+    "layers": {"low": 1, "high": 8, "integer": True, "step": 2},
     "opt": ["sgd", "adam"],
 }
 
@@ -96,7 +96,9 @@ def test_every_trial_has_its_number_its_state_its_values_and_its_point(
         for trial in one.trials
         if trial.state.name == "PRUNED"
     )
-    assert one.trials[0].distributions["layers"] == optuna.distributions.IntDistribution(1, 8)
+    assert one.trials[0].distributions["layers"] == optuna.distributions.IntDistribution(
+        1, 7, step=2
+    )
     assert [direction.name for direction in two.directions] == ["MINIMIZE", "MAXIMIZE"]
     # What came of a trial that ran again is what counts.
     assert states(two)["COMPLETE"] == told[1]["complete"]
