@@ -12,6 +12,7 @@ import click
 
 from flux_ensemble.cli.commands.run import FORCE_OPTION, QUIET_OPTION, TIMEOUT_OPTION
 from flux_ensemble.cli.common import (
+    FAILED,
     FILE,
     MOST,
     OK,
@@ -135,8 +136,14 @@ class Rerun:
             _report_unknown(self.target, self.name, self.filter)
         if not results or self.dry_run:
             return code
-        # What had ended has its results also if nothing runs again.
-        return code or results.write(self.target, self.ended or self.name)
+        if self.none:
+            # It has its results all the same.
+            self.ended = self.name
+        if self.ended is None:
+            print_error("it has not ended: there is no report, and no export")
+            return code or FAILED
+        wrong = results.write(self.target, self.ended)
+        return code or wrong
 
     def _check(self, results: Results, status: EnsembleStatus) -> None:
         """Check before anything runs that the files can be written, once it has ended."""

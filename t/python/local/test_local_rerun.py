@@ -114,7 +114,9 @@ def test_a_run_that_has_ended_goes_on_in_its_record(home: Home, tmp_path: Path) 
     assert home.run("rerun", "cases", "--filter", "job.params.x > 9") == none
     # What was run again can be run again, and its failure is the one that counts.
     (tmp_path / "table").unlink()
-    home.run("rerun", "-q", "--filter", "job.params.x == 2", "cases", "--fail-on", "job", code=1)
+    words = ("--filter", "job.params.x == 2", "cases", "--fail-on", "job", "--export", "two.csv")
+    home.run("rerun", "-q", *words, code=1)
+    assert "failed" in (tmp_path / "two.csv").read_text()
     assert home.outcomes()[1] == ("2", "failed")
 
 
