@@ -474,8 +474,11 @@ def _memos_of(state: RuleState, spec: Spec) -> Iterator[tuple[str, str | None]]:
     rule, condition = state.rule, state.condition
     if "job-memo" in rule.triggers:
         yield from ((group, None) for group in rule.groups or spec.groups)
-    paths = {*([state.path] if state.path else ()), *(condition.paths if condition else ())}
-    paths.update(*(filling.paths for filling in state.fillings if filling is not None))
+    paths = set(condition.paths if condition else ())
+    if state.path is not None:
+        paths.add(state.path)
+    for filling in state.fillings:
+        paths |= filling.paths if filling is not None else set()
     statistics = {statistic.name for statistic in spec.statistics}
     read = [(path.group, path.variable) for path in sorted(paths) if path.statistic in statistics]
     read += [(one.by.group, one.by.variable) for one in (condition.of_values if condition else ())]
@@ -487,7 +490,7 @@ def _memos_of(state: RuleState, spec: Spec) -> Iterator[tuple[str, str | None]]:
         read.append((rule.detector.group, rule.detector.variable))
     for group, variable in dict.fromkeys(read):
         key = as_named(unsplit(variable))
-        if key not in (*STREAMS, *GAUGES):
+        if key not in STREAMS and key not in GAUGES:
             yield group, key
 
 
