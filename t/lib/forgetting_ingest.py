@@ -9,6 +9,7 @@ FILE exists. Prints "ready" when it has taken the place.
 import errno
 import os
 import sys
+from typing import Any
 
 import flux
 from _flux._core import ffi, lib
@@ -16,7 +17,7 @@ from flux.constants import FLUX_MSGTYPE_REQUEST
 
 handle = flux.Flux()
 handle.service_register("job-ingest").get()
-waiting = []
+waiting: list[Any] = []
 
 
 def take(handle, _watcher, message, _args):
