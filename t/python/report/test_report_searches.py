@@ -41,7 +41,7 @@ SEARCHES: dict[str, Any] = {
         {
             "id": "none",
             "group": "failing",
-            "variables": {"z": [1, 2]},
+            "variables": {"z": [1, 2, 3]},
             "minimize": "loss",
             "sampler": "random",
             "trials": 3,
