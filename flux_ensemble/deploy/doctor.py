@@ -587,8 +587,8 @@ def checkpoint(instance: InstanceInfo) -> Finding:
         "warning",
         "kvs.checkpoint-period is not set: a crash of the broker, not of the service, loses "
         "all since the instance began",
-        'set `checkpoint-period = "1m"` in [kvs] of its configuration, or load documents with '
-        "`durability: strict`",
+        'set `checkpoint-period = "1m"` in [kvs] of its configuration, as in '
+        "`flux start -Sstatedir=DIR --conf=kvs.checkpoint-period=1m`",
     )
 
 

@@ -279,7 +279,7 @@ MEMBER_KEYS = (
         "A Flux instance that is there already.",
         ("ssh://host/run/flux/local",),
         more="It has no keys of members that are started, such as `count` and `queue`: see [there]"
-        "(members.md#instances-that-are-there-already).",
+        "(uri-members.md).",
     ),
     Key(
         "silence",
@@ -290,7 +290,7 @@ MEMBER_KEYS = (
         0,
         only=(THERE,),
         read=parse_duration,
-        more="See [an instance that hangs](members.md#an-instance-that-hangs).",
+        more="See [an instance that hangs](uri-members.md#an-instance-that-hangs).",
     ),
     Key(
         "simulate",

@@ -149,15 +149,13 @@ class Waits:
             if known is None or known[0] is not job:
                 known = job, _needs(ensemble, job.firing, job.index)
             waiting[id] = known
-            count[job.firing.group, self._is_held(ensemble, id), known[1]] += 1
+            count[job.firing.group, self._is_held(ensemble, job, job.firing), known[1]] += 1
         self._waiting[ensemble.name] = waiting
         return count
 
-    def _is_held(self, ensemble: Ensemble, id: int) -> bool:
+    def _is_held(self, ensemble: Ensemble, job: ActiveJob, firing: Firing) -> bool:
         """Return whether a user holds a job, and not the ensemble itself until it is on disk."""
-        member = ensemble.member
-        ours = isinstance(member, Submitter) and member.holds(id)
-        return self._tracker.is_held(id) and not ours
+        return self._tracker.is_held(job.id) and not _holds(ensemble, job, firing)
 
     def of_job(
         self, ensemble: Ensemble, job: ActiveJob, conditions: Conditions | None
@@ -168,7 +166,7 @@ class Waits:
         """
         if job.phase in _STARTED or ordinal_of(job.id) != ENCLOSING or job.firing is None:
             return None
-        if self._is_held(ensemble, job.id):
+        if self._is_held(ensemble, job, job.firing):
             return _HELD
         if conditions is None or not conditions.troubled:
             return None
@@ -281,12 +279,22 @@ def _submission(ensemble: Ensemble, member: str | None, refused: Refused) -> Wai
 
 def _held_by_us(ensemble: Ensemble, group: str) -> int:
     """Return how many jobs of a group are held until their record is on disk."""
-    member = ensemble.member
     return sum(
-        job.firing is not None and job.firing.group == group and member.holds(id)
-        for id, job in ensemble.engine.workload.jobs.items()
-        if isinstance(member, Submitter)
+        job.firing is not None and job.firing.group == group and _holds(ensemble, job, job.firing)
+        for job in ensemble.engine.workload.jobs.values()
     )
+
+
+def _holds(ensemble: Ensemble, job: ActiveJob, firing: Firing) -> bool:
+    """Return whether the ensemble holds a job until its record is on disk.
+
+    After a crash its command has no outcome yet, and the member does not know the job again.
+    """
+    member = ensemble.member
+    if not isinstance(member, Submitter):
+        return False
+    strict = ensemble.engine.spec.durability == "strict"
+    return member.holds(job.id) or (strict and firing.outstanding > 0)
 
 
 def _wait(
