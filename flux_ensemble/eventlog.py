@@ -279,7 +279,7 @@ class Epoch(Entry, tag="epoch"):
     Fields:
         epoch: the number of the service; a local run has none.
         firings: how many there were before the local run.
-        away: for how many seconds the local run was interrupted.
+        away: for how many seconds the local run was interrupted, or there was no instance.
     """
 
     style = "warn"
@@ -292,7 +292,7 @@ class Epoch(Entry, tag="epoch"):
 
     def sentence(self, t: float, jobid: JobId) -> str:
         if self.epoch is not None:
-            return f"service number {self.epoch} goes on with it"
+            return f"service number {self.epoch} goes on with it{self._interrupted()}"
         return self._goes_on()
 
     def announced(self, t: float) -> Iterator[Line]:
@@ -300,9 +300,11 @@ class Epoch(Entry, tag="epoch"):
 
     def _goes_on(self) -> str:
         if self.firings is not None:
-            away = "" if self.away is None else f", interrupted for {in_words(self.away)}"
-            return f"going on after {counted(self.firings, 'firing')}{away}"
-        return "the service was started again, and goes on"
+            return f"going on after {counted(self.firings, 'firing')}{self._interrupted()}"
+        return f"the service was started again, and goes on{self._interrupted()}"
+
+    def _interrupted(self) -> str:
+        return "" if self.away is None else f", interrupted for {in_words(self.away)}"
 
 
 class Shutdown(Entry, tag="shutdown"):

@@ -238,6 +238,8 @@ class Ensemble:
         report = status(self.engine)
         if self._broke:
             report.update(state=self.state, reason=self.reason, t_end=self.facts.t_stopped)
+        if self.facts.away:
+            report["away"] = report.get("away", 0.0) + self.facts.away
         return {
             **report,
             "directory": self.cwd,
@@ -250,6 +252,7 @@ class Ensemble:
         status = self.status()
         return {
             **{key: status[key] for key in ("name", "state", "reason", "t_start", "t_end")},
+            **({"away": status["away"]} if "away" in status else {}),
             "active": status["jobs"]["active"],
             "waiting": status["jobs"]["waiting"],
             "finished": sum(group["finished"] for group in status["groups"].values()),

@@ -196,12 +196,6 @@ def whole_log(before: Iterable[Stored], records: Iterable[Record]) -> Iterator[S
         yield from after[number]
 
 
-def seconds_away(before: Iterable[Stored]) -> float:
-    """Return for how many seconds the runs of a log were interrupted."""
-    entries = map(read, before)
-    return sum(entry.away or 0.0 for entry in entries if isinstance(entry, Epoch))
-
-
 def t_stopped(before: Iterable[Stored]) -> float | None:
     """Return the time of the earlier run's orderly end; None if it was killed.
 

@@ -52,7 +52,6 @@ from flux_ensemble.queues.local.recovery import (
     EventFile,
     Recovered,
     recover,
-    seconds_away,
     t_stopped,
     whole_log,
 )
@@ -241,7 +240,6 @@ class LocalRun:
         self._hushed = False
         self._snapshot_due = 0.0
         #: For how many seconds the ensemble was interrupted before this run.
-        self._away = 0.0
         self._metrics: dict[str, Any] = {}
         self._unwritten = ""
         self._events = EventFile(log.directory, Timers(), self._stop)
@@ -345,7 +343,6 @@ class LocalRun:
         # Not later than now: the clock may have been set back.
         now = self._loop.now()
         t_known = min(now, max(self._log.t_known, ensemble.engine.t))
-        self._away = seconds_away(before) + now - t_known
         firings = ensemble.engine.firings
         ensemble.note(eventlog.Epoch(version=__version__, firings=firings, away=now - t_known))
         self._queue.adopt(recovered, ensemble.engine)
@@ -384,7 +381,7 @@ class LocalRun:
         ensemble, records = self._ensemble, list[Record]()
         recovered = self._replay(records)
         if ensemble.engine.t_start is not None:
-            self._away = seconds_away(self._recall(text, records))
+            self._recall(text, records)
         if ensemble.stopped is not None or not ensemble.engine.ended:
             reason = ensemble.stopped or "it ended before it had begun"
             raise RunError(f"the run of {ensemble.name!r} cannot go on: {reason}")
@@ -651,9 +648,7 @@ class LocalRun:
         return {"t": now, "rules": why(engine, now) if few else []}
 
     def _status(self) -> dict[str, Any]:
-        status = self._ensemble.status()
-        away = self._away + status.get("away", 0.0)
-        return {**status, "away": away} if away else status
+        return self._ensemble.status()
 
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Write status and metrics to their file; `_unwritten` has the reason of a failure."""

@@ -45,6 +45,9 @@ Entry = Mapping[str, Any]
 #: Number of events, or of jobs, that are handled in one step.
 SLICE = 100
 
+#: The events that end a job.
+_ENDS = frozenset(("finish", "clean"))
+
 #: Note of the exception of a job that SIGTERM ended together with its instance.
 DIED_WITH_INSTANCE = "SIGTERM ended it with its Flux instance"
 
@@ -99,6 +102,8 @@ class CatchUp:
         self._tracker = tracker
         self._t_instance = t_instance
         self._ensembles = list(ensembles)
+        #: The time that each has come to.
+        self._t_known = {ensemble: ensemble.engine.t for ensemble in self._ensembles}
         self._ordinal = ordinal
         self._queue_wide = [
             ensemble for ensemble in self._ensembles if ensemble.needs[1] and ordinal == ENCLOSING
@@ -183,8 +188,9 @@ class CatchUp:
         if self._died_with_instance(entries, unseen):
             past.interrupted.append(job)
             unseen = list(_as_lost(unseen))
+        t_end = self._t_lost(ensemble, entries)
         past.add(
-            _event(job, entry, tag if entry["name"] == "submit" else None)
+            _event(job, entry, tag if entry["name"] == "submit" else None, t_end)
             for entry in unseen
             if entry["name"] in engine.wants_events
         )
@@ -197,6 +203,20 @@ class CatchUp:
                 and entry["context"].get("type") == "cancel"
             ):
                 past.interrupted.append(job)
+
+    def _t_lost(self, ensemble: Ensemble, entries: list[Entry]) -> float | None:
+        """Return when a job ended that ran when an earlier instance did; None if it did not.
+
+        The next instance reports its end, which can be days later. It is not known when the earlier
+        one ended: the latest that is known of it is what the ensemble had seen.
+        """
+        t_begin = self._t_instance
+        if t_begin is None or ensemble not in self._t_known:
+            return None
+        started = [entry["timestamp"] for entry in entries if entry["name"] == "start"]
+        if not started or started[-1] >= t_begin or self._t_known[ensemble] >= t_begin:
+            return None
+        return float(max(started[-1], self._t_known[ensemble]))
 
     def _died_with_instance(self, entries: list[Entry], unseen: Iterable[Entry]) -> bool:
         """Return True if SIGTERM ended the job in an earlier instance, and Flux had not sent it."""
@@ -359,5 +379,8 @@ def _as_lost(entries: Iterable[Entry]) -> Iterator[Entry]:
         yield entry
 
 
-def _event(job: int, entry: Entry, tag: Tag | None) -> JobEvent:
-    return JobEvent(entry["timestamp"], job, entry["name"], entry.get("context") or {}, tag)
+def _event(job: int, entry: Entry, tag: Tag | None, t_end: float | None = None) -> JobEvent:
+    t, name = entry["timestamp"], entry["name"]
+    if t_end is not None and name in _ENDS:
+        t = min(t, t_end)
+    return JobEvent(t, job, name, entry.get("context") or {}, tag)

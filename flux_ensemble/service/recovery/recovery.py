@@ -177,7 +177,8 @@ class Recovery:
         self.ready = False
         self.unreadable = ensembles.unreadable
         self.coming = ensembles.coming
-        self._restored: list[tuple[Ensemble, list[Effect]]] = []
+        #: Each live one, with what it had not done, and the time that it had come to.
+        self._restored: list[tuple[Ensemble, list[Effect], float]] = []
         self._then: Callable[[], None] = lambda: None
         self._attempts = 0
         self._blind = True
@@ -210,7 +211,8 @@ class Recovery:
         for ensemble in sorted(restored, key=lambda ensemble: ensemble.run):
             self._ensembles.add(ensemble)
             if ensemble.live:
-                self._restored.append((ensemble, ensemble.engine.pending))
+                engine = ensemble.engine
+                self._restored.append((ensemble, engine.pending, engine.t))
         self.coming.clear()
 
     @property
@@ -323,12 +325,21 @@ class Recovery:
         self.ready = True
         self._fleets.settle()
         restored, self._restored = self._restored, []
-        for ensemble, unfinished in restored:
+        for ensemble, unfinished, t in restored:
             try:
-                ensemble.note(eventlog.Epoch(epoch=self.epoch, version=__version__), sync=True)
+                ensemble.note(
+                    eventlog.Epoch(epoch=self.epoch, version=__version__, away=self._away(t)),
+                    sync=True,
+                )
                 ensemble.go_on(unfinished, purged=purged)
             except ENDINGS:
                 raise
             except BaseException as error:
                 ensemble.broken(error)
         self._then()
+
+    def _away(self, t: float) -> float | None:
+        """Return for how many seconds there was no instance since a time; None if there was one."""
+        if self._t_instance is None or not 0 < t < self._t_instance:
+            return None
+        return max(0.0, self._loop.now() - t)

@@ -100,6 +100,22 @@ def test_a_job_was_not_interrupted_that_ended(
     assert counts["failed"] + counts["timeout"] == 1
 
 
+@pytest.mark.parametrize(("t_instance", "t_end"), [(5000.0, 2000.2), (1900.0, 5001.0)])
+def test_a_job_ended_with_its_instance_and_not_when_the_next_one_reported_it(
+    t_instance: float, t_end: float
+) -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(rules=[on_start("a")])
+    live(bench, 1, jobspec(tag()), begun())
+    job = ensemble.engine.workload.jobs[1]
+    past = CatchUp(bench.tracker, [ensemble], t_instance=t_instance)
+    lost = entry(5000.5, "exception", type="exec", severity=0, note="lost")
+    reported = [lost, entry(5001.0, "finish", status=9), entry(5001.1, "clean")]
+    past.history(1, jobspec(tag()), [*begun(), *reported])
+    past.apply()
+    assert job.t_end == t_end
+
+
 def values(ensemble: Ensemble) -> dict[str, int]:
     """How many values the streams of group a have."""
     sizes = ensemble.engine.stats.sizes()
