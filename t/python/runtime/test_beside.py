@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from flux_ensemble import __version__
 from flux_ensemble.engine.events import TICKS
 from flux_ensemble.runtime.durability.chunks import beside, sorted_out
 from flux_ensemble.runtime.durability.format import FORMAT
@@ -34,5 +35,6 @@ def test_values_come_back_to_the_last_bit(values: list[Any]) -> None:
 
 def test_durations_are_written_as_integers() -> None:
     assert beside([["a", "duration", [0.5, 1.25]]], None) == (
-        f'{{"format":{FORMAT},"values":[["a","duration",[{TICKS // 2},{TICKS * 5 // 4}],{TICKS}]]}}'
+        f'{{"format":{FORMAT},"by":"{__version__}",'
+        f'"values":[["a","duration",[{TICKS // 2},{TICKS * 5 // 4}],{TICKS}]]}}'
     )
