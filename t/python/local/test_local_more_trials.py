@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -12,9 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from home import Home
 from patience import PATIENCE
-
-from flux_ensemble.queues.local.client import LocalClient
 
 pytest.importorskip("optuna")
 
@@ -42,28 +40,11 @@ while [ -e gate ]; do sleep 0.05; done
 """
 
 
-class Home:
-    """A directory with a document, its jobs, and a state directory."""
+class Search(Home):
+    """The document and its jobs."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        (path / "tune.yaml").write_text(DOCUMENT)
-        (path / "trial.sh").write_text(TRIAL)
-        self.client = LocalClient(path / "state")
-
-    def command(self, command: str, *words: str) -> list[str]:
-        start = [sys.executable, "-m", "flux_ensemble", command]
-        return [*start, "--state-dir", str(self.path / "state"), *words]
-
-    def run(self, *words: str, code: int = 0) -> str:
-        """What a command prints."""
-        done = subprocess.run(self.command(*words), cwd=self.path, capture_output=True, text=True)
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
-
-    def begin(self, *words: str) -> subprocess.Popen[bytes]:
-        quiet = subprocess.DEVNULL
-        return subprocess.Popen(self.command(*words), cwd=self.path, stdout=quiet, stderr=quiet)
+        super().__init__(path, {"tune.yaml": DOCUMENT, "trial.sh": TRIAL})
 
     def trials(self) -> list[tuple[float, int]]:
         """The points of all trials, in the order of their numbers; each has one row."""
@@ -84,11 +65,11 @@ def wait(condition: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(tmp_path)
+def home(tmp_path: Path) -> Search:
+    return Search(tmp_path)
 
 
-def test_a_search_of_a_run_that_has_ended_goes_on_in_its_record(home: Home) -> None:
+def test_a_search_of_a_run_that_has_ended_goes_on_in_its_record(home: Search) -> None:
     home.run("run", "--nodes", "2", "--cores", "1", "tune.yaml")
     before = home.trials()
     assert before[0] == (0.5, 3)
@@ -104,7 +85,7 @@ def test_a_search_of_a_run_that_has_ended_goes_on_in_its_record(home: Home) -> N
     assert "hpo: 4 more trials, 9 in all" in (home.path / "tune.html").read_text()
 
 
-def test_what_is_refused_leaves_the_record_as_it_was(home: Home) -> None:
+def test_what_is_refused_leaves_the_record_as_it_was(home: Search) -> None:
     home.run("run", "tune.yaml")
     names = ("events", "eventlog", "jobs", "status.json", "again")
     before = [(home.path / "state/tune" / name).read_bytes() for name in names]
@@ -120,7 +101,7 @@ def test_what_is_refused_leaves_the_record_as_it_was(home: Home) -> None:
     assert not (home.path / "state/tune/jobs.new").exists()
 
 
-def test_a_run_takes_points_and_trials_while_it_goes_on(home: Home) -> None:
+def test_a_run_takes_points_and_trials_while_it_goes_on(home: Search) -> None:
     (home.path / "gate").touch()
     process = home.begin("run", "--nodes", "2", "--cores", "1", "tune.yaml")
     wait((home.path / "began-0.5").exists)
@@ -133,7 +114,7 @@ def test_a_run_takes_points_and_trials_while_it_goes_on(home: Home) -> None:
 
 
 def test_one_that_is_killed_meanwhile_is_continued_and_each_point_is_tried_once(
-    home: Home,
+    home: Search,
 ) -> None:
     home.run("run", "--nodes", "2", "--cores", "1", "tune.yaml")
     (home.path / "gate").touch()

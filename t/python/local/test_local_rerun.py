@@ -12,9 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from home import Home
 from patience import PATIENCE
-
-from flux_ensemble.queues.local.client import LocalClient
 
 DOCUMENT = """\
 jobs:
@@ -37,30 +36,11 @@ test $(($1 % 2)) = 1 || cat table
 """
 
 
-class Home:
-    """A directory with a document, its jobs, and a state directory."""
+class Cases(Home):
+    """The document and its jobs."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        (path / "cases.yaml").write_text(DOCUMENT)
-        (path / "case.sh").write_text(CASE)
-        self.client = LocalClient(path / "state")
-
-    def command(self, command: str, *words: str) -> list[str]:
-        start = [sys.executable, "-m", "flux_ensemble", command]
-        return [*start, "--state-dir", str(self.path / "state"), *words]
-
-    def run(self, *words: str, code: int = 0, cwd: Path | None = None) -> str:
-        """What a command prints."""
-        done = subprocess.run(
-            self.command(*words), cwd=cwd or self.path, capture_output=True, text=True
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
-
-    def begin(self, *words: str) -> subprocess.Popen[bytes]:
-        quiet = subprocess.DEVNULL
-        return subprocess.Popen(self.command(*words), cwd=self.path, stdout=quiet, stderr=quiet)
+        super().__init__(path, {"cases.yaml": DOCUMENT, "case.sh": CASE})
 
     def outcomes(self) -> list[tuple[str, str]]:
         """The point and the outcome of each job of the group, from an export."""
@@ -77,13 +57,13 @@ def wait(condition: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    home = Home(tmp_path)
+def home(tmp_path: Path) -> Cases:
+    home = Cases(tmp_path)
     home.run("run", "--nodes", "2", "--cores", "1", "cases.yaml")
     return home
 
 
-def test_a_run_that_has_ended_goes_on_in_its_record(home: Home, tmp_path: Path) -> None:
+def test_a_run_that_has_ended_goes_on_in_its_record(home: Cases, tmp_path: Path) -> None:
     names = ("events", "eventlog", "jobs", "status.json", "again", "document")
     before = [(tmp_path / "state/cases" / name).read_bytes() for name in names]
     assert home.run("rerun", "--dry-run", "cases") == "cases: 2 jobs would run again (2 failed)\n"
@@ -121,7 +101,7 @@ def test_a_run_that_has_ended_goes_on_in_its_record(home: Home, tmp_path: Path) 
 
 
 def test_a_rerun_that_is_killed_is_continued_and_each_job_counts_once(
-    home: Home, tmp_path: Path
+    home: Cases, tmp_path: Path
 ) -> None:
     (tmp_path / "table").touch()
     (tmp_path / "gate").touch()
@@ -156,7 +136,7 @@ def test_a_rerun_that_is_killed_is_continued_and_each_job_counts_once(
 
 
 def test_a_run_that_goes_on_takes_jobs_that_are_over_among_the_others(
-    home: Home, tmp_path: Path
+    home: Cases, tmp_path: Path
 ) -> None:
     (tmp_path / "slow.yaml").write_text(
         DOCUMENT.replace("command: sh case.sh {x}", "command: sh slow.sh {x}")
@@ -205,7 +185,7 @@ def test_a_run_that_goes_on_takes_jobs_that_are_over_among_the_others(
     ],
 )
 def test_what_cannot_be_run_again_is_said(
-    home: Home, words: tuple[str, ...], code: int, said: str
+    home: Cases, words: tuple[str, ...], code: int, said: str
 ) -> None:
     (home.path / "case.csv").touch()
     before = home.outcomes()
@@ -214,7 +194,7 @@ def test_what_cannot_be_run_again_is_said(
 
 
 def test_what_interrupts_from_elsewhere_is_continued_where_it_was_begun(
-    home: Home, tmp_path: Path
+    home: Cases, tmp_path: Path
 ) -> None:
     (tmp_path / "gate").touch()
     (tmp_path / "began-2").unlink()
@@ -236,6 +216,6 @@ def test_what_interrupts_from_elsewhere_is_continued_where_it_was_begun(
     assert home.outcomes() == [(str(x), "success") for x in (1, 2, 3, 4)]
 
 
-def test_a_run_of_a_later_version_is_left_alone(home: Home, tmp_path: Path) -> None:
+def test_a_run_of_a_later_version_is_left_alone(home: Cases, tmp_path: Path) -> None:
     (tmp_path / "state/cases/format").write_text('{"format": 99}')
     assert "99" in home.run("rerun", "cases", code=1)
