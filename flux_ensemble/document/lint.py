@@ -140,15 +140,17 @@ def _rules(
     if open_ended:
         return
     asked, jobs_of = _asked(spec), _asked(spec, tries=False)
-    if not any(asked.values()) and not any(rule.scope == "queue" for rule in spec.rules):
+    idle = not any(asked.values()) and not any(rule.scope == "queue" for rule in spec.rules)
+    if idle:
         yield Finding(
             ("rules",) if spec.rules else (),
             "no rule submits anything, so the ensemble ends as soon as it has started"
             + _first_rule(spec, jobs),
         )
-        return
     for section in sections():
         yield from (Finding(*found) for found in section.unstarted(spec))
+    if idle:
+        return
     yield from (Finding(*found) for found in never_true(spec))
     at_once = sum(asked.values()) <= spec.limits.active_jobs and not spec.members
     for feature in document_features():

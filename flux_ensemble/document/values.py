@@ -194,7 +194,10 @@ def parse_values(entry: Any) -> Sequence[Any]:
     except OverflowError:
         raise ValueError(f"expected fewer values than {shown(entry)} has") from None
     if not number:
-        raise ValueError(f"expected at least one value, not {shown(entry)}")
+        what = f"not {shown(entry)}"
+        if isinstance(entry, Mapping):
+            what = ", ".join(f"and {{{kind}: {given}}} has none" for kind, given in entry.items())
+        raise ValueError(f"expected at least one value, {what}")
     return values
 
 

@@ -366,7 +366,7 @@ def test_what_is_wrong_with_a_whole_document(text: str, sentence: str) -> None:
         ("{name: a, command: x, params: {x: {range: [0, 10, 0]}}}", "jobs[0].params.x: expected "
          "a range such as [start, stop, step], not [0, 10, 0]"),
         ("{name: a, command: x, params: {x: {range: [5, 5]}}}",
-         "jobs[0].params.x: expected at least one value, not a mapping with 1 key"),
+         "jobs[0].params.x: expected at least one value, and {range: [5, 5]} has none"),
         ("{name: a, command: x, params: [{x: 1, y: 2}, {x: 3, y: 4}]}", "jobs[0].params: expected "
          "a mapping, not a list with 2 items (write a list for each name, side by side: "
          "{x: [1, ...], y: [2, ...]} with 'sweep: zip')"),

@@ -59,7 +59,7 @@ def test_steps_are_the_decimal_numbers_that_one_would_write(
         ({"range": [0.5, 1, 0]}, "expected a range such as [start, stop, step], not [0.5, 1, 0]"),
         ({"range": [0.5, True]},
          "expected a range such as [start, stop, step], not [0.5, true]"),
-        ({"range": [1.5, 1]}, "expected at least one value, not a mapping with 1 key"),
+        ({"range": [1.5, 1]}, "expected at least one value, and {range: [1.5, 1]} has none"),
         ({"linspace": [0, 1, 10**30]}, "expected fewer values than a mapping with 1 key has"),
         ({"file": "points.csv"},
          "expected a list of values or {range: [start, stop, step]}, "
