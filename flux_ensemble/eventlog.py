@@ -280,6 +280,8 @@ class Epoch(Entry, tag="epoch"):
         epoch: the number of the service; a local run has none.
         firings: how many there were before the local run.
         away: for how many seconds the local run was interrupted, or there was no instance.
+        ago: how many seconds before this the next instance began; it starts jobs before there is a
+            service.
     """
 
     style = "warn"
@@ -289,6 +291,7 @@ class Epoch(Entry, tag="epoch"):
     version: str
     firings: int | None = None
     away: float | None = None
+    ago: float | None = None
 
     def sentence(self, t: float, jobid: JobId) -> str:
         if self.epoch is not None:

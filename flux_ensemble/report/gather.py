@@ -363,7 +363,8 @@ class Log:
                 | eventlog.Rerun(away=float(away))
                 | eventlog.Reopen(away=float(away))
             ) if away > 0:
-                self.gaps.append((t - away, t))
+                until = t - ((read.ago or 0.0) if isinstance(read, eventlog.Epoch) else 0.0)
+                self.gaps.append((until - away, until))
         # First, because this refuses an entry that is none of ours. As in charts, the time in which
         # the run was interrupted is left out.
         shown = entry if self._environment else {**entry, "context": without_environment(context)}

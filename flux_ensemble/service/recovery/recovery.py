@@ -327,10 +327,7 @@ class Recovery:
         restored, self._restored = self._restored, []
         for ensemble, unfinished, t in restored:
             try:
-                ensemble.note(
-                    eventlog.Epoch(epoch=self.epoch, version=__version__, away=self._away(t)),
-                    sync=True,
-                )
+                ensemble.note(self._epoch(t), sync=True)
                 ensemble.go_on(unfinished, purged=purged)
             except ENDINGS:
                 raise
@@ -338,8 +335,10 @@ class Recovery:
                 ensemble.broken(error)
         self._then()
 
-    def _away(self, t: float) -> float | None:
-        """Return for how many seconds there was no instance since a time; None if there was one."""
-        if self._t_instance is None or not 0 < t < self._t_instance:
-            return None
-        return max(0.0, self._loop.now() - t)
+    def _epoch(self, t: float) -> eventlog.Epoch:
+        """Return the entry of a service that goes on with what was known at a time."""
+        begun = self._t_instance
+        if begun is None or not 0 < t < begun:
+            return eventlog.Epoch(epoch=self.epoch, version=__version__)
+        ago = max(0.0, self._loop.now() - begun)
+        return eventlog.Epoch(epoch=self.epoch, version=__version__, away=begun - t, ago=ago)
