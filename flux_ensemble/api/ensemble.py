@@ -9,13 +9,13 @@ import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from inspect import signature
-from numbers import Real
+from numbers import Integral, Real
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from flux_ensemble.api.border import MisuseError, WrongArgumentError, tell_shortly, told_shortly
-from flux_ensemble.api.draft import Draft
+from flux_ensemble.api.draft import Draft, plain
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.client.tables import JobTable, wants_interrupted
 from flux_ensemble.engine.lifecycle import FINAL_STATES
@@ -648,13 +648,21 @@ class Ensemble:
 
     # -- steering ---------------------------------------------------------------------
 
-    def submit(self, group: str, *, count: int | None = None, **more: Any) -> JobIds:
-        """Submit a group again; `more` can be `params` and `overrides`, as for `Client.submit`.
+    def submit(
+        self,
+        group: str,
+        *,
+        count: int | None = None,
+        params: Mapping[str, Any] | None = None,
+        overrides: Mapping[str, Any] | None = None,
+    ) -> JobIds:
+        """Submit a group again; the arguments are those of `Client.submit`.
 
         Returns:
             The job ids, as `Client.submit`.
         """
-        return JobIds(self._running.ask("submit", group=group, count=count, **more))
+        asked = {"group": group, "count": count, "params": params, "overrides": overrides}
+        return JobIds(self._running.ask("submit", **plain(asked)))
 
     def rerun(
         self,
@@ -743,7 +751,8 @@ class Ensemble:
         Traceback (most recent call last):
         flux_ensemble.client.errors.EnsembleError: ensemble 'echoes' has no search
         """
-        asked = {"search": id, "more": more, "points": [dict(point) for point in points] or None}
+        _check_search(id)
+        asked = {"search": id, "more": more, "points": _points(points) or None}
         return self._reopen(
             "search", asked, {"nodes": nodes, "cores": cores, "gpus": gpus}, timeout
         )
@@ -778,7 +787,7 @@ class Ensemble:
             raise ValueError(f"{min(sizes)} is for a run on this machine, and this one is on Flux")
         own = given["nodes"]
         _cluster(NODES if own is None else own, given["cores"], given["gpus"])
-        payload = {key: value for key, value in asked.items() if value is not None}
+        payload = {key: plain(value) for key, value in asked.items() if value is not None}
         defaults = {"nodes": NODES, "cores": None, "gpus": 0}
         goes_on = waits and host.status()["state"] in FINAL_STATES
         with self._canceling() if goes_on else nullcontext(), keeping_interrupts():
@@ -908,6 +917,44 @@ def _whole(name: str, value: Any, default: int) -> int:
         return index(value)
     except TypeError:
         raise TypeError(f"{name}: expected a whole number, not {value!r}") from None
+
+
+def _check_search(id: object) -> None:
+    """Check the argument of `search`.
+
+    Raises:
+        TypeError: it is no id.
+    """
+    if id is None or isinstance(id, str):
+        return
+    write = f" (write more={id})" if isinstance(id, Integral) else ""
+    given = shortened(repr(id), 60)
+    raise WrongArgumentError(f"search: expected the id of a search, not {given}{write}")
+
+
+def _points(points: Any) -> list[dict[str, Any]]:
+    """Return the argument of `search` as mappings.
+
+    >>> _points({"x": 0.5})
+    Traceback (most recent call last):
+    flux_ensemble.api.border.WrongArgumentError: points: expected a list of points, not ...
+    """
+    if isinstance(points, Mapping):
+        raise WrongArgumentError(
+            "points: expected a list of points, not a mapping: write "
+            f"points=[{shortened(repr(dict(points)), 60)}]"
+        )
+    if isinstance(points, str) or not isinstance(points, Iterable):
+        given = shortened(repr(points), 60)
+        raise WrongArgumentError(f"points: expected a list of points, not {given}")
+    listed = list(points)
+    for place, point in enumerate(listed):
+        if not isinstance(point, Mapping):
+            raise WrongArgumentError(
+                f"points[{place}]: expected a value of every variable, such as {{'x': 0.5}}, not "
+                f"{shortened(repr(point), 60)}"
+            )
+    return [dict(point) for point in listed]
 
 
 def _check_timeout(timeout: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import time
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.api.threads import Stopped
 from flux_ensemble.client import EnsembleError, user_context
+from flux_ensemble.client.payloads import payload_problem
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.queues.local import state_dir
 from flux_ensemble.queues.local.again import Again, of_program
@@ -69,6 +71,33 @@ class Rerun:
     payload: Mapping[str, Any]
     cwd: str
     again: Again
+
+
+def checked(op: str, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the payload of a request as a run receives it from another process: as JSON.
+
+    What is no JSON could not be kept, and the run would end.
+
+    Args:
+        op: the request.
+        name: the ensemble.
+        args: the payload, without the name.
+
+    Raises:
+        EnsembleError: the payload is none of such a request.
+
+    >>> checked("submit", "demo", {"group": "md", "params": {"t": (280, 300)}})
+    {'group': 'md', 'params': {'t': [280, 300]}}
+    """
+    problem = payload_problem(args)
+    if problem is not None:
+        raise EnsembleError(errno.EINVAL, f"ensemble.{op}: {problem}")
+    try:
+        payload = parse(op, json.dumps({"name": name, **args}))
+    except RequestError as error:
+        raise EnsembleError(error.errno, str(error)) from None
+    del payload["name"]
+    return payload
 
 
 class LocalSession:
@@ -159,6 +188,7 @@ class LocalSession:
         Raises:
             EnsembleError: the request was refused, or the run is over.
         """
+        payload = checked(op, self.name, args)
         answered: Future[Mapping[str, Any]] = Future()
 
         def answer(result: Mapping[str, Any] | RequestError) -> None:
@@ -167,7 +197,7 @@ class LocalSession:
             else:
                 answered.set_result(result)
 
-        self._call(lambda: self._run.ask(op, args, answer))
+        self._call(lambda: self._run.ask(op, payload, answer))
         while True:
             try:
                 return answered.result(timeout=LOOK_SECONDS)

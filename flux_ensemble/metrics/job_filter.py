@@ -44,6 +44,8 @@ def compile_filter(text: str) -> Callable[[Mapping[str, Any]], bool]:
     Traceback (most recent call last):
     ValueError: a job has no field 'colour' (fields: id, member, name, ...
     """
+    if not isinstance(text, str):  # what a program gives
+        raise ValueError(f"expected an expression such as 'job.returncode != 0', not {shown(text)}")
     if len(text) > MAX_LENGTH:
         raise ValueError(f"an expression has at most {MAX_LENGTH} characters, not {len(text)}")
     try:

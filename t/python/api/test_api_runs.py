@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import re
 import signal
@@ -24,6 +25,7 @@ from flux_ensemble.api.notebook import MOST_ROWS, document_html, status_html
 from flux_ensemble.cli.main import ensemble as ensemble_command
 from flux_ensemble.cli.session.overview import next_steps
 from flux_ensemble.client import EnsembleError
+from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.scalars import spelled
 
 START = Rule(trigger="start", action=Action(name="submit", label="a"))
@@ -717,3 +719,46 @@ def test_memo_outside_of_a_job_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FLUX_JOB_ID", raising=False)
     with pytest.raises(RuntimeError, match="memo is for use inside a job"):
         flux_ensemble.memo(loss=1)
+
+
+def test_values_of_numpy_are_numbers_in_requests(tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    jobs = [Job(name="a", command="true {x}", params={"x": 1})]
+    ensemble = Ensemble(name="demo", jobs=jobs, finish="never")
+    ensemble.start("local", state_dir=tmp_path)
+    asked = {"x": numpy.arange(2)}
+    assert len(ensemble.submit("a", params=asked, count=numpy.int64(2))) == 4
+    assert len(ensemble.submit("a", params={"x": numpy.int64(2)})) == 1
+    assert len(ensemble.submit("a", params={"x": range(3)})) == 3
+    assert ensemble.rerun(failed=numpy.bool_(True))["jobs"] == 0
+    ensemble.terminate()
+    asyncio.run(ensemble.wait())
+    assert sorted(job["params"]["x"] for job in ensemble.jobs()) == [0, 0, 0, 1, 1, 1, 2, 2]
+
+
+def test_a_value_that_is_no_json_is_refused_and_the_run_goes_on(tmp_path: Path) -> None:
+    ensemble = Ensemble(name="demo", jobs=[Job(name="a", command="true")], finish="never")
+    ensemble.start("local", state_dir=tmp_path)
+    for asked, told in (({1}, r"not \{1\}: write a list"), (math.nan, "expected a finite number")):
+        with pytest.raises(EnsembleError, match=f"ensemble.submit: params.x: .*{told}"):
+            ensemble.submit("a", params={"x": asked})
+        with pytest.raises(EnsembleError, match=f"ensemble.submit: params.x: .*{told}"):
+            LocalClient(tmp_path).submit("demo", "a", params={"x": asked})
+    assert len(ensemble.submit("a")) == 1
+    assert ensemble.terminate() == "completed"
+
+
+def test_points_and_numbers_of_trials_may_be_numpys(tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    program = f"{sys.executable} -m flux_ensemble memo loss={{x}}"
+    search = {"id": "hpo", "group": "a", "variables": {"x": {"low": 0, "high": 1}, "k": ["a", "b"]},
+              "minimize": "loss", "trials": 1, "sampler": "random"}  # fmt: skip
+    begin = Rule(trigger="start", action=Action(name="search", label="hpo"))
+    ensemble = Ensemble(
+        name="demo", jobs=[Job(name="a", command=program)], search=[search], rules=[begin]
+    )
+    ensemble.run("local", state_dir=tmp_path)
+    point = {"x": numpy.float64(0.25), "k": numpy.str_("a")}
+    ended = ensemble.search(more=numpy.int64(1), points=[point])
+    assert (ended["trials"], ended["state"]) == (3, "completed")
+    assert 0.25 in [job["params"]["x"] for job in ensemble.jobs()]
