@@ -26,7 +26,7 @@ from __future__ import annotations
 import signal
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
@@ -62,12 +62,14 @@ class _Past:
         expected: by tags that its engine expects, jobs with their entries.
         surplus: active jobs whose tag another job had.
         interrupted: jobs that ended because the instance did.
+        outlived: jobs that started in an earlier instance, with the time of their start.
     """
 
     events: list[tuple[float, JobEvent]] = field(default_factory=list)
     expected: dict[Tag, dict[int, list[Entry]]] = field(default_factory=dict)
     surplus: list[JobEvent] = field(default_factory=list)
     interrupted: list[int] = field(default_factory=list)
+    outlived: dict[int, float] = field(default_factory=dict)
 
     def add(self, events: Iterable[JobEvent]) -> None:
         """Add events of one job, in order."""
@@ -90,6 +92,7 @@ class CatchUp:
     Attributes:
         doubtful: first memos that the journal may have reported wrongly, by job ids.
         behind: progress of the ensembles that have not handled all events yet, by name.
+        t_known: when each is last known to have gone on, before this instance began if it did.
     """
 
     def __init__(
@@ -102,8 +105,7 @@ class CatchUp:
         self._tracker = tracker
         self._t_instance = t_instance
         self._ensembles = list(ensembles)
-        #: The time that each has come to.
-        self._t_known = {ensemble: ensemble.engine.t for ensemble in self._ensembles}
+        self.t_known = {ensemble: ensemble.engine.t for ensemble in self._ensembles}
         self._ordinal = ordinal
         self._queue_wide = [
             ensemble for ensemble in self._ensembles if ensemble.needs[1] and ordinal == ENCLOSING
@@ -134,6 +136,7 @@ class CatchUp:
         if not ensemble.live:
             return
         past, engine = self._past[ensemble], ensemble.engine
+        self._know(ensemble, entries)
         self._doubt(engine.observer.job(job), job, entries)
         if job in engine.workload.jobs:
             self._take(ensemble, job, entries)
@@ -188,12 +191,14 @@ class CatchUp:
         if self._died_with_instance(entries, unseen):
             past.interrupted.append(job)
             unseen = list(_as_lost(unseen))
-        t_end = self._t_lost(ensemble, entries)
         past.add(
-            _event(job, entry, tag if entry["name"] == "submit" else None, t_end)
+            _event(job, entry, tag if entry["name"] == "submit" else None)
             for entry in unseen
             if entry["name"] in engine.wants_events
         )
+        started = [one["timestamp"] for one in entries if one["name"] == "start"]
+        if started and self._is_earlier({"timestamp": started[-1]}):
+            past.outlived[job] = started[-1]
         t_shutdown = ensemble.facts.t_shutdown
         for entry in entries:
             if (
@@ -204,19 +209,28 @@ class CatchUp:
             ):
                 past.interrupted.append(job)
 
-    def _t_lost(self, ensemble: Ensemble, entries: list[Entry]) -> float | None:
-        """Return when a job ended that ran when an earlier instance did; None if it did not.
+    def _know(self, ensemble: Ensemble, entries: list[Entry]) -> None:
+        """Note until when an ensemble is known to have gone on before this instance began."""
+        before = [entry["timestamp"] for entry in entries if self._is_earlier(entry)]
+        if before:
+            self.t_known[ensemble] = max(self.t_known[ensemble], *before)
 
-        The next instance reports its end, which can be days later. It is not known when the earlier
-        one ended: the latest that is known of it is what the ensemble had seen.
+    def _is_earlier(self, entry: Entry) -> bool:
+        """Return whether an entry is of an earlier instance."""
+        return self._t_instance is not None and entry["timestamp"] < self._t_instance
+
+    def _end_with_instance(self, ensemble: Ensemble, past: _Past) -> None:
+        """Have the jobs that ran when an earlier instance ended end with it.
+
+        The next instance reports their end, which can be days later. When the earlier one ended is
+        not known: the latest time that is known of it counts.
         """
-        t_begin = self._t_instance
-        if t_begin is None or ensemble not in self._t_known:
-            return None
-        started = [entry["timestamp"] for entry in entries if entry["name"] == "start"]
-        if not started or started[-1] >= t_begin or self._t_known[ensemble] >= t_begin:
-            return None
-        return float(max(started[-1], self._t_known[ensemble]))
+        for place, (latest, event) in enumerate(past.events):
+            t_start = past.outlived.get(event.job)
+            if t_start is None or event.name not in _ENDS or event.t < (self._t_instance or 0.0):
+                continue
+            t_end = max(t_start, self.t_known[ensemble])
+            past.events[place] = latest, replace(event, t=min(event.t, t_end))
 
     def _died_with_instance(self, entries: list[Entry], unseen: Iterable[Entry]) -> bool:
         """Return True if SIGTERM ended the job in an earlier instance, and Flux had not sent it."""
@@ -285,6 +299,7 @@ class CatchUp:
             for job in jobs.keys() - {first}:
                 if jobs[job][-1]["name"] not in LAST_EVENTS:
                     past.surplus.append(_event(job, jobs[job][0], tag))
+        self._end_with_instance(ensemble, past)
         # By time, then by job. Both sorts are stable, so the entries of a job stay in order. Two
         # sorts by one number each take a tenth of the time of one sort by both.
         past.events.sort(key=lambda timed: timed[1].job)
@@ -379,8 +394,5 @@ def _as_lost(entries: Iterable[Entry]) -> Iterator[Entry]:
         yield entry
 
 
-def _event(job: int, entry: Entry, tag: Tag | None, t_end: float | None = None) -> JobEvent:
-    t, name = entry["timestamp"], entry["name"]
-    if t_end is not None and name in _ENDS:
-        t = min(t, t_end)
-    return JobEvent(t, job, name, entry.get("context") or {}, tag)
+def _event(job: int, entry: Entry, tag: Tag | None) -> JobEvent:
+    return JobEvent(entry["timestamp"], job, entry["name"], entry.get("context") or {}, tag)

@@ -177,8 +177,7 @@ class Recovery:
         self.ready = False
         self.unreadable = ensembles.unreadable
         self.coming = ensembles.coming
-        #: Each live one, with what it had not done, and the time that it had come to.
-        self._restored: list[tuple[Ensemble, list[Effect], float]] = []
+        self._restored: list[tuple[Ensemble, list[Effect]]] = []
         self._then: Callable[[], None] = lambda: None
         self._attempts = 0
         self._blind = True
@@ -211,8 +210,7 @@ class Recovery:
         for ensemble in sorted(restored, key=lambda ensemble: ensemble.run):
             self._ensembles.add(ensemble)
             if ensemble.live:
-                engine = ensemble.engine
-                self._restored.append((ensemble, engine.pending, engine.t))
+                self._restored.append((ensemble, ensemble.engine.pending))
         self.coming.clear()
 
     @property
@@ -325,9 +323,9 @@ class Recovery:
         self.ready = True
         self._fleets.settle()
         restored, self._restored = self._restored, []
-        for ensemble, unfinished, t in restored:
+        for ensemble, unfinished in restored:
             try:
-                ensemble.note(self._epoch(t), sync=True)
+                ensemble.note(self._epoch(ensemble), sync=True)
                 ensemble.go_on(unfinished, purged=purged)
             except ENDINGS:
                 raise
@@ -335,9 +333,10 @@ class Recovery:
                 ensemble.broken(error)
         self._then()
 
-    def _epoch(self, t: float) -> eventlog.Epoch:
-        """Return the entry of a service that goes on with what was known at a time."""
+    def _epoch(self, ensemble: Ensemble) -> eventlog.Epoch:
+        """Return the entry of a service that goes on with an ensemble."""
         begun = self._t_instance
+        t = self._catch_up.t_known.get(ensemble, 0.0) if self._catch_up is not None else 0.0
         if begun is None or not 0 < t < begun:
             return eventlog.Epoch(epoch=self.epoch, version=__version__)
         ago = max(0.0, self._loop.now() - begun)

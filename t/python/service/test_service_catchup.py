@@ -116,6 +116,23 @@ def test_a_job_ended_with_its_instance_and_not_when_the_next_one_reported_it(
     assert job.t_end == t_end
 
 
+def test_a_job_that_ended_before_its_instance_did_ended_when_it_did() -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(
+        rules=[on_start("a")], jobs=[{"name": "a", "command": "x", "count": 2}]
+    )
+    for job in (1, 2):
+        live(bench, job, jobspec(tag(index=job - 1)), begun())
+    ended, lost = (ensemble.engine.workload.jobs[job] for job in (1, 2))
+    past = CatchUp(bench.tracker, [ensemble], t_instance=5000.0)
+    own = [entry(2007.0, "finish", status=0), entry(2007.1, "clean")]
+    past.history(1, jobspec(tag()), [*begun(), *own])
+    past.history(2, jobspec(tag(index=1)), [*begun(), entry(5001.0, "finish", status=9)])
+    past.apply()
+    assert (ended.t_end, lost.t_end) == (2007.0, 2007.1)
+    assert past.t_known[ensemble] == 2007.1
+
+
 def values(ensemble: Ensemble) -> dict[str, int]:
     """How many values the streams of group a have."""
     sizes = ensemble.engine.stats.sizes()
