@@ -50,14 +50,17 @@ test_expect_success 'a program has the reasons, the output and the document of a
 	cat >results.py <<-EOD &&
 	from flux_ensemble import Ensemble
 	study = Ensemble.attach("study")
+	from flux.job import JobID
 	print(study.document["jobs"][0]["params"])
 	print([(one.group, one.reason, one.jobs) for one in study.failures()])
 	print([study.output(job) for job in study.jobs()])
+	print([study.output(JobID(job["id"]).f58) for job in study.jobs()])
 	print(study.report("study.html"), study.export("study.csv"))
 	EOD
 	cat >expected <<-EOD &&
 	{'"'code': {'range': [0, 2, 1]}"'}
 	[('"'md', 'exit 1', 1"')]
+	['"'', ''"']
 	['"'', ''"']
 	study.html 2
 	EOD

@@ -496,8 +496,8 @@ class Ensemble:
         """Return what a job wrote (the end, if it is long); "" if that cannot be read.
 
         Args:
-            job: one of `jobs`, or its id, as `best` has it; or one of `best`, such as the best
-                trial of a search, which has no id.
+            job: one of `jobs`, or its id, as `best` has it or as it is printed; or one of `best`,
+                such as the best trial of a search, which has no id.
 
         Raises:
             EnsembleError: there is no job with the id.
@@ -519,17 +519,21 @@ class Ensemble:
             job = job["job"]
         if isinstance(job, Mapping):
             return job
+        from flux_ensemble.results.hosts import parser_of
+
         # A job of a member has its name before its id.
-        member, _, id = str(job).rpartition(":")
-        if not id.isdecimal():
+        member, _, text = str(job).rpartition(":")
+        try:
+            id = parser_of(self._running.client)(text)
+        except ValueError:
             remedies = {
                 type(None): ": the best of a search is a trial, so pass output(best()[0])",
                 list: ": pass one of them, such as output(best()[0])",
             }
-            raise TypeError(
+            raise WrongArgumentError(
                 "job: expected one of jobs() or of best(), or the id of a job, not "
                 f"{shortened(repr(job), 60)}{remedies.get(type(job), '')}"
-            )
+            ) from None
         of_member = f" and job.member == {member!r}" if member else ""
         rows = list(self.jobs(filter=f"job.id == {id}{of_member}", interrupted=True))
         if not rows:

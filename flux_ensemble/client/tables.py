@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from flux_ensemble.extras import library
+from flux_ensemble.scalars import measured
 from flux_ensemble.texts import one_line, printable, shortened
 from flux_ensemble.words import counted, each_pair
 
@@ -206,7 +207,25 @@ class JobTable:
         rows = [dict(_fields(row)) for row in self]
         others = [dict(_fields(row)) for row in self._others()]
         columns = dict.fromkeys(name for row in (*others, *rows) for name in row)
+        for name in columns:
+            if name.startswith("memo."):
+                _measure(rows, name)
         return list(columns or OF_ALL), rows
+
+
+def _measure(rows: Iterable[dict[str, Any]], name: str) -> None:
+    """Have NaN and infinity, which are texts in JSON, be numbers in a column of numbers.
+
+    >>> rows = [{"memo.loss": 0.5}, {}, {"memo.loss": "nan"}]
+    >>> _measure(rows, "memo.loss")
+    >>> rows
+    [{'memo.loss': 0.5}, {}, {'memo.loss': nan}]
+    """
+    having = [row for row in rows if row.get(name) is not None]
+    values = [measured(row[name]) for row in having]
+    if all(type(value) in (int, float) for value in values):
+        for row, value in zip(having, values, strict=True):
+            row[name] = value
 
 
 def _fields(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

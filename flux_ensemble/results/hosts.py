@@ -28,6 +28,15 @@ def label_of(target: Target) -> Callable[[int], str]:
     return str if isinstance(target, LocalClient) else job_id
 
 
+def parser_of(target: Target) -> Callable[[str], int]:
+    """Return the function that reads a job id as it is printed, or raises `ValueError`."""
+    if isinstance(target, LocalClient):
+        return int
+    from flux.job import JobID
+
+    return lambda id: int(JobID(id))
+
+
 def command_of(target: Target, *words: str) -> str:
     """Return a command about ensembles of the target, with the options that chose it."""
     if isinstance(target, LocalClient):

@@ -41,7 +41,7 @@ from flux_ensemble.job_ids import shown
 from flux_ensemble.metrics.job_row import dotted
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 from flux_ensemble.queues.local.client import LocalClient
-from flux_ensemble.results.hosts import Target, keys_of, label_of, members_of
+from flux_ensemble.results.hosts import Target, keys_of, label_of, members_of, parser_of
 from flux_ensemble.scalars import number
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, one_line, printable
@@ -580,7 +580,7 @@ def named_jobs(target: Target, name: str, texts: Iterable[str]) -> Iterator[_Job
 
 def _number(target: Target, name: str, id: str, text: str) -> int:
     try:
-        return _parser(target)(id)
+        return parser_of(target)(id)
     except ValueError:
         target.status(name)  # of an unknown ensemble, the words may be in another order
         raise Failure(
@@ -588,14 +588,6 @@ def _number(target: Target, name: str, id: str, text: str) -> int:
             f"pool.3:ƒ2Hu4Rn where there are members, not {text!r}",
             USAGE,
         ) from None
-
-
-def _parser(target: Target) -> Callable[[str], int]:
-    if isinstance(target, LocalClient):
-        return int
-    from flux.job import JobID
-
-    return lambda id: int(JobID(id))
 
 
 def _unknown(target: Target, name: str, member: str, text: str) -> str:

@@ -1,7 +1,8 @@
-"""Which rows of interrupted attempts a table of jobs has."""
+"""Which rows of interrupted attempts a table of jobs has, and which numbers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -73,3 +74,20 @@ def test_a_list_of_jobs_is_one_request_and_each_length_is_of_now() -> None:
     assert [len(table), len(table), len(list(table))] == [2, 3, 4]
     for _ in table:
         assert len(table) == len(requests)
+
+
+def test_nan_and_infinity_are_numbers_in_a_column_of_numbers() -> None:
+    memos = [{"loss": 0.5, "note": "a"}, {"loss": "nan", "note": "inf"}, {"loss": "-inf"}, {}]
+    table = JobTable(lambda: [row(1, params={"x": "nan"}, memo=memo) for memo in memos])
+    pandas = pytest.importorskip("pandas")
+    frame = table.to_pandas()
+    assert frame["memo.loss"].dtype == "float64"
+    assert frame["memo.loss"].min() == -math.inf
+    assert pandas.isna(frame["memo.loss"]).tolist() == [False, True, False, True]
+    assert frame["memo.note"][1] == "inf"
+    assert frame["params.x"][0] == "nan"
+    polars = pytest.importorskip("polars")
+    column = table.to_polars()["memo.loss"]
+    assert column.dtype == polars.Float64
+    assert math.isnan(column[1])
+    assert column[3] is None
