@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from flux_ensemble.api.border import TOLD
 from flux_ensemble.api.hosts import StoppableClient
 from flux_ensemble.api.threads import in_thread, stream
 from flux_ensemble.client import Client
@@ -141,7 +142,11 @@ class AsyncClient:
         return await self._do(lambda client: client.action(name, action))
 
     async def _do(self, request: Callable[[Client], _T]) -> _T:
-        return await get_running_loop().run_in_executor(self._thread, partial(self._call, request))
+        loop = get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, partial(self._call, request))
+        except TOLD as error:
+            raise error.with_traceback(None) from None
 
     def _call(self, request: Callable[[Client], _T]) -> _T:
         if self._client is None:

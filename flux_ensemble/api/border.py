@@ -12,6 +12,7 @@ from functools import wraps
 from inspect import Parameter, isasyncgenfunction, iscoroutinefunction, isfunction, signature
 from typing import ParamSpec, TypeVar
 
+from flux_ensemble.bindings import BindingsError
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.document.problems import DocumentError
 from flux_ensemble.suggestions import hint
@@ -30,6 +31,15 @@ class MisuseError(Exception):
 
 class WrongArgumentError(MisuseError, TypeError):
     """An argument that a method does not take."""
+
+
+class WrongValueError(MisuseError, ValueError):
+    """An argument with a value that a method does not take."""
+
+
+#: What has a sentence for the program, so that frames of the package say no more. A `TimeoutError`
+#: is the end of a wait.
+TOLD = (DocumentError, EnsembleError, BindingsError, MisuseError, TimeoutError)
 
 
 def told_shortly(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
@@ -52,7 +62,7 @@ def told_shortly(function: Callable[_Arguments, _Result]) -> Callable[_Arguments
             raise TypeError(f"{function.__name__}: its arguments are keywords: {listed}")
         try:
             return function(*args, **kwargs)
-        except (DocumentError, EnsembleError, MisuseError) as error:
+        except TOLD as error:
             raise error.with_traceback(None) from None
 
     return called

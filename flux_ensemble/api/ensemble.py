@@ -14,7 +14,14 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from flux_ensemble.api.border import MisuseError, WrongArgumentError, tell_shortly, told_shortly
+from flux_ensemble.api.border import (
+    TOLD,
+    MisuseError,
+    WrongArgumentError,
+    WrongValueError,
+    tell_shortly,
+    told_shortly,
+)
 from flux_ensemble.api.draft import Draft, plain
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.client.tables import JobTable, wants_interrupted
@@ -42,11 +49,15 @@ Queue = Literal["flux", "local"]
 NODES = 4
 
 
-#: The note of an interrupt of `run`.
+#: The note of what has cancelled the ensemble of `run`.
 _CANCELED = (
-    "and its jobs were cancelled: rerun() runs those jobs again, and run() begins another run. "
-    "An interrupt of 'await wait()', after start(), leaves the ensemble running; a local run whose "
-    "program is killed, or whose kernel is restarted, goes on with run(resume=True)."
+    "and its jobs were cancelled: rerun() runs those jobs again, and run() begins another run"
+)
+
+#: What the note of an interrupt adds.
+_INSTEAD = (
+    ". An interrupt of 'await wait()', after start(), leaves the ensemble running; a local run "
+    "whose program is killed, or whose kernel is restarted, goes on with run(resume=True)."
 )
 
 
@@ -272,7 +283,7 @@ class Ensemble:
         if _chosen(queue, state_dir) == "flux":
             for name, value in local.items():
                 if value is not None:
-                    raise ValueError(f"{name} is for the local queue: say queue='local'")
+                    raise WrongValueError(f"{name} is for the local queue: say queue='local'")
             host = hosts.FluxHost(self.name)
             with keeping_interrupts():
                 # It may have an ensemble of an earlier instance to go on with.
@@ -366,7 +377,8 @@ class Ensemble:
             host = self._host
             if host is not None and host.status()["state"] not in FINAL_STATES:
                 self.cancel()
-                error.add_note(f"ensemble {host.name!r} {_CANCELED}")
+                instead = _INSTEAD if isinstance(error, KeyboardInterrupt) else ""
+                error.add_note(f"ensemble {host.name!r} {_CANCELED}{instead}")
                 apart(lambda stopped: host.wait(None, stopped))
             raise
 
@@ -389,9 +401,12 @@ class Ensemble:
 
         host = self._running
         _check_timeout(timeout)
-        with showing(self) as show:
-            show()
-            return await in_thread(lambda stopped: host.wait(timeout, stopped))
+        try:
+            with showing(self) as show:
+                show()
+                return await in_thread(lambda stopped: host.wait(timeout, stopped))
+        except TOLD as error:
+            raise error.with_traceback(None) from None
 
     async def log(self, *, follow: bool = True) -> AsyncIterator[Entry]:
         """Yield the entries of the ensemble's eventlog, oldest first.
@@ -606,7 +621,7 @@ class Ensemble:
         from flux_ensemble.results.export import ExportError, write, write_best
 
         if best and (filter or group or outcome or interrupted):
-            raise ValueError("best: all best jobs are written: give no choice of jobs")
+            raise WrongValueError("best: all best jobs are written: give no choice of jobs")
         client, file = self._running.client, Path(path)
         try:
             if best:
@@ -709,7 +724,7 @@ class Ensemble:
         from flux_ensemble.metrics.job_filter import compile_choice
 
         if failed and filter is not None:
-            raise ValueError("failed and filter choose jobs in two ways: give one of them")
+            raise WrongValueError("failed and filter choose jobs in two ways: give one of them")
         try:
             compile_choice(filter)
         except ValueError as error:
@@ -788,7 +803,9 @@ class Ensemble:
         _check_timeout(timeout)
         sizes = {key: value for key, value in given.items() if value is not None}
         if sizes and not isinstance(host, LocalHost):
-            raise ValueError(f"{min(sizes)} is for a run on this machine, and this one is on Flux")
+            raise WrongValueError(
+                f"{min(sizes)} is for a run on this machine, and this one is on Flux"
+            )
         own = given["nodes"]
         _cluster(NODES if own is None else own, given["cores"], given["gpus"])
         payload = {key: plain(value) for key, value in asked.items() if value is not None}
@@ -894,11 +911,15 @@ def _cluster(nodes: int | None, cores: int | None, gpus: int | None) -> VirtualC
     """
     from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
-    return VirtualCluster(
+    sizes = (
         _whole("nodes", nodes, NODES),
         _whole("cores", cores, len(os.sched_getaffinity(0))),
         _whole("gpus", gpus, 0),
     )
+    try:
+        return VirtualCluster(*sizes)
+    except ValueError as error:
+        raise WrongValueError(str(error)) from None
 
 
 def _check_name(name: object) -> None:
@@ -920,7 +941,7 @@ def _whole(name: str, value: Any, default: int) -> int:
     try:
         return index(value)
     except TypeError:
-        raise TypeError(f"{name}: expected a whole number, not {value!r}") from None
+        raise WrongArgumentError(f"{name}: expected a whole number, not {value!r}") from None
 
 
 def _check_search(id: object) -> None:
@@ -970,9 +991,9 @@ def _check_timeout(timeout: Any) -> None:
     if timeout is None:
         return
     if not isinstance(timeout, Real):
-        raise TypeError(f"timeout: expected a number of seconds, not {timeout!r}")
+        raise WrongArgumentError(f"timeout: expected a number of seconds, not {timeout!r}")
     if not float(timeout) >= 0:
-        raise ValueError(f"timeout: expected a number of seconds, not {timeout!r}")
+        raise WrongValueError(f"timeout: expected a number of seconds, not {timeout!r}")
 
 
 def _root(state_dir: str | Path | None) -> Path:
@@ -991,7 +1012,7 @@ def _chosen(
         instead: what is done without Flux, for the message about that.
     """
     if queue not in (None, "flux", "local"):
-        raise ValueError(f"queue: expected 'flux' or 'local', not {queue!r}")
+        raise WrongValueError(f"queue: expected 'flux' or 'local', not {queue!r}")
     if queue is not None:
         return queue
     if state_dir is not None:

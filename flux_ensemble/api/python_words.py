@@ -57,6 +57,8 @@ def in_words_of_python(message: str, *, keywords: bool) -> str:
     'write {"range": [0, 5]}; no \\'{x}\\''
     >>> in_words_of_python("an action such as {name: submit, label: GROUP}", keywords=True)
     'an action such as Action(name="submit", label="GROUP")'
+    >>> print(in_words_of_python("'{x:.2f}' is left as it is", keywords=True))
+    '{x:.2f}' is left as it is
     >>> print(in_words_of_python("with 'sweep: zip'", keywords=True))
     with 'sweep="zip"'
     >>> in_words_of_python("unknown key 'a' (did you mean 'max-active'? keys: name, on-lost)",
@@ -147,7 +149,7 @@ class _Flow:
         def item() -> str:
             name = self._next(r"\.\.\.|[A-Za-z][A-Za-z0-9_-]*")
             if name != "...":
-                self._next(": *")
+                self._next(": +")  # else it is a format, such as {x:.2f}
                 pairs[name] = self._value(name)
             return name
 

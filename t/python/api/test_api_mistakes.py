@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import traceback
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import flux_ensemble
-from flux_ensemble import Action, Ensemble, Job, Rule
+from flux_ensemble import Action, AsyncClient, Ensemble, Job, Rule
 
 START = Rule(trigger="start", action=Action(name="submit", label="a"))
 PACKAGE = str(Path(flux_ensemble.__file__).parent)
@@ -28,6 +29,24 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Ensemble:
 
 def wrong() -> Ensemble:
     return Ensemble(name="wrong", jobs=[{"name": "a", "comand": "true"}], rules=[START])
+
+
+def sleeping() -> Ensemble:
+    return Ensemble(name="sleeping", jobs=[Job(name="a", command="sleep 60")], rules=[START])
+
+
+def waited() -> None:
+    ensemble = sleeping().start("local")
+    try:
+        asyncio.run(ensemble.wait(timeout=0.1))
+    finally:
+        ensemble.cancel()
+        asyncio.run(ensemble.wait())
+
+
+async def unreached() -> None:
+    async with AsyncClient("local:///nowhere"):
+        pass
 
 
 MISTAKES: list[tuple[Callable[[Any], Any], str]] = [
@@ -50,6 +69,14 @@ MISTAKES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda done: done.search(points=[3]), "points[0]: expected a value of every variable"),
     (lambda done: done.search(more="a"), "ensemble.search: more: expected a number of trials"),
     (lambda done: done.submit("a", counts=2), "submit: unknown argument 'counts' (did you mean"),
+    (lambda done: sleeping().run("slurm"), "queue: expected 'flux' or 'local', not 'slurm'"),
+    (lambda done: sleeping().run("local", nodes="2"), "nodes: expected a whole number, not '2'"),
+    (lambda done: sleeping().run("local", nodes=0), "a cluster has at least 1 node, not 0"),
+    (lambda done: sleeping().run("local", timeout="3"), "timeout: expected a number of seconds"),
+    (lambda done: sleeping().run("local", timeout=0.1), "has not ended in time"),
+    (lambda done: waited(), "has not ended in time"),
+    (lambda done: asyncio.run(unreached()), "Flux"),
+    (lambda done: done.output("ƒ?"), "the id of a job, not 'ƒ?'"),
     (lambda done: done.jobs("a"), "jobs: its arguments are keywords: filter=, group=,"),
     (lambda done: done.simulate(core=1), "unknown argument 'core' (did you mean 'cores'?"),
     (lambda done: Ensemble.attach(done), "not an Ensemble, which needs no attach()"),
@@ -59,8 +86,13 @@ MISTAKES: list[tuple[Callable[[Any], Any], str]] = [
 
 @pytest.mark.parametrize(("mistake", "sentence"), MISTAKES, ids=[said for _, said in MISTAKES])
 def test_a_mistake_is_a_sentence_with_hardly_a_line_of_the_package(
-    mistake: Callable[[Ensemble], Any], sentence: str, done: Ensemble
+    mistake: Callable[[Ensemble], Any],
+    sentence: str,
+    done: Ensemble,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with pytest.raises(Exception, match=re.escape(sentence)) as raised:
         mistake(done)
     frames = traceback.extract_tb(raised.value.__traceback__)
@@ -78,3 +110,10 @@ def test_an_error_of_the_package_itself_keeps_its_frames(monkeypatch: pytest.Mon
     with pytest.raises(ZeroDivisionError) as raised:
         wrong().validate()
     assert "fails" in [frame.name for frame in traceback.extract_tb(raised.value.__traceback__)]
+
+
+def test_what_is_cancelled_for_its_timeout_has_no_hint_about_interrupts(tmp_path: Path) -> None:
+    with pytest.raises(TimeoutError) as raised:
+        sleeping().run("local", state_dir=tmp_path, timeout=0.1)
+    (note,) = raised.value.__notes__
+    assert note.endswith("rerun() runs those jobs again, and run() begins another run")
