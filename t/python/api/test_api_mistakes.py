@@ -31,7 +31,7 @@ def wrong() -> Ensemble:
     return Ensemble(name="wrong", jobs=[{"name": "a", "comand": "true"}], rules=[START])
 
 
-def sleeping() -> Ensemble:
+def sleeping() -> Any:
     return Ensemble(name="sleeping", jobs=[Job(name="a", command="sleep 60")], rules=[START])
 
 
