@@ -109,6 +109,20 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s'[: number != 1]}"
 
 
+def more_trials(more: int, left: int, trials: int, of: str = "") -> str:
+    """Return how many more trials a search has, how many follow, and how many there are in all.
+
+    >>> more_trials(20, 0, 120)
+    '20 more trials, 120 in all'
+    >>> more_trials(2, 12, 22)
+    '2 more trials and 12 that were left, 22 in all'
+    >>> more_trials(1, 0, 21, " of hpo")
+    '1 more trial of hpo, 21 in all'
+    """
+    before = f" and {left:,} that {'was' if left == 1 else 'were'} left" if left else ""
+    return f"{counted(more, 'more trial')}{of}{before}, {trials:,} in all"
+
+
 #: States of a trial: its job is in the queue, has given a value, or was stopped early.
 ACTIVE, COMPLETE, PRUNED = "active", "complete", "pruned"
 
@@ -127,9 +141,14 @@ def ended_trials(search: Mapping[str, Any]) -> int:
 
 
 def known_jobs(counts: Mapping[str, Any]) -> int:
-    """Return the number of jobs of a group that are known so far."""
+    """Return the number of jobs of a group that are known so far.
+
+    >>> known_jobs({"waiting": 0, "pending": 0, "running": 2, "finished": 6, "unsent": 12})
+    20
+    """
     known: int = counts["waiting"] + counts["pending"] + counts["running"] + counts["finished"]
-    return known
+    # Those that were never submitted are not done, either.
+    return known + int(counts.get("unsent", 0))
 
 
 def trials_to_come(status: Mapping[str, Any]) -> dict[str, int]:

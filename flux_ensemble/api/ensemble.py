@@ -49,15 +49,12 @@ Queue = Literal["flux", "local"]
 NODES = 4
 
 
-#: The note of what has cancelled the ensemble of `run`.
-_CANCELED = (
-    "and its jobs were cancelled: rerun() runs those jobs again, and run() begins another run"
-)
-
 #: What the note of an interrupt adds.
 _INSTEAD = (
-    ". An interrupt of 'await wait()', after start(), leaves the ensemble running; a local run "
-    "whose program is killed, or whose kernel is restarted, goes on with run(resume=True)."
+    ". An interrupt of 'await wait()', after start(), leaves the ensemble running. Jupyter "
+    "interrupts a cell before it restarts or shuts down the kernel, which cancels what run() waits "
+    "for; a local run whose program is killed, or whose kernel ends after start(), goes on with "
+    "run(resume=True)."
 )
 
 
@@ -378,7 +375,7 @@ class Ensemble:
             if host is not None and host.status()["state"] not in FINAL_STATES:
                 self.cancel()
                 instead = _INSTEAD if isinstance(error, KeyboardInterrupt) else ""
-                error.add_note(f"ensemble {host.name!r} {_CANCELED}{instead}")
+                error.add_note(f"{_after_cancel(host.status())}{instead}")
                 apart(lambda stopped: host.wait(None, stopped))
             raise
 
@@ -884,6 +881,38 @@ class Ensemble:
 
 def _say(sentence: str) -> None:
     print(f"flux-ensemble: {sentence}", file=sys.stderr)
+
+
+def _after_cancel(status: EnsembleStatus) -> str:
+    """Return the note of what has cancelled `run`: what goes on with what was cancelled.
+
+    >>> group = {"waiting": 0, "pending": 0, "running": 2, "finished": 4, "unsent": 14}
+    >>> note = _after_cancel({"name": "sweep", "groups": {"md": group}})
+    >>> note.partition("; ")[2]
+    '14 of 20 jobs were never submitted, and run() begins another run, with all'
+    >>> search = {"id": "hpo", "group": "md"}
+    >>> note = _after_cancel({"name": "tune", "groups": {"md": {}}, "searches": [search]})
+    >>> "rerun()" in note, "search(more=N) goes on with search 'hpo', with the trials that" in note
+    (False, True)
+    """
+    from flux_ensemble.client.troubles import unsent
+
+    searches = status.get("searches", ())
+    ways = []
+    for search in searches:
+        id = f"{search['id']!r}, " if len(searches) > 1 else ""
+        ways.append(
+            f"search({id}more=N) goes on with search {search['id']!r}, with the trials that are "
+            "left and N more"
+        )
+    if not {search["group"] for search in searches}.issuperset(status.get("groups", {})):
+        ways.append(f"rerun() runs {'the other' if searches else 'those'} jobs again")
+    told = ", ".join(ways)
+    if never := unsent(status):
+        told += f"; {never}, and run() begins another run, with all"
+    else:
+        told += ", and run() begins another run"
+    return f"ensemble {status['name']!r} and its jobs were cancelled: {told}"
 
 
 def _no_mapping(given: object) -> str:

@@ -75,6 +75,8 @@ class GroupCounts(_GaveUp):
     timeout: int
     interrupted: int
     attempts: int
+    #: Jobs that were still to be submitted when the ensemble was cancelled, or failed.
+    unsent: NotRequired[int]
 
 
 class RuleStatus(TypedDict):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from flux_ensemble.texts import one_line, shortened
+from flux_ensemble.words import counted, known_jobs
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -61,15 +62,32 @@ def _jobs(status: EnsembleStatus) -> Iterator[str]:
     number = failed_jobs(status)
     if number != _failed_attempts(status):
         # Some jobs were tried again.
-        if number:
-            yield f"{number} job{'s'[: number != 1]} failed"
-        return
-    for number, what in (
-        (sum(group["failed"] for group in groups), "failed"),
-        (sum(group["timeout"] for group in groups), "ran out of time"),
-    ):
+        ends = [(number, "failed")]
+    else:
+        ends = [
+            (sum(group["failed"] for group in groups), "failed"),
+            (sum(group["timeout"] for group in groups), "ran out of time"),
+        ]
+    for number, what in ends:
         if number:
             yield f"{number} job{'s'[: number != 1]} {what}"
+    if never := unsent(status):
+        yield never
+
+
+def unsent(status: EnsembleStatus) -> str:
+    """Return how many jobs were never submitted, or "".
+
+    >>> group = {"waiting": 0, "pending": 0, "running": 2, "finished": 6}
+    >>> unsent({"groups": {"md": {**group, "unsent": 12}, "post": group}})
+    '12 of 28 jobs were never submitted'
+    """
+    groups = status.get("groups", {}).values()
+    number = sum(group.get("unsent", 0) for group in groups)
+    if not number:
+        return ""
+    jobs = counted(sum(known_jobs(group) for group in groups), "job")
+    return f"{number:,} of {jobs} {'was' if number == 1 else 'were'} never submitted"
 
 
 def _rules(status: EnsembleStatus) -> Iterator[str]:

@@ -11,6 +11,7 @@ from flux_ensemble.cli.common import USAGE, Assignment, Failure, Mapped, naming
 from flux_ensemble.cli.display.job_names import submitted_names, waiting_text
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
+from flux_ensemble.client.troubles import unsent
 from flux_ensemble.job_ids import JobIds
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.results.hosts import Target, command_of, label_of
@@ -102,7 +103,10 @@ def cancel(name: str, group: str | None, target: Target) -> None:
         # A cancelled ensemble is ending or canceled; another state means that it had ended before.
         had_ended = answer["state"] in ("completed", "failed")
         removes = f" (it had ended before; '{command_of(target, 'rm', name)}' removes it)"
-        _say(name, f"{answer['state']}{removes if had_ended else ''}")
+        never = "" if had_ended else unsent(target.status(name)["ensembles"][0])
+        if never:
+            never = f": {never}, and 'rerun' does not run those"
+        _say(name, f"{answer['state']}{removes if had_ended else never}")
         return
     jobs = answer["jobs"]
     what = f"{jobs} job{'s'[: jobs != 1]} of group {group!r} cancelled"

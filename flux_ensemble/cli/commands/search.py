@@ -21,7 +21,7 @@ from flux_ensemble.results.best import for_guests, none_best, none_kept, ties
 from flux_ensemble.results.hosts import Target, label_of
 from flux_ensemble.scalars import brief
 from flux_ensemble.texts import one_line
-from flux_ensemble.words import counted, ended_trials, shown_search
+from flux_ensemble.words import ended_trials, more_trials, shown_search
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import BestTrial, EnsembleStatus, FrontTrial, SearchStatus
@@ -197,8 +197,9 @@ class _More(Rerun):
     def _say(self, answer: Mapping[str, Any]) -> bool:
         # One that is followed has it in its log.
         if self.detach or not answer["reopened"]:
-            more = counted(answer["added"], "more trial")
-            click.echo(f"{self.name}: {more} of {answer['search']}, {answer['trials']:,} in all")
+            of = f" of {answer['search']}"
+            more = more_trials(answer["added"], answer.get("left", 0), answer["trials"], of)
+            click.echo(f"{self.name}: {more}")
         return True
 
     def _begin(self, run: LocalRun, text: str) -> Callable[[], None]:

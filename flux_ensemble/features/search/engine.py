@@ -301,10 +301,12 @@ class Searches:
             self._begin(state, origin)
         return True
 
-    def _extend(self, state: SearchState, more: int) -> None:
+    def _extend(self, state: SearchState, more: int, left: int = 0) -> None:
         state.more += more
         state.exhausted = False
-        self._core.record(entries.More(search=state.search.id, more=more, trials=state.total))
+        self._core.record(
+            entries.More(search=state.search.id, more=more, left=left or None, trials=state.total)
+        )
         self._asking.changed(state)
 
     def _begin(self, state: SearchState, origin: Origin) -> None:
@@ -357,9 +359,11 @@ class Searches:
 
         One that no rule has started yet is left to the rules, as long as there may be one.
         """
-        id = state.search.id
-        self._extend(state, more)
-        if ended or state.state in (CLOSING, DONE):
+        id, again = state.search.id, ended or state.state in (CLOSING, DONE)
+        # Those of before run, too, if it was cut short.
+        left = state.total - len(state.trials.ended) - len(state.trials.active) if again else 0
+        self._extend(state, more, left)
+        if again:
             number = self._table.next_number(REQUEST_RULE)
             self._begin(state, Origin(REQUEST_RULE, number))
         if points:
@@ -367,7 +371,12 @@ class Searches:
             self._asking.forget(state)
             first = state.trials.give(points)
             self._core.record(entries.Given(search=id, first=first, points=len(points)))
-        return {"search": id, "trials": state.total, "added": more}
+        return {
+            "search": id,
+            "trials": state.total,
+            "added": more,
+            **({"left": left} if left else {}),
+        }
 
     def close(self, id: str, chain: tuple[str, ...] = (), reason: str = "closed") -> bool:
         """Close a search, so that no more trials are sent; return whether it was running.

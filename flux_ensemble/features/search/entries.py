@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from flux_ensemble.eventlog import Entry, JobId, Line, Span
 from flux_ensemble.scalars import brief
-from flux_ensemble.words import counted, each_pair
+from flux_ensemble.words import each_pair, more_trials
 
 
 class OfSearch(Entry):
@@ -56,16 +56,18 @@ class More(OfSearch, tag="more"):
 
     Fields:
         more, trials: how many more trials there are, and how many in all.
+        left: how many were left of those before, as the search was cut short; they run, too.
     """
 
     style = "warn"
     announces = True
 
     more: int
+    left: int | None = None
     trials: int
 
     def sentence(self, t: float, jobid: JobId) -> str:
-        return f"{self.search}: {counted(self.more, 'more trial')}, {self.trials:,} in all"
+        return f"{self.search}: {more_trials(self.more, self.left or 0, self.trials)}"
 
 
 class AskFailed(OfSearch, tag="ask-failed"):

@@ -486,7 +486,7 @@ def test_an_interrupt_cancels_the_run(tmp_path: Path) -> None:
 import signal
 from flux_ensemble import *
 signal.signal(signal.SIGINT, signal.default_int_handler)
-Ensemble(name="long", jobs=[Job(name="a", command="sleep 100")],
+Ensemble(name="long", jobs=[Job(name="a", command="sleep 100", count=5, max_active=2)],
          rules=[Rule(trigger="start", action=Action(name="submit", label="a"))],
 ).run("local", state_dir={str(tmp_path)!r})
 """
@@ -495,8 +495,12 @@ Ensemble(name="long", jobs=[Job(name="a", command="sleep 100")],
         while not (states.exists() and "submit" in states.read_text()):
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        assert b"KeyboardInterrupt" in process.communicate()[1]
-    assert Ensemble.attach("long", state_dir=tmp_path).status()["state"] == "canceled"
+        said = process.communicate()[1]
+        assert b"KeyboardInterrupt" in said
+        assert b"jobs again; 3 of 5 jobs were never submitted" in said
+    far = Ensemble.attach("long", state_dir=tmp_path)
+    assert far.status()["state"] == "canceled"
+    assert "5 jobs" in repr(far)
 
 
 def test_what_cannot_run_says_so_at_once(tmp_path: Path) -> None:

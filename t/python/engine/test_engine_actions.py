@@ -23,6 +23,7 @@ from play import (
 
 from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.engine.status import status
+from flux_ensemble.words import known_jobs
 
 CUSTOM = "def f(**kwargs): ...\n"
 
@@ -620,3 +621,25 @@ rules:
     play.end(1)
     (call,) = play.of(CallCustom)
     assert json.loads(json.dumps(call.kwargs["metrics"]))["best"]["top"]["params"] == {"t": 0.1}
+
+
+def test_jobs_that_were_never_sent_are_told_after_a_cancel():
+    jobs = [{"name": "a", "command": "false", "count": 9, "max-active": 2, "retries": 3}]
+    play = Play(document(jobs=jobs, rules=[on_start()]))
+    play.engine.stats.keep_values()
+    play.run(1, status=1)
+    play.request("cancel")
+    left = play.status()["groups"]["a"]
+    # Three were sent; the first of them, which was to be tried again, is in the record.
+    assert left["unsent"] == 6
+    assert known_jobs(left) == 9
+    values = [play.engine.stats.take_values()]
+    restored = restore(play.engine.spec, dump(play.engine), values)
+    assert status(restored)["groups"]["a"]["unsent"] == left["unsent"]
+
+
+def test_jobs_that_a_rule_leaves_out_are_not_told_as_never_sent():
+    jobs = [{"name": "a", "command": "true", "count": 9, "max-active": 2}]
+    play = Play(document(jobs=jobs, rules=[on_start()]))
+    play.request("terminate", cancel=True)
+    assert "unsent" not in play.status()["groups"]["a"]

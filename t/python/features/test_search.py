@@ -301,6 +301,20 @@ def test_points_that_are_added_are_tried_before_those_that_were_suggested() -> N
     assert trials.ended == list(range(7))
 
 
+def test_a_search_that_was_cancelled_says_how_many_trials_follow_besides() -> None:
+    play = Search(searching(parallel=2))
+    play.engine.stats.keep_values()
+    play.try_out(1, 0.5)
+    play.request("cancel")
+    for job in (2, 3):
+        play.try_out(job, status=15)
+    assert play.engine.state == "canceled"
+    assert more(play, more=2) == {
+        "search": "hpo", "trials": 6, "added": 2, "left": 1, "reopened": True,
+    }  # fmt: skip
+    assert play.recorded("more")[-1] == {"search": "hpo", "more": 2, "left": 1, "trials": 6}
+
+
 def test_an_ask_that_is_open_when_points_are_added_is_made_again_with_them() -> None:
     play = Search(searching(parallel=2, sampler="tpe"))
     play.engine.stats.keep_values()
