@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -58,10 +59,10 @@ def rows(numbers: Numbers) -> list[Row]:
         starts.append(t)
         t += span / 12
     used = [(_used(first, t, t + span), _used(second, t, t + span)) for t in starts]
-    ratios = [b / a for a, b in used]
+    ratios = [b / a if a else math.inf for a, b in used]
     off = max(abs(ratio / 2 - 1) for ratio in ratios)
     busy = min(a + b for a, b in used) / span / numbers["cores"]
-    soonest = min(a for a, _ in second)
+    soonest = min((a for a, _ in second), default=math.inf)
     return [
         Row(
             "two ensembles with shares 1 and 2: how far the ratio of core-seconds is from 2 in the "
