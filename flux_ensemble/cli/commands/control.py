@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from flux_ensemble.cli.common import USAGE, Assignment, Failure, Mapped, naming
 from flux_ensemble.cli.display.job_names import submitted_names, waiting_text
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
+from flux_ensemble.client.errors import EnsembleError
 from flux_ensemble.client.troubles import unsent
 from flux_ensemble.job_ids import JobIds
 from flux_ensemble.queues.local.client import LocalClient
@@ -103,14 +105,20 @@ def cancel(name: str, group: str | None, target: Target) -> None:
         # A cancelled ensemble is ending or canceled; another state means that it had ended before.
         had_ended = answer["state"] in ("completed", "failed")
         removes = f" (it had ended before; '{command_of(target, 'rm', name)}' removes it)"
-        never = "" if had_ended else unsent(target.status(name)["ensembles"][0])
-        if never:
-            never = f": {never}, and 'rerun' does not run those"
-        _say(name, f"{answer['state']}{removes if had_ended else never}")
+        _say(name, f"{answer['state']}{removes if had_ended else _never_sent(target, name)}")
         return
     jobs = answer["jobs"]
     what = f"{jobs} job{'s'[: jobs != 1]} of group {group!r} cancelled"
     _say(name, f"{answer['state']}: {what if jobs else f'no job of group {group!r} was active'}")
+
+
+def _never_sent(target: Target, name: str) -> str:
+    """Return what was never submitted of an ensemble that was just cancelled, if that is known."""
+    never = ""
+    # It is cancelled, whatever becomes of a further request.
+    with suppress(EnsembleError):
+        never = unsent(target.status(name)["ensembles"][0])
+    return f": {never}, and 'rerun' does not run those" if never else ""
 
 
 @click.command
