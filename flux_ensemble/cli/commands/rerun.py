@@ -24,7 +24,7 @@ from flux_ensemble.cli.common import (
     print_error,
     say,
 )
-from flux_ensemble.cli.display.troubles import FAIL_ON_OPTION
+from flux_ensemble.cli.display.troubles import DEFAULT_KINDS, FAIL_ON_OPTION
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.results import Export, ExportFile, Results
 from flux_ensemble.cli.session.target import targeted
@@ -97,20 +97,20 @@ class Rerun:
 
     target: Target
     name: str
-    failed: bool
-    filter: str | None
-    dry_run: bool
-    detach: bool
-    resume: bool
-    quiet: bool
-    timeout: float
-    report: Path | None
-    exports: tuple[Export, ...]
-    force: bool
-    fail_on: frozenset[str]
-    nodes: int | None
-    cores: int | None
-    gpus: int | None
+    failed: bool = False
+    filter: str | None = None
+    dry_run: bool = False
+    detach: bool = False
+    resume: bool = False
+    quiet: bool = False
+    timeout: float = 0.0
+    report: Path | None = None
+    exports: tuple[Export, ...] = ()
+    force: bool = False
+    fail_on: frozenset[str] = DEFAULT_KINDS
+    nodes: int | None = None
+    cores: int | None = None
+    gpus: int | None = None
     #: Name of the ensemble, once it has ended.
     ended: str | None = None
     #: No job was chosen.
@@ -242,7 +242,7 @@ class Rerun:
         except OSError as error:
             raise Failure(f"cannot read {error.filename}: {error.strerror}") from None
         file = str(Path(where, again.document()))
-        if self.resume is False and _is_other(Path(file), source):
+        if not self.resume and _is_other(Path(file), source):
             now = own_command("run", again.document())
             say(
                 f"{again.document()} has changed since: {self.OP} goes by the document that is "

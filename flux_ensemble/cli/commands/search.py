@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -13,7 +14,6 @@ from flux_ensemble.cli.commands.run import QUIET_OPTION
 from flux_ensemble.cli.common import MOST, OK, USAGE, Failure, naming, say
 from flux_ensemble.cli.display.formats import Output, Table, print_json, table_options
 from flux_ensemble.cli.display.tables import BESTS, best_rows
-from flux_ensemble.cli.display.troubles import DEFAULT_KINDS
 from flux_ensemble.cli.prose import fitted
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
@@ -129,7 +129,9 @@ def search(
     followed to its end as by "run".
     """
     if more is not None or points:
-        return _More(target, name, id, more, points, detach=detach, quiet=quiet).execute()
+        return _More(
+            target, name, search=id, more=more, points=points, detach=detach, quiet=quiet
+        ).execute()
     for option, given in (("--detach", detach), ("--quiet", quiet)):
         if given:
             raise Failure(f"{option} is for --more and --add", USAGE)
@@ -152,47 +154,21 @@ def search(
     return OK
 
 
+@dataclass
 class _More(Rerun):
-    """More trials of a search; the arguments are those of the command."""
+    """More trials of a search: the fields are options."""
 
-    OP = "search"
+    OP: ClassVar[str] = "search"
 
-    def __init__(
-        self,
-        target: Target,
-        name: str,
-        search: str | None,
-        more: int | None,
-        points: Sequence[Mapping[str, str]],
-        *,
-        detach: bool,
-        quiet: bool,
-    ) -> None:
-        super().__init__(
-            target,
-            name,
-            failed=False,
-            filter=None,
-            dry_run=False,
-            detach=detach,
-            resume=False,
-            quiet=quiet,
-            timeout=0.0,
-            report=None,
-            exports=(),
-            force=False,
-            fail_on=frozenset(DEFAULT_KINDS),
-            nodes=None,
-            cores=None,
-            gpus=None,
-        )
-        given = {"search": search, "more": more, "points": list(points) or None}
-        self._given = {key: value for key, value in given.items() if value is not None}
+    search: str | None = None
+    more: int | None = None
+    points: tuple[Mapping[str, str], ...] = ()
 
     @property
     def asked(self) -> dict[str, Any]:
         """The payload of the request, without the name."""
-        return self._given
+        given = {"search": self.search, "more": self.more, "points": list(self.points) or None}
+        return {key: value for key, value in given.items() if value is not None}
 
     def _say(self, answer: Mapping[str, Any]) -> bool:
         # One that is followed has it in its log.
