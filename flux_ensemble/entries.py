@@ -15,8 +15,10 @@ checks the results of custom functions. The types of the keywords are for type c
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -154,3 +156,61 @@ class Job(DocumentEntry):
             /,
             **keys: Unpack[JobKeys],
         ) -> None: ...
+
+
+def plain(value: Any, places: dict[tuple[str | int, ...], Place] | None = None) -> Any:
+    """Return a value as plain data; a value without such a form is left as it is.
+
+    Tuples, and arrays and columns of other packages, become lists, `range` becomes
+    `{"range": [...]}`, `timedelta` seconds, and a path its text. A DataFrame of pandas or Polars
+    that is the parameters of a group becomes its columns, side by side: a job for each row.
+
+    Args:
+        value: what a program has.
+        places: receives the lines that made the entries in it, by their paths.
+
+    >>> plain({"t": range(280, 320, 20), "after": timedelta(minutes=2), "words": ("a", 1)})
+    {'t': {'range': [280, 320, 20]}, 'after': 120.0, 'words': ['a', 1]}
+    """
+    return _convert(value, (), {} if places is None else places)
+
+
+def is_table(value: Any) -> bool:
+    """Return whether a value is a DataFrame of pandas or Polars."""
+    return hasattr(value, "columns") and hasattr(value, "to_dict")
+
+
+def _convert(
+    value: Any, path: tuple[str | int, ...], places: dict[tuple[str | int, ...], Place]
+) -> Any:
+    kind = type(value)
+    if kind in (str, int, float, bool) or value is None:
+        return value
+    if isinstance(value, Mapping):
+        if isinstance(value, DocumentEntry) and value.place is not None:
+            places[path] = value.place
+        table: Any = value.get("params")
+        if is_table(table) and (isinstance(value, Job) or "command" in value):
+            columns = {str(name): table[name] for name in table.columns}
+            value = {"sweep": "zip", **value, "params": columns}
+        return {key: _convert(item, (*path, key), places) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_convert(item, (*path, index), places) for index, item in enumerate(value)]
+    if isinstance(value, range):
+        return {"range": [value.start, value.stop, value.step]}
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    for method in ("tolist", "to_list"):  # arrays and scalars of numpy, and columns of tables
+        if hasattr(value, method):
+            return _convert(getattr(value, method)(), path, places)
+    return _base(value)
+
+
+def _base(value: Any) -> Any:
+    """Return the value as the plain type that it extends (as enumeration members do), if any."""
+    for kind in (str, bool, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    return value

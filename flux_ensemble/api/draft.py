@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.entries import Place
+from flux_ensemble.document.problems import Path
+from flux_ensemble.document.yaml_reader import Document
+from flux_ensemble.entries import Place, plain
 
 if TYPE_CHECKING:
     from flux_ensemble.document.lint import Warnings
     from flux_ensemble.document.model import Spec
-import sys
-from datetime import timedelta
-
-from flux_ensemble.document.problems import Path
-from flux_ensemble.document.yaml_reader import Document
-from flux_ensemble.entries import DocumentEntry
 
 
 class Draft:
     """The document of an ensemble.
 
     Args:
-        value: the document: entries, and other values that `api.plain` accepts.
+        value: the document: entries, and other values that `entries.plain` accepts.
         place: the line of the program that composed it.
 
     >>> draft = Draft({"name": "demo", "jobs": [{"name": "hello", "comand": "true"}]}, None)
@@ -54,9 +51,25 @@ class Draft:
         """
         from flux_ensemble.document.loading import load_document
 
-        return load_document(
-            self._read(), directory=os.getcwd(), elastic=elastic, warnings=warnings
-        )
+        document = self._read()
+        spec = load_document(document, directory=os.getcwd(), elastic=elastic, warnings=warnings)
+        if warnings is not None:
+            warnings.warnings += self._replaced(document)
+        return spec
+
+    def _replaced(self, document: PythonDocument) -> Iterator[str]:
+        """Yield a warning for each group that has lost a parameter to an f-string."""
+        from flux_ensemble.api.f_strings import replaced
+
+        for index, job in enumerate(self._value.get("jobs", ())):
+            name = replaced(job)
+            if name is not None:
+                at = ("jobs", index, "command")
+                yield (
+                    f"{document.file(at)}:{document.line(at)}: jobs[{index}].command: the f-string "
+                    f"has a value of the program in place of {{{name}}}, the same for all jobs: "
+                    f"leave out the f, or write {{{{{name}}}}}"
+                )
 
     def yaml(self, spec: Spec | None = None) -> str:
         """Return the document as YAML.
@@ -148,7 +161,7 @@ class PythonDocument(Document):
     def __init__(self, value: Mapping[str, Any], place: Place | None) -> None:
         self._places: dict[Path, Place] = {} if place is None else {(): place}
         self._given = value
-        super().__init__(_convert(value, (), self._places))
+        super().__init__(plain(value, self._places))
 
     def told(self, path: Path, message: str) -> tuple[Path, str]:
         """Return a problem in the words of Python: keywords where the program has keywords."""
@@ -197,44 +210,3 @@ def _shown_file(file: str) -> str:
     shell = None if ipython is None else ipython.get_ipython()
     name = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(file)
     return file if name is None else str(name[1])
-
-
-def plain(value: Any) -> Any:
-    """Return a value as plain data; a value without such a form is left as it is.
-
-    Tuples and arrays of numpy become lists, `range` becomes `{"range": [...]}`, `timedelta`
-    seconds, and a path its text.
-
-    >>> plain({"t": range(280, 320, 20), "after": timedelta(minutes=2), "words": ("a", 1)})
-    {'t': {'range': [280, 320, 20]}, 'after': 120.0, 'words': ['a', 1]}
-    """
-    return _convert(value, (), {})
-
-
-def _convert(value: Any, path: Path, places: dict[Path, Place]) -> Any:
-    kind = type(value)
-    if kind in (str, int, float, bool) or value is None:
-        return value
-    if isinstance(value, Mapping):
-        if isinstance(value, DocumentEntry) and value.place is not None:
-            places[path] = value.place
-        return {key: _convert(item, (*path, key), places) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_convert(item, (*path, index), places) for index, item in enumerate(value)]
-    if isinstance(value, range):
-        return {"range": [value.start, value.stop, value.step]}
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if hasattr(value, "tolist"):  # numpy's scalars and arrays
-        return _convert(value.tolist(), path, places)
-    return _base(value)
-
-
-def _base(value: Any) -> Any:
-    """Return the value as the plain type that it extends (as enumeration members do), if any."""
-    for kind in (str, bool, int, float):
-        if isinstance(value, kind):
-            return kind(value)
-    return value

@@ -22,7 +22,7 @@ from flux_ensemble.api.border import (
     tell_shortly,
     told_shortly,
 )
-from flux_ensemble.api.draft import Draft, plain
+from flux_ensemble.api.draft import Draft
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.client.tables import JobTable, wants_interrupted
 from flux_ensemble.engine.lifecycle import FINAL_STATES
@@ -399,7 +399,7 @@ class Ensemble:
         host = self._running
         _check_timeout(timeout)
         try:
-            with showing(self) as show:
+            with self._leaving(), showing(self) as show:
                 show()
                 return await in_thread(lambda stopped: host.wait(timeout, stopped))
         except TOLD as error:
@@ -414,8 +414,20 @@ class Ensemble:
         from flux_ensemble.api.threads import stream
 
         host = self._running
-        async for entry in stream(lambda stopped: host.log(follow=follow, stopped=stopped)):
-            yield entry
+        with self._leaving():
+            async for entry in stream(lambda stopped: host.log(follow=follow, stopped=stopped)):
+                yield entry
+
+    @contextmanager
+    def _leaving(self) -> Iterator[None]:
+        """Add what becomes of the ensemble to an interrupt of a cell that awaits it."""
+        from asyncio import CancelledError
+
+        try:
+            yield
+        except (CancelledError, KeyboardInterrupt) as error:
+            error.add_note(self._running.left())
+            raise
 
     def status(self) -> EnsembleStatus:
         """Return the ensemble's state, groups and rules; see docs/rpc.md, `status`.
@@ -678,7 +690,7 @@ class Ensemble:
             The job ids, as `Client.submit`.
         """
         asked = {"group": group, "count": count, "params": params, "overrides": overrides}
-        return JobIds(self._running.ask("submit", **plain(asked)))
+        return JobIds(self._running.ask("submit", **asked))
 
     def rerun(
         self,
@@ -805,7 +817,7 @@ class Ensemble:
             )
         own = given["nodes"]
         _cluster(NODES if own is None else own, given["cores"], given["gpus"])
-        payload = {key: plain(value) for key, value in asked.items() if value is not None}
+        payload = {key: value for key, value in asked.items() if value is not None}
         defaults = {"nodes": NODES, "cores": None, "gpus": 0}
         goes_on = waits and host.status()["state"] in FINAL_STATES
         with self._canceling() if goes_on else nullcontext(), keeping_interrupts():

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
 
+#: What can be done with an ensemble that goes on after an interrupt.
+_LEFT = "'await wait()' follows it again, and cancel() ends it"
+
+
 class Host(ABC):
     """A host that runs one ensemble. Each method raises `EnsembleError`.
 
@@ -59,6 +63,10 @@ class Host(ABC):
         It is "" if that has been said.
         """
         return named_otherwise(asked, self.name, f"flux ensemble rm {asked}")
+
+    def left(self) -> str:
+        """Return what becomes of the ensemble after an interrupt of those who wait for it."""
+        return f"ensemble {self.name!r} goes on: {_LEFT}"
 
     def status(self) -> EnsembleStatus:
         """Return the entry of `ensembles` in `Client.status`."""
@@ -206,6 +214,14 @@ class LocalHost(Host):
         if session.resumed:
             return f"going on with {self.name!r}"
         return named_otherwise(asked, self.name, advised(self._root, "rm", asked), session.of_asked)
+
+    def left(self) -> str:
+        if self._session is None:
+            return super().left()
+        return (
+            f"ensemble {self.name!r} goes on as long as this program or kernel: {_LEFT}; "
+            "run(resume=True) goes on with it later"
+        )
 
     @property
     def client(self) -> LocalClient:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.api.threads import Stopped
 from flux_ensemble.client import EnsembleError, user_context
-from flux_ensemble.client.payloads import payload_problem
+from flux_ensemble.client.payloads import sendable
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.queues.local import state_dir
 from flux_ensemble.queues.local.again import Again, of_program
@@ -89,11 +89,10 @@ def checked(op: str, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
     >>> checked("submit", "demo", {"group": "md", "params": {"t": (280, 300)}})
     {'group': 'md', 'params': {'t': [280, 300]}}
     """
-    problem = payload_problem(args)
-    if problem is not None:
-        raise EnsembleError(errno.EINVAL, f"ensemble.{op}: {problem}")
     try:
-        payload = parse(op, json.dumps({"name": name, **args}))
+        payload = parse(op, json.dumps({"name": name, **sendable(op, args)}))
+    except ValueError as error:
+        raise EnsembleError(errno.EINVAL, str(error)) from None
     except RequestError as error:
         raise EnsembleError(error.errno, str(error)) from None
     del payload["name"]

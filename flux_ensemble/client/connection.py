@@ -21,7 +21,7 @@ from flux_ensemble.client.errors import (
     silence,
 )
 from flux_ensemble.client.instance import no_instance
-from flux_ensemble.client.payloads import payload_problem
+from flux_ensemble.client.payloads import sendable
 from flux_ensemble.client.reconnect import LOOK_INTERVAL, LOOK_TIMEOUT
 
 #: Seconds that requests wait for a service that is being restarted, and between two attempts.
@@ -83,7 +83,7 @@ class Connection:
             try:
                 handle = flux.Flux() if uri is None else flux.Flux(uri)
             except OSError as exc:
-                raise EnsembleError(exc.errno or errno.ENOENT, no_instance(exc, uri)) from exc
+                raise EnsembleError(exc.errno or errno.ENOENT, no_instance(exc, uri)) from None
         self.handle = handle
 
     def send(self, op: str, payload: Mapping[str, Any], *, stream: bool = False) -> Any:
@@ -91,7 +91,8 @@ class Connection:
 
         Args:
             op: the topic without "ensemble."
-            payload: the request; keys whose value is None are left out.
+            payload: the request; keys whose value is None are left out, and values of Python
+                become JSON as those of a document do.
             stream: ask for several responses (`log`).
 
         Raises:
@@ -99,10 +100,10 @@ class Connection:
         """
         import flux.constants
 
-        request = {key: value for key, value in payload.items() if value is not None}
-        problem = payload_problem(request)
-        if problem is not None:
-            raise EnsembleError(errno.EINVAL, f"{SERVICE}.{op}: {problem}")
+        try:
+            request = sendable(op, payload)
+        except ValueError as error:
+            raise EnsembleError(errno.EINVAL, str(error)) from None
         flags = flux.constants.FLUX_RPC_STREAMING if stream else 0
         try:
             return self.handle.rpc(f"{SERVICE}.{op}", request, flags=flags)
@@ -120,7 +121,11 @@ class Connection:
         flux_ensemble.client.errors.EnsembleError: no ensemble named 'nothing' (ensembles: demo)
         """
         with keeping_interrupts():
-            return self._call(op, payload)
+            try:
+                return self._call(op, payload)
+            except EnsembleError as error:
+                # Neither the frames below nor the error of Flux's bindings say more.
+                raise error.with_traceback(None) from None
 
     def _call(self, op: str, payload: Mapping[str, Any]) -> Any:
         try:

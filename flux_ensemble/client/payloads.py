@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
+
+from flux_ensemble.entries import plain
 
 #: Remedies for a name that is not UTF-8, by key of the request.
 _ADVICE = {
@@ -14,11 +17,35 @@ _ADVICE = {
 }
 
 
-def payload_problem(payload: Mapping[str, Any]) -> str | None:
+def sendable(op: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the payload of a request as JSON has it, without keys whose value is None.
+
+    Args:
+        op: the request.
+        payload: may have values that `entries.plain` accepts.
+
+    Raises:
+        ValueError: it cannot be sent.
+
+    >>> sendable("submit", {"group": "md", "count": None, "params": {"t": range(3)}})
+    {'group': 'md', 'params': {'t': {'range': [0, 3, 1]}}}
+    """
+    given = {key: value for key, value in payload.items() if value is not None}
+    problem = _problem(given)
+    if problem is not None:
+        with suppress(RecursionError):
+            given = plain(given)
+            problem = _problem(given)
+    if problem is not None:
+        raise ValueError(f"ensemble.{op}: {problem}")
+    return given
+
+
+def _problem(payload: Mapping[str, Any]) -> str | None:
     """Return why a payload cannot be sent as UTF-8 JSON; None if it can.
 
-    >>> payload_problem({"name": "demo"})
-    >>> payload_problem({"params": {"x": float("nan")}})
+    >>> _problem({"name": "demo"})
+    >>> _problem({"params": {"x": float("nan")}})
     'params.x: expected a finite number, not nan'
     """
     try:

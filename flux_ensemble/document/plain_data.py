@@ -7,6 +7,7 @@ from typing import Any
 
 from flux_ensemble.document.bounds import MAX_BYTES, MAX_DEPTH, MAX_VALUES
 from flux_ensemble.document.problems import Path, Problems
+from flux_ensemble.entries import is_table
 from flux_ensemble.texts import shown
 
 #: Most characters of all texts together; an aliased text counts each time it is used.
@@ -57,8 +58,16 @@ def text_problem(text: str) -> str | None:
     return None
 
 
-def _instead(value: Any) -> str:
+def _instead(value: Any, path: Path) -> str:
     """Return what to write in place of a value of Python that is no plain data."""
+    if is_table(value):
+        column = next(iter(value.columns), "x")
+        return f": write its columns as lists, such as {{{str(column)!r}: list(df[{column!r}])}}"
+    if callable(value) and path[:1] == ("custom",):
+        name = getattr(value, "__name__", "f")
+        return f": write its source, inspect.getsource({name}), or name its file under 'plugins'"
+    if callable(value) and path[-1:] == ("label",):
+        return f": write its name, {getattr(value, '__name__', 'f')!r}"
     if isinstance(value, set | frozenset):
         return ": write a list"
     if hasattr(value, "isoformat"):
@@ -69,6 +78,11 @@ def _instead(value: Any) -> str:
             "'Within a job')"
         )
     return ""
+
+
+def _named(value: Any) -> str:
+    """Return a value as a sentence quotes it: a table, whose form has many lines, by its kind."""
+    return "a DataFrame" if is_table(value) else shown(value)
 
 
 class _TooLarge(Exception):
@@ -111,7 +125,7 @@ class _Walk:
             if not -_INT64 <= value < _INT64:
                 self._refuse(path, "expected an integer of at most 64 bits")
         elif value is not None and kind is not bool:
-            self._refuse(path, f"expected plain data, not {shown(value)}{_instead(value)}")
+            self._refuse(path, f"expected plain data, not {_named(value)}{_instead(value, path)}")
 
     def _mapping(self, value: dict[Any, Any], path: Path) -> None:
         for key, item in value.items():

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flux_ensemble.client.payloads import payload_problem
+from flux_ensemble.client.payloads import sendable
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.queues.local.again import clause_of
@@ -52,10 +52,10 @@ def ask(states: States, name: str, op: str, payload: Mapping[str, Any]) -> dict[
         StateError: there is no such ensemble.
         OSError: its files cannot be read.
     """
-    given = {key: value for key, value in payload.items() if value is not None}
-    problem = payload_problem(given)
-    if problem is not None:
-        raise RequestError(errno.EINVAL, f"ensemble.{op}: {problem}")
+    try:
+        given = sendable(op, payload)
+    except ValueError as error:
+        raise RequestError(errno.EINVAL, str(error)) from None
     line = f"{op} {json.dumps({'name': name, **given})}\n".encode()
     with states.find(name, "status.json") as directory:
         _check_user(name, directory)

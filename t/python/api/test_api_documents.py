@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -181,12 +183,72 @@ def test_what_is_wrong_is_said_in_the_words_of_python(keys: dict[str, Any], said
         (float("nan"), "expected a finite number, not nan"),
         (1j, "expected plain data, not 1j"),
         (date(2020, 1, 2), "not datetime.date(2020, 1, 2): write its text, such as '2020-01-02'"),
+        (keywords, "write a program that calls it"),
     ],
 )
 def test_a_value_that_no_document_can_hold_has_one_sentence(value: Any, said: str) -> None:
     job = Job(name="a", command="x {t}", params={"t": [1, value]})
     (told,) = wrong(jobs=[job], rules=[START]).splitlines()
     assert said in told
+
+
+def test_a_function_as_custom_is_told_what_stands_there() -> None:
+    actions = [Action(name="custom", label="keywords")]
+    rules = [Rule(trigger="start", actions=actions)]
+    told = wrong(jobs=[Job(name="a", command="x")], rules=rules, custom=keywords)
+    assert "write its source, inspect.getsource(keywords), or name its file under 'plugins'" in told
+    rules = [Rule(trigger="start", action=Action(name="custom", label=keywords))]  # type: ignore[arg-type]
+    told = wrong(rules=rules, custom=inspect.getsource(keywords))
+    assert "label: expected plain data, not <function keywords" in told
+    assert "write its name, 'keywords'" in told
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_table_as_parameters_is_a_job_for_each_row(library: str) -> None:
+    table = pytest.importorskip(library).DataFrame({"t": [280, 300], "seed": [0.5, 1.5]})
+    job = Job(name="a", command="x {t} {seed}", params=table)
+    ensemble = Ensemble(name="demo", jobs=[job], rules=[START])
+    assert ensemble.document["jobs"][0] == {
+        "sweep": "zip", "name": "a", "command": "x {t} {seed}",
+        "params": {"t": [280, 300], "seed": [0.5, 1.5]},
+    }  # fmt: skip
+    assert ensemble.simulate().status["groups"]["a"]["success"] == 2
+    column = Job(name="a", command="x {t}", params={"t": table["t"]})
+    assert Ensemble(name="demo", jobs=[column]).document["jobs"][0]["params"] == {"t": [280, 300]}
+    rule = Rule(trigger="start", action=Action(name="submit", label="a", params=table))
+    assert "not a DataFrame: write its columns as lists, such as {'t': list(df['t'])}" in wrong(
+        jobs=[job], rules=[rule]
+    )
+
+
+def test_a_parameter_that_an_f_string_has_replaced_is_told() -> None:
+    x, y, rules = [1, 2], 7, [START]
+    (told,) = wrong(
+        jobs=[
+            Job(name="b", command="true"),
+            Job(
+                name="a",
+                command=f"echo {x}",
+                params={"x": x},
+            ),
+        ],
+        rules=rules,
+    ).splitlines()
+    assert re.search(
+        r"test_api_documents.py:\d+: jobs\[1\].command: the f-string has a value of the program in "
+        r"place of \{x\}, the same for all jobs: leave out the f, or write \{\{x\}\}$",
+        told,
+    )
+    assert "place of {x}" in wrong(
+        jobs=[Job(name="a", command=["echo", f"{y} {x}"], params={"x": range(3)})], rules=rules
+    )
+    for job in (
+        Job(name="a", command=f"echo {y} {{x}}", params={"x": [1, 2]}),
+        Job(name="a", command=f"echo {y}", params={"y": y, "x": [1, 2]}),
+        Job(name="a", command=f"echo {y}", params={"x": [1, 2]}),
+        Job(name="a", command=f"echo {len(x)}", params={"x": x}),
+    ):
+        assert wrong(jobs=[job], rules=rules) == ""
 
 
 def searched(variables: Any) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import traceback
 import types
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -153,6 +155,49 @@ def test_what_cannot_be_sent_is_refused_with_its_key(value: Any, reason: str) ->
             ask()
         assert caught.value.errno == errno.EINVAL
         assert str(caught.value) == f"ensemble.{where}: {reason}"
+
+
+def test_values_of_python_are_sent_as_those_of_documents_are() -> None:
+    numpy = pytest.importorskip("numpy")
+    handle = Handle(*[{"state": "running", "ids": [7]} for _ in range(5)])
+    client = Client(handle)
+    client.submit("a", "g", count=numpy.int64(2), params={"x": numpy.float32(0.5)})
+    client.submit("a", "g", params={"x": range(3), "file": Path("in.dat")})
+    client.action("a", {"name": "submit", "params": {"x": numpy.arange(2)}})
+    client.search("a", more=numpy.int64(3), points=[{"x": numpy.bool_(True)}])
+    client.load({"jobs": [{"name": "a", "count": numpy.int64(1)}]}, cwd="/", environment={})
+    sent = [payload for _, payload, *_ in handle.sent]
+    assert sent[0] == {"name": "a", "group": "g", "count": 2, "params": {"x": 0.5}}
+    assert sent[1]["params"] == {"x": {"range": [0, 3, 1]}, "file": "in.dat"}
+    assert sent[2]["action"]["params"] == {"x": [0, 1]}
+    assert sent[3] == {"name": "a", "more": 3, "points": [{"x": True}]}
+    assert sent[4]["spec"] == {"jobs": [{"name": "a", "count": 1}]}
+
+
+def test_a_table_among_values_is_told_how_to_give_its_columns() -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(EnsembleError) as caught:
+        Client(Handle()).submit("a", "g", params=pandas.DataFrame({"x": [1], "y": [2]}))
+    assert str(caught.value) == (
+        "ensemble.submit: params: expected plain data, not a DataFrame: write its columns as "
+        "lists, such as {'x': list(df['x'])}"
+    )
+
+
+def test_an_error_of_a_client_has_no_other_error_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> None:
+        raise OSError(errno.ENOENT, "Unable to connect to Flux: socket was not found")
+
+    client = Client(Handle(OSError(errno.ENOENT, "no ensemble named 'a'")))
+    monkeypatch.setitem(sys.modules, "flux", types.SimpleNamespace(Flux=refuse))
+    for mistake in (Client, lambda: client.status("a")):
+        with pytest.raises(EnsembleError) as caught:
+            mistake()
+        told = "".join(traceback.format_exception(caught.value))
+        assert "another exception" not in told
+        assert "direct cause" not in told
 
 
 def test_what_nests_without_end_is_refused() -> None:
