@@ -20,11 +20,9 @@ from typing import Any
 
 from flux.hostlist import Hostlist
 
-from flux_ensemble.queues.elastic.grow import Growth
 from flux_ensemble.queues.elastic.provisioner import GOING_SECONDS, Provisioner
 from flux_ensemble.queues.elastic.ranks import Parents, Ranks, check_bounds, nodes
-from flux_ensemble.queues.elastic.resize import Resize
-from flux_ensemble.queues.elastic.shrink import Shrink
+from flux_ensemble.queues.elastic.resize import Growth, Resize, Shrink
 from flux_ensemble.queues.elastic.watcher import Resources
 from flux_ensemble.queues.flux.broker import Broker
 from flux_ensemble.queues.flux.steps import Steps
