@@ -9,12 +9,12 @@ are to run on one member, or not on some.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import itemgetter
+from typing import Protocol
 
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.engine.firings import Firing
-from flux_ensemble.engine.order import Order
 
 #: Stands for the names of all groups that are never passed over.
 _ANY = ""
@@ -24,6 +24,28 @@ _ANY = ""
 _Key = tuple[int, str, tuple[int, ...]]
 
 _ANYWHERE: tuple[int, ...] = ()
+
+
+class Order(Protocol):
+    """The waiting jobs of one queue, in the order in which a feature has them sent.
+
+    Firings have the numbers by which the backlog knows them.
+    """
+
+    def append(self, number: int, firing: Firing) -> None:
+        """Add a firing behind the others."""
+
+    def head(self, queue: Iterable[tuple[int, Firing]]) -> tuple[Firing, int]:
+        """Return firing and index of the next job of a queue that is not empty."""
+
+    def next(self, queue: Iterable[tuple[int, Firing]], room: int) -> tuple[Firing, int, int]:
+        """Take the next jobs, `room` at most: the firing, the index of the first, their number."""
+
+    def forget(self, number: int) -> None:
+        """Forget a firing of which all jobs have been sent."""
+
+    def drop(self) -> None:
+        """Start anew, since waiting jobs were dropped."""
 
 
 class Backlog:

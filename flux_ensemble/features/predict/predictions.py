@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 
 from flux_ensemble.document.job_sets import JobSet
+from flux_ensemble.engine.backlog import Order
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.jobs import ActiveJob, Phase
-from flux_ensemble.engine.order import Order
 from flux_ensemble.engine.submissions import Submissions
 from flux_ensemble.features.predict.document import Predicted
 from flux_ensemble.features.predict.durations import Durations
