@@ -15,7 +15,8 @@ from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.engine.status import status
 from flux_ensemble.engine.why import why
-from flux_ensemble.features.predict import forecast, longest_first
+from flux_ensemble.features.predict import engine as predict_engine
+from flux_ensemble.features.predict import longest_first
 from flux_ensemble.features.predict.document import REMAINING
 from flux_ensemble.features.predict.predictions import Predictions
 
@@ -377,9 +378,9 @@ def test_of_many_jobs_a_part_stands_for_all(number: int) -> None:
         take(play, job)
     engine = play.engine
     counting = Counting(predictions_of(engine))
-    left = forecast.remaining(engine.workload, counting, engine.t)  # type: ignore[arg-type]
+    left = predict_engine.remaining(engine, counting)  # type: ignore[arg-type]
     assert left == engine.stats.lookup(REMAINING)
-    assert 0 < counting.looked <= 2 * forecast.MOST
+    assert 0 < counting.looked <= 2 * predict_engine.MOST
     expected = SECONDS_EACH * sum(range(4, number + 1))
     assert left == pytest.approx(expected, rel=0.15)
 
