@@ -9,7 +9,7 @@ from typing import Any
 
 from flux_ensemble.metrics.best import Best, Bests
 from flux_ensemble.metrics.by_value import ByValue, unsplit, values_of
-from flux_ensemble.metrics.detector import Detector
+from flux_ensemble.metrics.detector import Detector, Watch
 from flux_ensemble.metrics.families import field_of
 from flux_ensemble.metrics.member_metrics import AT, MemberMetrics
 from flux_ensemble.metrics.names import (
@@ -38,7 +38,6 @@ from flux_ensemble.metrics.paths import (
 )
 from flux_ensemble.metrics.statistics import NUMBER
 from flux_ensemble.metrics.stream import Stream
-from flux_ensemble.metrics.watch import Watch
 
 #: The number of parts of the window of a rate; when a new part begins, the oldest is forgotten.
 PARTS = 60

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.metrics.detector import Detector
-from flux_ensemble.metrics.watch import Watch
+from flux_ensemble.metrics.detector import Detector, Watch
 
 ADWIN: dict[str, Any] = {
     "delta": 0.002,
@@ -161,9 +160,8 @@ def test_values_from_before_are_not_for_it(kind: str) -> None:
 def test_most_of_river_is_not_imported_for_a_detector() -> None:
     script = (
         "import sys\n"
-        "from flux_ensemble.metrics.detector import Detector\n"
+        "from flux_ensemble.metrics.detector import Detector, Watch\n"
         "assert 'river' not in sys.modules\n"
-        "from flux_ensemble.metrics.watch import Watch\n"
         f"arguments = {KINDS!r}\n"
         "for kind in arguments:\n"
         "    Watch('r', Detector('a', 'x', kind, arguments[kind])).take(1, 1)\n"
