@@ -1,6 +1,11 @@
 """Makes the directories of jobs' output files and their working directories before submission.
 
-It also links the `inputs` of jobs into these; that is all that the local queue needs of it.
+It also links the `inputs` of jobs into these; that is all that the local queue needs of it:
+
+    a/in.lammps ◄── runs/7/in.lammps        inputs: [a/in.lammps], workdir: runs/{x}
+
+A link that is there already is left alone if it leads to the same file: so it is for a job that
+runs again, and for jobs that share a directory.
 
 Flux's job shell opens these files, and fails the job if their directory does not exist. If the
 working directory is missing it runs the job in /tmp, where jobs overwrite each other's files. Jobs
@@ -28,12 +33,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from flux_ensemble.document.jobspec import Links
-from flux_ensemble.runtime.inputs import link, reason_of
 from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.texts import bounded
 
 #: Most levels of directories that are made for one file.
 MAX_LEVELS = 32
+
+#: Most levels of the working directory that inputs are linked into, if it is to be made.
+MAX_LINK_LEVELS = 32
 
 #: Number of directories that are remembered, so that further jobs need no check.
 KEPT = 10_000
@@ -131,8 +138,72 @@ def _make(wanted: _Wanted) -> str | None:
         os.makedirs(directory, exist_ok=True)
     except (OSError, ValueError) as error:
         number = getattr(error, "errno", None) or errno.EINVAL
-        return f"{bounded(reason_of(error))} ({errno.errorcode.get(number, 'EINVAL')})"
+        return f"{bounded(_reason_of(error))} ({errno.errorcode.get(number, 'EINVAL')})"
     return None
+
+
+def link(links: Links) -> str | None:
+    """Link the inputs of a job; make its working directory if it is missing.
+
+    Args:
+        links: of the job.
+
+    Returns:
+        Why the job cannot run, or None.
+
+    >>> link(Links(("/nowhere/a.cif",), "/tmp", frozenset()))
+    "cannot link the input '/nowhere/a.cif': it does not exist"
+    """
+    directory = links.directory
+    try:
+        if directory.count("/") <= MAX_LINK_LEVELS:
+            os.makedirs(directory, exist_ok=True)
+    except (OSError, ValueError) as error:
+        return bounded(f"cannot make the working directory {directory!r}: {_reason_of(error)}")
+    targets: dict[str, str] = {}
+    # All are looked at before the first one is linked.
+    for act in (_look, _link):
+        for path in links.paths:
+            target = f"{directory}/{path.rstrip('/').rpartition('/')[2]}"
+            try:
+                reason = act(path, target, links)
+            except (OSError, ValueError) as error:
+                reason = _reason_of(error)
+            if targets.setdefault(target, path) != path:
+                reason = f"the input {targets[target]!r} has the same name"
+            if reason is not None:
+                return bounded(f"cannot link the input {path!r}: {reason}")
+    return None
+
+
+def _look(path: str, target: str, links: Links) -> str | None:
+    """Return why an input cannot be linked, whatever is in the directory."""
+    if target.endswith(("/", "/.", "/..")):
+        return "this is no name of a file"
+    if not {target, os.path.normpath(path)}.isdisjoint(links.outputs):
+        return "the job would write its output there"
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return "it is a link to nothing" if os.path.islink(path) else "it does not exist"
+    if os.path.isdir(path) and os.path.samefile(path, links.directory):
+        return "it is the working directory of the job"
+    return None if os.access(path, os.R_OK) else "it cannot be read"
+
+
+def _link(path: str, target: str, links: Links) -> str | None:
+    """Link an input, unless that is done; return why that cannot be done."""
+    try:
+        os.symlink(path, target)
+    except FileExistsError:
+        if not (os.path.exists(target) and os.path.samefile(path, target)):
+            return f"{target!r} is there already, and is another file"
+    return None
+
+
+def _reason_of(error: Exception) -> str:
+    """Return the reason in an error of the system, without its number and its file."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 class Outputs:

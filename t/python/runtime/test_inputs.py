@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flux_ensemble.document.jobspec import Links
-from flux_ensemble.runtime.inputs import link
+from flux_ensemble.runtime.outputs import link
 
 
 @pytest.fixture
