@@ -14,11 +14,12 @@ The jobs end with this process, whatever ends it (`queues.local.supervisor`).
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from flux_ensemble.document.job_sets import TAG_KEY
@@ -29,7 +30,6 @@ from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.flux.steps import Steps
 from flux_ensemble.queues.local.binding import Binding
 from flux_ensemble.queues.local.directory import Directory
-from flux_ensemble.queues.local.ends import free_beginning
 from flux_ensemble.queues.local.processes import ProcessRunner
 from flux_ensemble.queues.local.queue import LocalQueue
 from flux_ensemble.queues.nested.instance import EVENTS, Facts, Heard
@@ -48,6 +48,9 @@ MOST_IN_ALL = 1 << 26
 #: Most bytes of the output of a running job on the disk, and seconds between two looks at it.
 MOST_RUNNING = 1 << 20
 LOOK_SECONDS = 1.0
+
+#: FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE of linux/falloc.h.
+_HOLE = 0x02 | 0x01
 
 
 class _Soon:
@@ -326,7 +329,7 @@ class TaskQueue:
             path = runner.output.path / f"{job}.out"
             with contextlib.suppress(OSError):
                 if path.stat().st_blocks * 512 > MOST_RUNNING:
-                    free_beginning(path, MOST_BYTES)
+                    _free_beginning(path, MOST_BYTES)
 
     def _keep(self, job: int) -> bool:
         """Shorten the output of a job that has ended; drop that of the first if it is too much.
@@ -354,3 +357,36 @@ class TaskQueue:
             self._bytes -= self._outputs.pop(first)
             (self._output.path / f"{first}.out").unlink(missing_ok=True)
         return size > 0
+
+
+def _free_beginning(path: str | os.PathLike[str], most: int) -> None:
+    """Free the disk space of all but the end of a file to which somebody may append.
+
+    The file keeps its size, so nothing that is written meanwhile is lost. Where the file system
+    has no holes (fallocate(2)), the file is shortened; then something can be.
+
+    Args:
+        path: the file.
+        most: bytes of the end that are kept.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size - most
+        if size > 0 and _fallocate()(fd, _HOLE, 0, size) < 0:
+            end = os.pread(fd, most, size)
+            os.ftruncate(fd, 0)
+            os.write(fd, end)
+    finally:
+        os.close(fd)
+
+
+@cache
+def _fallocate() -> Any:
+    library = ctypes.CDLL(None, use_errno=True)
+    # musl has the one name alone, whose offsets have 64 bits everywhere.
+    function = getattr(library, "fallocate64", None) or library.fallocate
+    function.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    return function

@@ -226,7 +226,7 @@ def test_what_a_running_job_writes_takes_little_space_and_its_end_can_be_read(
     service: Service, monkeypatch: pytest.MonkeyPatch, holes: bool
 ) -> None:
     if not holes:
-        monkeypatch.setattr("flux_ensemble.queues.local.ends._fallocate", lambda: lambda *_: -1)
+        monkeypatch.setattr("flux_ensemble.service.task_queue._fallocate", lambda: lambda *_: -1)
     (job,) = service.submit("flood", 1)
     service.until(lambda: (service.queue.output(job) or "").endswith("y\nend\n"))
     (file,) = output_files(service.queue)
