@@ -416,7 +416,7 @@ class LocalRun:
 
     def _reopen(self, go_on: Callable[[], None]) -> None:
         # Whatever happens from now on, the run has not ended.
-        status = {**self._status(), "state": "running", "t_end": None}
+        status = {**self._ensemble.status(), "state": "running", "t_end": None}
         self._log.snapshot(status, self._ensemble.engine.metrics(self._loop.now()), 0)
         go_on()
         self._publish()
@@ -609,7 +609,7 @@ class LocalRun:
 
     def _look(self) -> None:
         ensemble = self._ensemble
-        self._listener.progress(self._status())
+        self._listener.progress(self._ensemble.status())
         if time.monotonic() >= self._snapshot_due:
             before = self._unwritten
             self._snapshot()
@@ -647,9 +647,6 @@ class LocalRun:
         few = len(engine.rules.states) <= MAX_EXPLAINED
         return {"t": now, "rules": why(engine, now) if few else []}
 
-    def _status(self) -> dict[str, Any]:
-        return self._ensemble.status()
-
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Write status and metrics to their file; `_unwritten` has the reason of a failure."""
         self._snapshot_due = time.monotonic() + _SNAPSHOT_SECONDS
@@ -661,7 +658,7 @@ class LocalRun:
             raise
         except BaseException as error:
             self._ensemble.broken(error)
-        status = self._status()
+        status = self._ensemble.status()
         self._unwritten = ""
         try:
             kept = {**status, "why": self._why()}

@@ -129,19 +129,19 @@ class AttachedInstance:
         """Begin: see `Instance.attach`. The service there checks the version itself."""
         self._done, self._wanted = done, (names, places)
         self._channel.open(self._take, self._lost)
-        self._put("load", self._load, sorted(names), places)
+        self.tell("load", self._load, sorted(names), places)
 
     def follow(self, names: frozenset[str], places: bool) -> None:
         """Follow more job events from now on."""
         if (names, places) != self._wanted:
             self._wanted = names, places
-            self._put("follow", sorted(names), places)
+            self.tell("follow", sorted(names), places)
 
     def hold(self, seconds: float) -> None:
         """Have events of jobs wait for this long at most, to be reported together."""
         if seconds != self._hold:
             self._hold = seconds
-            self._put("hold", seconds)
+            self.tell("hold", seconds)
 
     def stop_queue(self, reason: str, done: Report) -> None:
         """Stop its queue: see `Instance.stop_queue`."""
@@ -149,7 +149,7 @@ class AttachedInstance:
 
     def look(self) -> Steps:
         """Request its resources and the expiration of its allocation; these arrive later."""
-        self._put("look")
+        self.tell("look")
         yield from ()
 
     def eventlog(self, job: int, done: Callable[[list[Any] | Exception], None]) -> None:
@@ -163,7 +163,7 @@ class AttachedInstance:
 
     def publish(self, topic: str, done: Report) -> None:
         """Have the instance end."""
-        self._put("end")
+        self.tell("end")
         done(None)
 
     def ask(self, kind: str, answered: Callable[[Mapping[str, Any]], None], *args: Any) -> int:
@@ -174,16 +174,13 @@ class AttachedInstance:
         """
         number = next(self._numbers)
         self._asked[number] = answered
-        self._put(kind, number, *args)
+        self.tell(kind, number, *args)
         return number
 
     def tell(self, kind: str, *args: Any) -> None:
-        """Send a request that has no outcome."""
-        self._put(kind, *args)
-
-    def _put(self, *item: Any) -> None:
+        """Send a request that has no outcome, unless the connection is closed."""
         if not self.closed:
-            self._channel.put(list(item))
+            self._channel.put([kind, *args])
 
     def finish(self, then: Callable[[], None]) -> None:
         """Call back at once: there are never unhandled items."""
