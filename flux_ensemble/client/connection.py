@@ -35,8 +35,9 @@ FIRST_LOOK = 1.5
 #: Seconds after which a service that answers nothing at all is given up.
 SILENT_SECONDS = 60.0
 
-#: Requests that change nothing.
-READING = frozenset(("list", "status", "metrics", "output", "why"))
+#: Requests that change nothing: the service answers them early and late, and the client can repeat
+#: them.
+READING = frozenset(("list", "status", "metrics", "why", "log", "jobs", "output"))
 
 
 @contextmanager

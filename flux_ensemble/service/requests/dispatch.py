@@ -12,12 +12,13 @@ from typing import Any
 
 from flux.message import Message
 
+from flux_ensemble.client.connection import READING
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.queues.flux.shutdown import Shutdown
 from flux_ensemble.service.recovery.recovery import Recovery
 from flux_ensemble.service.requests.messages import Responder, is_owner
-from flux_ensemble.service.requests.protocol import TOPICS, parse
+from flux_ensemble.service.requests.protocol import parse
 from flux_ensemble.service.requests.registration import Handler
 
 Payload = Mapping[str, Any]
@@ -85,7 +86,7 @@ class Dispatcher:
 
     def _is_readable(self, method: str, payload: Payload) -> bool:
         """Return True if the request only reads, and need not wait for ensembles to be restored."""
-        if not TOPICS[method].reading:
+        if method not in READING:
             return False
         # A request that names an ensemble waits for it.
         return not self._recovery.coming or (method in ("list", "status") and not payload)
@@ -94,7 +95,7 @@ class Dispatcher:
         """Handle the requests that only read, because the ensembles are restored."""
         held, self._held = self._held, []
         for method, message, payload in held:
-            if TOPICS[method].reading:
+            if method in READING:
                 self._handle(method, message, payload)
             else:
                 self._held.append((method, message, payload))
@@ -123,7 +124,7 @@ class Dispatcher:
 
     def _handle(self, method: str, message: Message, payload: Payload) -> None:
         try:
-            if not TOPICS[method].reading and self._shutdown.begun:
+            if method not in READING and self._shutdown.begun:
                 raise RequestError(errno.EAGAIN, "the Flux instance is shutting down")
             self._handlers[method](message, payload)
         except RequestError as refusal:

@@ -2,7 +2,8 @@
 
 `TOPICS` is the whole protocol as a table (docs/rpc.md explains it); `parse` checks a payload
 against it. The meaning of a value, such as whether a group exists, is checked by the topic's
-handler (`requests.registration`).
+handler (`requests.registration`). Which of them change nothing is known to the client, too
+(`client.connection.READING`).
 """
 
 from __future__ import annotations
@@ -57,13 +58,11 @@ class Topic:
         fields: its keys.
         guest: a site may open it to guests.
         streaming: it has many responses.
-        reading: it changes nothing.
     """
 
     fields: Mapping[str, Field] = field(default_factory=dict)
     guest: bool = False
     streaming: bool = False
-    reading: bool = False
 
 
 def _name(expected: str, required: bool = False) -> Field:
@@ -88,8 +87,8 @@ TOPICS: Mapping[str, Topic] = {
             "environment": Field(dict, "an object of strings", required=True),
         }
     ),
-    "list": Topic(guest=True, reading=True),
-    "status": Topic({"name": _name("the name of an ensemble")}, guest=True, reading=True),
+    "list": Topic(guest=True),
+    "status": Topic({"name": _name("the name of an ensemble")}, guest=True),
     "submit": Topic(
         {
             "name": _NAME,
@@ -99,8 +98,8 @@ TOPICS: Mapping[str, Topic] = {
             "overrides": Field(dict, 'an object such as {"nodes": 4}'),
         }
     ),
-    "metrics": Topic({"name": _NAME}, reading=True),
-    "why": Topic({"name": _NAME, "rule": _name("the id of a rule")}, reading=True),
+    "metrics": Topic({"name": _NAME}),
+    "why": Topic({"name": _NAME, "rule": _name("the id of a rule")}),
     "log": Topic(
         {
             "name": _NAME,
@@ -109,7 +108,6 @@ TOPICS: Mapping[str, Topic] = {
             "skip": Field(int, "a number of entries, 0 or more"),
         },
         streaming=True,
-        reading=True,
     ),
     "jobs": Topic(
         {
@@ -122,7 +120,6 @@ TOPICS: Mapping[str, Topic] = {
         },
         guest=True,
         streaming=True,
-        reading=True,
     ),
     "output": Topic(
         {
@@ -130,7 +127,6 @@ TOPICS: Mapping[str, Topic] = {
             "member": _name("the name of a member", required=True),
             "id": Field(int, "the id of a job", True, 1, 2**63 - 1),
         },
-        reading=True,
     ),
     "pause": Topic({"name": _NAME}),
     "resume": Topic({"name": _NAME}),

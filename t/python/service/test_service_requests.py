@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from flux_ensemble.client.connection import READING
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.service.requests.documents import check_context, read_document
 from flux_ensemble.service.requests.protocol import TOPICS, parse
@@ -46,6 +47,10 @@ def refused(method: str, payload: Any) -> str:
 def test_what_is_required_is_enough(method: str) -> None:
     payload = REQUIRED.get(method, {"name": "a"})
     assert parse(method, json.dumps(payload)) == payload
+
+
+def test_those_that_change_nothing_are_requests() -> None:
+    assert not READING - TOPICS.keys()
 
 
 @pytest.mark.parametrize("method", TOPICS)
