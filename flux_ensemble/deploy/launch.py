@@ -1,4 +1,4 @@
-"""How an instance was launched: by which batch system, and whether each task is one of its own.
+"""The launch of an instance: by which batch system, and whether each task is one of its own.
 
 If a launcher and Flux do not agree on how brokers find each other (`srun --mpi=none`, a plugin that
 Flux was built without, `mpirun` of Open MPI), each of the N tasks starts an instance of size 1. A

@@ -308,7 +308,7 @@ class ActiveJob:
 
     @property
     def reason(self) -> str | None:
-        """Why the job did not succeed, one of `REASONS`; None if it did, or has no outcome yet."""
+        """The reason of a job without success, one of `REASONS`; None without an outcome, too."""
         if self.outcome in (None, "success"):
             return None
         if self.outcome in ("timeout", "canceled"):

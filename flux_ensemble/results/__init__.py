@@ -1,4 +1,4 @@
-"""What an ensemble leaves, for commands and for Python: reasons, output, best jobs, files.
+"""Results of an ensemble, for commands and for Python: reasons, output, best jobs, files.
 
     Client, LocalClient ──jobs──► failures     why jobs failed, and what they have in common
                         ──jobs──► export       files of jobs

@@ -578,7 +578,7 @@ def _written(
 
 @dataclass(frozen=True, repr=False)
 class FailureSummary:
-    """Why jobs failed: its text is that of `flux-ensemble failures`; it iterates over reasons.
+    """The reasons why jobs failed, over which it iterates; as text, `flux-ensemble failures`.
 
     Attributes:
         summary: a sentence with the number of failures.

@@ -47,7 +47,7 @@ class Picture:
 
     @property
     def runs(self) -> Mapping[str, str]:
-        """What the jobs of each of these members are: "jobs" of Flux, or "tasks"."""
+        """The kind of jobs of each of these members: "jobs" of Flux, or "tasks"."""
         return {} if self.status is None else runs_of(self.status)
 
     @property

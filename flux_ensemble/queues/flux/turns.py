@@ -1,4 +1,4 @@
-"""Whose job goes to the queue next, where several ensembles have jobs to send."""
+"""The order in which ensembles that have jobs to send take turns at the queue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 
 class Waiting(NamedTuple):
-    """Why an ensemble sends no jobs for now.
+    """The reason why an ensemble sends no jobs for now.
 
     Args:
         reason: in words.

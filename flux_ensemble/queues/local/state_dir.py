@@ -582,7 +582,7 @@ class StateLog:
 
 
 class Kept(NamedTuple):
-    """What a run has kept of its beginning.
+    """The beginning of a run, as it is kept.
 
     Attributes:
         text: its document, without `use`.
