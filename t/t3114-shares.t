@@ -61,6 +61,14 @@ test_expect_success 'jobs that are held stay so' '
 	flux ensemble cancel held
 '
 
+test_expect_success 'rules see the part of the cores that is their own' '
+	document reader 3 400 1000s >reader.yaml &&
+	echo "  - {trigger: metric, name: share.queue, when: \"< 1\", action: {name: cancel, label: work}}" >>reader.yaml &&
+	{ flux ensemble run reader.yaml || :; } &&
+	flux ensemble log reader >out &&
+	grep "share.queue = 0.75" out
+'
+
 test_expect_success 'who waits is told for whom, and goes on when the others are gone' '
 	document third 2 40 1000s >third.yaml &&
 	flux ensemble load third.yaml &&

@@ -48,6 +48,7 @@ from flux_ensemble.engine.events import (
     MemberLost,
     MemberUp,
     Request,
+    ShareChanged,
     Started,
     Tag,
     TimerFired,
@@ -69,7 +70,7 @@ from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
 from flux_ensemble.feature_list import parts
 from flux_ensemble.metrics.conditions import Lookup
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES, INTERRUPTED
-from flux_ensemble.metrics.paths import LEFT
+from flux_ensemble.metrics.paths import LEFT, SHARE
 
 
 class Engine(Core):
@@ -110,6 +111,7 @@ class Engine(Core):
             Started: self._on_started,
             Interrupted: self.observer.on_interrupted,
             MemberChanged: self.scaling.on_changed,
+            ShareChanged: self._on_share,
             AllocationChanged: self._on_allocation,
             AllocationEnding: self._on_ending,
             TimerFired: self._on_timer,
@@ -229,6 +231,11 @@ class Engine(Core):
     def wants_nodes(self) -> frozenset[str]:
         """The metrics `nodes.*` that the rules read; rules added later may read more."""
         return self.rules.wants_nodes
+
+    @property
+    def wants_share(self) -> bool:
+        """True if rules read the metric `share.queue`; rules added later may do so."""
+        return self.rules.wants_share
 
     @property
     def wants_of_member(self) -> tuple[frozenset[str], bool, bool]:
@@ -363,6 +370,13 @@ class Engine(Core):
         if state.rule.trigger == "time-left":
             seen["left"] = self.stats.lookup(LEFT)
         return (TriggerQueue(state, Cause(seen)),)
+
+    def _on_share(self, event: ShareChanged) -> Iterable[TriggerQueue]:
+        self.stats.share = event.share
+        if not self.acting:
+            return ()
+        seen = {"trigger": "share", "share": event.share, "timestamp": event.t}
+        return [TriggerQueue(state, Cause(seen)) for state in self.rules.metric([SHARE])]
 
     def _on_allocation(self, event: AllocationChanged) -> Iterable[TriggerQueue]:
         self.stats.t_expires = event.t_expires

@@ -301,6 +301,18 @@ class MemberChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareChanged:
+    """Jobs of other ensembles began to compete with those of this one, or ended to.
+
+    Args:
+        share: the part of the cores that is the ensemble's; 1 if no other competes.
+    """
+
+    t: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class AllocationChanged:
     """A member's report of the end of its allocation.
 
@@ -411,6 +423,7 @@ Event = (
     | Request
     | Interrupted
     | MemberChanged
+    | ShareChanged
     | AllocationChanged
     | AllocationEnding
     | MemberUp

@@ -27,6 +27,7 @@ from flux_ensemble.metrics.paths import (
     COUNT,
     LEFT,
     OF_NAMES,
+    SHARE,
     MetricPath,
     parse_path,
 )
@@ -63,6 +64,8 @@ class RuleIndex:
         self.states: dict[str, RuleState] = {}
         self.wants_events = BASE_EVENTS
         self.wants_nodes: frozenset[str] = frozenset()
+        #: True if rules read the ensemble's share of the queue.
+        self.wants_share = False
         #: The groups whose rates rules read.
         self.wants_rates: tuple[str, ...] = ()
         #: True if there are rules with `scope: member`; and the metrics that these read.
@@ -122,6 +125,7 @@ class RuleIndex:
         self.wants_nodes |= {metric.variable for metric in read if metric.statistic == "nodes"}
         for filling in fillings:
             read |= filling.paths if filling is not None else set()
+        self.wants_share = self.wants_share or SHARE in read
         if state.of_member:
             self.any_of_member = True
             self.wants_of_members |= read

@@ -68,6 +68,8 @@ def dump(engine: Engine) -> dict[str, Any]:
         state["function_states"] = engine.function_states
     if engine.stats.t_expires is not None:
         state["t_expires"] = engine.stats.t_expires
+    if engine.stats.share is not None:
+        state["share"] = engine.stats.share
     if engine.stats.rates:
         state["rates"] = {group: rate.dump() for group, rate in engine.stats.rates.items()}
     if engine.stats.ignored:
@@ -145,6 +147,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     engine.rules.load(state)
     engine.watch()
     engine.stats.t_expires = state.get("t_expires")
+    engine.stats.share = state.get("share")
     for group, rate in state.get("rates", {}).items():
         engine.stats.rates[group].load(rate)
     if state["counts"].keys() != engine.stats.counts.keys():

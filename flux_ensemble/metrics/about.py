@@ -45,6 +45,11 @@ INSTANCE: Final[Mapping[str, dict[str, str]]] = {
         "pending-nodes": "nodes that all jobs of the ensemble need that are in the queue and have "
         "not started",
     },
+    "share": {
+        "queue": "the part of the cores that is the ensemble's by its `share` while its jobs "
+        "compete with those of other ensembles, such as 0.25; 1 while they do not, as on the local "
+        "queue and in a simulation",
+    },
     "time": {
         "elapsed": "seconds since the ensemble started",
         "left": "seconds until the allocation of the instance expires, 0 after that; empty if it "

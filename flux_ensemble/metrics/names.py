@@ -44,11 +44,12 @@ COUNTERS = ("submitted", "finished", *ATTEMPT_OUTCOMES, "attempts", "gave-up")
 #: Counters that the first versions did not have; there `finished` counted attempts.
 NEWER_COUNTERS = ("attempts", "gave-up", INTERRUPTED)
 
-#: Metrics of the member, of the jobs that wait for it, and of its time, as in `nodes.free`. Those
-#: of features follow.
+#: Metrics of the member, of the jobs that wait for it, of its shares, and of its time, as in
+#: `nodes.free`. Those of features follow.
 MEMBER_METRICS: dict[str, tuple[str, ...]] = {
     "nodes": ("size", "up", "free"),
     "queue": ("pending-nodes",),
+    "share": ("queue",),
     "time": ("elapsed", "left"),
 }
 for _part in parts("metrics"):

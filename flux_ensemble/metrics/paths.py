@@ -65,6 +65,9 @@ class MetricPath(NamedTuple):
 ELAPSED = MetricPath("time", MEMBER, "elapsed")
 LEFT = MetricPath("time", MEMBER, "left")
 
+#: The part of the cores that is the ensemble's.
+SHARE = MetricPath("share", MEMBER, "queue")
+
 #: The nodes that waiting jobs need.
 PENDING_NODES = MetricPath("queue", MEMBER, "pending-nodes")
 

@@ -34,6 +34,7 @@ from flux_ensemble.metrics.paths import (
     ELAPSED,
     LEFT,
     PENDING_NODES,
+    SHARE,
     MetricPath,
 )
 from flux_ensemble.metrics.statistics import NUMBER
@@ -198,6 +199,8 @@ class Metrics:
         self._kept: dict[tuple[str, str], list[Number | None]] | None = None
         self.pending_nodes = 0
         self.nodes: dict[MetricPath, int] = {}
+        #: The part of the cores that is the ensemble's, once that was reported.
+        self.share: float | None = None
         self.ignored: dict[str, dict[str, int]] = {}
         for group in groups:
             self.counts[group] = dict.fromkeys(COUNTERS, 0)
@@ -374,6 +377,8 @@ class Metrics:
             return None if self.t_start is None else self.t - self.t_start
         if path == LEFT:
             return None if self.t_expires is None else max(0.0, self.t_expires - self.t)
+        if path == SHARE:
+            return 1.0 if self.share is None else self.share
         computed = self.computed.get(path)
         return self.nodes.get(path) if computed is None else computed()
 
@@ -409,7 +414,8 @@ class Metrics:
         """Return all metrics, nested: `{"mean": {"GROUP-VARIABLE": x}, "count": {"GROUP": {...}}}`.
 
         Gauges are included for groups with active jobs, `{"nodes": {...}, "queue": {...}}` once the
-        member has reported, `{"rate": {"GROUP": x}}` for rates that rules read,
+        member has reported, `{"share": {...}}` likewise, `{"rate": {"GROUP": x}}` for rates that
+        rules read,
         `{"best": {NAME: {"value", "job", "params"}}}` for the best jobs so far,
         `{FAMILY: {NAME: {...}}}` for what features have names for,
         and `{"memo-ignored": {"GROUP": {"KEY": n}}}` if values of memos have no statistics.
@@ -435,6 +441,8 @@ class Metrics:
         if self.nodes:
             nested["nodes"] = {path.variable: value for path, value in self.nodes.items()}
             nested["queue"] = {PENDING_NODES.variable: self.pending_nodes}
+        if self.share is not None:
+            nested["share"] = {SHARE.variable: self.share}
         if self.rates:
             nested[RATE] = {group: rate.get(self.t) for group, rate in self.rates.items()}
         bests = self.bests.snapshot()

@@ -194,7 +194,7 @@ class Service:
             self._queue.submissions,
             Cache(partial(query, self._broker), self._broker.loop),
         )
-        submissions.turns = Shares(
+        submissions.turns = self._shares = Shares(
             self._ensembles,
             self._broker.loop,
             lambda done: instance.get(lambda nodes, *_: done(nodes)),
@@ -360,6 +360,7 @@ class Service:
         self._log(syslog.LOG_INFO, "ready")
         self._claims.settle()
         self._needs.ready()
+        self._shares.ready()
         self._lifetimes.ready()
         self._dispatcher.ready()
         for ensemble in self._ensembles:

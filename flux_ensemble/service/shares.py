@@ -28,8 +28,10 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from random import Random
 
-from flux_ensemble.document.job_sets import Group
-from flux_ensemble.engine.jobs import Phase
+from flux_ensemble.document.job_sets import Group, JobSet
+from flux_ensemble.engine.events import ShareChanged
+from flux_ensemble.engine.jobs import ActiveJob, Phase
+from flux_ensemble.metrics.paths import SHARE
 from flux_ensemble.queues.flux.submission import Submitter
 from flux_ensemble.queues.flux.turns import Waiting
 from flux_ensemble.runtime.ensemble import Ensemble
@@ -50,6 +52,14 @@ BACK_SECONDS = (2.0, 60.0)
 
 #: Seconds after which jobs that wait beside free cores wait for something else.
 STUCK_SECONDS = 3.0
+
+#: Rules see that nobody competes any more when that has been so for this many seconds: an ensemble
+#: may have nothing to send for a moment.
+RISE_SECONDS = 2.0
+
+#: The most jobs whose sizes are found out in a look, and the most by which the mean is found.
+_MOST_JOBS = 500
+_SAMPLE = 100
 
 #: Seconds between two requests for the number of cores.
 CORES_SECONDS = 10.0
@@ -78,7 +88,7 @@ class Party:
             less.
         lift: what is added to the urgency of its jobs.
         stuck: cores of jobs in the queue that wait for something else.
-        begun: cores of all its jobs that have begun to run.
+        begun: number of its jobs that have begun to run.
         takes: seconds that a job of it takes, in the mean of the last ones.
         started: some of them have since the look before.
         since: when it began to wait for its share, in seconds since the epoch; None if it does
@@ -97,7 +107,7 @@ class Party:
     ahead: float = 0.0
     lift: int = 0
     stuck: float = 0.0
-    begun: float = 0.0
+    begun: int = 0
     takes: float = BACK_SECONDS[1]
     started: bool = False
     since: float | None = None
@@ -238,7 +248,14 @@ class Shares:
         self._competition = False
         #: The lanes that have waited since the latest look of those that are due.
         self._met: set[Hashable] = set()
-        self._sizes: dict[Hashable, Mapping[str, float]] = {}
+        self._sizes: dict[Hashable, Sizes] = {}
+        #: Since when the part of an ensemble is larger than its rules see.
+        self._rises: dict[str, float] = {}
+        self._following = False
+
+    def ready(self) -> None:
+        """Begin: the ensembles are known."""
+        self._look(self._clock())
 
     def next(self, lanes: Collection[Hashable]) -> Hashable | None:
         """See `Turns`."""
@@ -320,6 +337,7 @@ class Shares:
         parties = list(self._parties.values())
         self._sizes = {lane: self._sizes[lane] for lane in self._parties}
         self._competition = sum(party.competes for party in parties) > 1
+        self._follow_later()
         if not self._competition:
             for party in parties:
                 party.lift, party.since = 0, None
@@ -331,6 +349,40 @@ class Shares:
             party.note_stuck(now, cores - running)
         self._idle = cores - sum(party.present for party in parties)
         settle(parties, cores, seconds)
+
+    def _follow(self) -> None:
+        """Look again, though maybe nobody has jobs to send, and tell the ensembles."""
+        self._following = False
+        now = self._clock()
+        if now >= self._t_next:
+            self._look(now)
+        parties = {party.name: party for party in self._parties.values()}
+        weight = sum(party.share for party in parties.values() if party.competes)
+        for ensemble in self._readers():
+            name, before, part = ensemble.name, ensemble.engine.stats.lookup(SHARE), 1.0
+            party = parties.get(name)
+            if party is not None and self._competition:
+                part = party.share / (weight if party.competes else weight + party.share)
+            if part <= before:
+                self._rises.pop(name, None)
+            elif now - self._rises.setdefault(name, now) < RISE_SECONDS:
+                part = before
+            if part != before:
+                self._rises.pop(name, None)
+                ensemble.post([ShareChanged(time.time(), part)])
+        self._follow_later()
+
+    def _follow_later(self) -> None:
+        """Arrange that rules which read the share of their ensemble see what it is."""
+        if not self._following and any(
+            self._competition or ensemble.engine.stats.lookup(SHARE) < 1
+            for ensemble in self._readers()
+        ):
+            self._following = True
+            self._loop.timer(LOOK_SECONDS, self._follow)
+
+    def _readers(self) -> list[Ensemble]:
+        return [one for one in self._ensembles if one.live and one.engine.wants_share]
 
     def _busy(self) -> Iterator[tuple[Ensemble, Submitter]]:
         """Yield the live ensembles that have jobs on the enclosing instance, or send some."""
@@ -346,27 +398,28 @@ class Shares:
         sizes = self._sizes.get(lane)
         if sizes is None:
             groups = ensemble.engine.spec.groups
-            sizes = self._sizes[lane] = {name: cores_of(group) for name, group in groups.items()}
+            sizes = self._sizes[lane] = Sizes(ensemble)
             urgencies = [one.urgency for group in groups.values() for one in group.sets]
             party.urgencies = min(urgencies, default=16), max(urgencies, default=16)
-        running = queued = 0.0
-        for job in ensemble.engine.workload.jobs.values():
-            if job.firing is None or job.phase >= Phase.FINISHED:
-                continue
+        running, queued, begun = 0.0, 0.0, 0
+        for job, cores in sizes.jobs():
             if job.phase == Phase.RUNNING:
-                running += sizes[job.firing.group]
+                running += cores
+                begun += 1
             else:
-                queued += sizes[job.firing.group]
+                queued += cores
         for group, jobs in lane.on_their_way().items():
-            queued += sizes[group] * jobs
+            queued += sizes.means[group] * jobs
         wanted = lane.unsent()
         party.running, party.queued = running, queued
-        party.wanted = sum(sizes[group] * jobs for group, jobs in wanted.items())
+        party.wanted = sum(sizes.means[group] * jobs for group, jobs in wanted.items())
         if jobs := sum(wanted.values()):
             party.job = party.wanted / jobs
         counts = ensemble.engine.stats.counts
-        ended = sum(size * counts[group]["attempts"] for group, size in sizes.items())
-        party.started, party.begun = running + ended > party.begun, running + ended
+        attempts = {group: counts[group]["attempts"] for group in sizes.means}
+        begun += sum(attempts.values())
+        party.started, party.begun = begun > party.begun, begun
+        ended = sum(size * attempts[group] for group, size in sizes.means.items())
         rate = party.note_ended(now, ended)
         party.ahead = max(party.job, rate * AHEAD_SECONDS)
         party.takes = running / rate if rate else BACK_SECONDS[1]
@@ -382,12 +435,58 @@ class Shares:
             self._cores = float(cores)
 
 
-def cores_of(group: Group) -> float:
-    """Return the cores of a job of a group, in the mean of its job sets.
+class Sizes:
+    """The cores of an ensemble's jobs.
 
-    A parameter that gives the size of each job is not looked at: each counts as it stands in the
-    group.
+    Args:
+        ensemble: that has the jobs.
+
+    Attributes:
+        means: the cores of a job of each group, in the mean.
     """
-    jobs = [(one.count, max(1, one.tasks * one.cores, one.nodes)) for one in group.sets]
-    total = sum(count for count, _ in jobs)
-    return sum(count * cores for count, cores in jobs) / total if total else 1.0
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self._engine = ensemble.engine
+        groups = self._engine.spec.groups
+        self.means: Mapping[str, float] = {name: cores_of(group) for name, group in groups.items()}
+        #: The groups whose jobs differ.
+        self._mixed = {
+            name
+            for name, group in groups.items()
+            if len({_cores(one) for one in group.sets}) > 1
+            or any(one.variable for one in group.sets)
+        }
+        #: The cores of the jobs of these, by id.
+        self._known: dict[int, float] = {}
+
+    def jobs(self) -> Iterator[tuple[ActiveJob, float]]:
+        """Yield the jobs that are in the queue, or run, and the cores of each."""
+        before, self._known = self._known, {}
+        left = _MOST_JOBS
+        for id, job in self._engine.workload.jobs.items():
+            if (firing := job.firing) is None or job.phase >= Phase.FINISHED:
+                continue
+            cores = self.means[firing.group]
+            if firing.group in self._mixed or firing.overrides:
+                known = before.get(id)
+                if known is None and left:
+                    left -= 1
+                    known = _cores(self._engine.job_at(firing, job.index)[0])
+                if known is not None:
+                    cores = self._known[id] = known
+            yield job, cores
+
+
+def cores_of(group: Group) -> float:
+    """Return the cores of a job of a group, in the mean of as many of its jobs as need be."""
+    jobs = group.submission()
+    if any(one.variable for one in group.sets) and jobs:
+        step = max(1, len(jobs) // _SAMPLE)
+        sample = [_cores(jobs[index][0]) for index in range(0, len(jobs), step)]
+        return sum(sample) / len(sample)
+    total = sum(number for _, number in jobs.sizes)
+    return sum(number * _cores(one) for one, number in jobs.sizes) / total if total else 1.0
+
+
+def _cores(job_set: JobSet) -> float:
+    return max(1, job_set.tasks * job_set.cores, job_set.nodes)

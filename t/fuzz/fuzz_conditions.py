@@ -25,7 +25,7 @@ _NAMES = (
     "x", "y", "digits", "memo['x']", "count.a.success", "count.a.submitted", "nodes.free",
     "queue['pending-nodes']", "mean['a-duration']", "max['a-x']", "variance['a-y']", "nothing",
     "job.params.p", "job.memo.x", "job.memo['y']", "job.returncode", "job.runtime", "job.outcome",
-    "job.exception.type", "job.nnodes", "job.duration",
+    "job.exception.type", "job.nnodes", "job.duration", "share.queue",
 )  # fmt: skip
 _OPERATORS = (
     "+", "-", "*", "/", "//", "%", "==", "!=", "<", "<=", ">", ">=", "and", "or",

@@ -15,7 +15,7 @@ from flux_ensemble import __version__
 from flux_ensemble.texts import clip
 
 #: Raise this with any change that an earlier version cannot read. Data without it are of format 1.
-FORMAT = 2
+FORMAT = 3
 
 #: The key of the number, and that of the version of flux-ensemble that wrote it.
 KEY = "format"

@@ -71,6 +71,7 @@ _METRICS = (
     "min.a-x",
     "nodes.free",
     "queue.pending-nodes",
+    "share.queue",
 )
 #: Detectors that a few values trigger, and ordinary ones.
 _DETECTORS = (
@@ -95,6 +96,7 @@ _EXPRESSIONS = (
     "max['a-waiting'] > 1 or mean['b-running'] > 1",
     "variance['a-duration'] < 1 / (count.a.success - 1)",
     "nodes.size == 3",
+    "share.queue < 1",
     *learning.EXPRESSIONS,
 )
 

@@ -37,6 +37,7 @@ from flux_ensemble.engine.events import (
     JobEvent,
     MemberChanged,
     Request,
+    ShareChanged,
     Started,
     Tag,
     TimerFired,
@@ -390,6 +391,10 @@ class History:
         free = random.randint(0, up)
         self._post(MemberChanged(self._tick(), "default", size, up, free, 1, high))
 
+    def _compete(self) -> None:
+        """Other ensembles come or go."""
+        self._post(ShareChanged(self._tick(), self._random.choice([0.25, 0.5, 1.0])))
+
     def _time(self) -> None:
         """A timer fires."""
         if self._timers:
@@ -436,6 +441,7 @@ class History:
         (_interrupt, 2),
         (_allocate, 2),
         (_resize, 5),
+        (_compete, 2),
         (_time, 12),
         (_ask, 12),
         (_start_again, 1),

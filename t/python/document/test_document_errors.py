@@ -76,7 +76,7 @@ limit: {}
         "d.yaml:6: jobs[0].nodes: duplicate key 'nodes' (first on line 5)",
         "d.yaml:9: rules[0].action.label: no job group named 'amg' (groups: sleep)",
         "d.yaml:11: rules[1].name: no statistic named 'median' (statistics: count, iqr, mad, "
-        "max, mean, min, n, nodes, queue, rate, time, variance)",
+        "max, mean, min, n, nodes, queue, rate, share, time, variance)",
         "d.yaml:12: rules[1].when: expected a number, a comparison such as '> 5', or an "
         "expression such as 'count.GROUP.success >= 3', not '=> 3' (write '>=' for '=>')",
         "d.yaml:13: rules[1].action.label: no function named 'g' (functions: f)",
@@ -473,7 +473,7 @@ def test_what_is_wrong_with_a_job_group(text: str, sentence: str) -> None:
          ".name: no job group for 'amg-duration': expected GROUP-VARIABLE (groups: echo, sleep)"),
         ("{trigger: metric, name: p90.sleep-duration, action: {name: terminate}}", ".name: no "
          "statistic named 'p90' (statistics: count, iqr, mad, max, mean, min, n, nodes, queue, "
-         "rate, time, variance)"),
+         "rate, share, time, variance)"),
         ("{trigger: metric, name: mean.sleep-waiting, when: '> 5', action: {name: terminate}}",
          ".name: 'mean.sleep-waiting' is known at heartbeats only, and the heartbeat is off; "
          "set logging.heartbeat, such as 'logging: {heartbeat: 10s}'"),

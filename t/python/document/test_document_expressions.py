@@ -77,7 +77,7 @@ def read(rule: str) -> Rule:
          "pending, reason, returncode, runtime, signal, urgency)"),
         ("{trigger: job-fail, when: job > 1, " + SUBMIT + "count: 1}}",
          ".when: no metric named 'job' (metrics begin with: count, iqr, mad, max, mean, min, n, "
-         "nodes, queue, rate, time, variance)"),
+         "nodes, queue, rate, share, time, variance)"),
         ("{trigger: job-fail, " + SUBMIT + 'params: {y: "{job.params.x}"}}}',
          ".action.params: group 'sim' has no parameter 'y' (parameters: x)"),
         ("{trigger: job-fail, " + SUBMIT + 'params: {x: "{job.params.x"}}}',
@@ -286,7 +286,8 @@ DURATION = "expected a duration (seconds, or text such as '30s', '1.5h' or '100m
         ("{times: 1, on: []}", ".on: expected an outcome or an expression, or a list of them, "
          "not a list with 0 items"),
         ("{times: 1, on: fail}", ": on: no metric named 'fail' (metrics begin with: count, iqr, "
-         "mad, max, mean, min, n, nodes, queue, rate, time, variance) (did you mean 'failed'?)"),
+         "mad, max, mean, min, n, nodes, queue, rate, share, time, variance) "
+         "(did you mean 'failed'?)"),
         ("{times: 1, on: '> 3'}", ": on: expected an expression such as 'job.params.NAME', not "
          "'> 3' (write '{{' for a brace)"),
         ("{times: 1, on: job.params.z == 1}", ": on: no job has the parameter 'z' (parameters: x)"),

@@ -41,6 +41,7 @@ from flux_ensemble.engine.events import (
     AllocationEnding,
     Interrupted,
     MemberChanged,
+    ShareChanged,
 )
 from flux_ensemble.engine.status import status
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
@@ -79,6 +80,7 @@ TRIGGERS = st.sampled_from(
         {"trigger": "job-running", "every": 5},
         {"trigger": "metric", "name": "nodes.free", "when": "> 1"},
         {"trigger": "metric", "when": "queue['pending-nodes'] > nodes.free"},
+        {"trigger": "metric", "name": "share.queue", "when": "< 1"},
         {"trigger": "scale-done"},
         {"trigger": "scale-denied"},
         {"trigger": "scale-denied", "name": "r1"},
@@ -457,6 +459,10 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def there_is_time_again(self):
         self.post(AllocationChanged(self.tick(), None))
+
+    @rule(share=st.sampled_from([0.25, 0.5, 1.0]))
+    def others_compete(self, share):
+        self.post(ShareChanged(self.tick(), share))
 
     @rule(size=st.integers(1, 6), free=st.integers(0, 6), high=st.sampled_from([6, 6, 6, 3, 1]))
     def the_member_changes(self, size, free, high):

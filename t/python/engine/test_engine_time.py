@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from play import Finish, Play, Started, StartTimer, StopTimer, document, on_start, submit
 
-from flux_ensemble.engine.events import AllocationChanged
+from flux_ensemble.engine.events import AllocationChanged, ShareChanged
 from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.metrics.paths import MetricPath, parse_path
 
@@ -261,3 +261,28 @@ def test_what_waits_for_time_waits_after_a_recovery_too() -> None:
     p.engine = engine
     expires(p, p.t + 600)
     assert p.submitted("a") == 2
+
+
+def test_rules_read_the_share_of_the_queue_and_act_when_it_changes() -> None:
+    few = {"trigger": "metric", "name": "share.queue", "when": "< 0.5", "action": submit("b")}
+    many = {"trigger": "start", "when": "share.queue == 1", "action": submit("a")}
+    p = play(few, many)
+    assert p.engine.wants_share
+    assert (p.submitted("b"), p.submitted("a")) == (0, 102)
+    assert "share" not in p.engine.metrics(p.t)
+    p.post(ShareChanged(p.tick(), 0.5))
+    assert p.submitted("b") == 0
+    p.post(ShareChanged(p.tick(), 0.25))
+    assert p.submitted("b") == 1
+    assert p.engine.metrics(p.t)["share"] == {"queue": 0.25}
+    # It is not lost with a snapshot.
+    again = restore(p.engine.spec, json.loads(json.dumps(dump(p.engine))), [])
+    assert again.metrics(p.t)["share"] == {"queue": 0.25}
+    p.post(ShareChanged(p.tick(), 1.0))
+    assert p.engine.metrics(p.t)["share"] == {"queue": 1.0}
+
+
+def test_a_share_that_no_rule_reads_is_nothing_to_tell() -> None:
+    assert not play(SLOW).engine.wants_share
+    read = {**SLOW, "action": {"name": "submit", "label": "b", "count": "{1 + share.queue}"}}
+    assert play(read).engine.wants_share

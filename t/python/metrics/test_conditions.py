@@ -134,7 +134,8 @@ def test_a_memo_expression_sees_memo_keys_and_metrics():
         ("(" * 500, "expected a number, a comparison such as '> 5'"),
         (
             "x > 1",
-            "no metric named 'x' (metrics begin with: count, max, mean, nodes, queue, rate, time)",
+            "no metric named 'x' (metrics begin with: count, max, mean, nodes, queue, rate, share, "
+            "time)",
         ),
         ("mean.a-duration > 3", "written in brackets: mean['GROUP-duration']"),
         ("queue.pending-nodes > 3", "written in brackets: queue['pending-nodes']"),
@@ -488,7 +489,8 @@ def test_a_path_names_a_statistic_a_group_and_a_variable(text, path):
         ("count.a", "expected 'count.GROUP.COUNTER', not 'count.a'"),
         (
             "median.a-duration",
-            "no statistic named 'median' (statistics: count, max, mean, nodes, queue, rate, time)",
+            "no statistic named 'median' (statistics: count, max, mean, nodes, queue, rate, share, "
+            "time)",
         ),
         (
             "nodes.down",

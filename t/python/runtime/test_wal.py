@@ -515,7 +515,7 @@ def test_what_a_later_version_has_written_is_said_to_be_and_is_not_taken_for_dam
     changed = [later(text) for text in texts]
     found = changed if what == "lines" else json.loads(changed[0])
     with pytest.raises(
-        LaterFormatError, match=r"written by flux-ensemble .*, in format 3.* nothing is"
+        LaterFormatError, match=rf"written by flux-ensemble .*, in format {FORMAT + 1}.* nothing is"
     ):
         written(**{what: found})
 

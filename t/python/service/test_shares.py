@@ -14,10 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.engine.events import ShareChanged
 from flux_ensemble.engine.jobs import Phase
 from flux_ensemble.queues.flux.submission import Submitter
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.service.shares import LOOK_SECONDS, Party, Shares, cores_of, divide
+from flux_ensemble.service.shares import (
+    LOOK_SECONDS,
+    RISE_SECONDS,
+    Party,
+    Shares,
+    Sizes,
+    cores_of,
+    divide,
+)
 
 #: Seconds between two turns of the simulated queue.
 TURN = 0.05
@@ -26,7 +35,9 @@ TURN = 0.05
 class Lane(Submitter):
     """The jobs of one ensemble, that the simulated queue has or is to get."""
 
-    def __init__(self, name: str, share: float, seconds: float, cores: int, urgency: int) -> None:
+    def __init__(
+        self, name: str, share: float, seconds: float, cores: int, urgency: int, *, reads: bool
+    ) -> None:
         document = {
             "name": name,
             "share": share,
@@ -38,14 +49,18 @@ class Lane(Submitter):
         self.jobs: dict[int, SimpleNamespace] = {}
         self.attempts = self.running = 0
         self.used: deque[tuple[float, float]] = deque()
+        self.told = 1.0
         self.ensemble = SimpleNamespace(
             name=name,
             live=True,
             member=self,
+            post=self._post,
             engine=SimpleNamespace(
                 spec=load_mapping(document),
-                stats=SimpleNamespace(counts={"g": self._counts}),
+                stats=SimpleNamespace(counts={"g": self._counts}, lookup=lambda _: self.told),
                 workload=self,
+                wants_share=reads,
+                job_at=lambda firing, index: (firing.sizes[index], {}),
             ),
         )
 
@@ -59,6 +74,10 @@ class Lane(Submitter):
                 return lane.attempts
 
         return Counts()
+
+    def _post(self, events: list[ShareChanged]) -> None:
+        (event,) = events
+        self.told = event.share
 
     @property
     def busy(self) -> int:
@@ -113,8 +132,9 @@ class Queue:
         seconds: float = 1.0,
         cores: int = 1,
         urgency: int = 16,
+        reads: bool = False,
     ) -> Lane:
-        lane = Lane(name, share, seconds, cores, urgency)
+        lane = Lane(name, share, seconds, cores, urgency, reads=reads)
         self.lanes.append(lane)
         self.send(lane, jobs)
         return lane
@@ -131,7 +151,9 @@ class Queue:
             chosen.to_send -= 1
             number = next(self._numbers)
             phase = Phase.PENDING
-            chosen.jobs[number] = SimpleNamespace(firing=SimpleNamespace(group="g"), phase=phase)
+            chosen.jobs[number] = SimpleNamespace(
+                firing=SimpleNamespace(group="g", overrides={}), phase=phase
+            )
             urgency = self.shares.urgency(chosen, chosen.job_urgency)
             heapq.heappush(self.pending, (-urgency, number, chosen))
             self.lanes.remove(chosen)
@@ -339,3 +361,66 @@ def test_cores_of_a_group_are_those_of_its_jobs() -> None:
     groups = load_mapping(document).groups
     assert cores_of(groups["g"]) == pytest.approx(19 / 4)
     assert cores_of(groups["h"]) == 4
+
+
+def test_cores_that_a_parameter_gives_are_counted() -> None:
+    document = {
+        "name": "x",
+        "jobs": [{"name": "g", "command": "true", "tasks": "{n}", "params": {"n": [1, 2, 9]}}],
+    }
+    spec = load_mapping(document)
+    submission = spec.groups["g"].submission()
+    jobs = {
+        number: SimpleNamespace(
+            firing=SimpleNamespace(group="g", overrides={}), index=index, phase=Phase.PENDING
+        )
+        for number, index in enumerate([2, 2, 0])
+    }
+    jobs[3] = SimpleNamespace(firing=None, index=0, phase=Phase.PENDING)
+    engine = SimpleNamespace(
+        spec=spec,
+        workload=SimpleNamespace(jobs=jobs),
+        job_at=lambda firing, index: submission[index],
+    )
+    sizes = Sizes(cast("Ensemble", SimpleNamespace(engine=engine)))
+    assert sizes.means == {"g": 4}
+    for _ in range(2):
+        assert [cores for _, cores in sizes.jobs()] == [9, 9, 1]
+
+
+def test_cores_of_a_large_sweep_are_those_of_a_sample() -> None:
+    values = {"n": {"range": [1, 100_001]}}
+    document = {
+        "name": "x",
+        "jobs": [{"name": "g", "command": "true", "tasks": "{n}", "params": values}],
+    }
+    assert cores_of(load_mapping(document).groups["g"]) == pytest.approx(50_000, rel=0.02)
+
+
+def test_rules_see_the_part_while_others_compete_and_a_moment_later_that_they_do_not() -> None:
+    queue = Queue(12)
+    one = queue.add("one", 400, reads=True)
+    queue.run(5)
+    assert one.told == 1
+    two = queue.add("two", 20, share=3)
+    queue.run(2 * LOOK_SECONDS)
+    assert one.told == 0.25
+    assert two.told == 1
+    while two.busy:
+        assert one.told == 0.25
+        queue.turn()
+    queue.run(RISE_SECONDS + 1)
+    assert one.told == 1
+    queue.run(120)
+    assert not one.busy
+    assert not queue.timers
+
+
+def test_one_that_is_told_less_when_the_service_begins_is_told_that_nobody_competes() -> None:
+    queue = Queue(12)
+    one = queue.add("one", 0, reads=True)
+    one.told = 0.5
+    queue.shares.ready()
+    queue.run(RISE_SECONDS + 1)
+    assert one.told == 1
+    assert not queue.timers
