@@ -146,7 +146,8 @@ def _stopped(given: Search, attempts: Iterable[tuple[int, Job, bool]]) -> list[i
     """The trials that are stopped early, as the order of memos and ends has it."""
     jobs = {number: job for number, job, last in attempts if last}
     assert given.stop is not None
-    decides, stopped = stopping(given.stop), list[int]()
+    decides, stopped = stopping(given), list[int]()
+    assert decides is not None
     key = given.objectives[0].key
     happened = sorted(
         (

@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from math import isfinite
 from typing import Any
 
 from flux_ensemble.document.model import REQUEST_RULE
@@ -31,7 +32,7 @@ from flux_ensemble.engine.pending import Call, Origin, Pending
 from flux_ensemble.engine.submitter import Submitter
 from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
 from flux_ensemble.features.search import entries
-from flux_ensemble.features.search.keys import RETRY, SEARCH_TRIGGER
+from flux_ensemble.features.search.keys import RETRY, SEARCH_TRIGGER, THRESHOLD
 from flux_ensemble.features.search.model import Search, Value, searches_of
 from flux_ensemble.features.search.paths import PRUNED, SEARCH
 from flux_ensemble.features.search.state import (
@@ -740,15 +741,19 @@ class Pruner:
         if stop is None or state.stopping is None or objective.key not in memo:
             return
         value, step = _number(memo[objective.key]), _number(job.memo.get(stop.step))
-        if value is None or step is None:
+        given = value
+        if value is None and stop.policy == THRESHOLD:
+            given = _not_finite(memo[objective.key])
+        if given is None or step is None:
             return
         if number not in state.trials.active or number in state.stopped:
             return
-        (cost,) = state.search.costs(value)
+        (cost,) = state.search.costs(given)
         late = job.evicted or not job.may_be_canceled or not self._core.acting
         if not state.stopping.publish(number, step, cost) or late:
             return
-        state.stopped[number] = value, step
+        # A sampler takes no other numbers than finite ones.
+        state.stopped[number] = value, None if value is None else step
         job.canceling = True
         core, search = self._core, state.search
         core.record(entries.Pruned(search=id, trial=number, id=job.id, step=step, value=value))
@@ -782,6 +787,19 @@ def rule_of(id: str) -> str:
 def _changed(id: str) -> tuple[Change, ...]:
     """Return the change when a trial has ended: the metrics of its search."""
     return ((SEARCH, id),)
+
+
+def _not_finite(value: Any) -> float | None:
+    """Return NaN or the infinite number that a job published, which may be a text in a memo.
+
+    >>> _not_finite("nan"), _not_finite("-inf"), _not_finite("1.5"), _not_finite("none")
+    (nan, -inf, None, None)
+    """
+    try:
+        number = float(value) if type(value) in (str, float) else 0.0
+    except ValueError:
+        return None
+    return None if isfinite(number) else number
 
 
 def _number(value: Any) -> float | None:

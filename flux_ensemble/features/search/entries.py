@@ -109,15 +109,20 @@ class TrialFailed(OfSearch, tag="trial-failed"):
 
 
 class Pruned(OfSearch, tag="pruned"):
-    """A trial is stopped early."""
+    """A trial is stopped early.
+
+    Fields:
+        step, value: where it was then; the value is None if it is no finite number.
+    """
 
     trial: int
     id: int
     step: float
-    value: float
+    value: float | None
 
     def sentence(self, t: float, jobid: JobId) -> str:
-        at, value = f"step {self.step:g}", f"{self.value:.6g}"
+        at = f"step {self.step:g}"
+        value = "no finite number" if self.value is None else f"{self.value:.6g}"
         return f"{self.search}: trial {self.trial} is stopped at {at}, with {value}"
 
     def announced(self, t: float) -> Iterator[Line]:

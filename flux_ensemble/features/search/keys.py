@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.keys.forms import (
     BOOLEAN,
@@ -19,6 +21,7 @@ from flux_ensemble.document.keys.forms import (
     mapping,
     text,
 )
+from flux_ensemble.texts import shown
 
 #: What suggests points, the default first.
 SAMPLERS = ("tpe", "random", "qmc", "cma", "nsga2", "gp", "grid")
@@ -33,7 +36,17 @@ MAX_BATCH = 1000
 SKIP, RETRY = "skip", "retry"
 
 #: What decides whether a trial is stopped early.
-POLICIES = ASHA, MEDIAN = ("asha", "median")
+POLICIES = ASHA, HYPERBAND, MEDIAN, PERCENTILE, PATIENCE, THRESHOLD = (
+    "asha",
+    "hyperband",
+    "median",
+    "percentile",
+    "patience",
+    "threshold",
+)
+
+#: Most steps of `patience`: so many values of each trial are kept.
+MAX_PATIENCE = 1000
 
 #: YAML reads 1e-5 as text.
 _NUMBER = {"type": ["number", "string"], "description": "a number"}
@@ -87,13 +100,41 @@ _VARIABLE = {
 #: A class in a module.
 _CLASS = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z"
 
+
+def _finite(value: float | str) -> float:
+    """Read a number, which YAML may have read as text.
+
+    >>> _finite("1e-3")
+    0.001
+    """
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"expected a finite number, not {shown(value)}")
+    return number
+
+
+def _positive(value: float | str) -> float:
+    number = _finite(value)
+    if number < 0:
+        raise ValueError(f"expected a number >= 0, not {number:g}")
+    return number
+
+
 STOP_KEYS = (
     Key(
         "policy",
         choice("a policy", POLICIES),
-        "asha keeps one trial in eta at each of a few steps; median those better than half.",
+        "asha keeps one trial in eta at each of a few steps, median those better than half of the "
+        "others, percentile those better than most; patience stops a trial that does not become "
+        "better any more.",
         POLICIES,
         required=True,
+        more="`hyperband` is several `asha` that begin at different steps, and `threshold` stops "
+        "a trial whose value is beyond bounds, or NaN. See "
+        "[policies](searches.md#early-stopping).",
     ),
     Key(
         "step",
@@ -111,24 +152,83 @@ STOP_KEYS = (
         field="begin",
     ),
     Key(
+        "to",
+        integer(2),
+        "Of hyperband: the last step of a trial.",
+        (81,),
+        field="last",
+        only=(HYPERBAND,),
+        more="Brackets begin at `from`, at `eta` times that and so on, up to `to`; each trial "
+        "belongs to one of them.",
+    ),
+    Key(
         "eta",
         integer(2),
-        "Of asha: one trial in so many goes on.",
+        "Of asha and hyperband: one trial in so many goes on.",
         (4,),
         3,
-        only=(ASHA,),
+        only=(ASHA, HYPERBAND),
         more="At `from`, and at each step that is `eta` times the one before, a trial goes on if "
         "it is one of the best 1/`eta` of those that have come so far.",
     ),
     Key(
         "trials",
         integer(1),
-        "Of median: the number of complete trials before any is stopped.",
+        "Of median and percentile: the number of complete trials before any is stopped.",
         (10,),
         5,
-        only=(MEDIAN,),
-        more="A trial is stopped if its best value is worse than the median of theirs at this "
-        "step.",
+        only=(MEDIAN, PERCENTILE),
+        more="A trial is stopped if its best value is worse than the median, or the percentile, "
+        "of theirs at this step.",
+    ),
+    Key(
+        "percentile",
+        {
+            "type": "number",
+            "description": "a number >= 0 and <= 100",
+            "minimum": 0,
+            "maximum": 100,
+        },
+        "Of percentile: a trial goes on if it is among so many percent, the best ones.",
+        (10,),
+        25,
+        only=(PERCENTILE,),
+    ),
+    Key(
+        "patience",
+        integer(0, MAX_PATIENCE),
+        "Of patience: a trial is stopped if it has not become better in so many steps.",
+        (10,),
+        5,
+        only=(PATIENCE,),
+        more="None of its latest `patience` + 1 values is as good as its best one before.",
+    ),
+    Key(
+        "min-delta",
+        _NUMBER,
+        "Of patience: the least difference that counts.",
+        (0.001,),
+        0,
+        read=_positive,
+        only=(PATIENCE,),
+        more="A trial is stopped only if its latest values are worse than its best one by more "
+        "than this.",
+    ),
+    Key(
+        "lower",
+        _NUMBER,
+        "Of threshold: a trial with a value below it is stopped.",
+        (0,),
+        read=_finite,
+        only=(THRESHOLD,),
+    ),
+    Key(
+        "upper",
+        _NUMBER,
+        "Of threshold: a trial with a value above it is stopped.",
+        (10,),
+        read=_finite,
+        only=(THRESHOLD,),
     ),
 )
 

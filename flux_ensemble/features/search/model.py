@@ -258,18 +258,29 @@ class Stop:
     """The early stopping of trials, by what their jobs publish while they run.
 
     Args:
-        policy: "asha" or "median".
+        policy: one of `POLICIES`.
         step: the key of the memo that counts the steps.
         begin: the first step at which trials are compared.
-        eta: of `asha`, one trial in so many goes on at each rung.
-        trials: of `median`, how many have to be complete before.
+        last: of `hyperband`, the last step of a trial.
+        eta: of `asha` and `hyperband`, one trial in so many goes on at each rung.
+        trials: of `median` and `percentile`, how many have to be complete before.
+        percentile: of `percentile`, the share of trials that go on.
+        patience, min_delta: of `patience`, in how many steps a trial has to become better, and by
+            how much it has to be worse to be stopped.
+        lower, upper: of `threshold`, the bounds of the objective, or None.
     """
 
     policy: str
     step: str
     begin: int = 1
+    last: int = 0
     eta: int = 3
     trials: int = 5
+    percentile: float = 25
+    patience: int = 5
+    min_delta: float = 0.0
+    lower: float | None = None
+    upper: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

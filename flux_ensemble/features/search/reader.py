@@ -12,7 +12,14 @@ from flux_ensemble.document.keys.forms import PARAMETER, matches
 from flux_ensemble.document.keys.overrides import GIVEN
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.problems import Path, Problems
-from flux_ensemble.features.search.keys import SAMPLERS, SEARCH_KEYS, SKIP, STOP_KEYS
+from flux_ensemble.features.search.keys import (
+    HYPERBAND,
+    SAMPLERS,
+    SEARCH_KEYS,
+    SKIP,
+    STOP_KEYS,
+    THRESHOLD,
+)
 from flux_ensemble.features.search.model import (
     GENERATOR,
     GRID,
@@ -204,8 +211,9 @@ def _stop(entry: Mapping[str, Any], objectives: int, at: Path, problems: Problem
         at: where the document has it.
         problems: collects the problems.
 
-    >>> _stop({"policy": "asha", "step": "epoch"}, 1, (), Problems())
-    Stop(policy='asha', step='epoch', begin=1, eta=3, trials=5)
+    >>> stop = _stop({"policy": "asha", "step": "epoch"}, 1, (), Problems())
+    >>> stop.policy, stop.step, stop.begin, stop.eta
+    ('asha', 'epoch', 1, 3)
     """
     policy = entry.get("policy", "asha")
     if "step" not in entry and not problems.blames((*at, "step")):
@@ -214,11 +222,25 @@ def _stop(entry: Mapping[str, Any], objectives: int, at: Path, problems: Problem
         if key.name in entry and not key.takes(policy):
             problems.add(
                 (*at, key.name),
-                f"the policy {policy!r} has no {key.name!r}; {key.only[0]!r} has",
+                f"the policy {policy!r} has no {key.name!r}; "
+                f"{' and '.join(map(repr, key.only))} {'has' if len(key.only) == 1 else 'have'}",
             )
+    if policy == HYPERBAND and "to" not in entry:
+        problems.add(at, "give 'to', the last step of a trial: the brackets follow from it")
+    if policy == THRESHOLD and not {"lower", "upper"} & entry.keys():
+        problems.add(at, "give 'lower', 'upper' or both, the bounds of the objective")
     if objectives > 1:
         problems.add(at, f"trials are stopped by one objective, and there are {objectives}")
-    return Stop(**{"policy": policy, "step": "", **read_keys(STOP_KEYS, entry, problems, at)})
+    stop = Stop(**{"policy": policy, "step": "", **read_keys(STOP_KEYS, entry, problems, at)})
+    if policy == HYPERBAND and "to" in entry and stop.last <= stop.begin:
+        problems.add(
+            (*at, "to"),
+            f"expected a step after 'from', which is {stop.begin}, not {stop.last}",
+        )
+    lower, upper = stop.lower, stop.upper
+    if lower is not None and upper is not None and lower >= upper:
+        problems.add(at, f"expected 'lower' below 'upper', not {lower:g} and {upper:g}")
+    return stop
 
 
 def _generator(

@@ -47,7 +47,8 @@ class SearchState:
         ask_seconds: the time per ask, as a moving mean.
         idle_seconds: the time for which slots were empty, summed over all slots.
         stopping: the policy that stops trials early; None if there is none.
-        stopped: trial that is being stopped -> its last value and the step of the value.
+        stopped: trial that is being stopped -> its last value and the step of the value; None
+            where the value is no finite number.
         chain: the rules that started or closed the search with no job or time since.
     """
 
@@ -67,8 +68,8 @@ class SearchState:
         self.exhausted = False
         self.ask_seconds: float | None = None
         self.idle_seconds = 0.0
-        self.stopping = None if search.stop is None else stopping(search.stop)
-        self.stopped: dict[int, tuple[float, float]] = {}
+        self.stopping = stopping(search)
+        self.stopped: dict[int, tuple[float | None, float | None]] = {}
         self.chain: tuple[str, ...] = ()
         self._t_looked: float | None = None
 

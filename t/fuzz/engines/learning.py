@@ -14,7 +14,10 @@ SEARCH, GROUP = "s", "t"
 _STOPS: tuple[dict[str, Any], ...] = (
     {},
     {"stop": {"policy": "asha", "step": "epoch", "eta": 2}},
+    {"stop": {"policy": "hyperband", "step": "epoch", "to": 4, "eta": 2}},
     {"stop": {"policy": "median", "step": "epoch", "trials": 1}},
+    {"stop": {"policy": "patience", "step": "epoch", "patience": 0}},
+    {"stop": {"policy": "threshold", "step": "epoch", "upper": 2}},
 )
 _OBJECTIVES: tuple[dict[str, Any], ...] = (
     {"minimize": "loss"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,11 +13,17 @@ from test_search import Search, searching
 
 from flux_ensemble.engine.events import Interrupted
 from flux_ensemble.engine.snapshot import dump, restore
-from flux_ensemble.features.search.early_stop import MEDIAN_OF, Median, stopping
-from flux_ensemble.features.search.model import Stop
+from flux_ensemble.features.search import model
+from flux_ensemble.features.search.early_stop import MEDIAN_OF, EarlyStop, Percentile, stopping
+from flux_ensemble.features.search.model import Objective, Stop
 
 ASHA = {"policy": "asha", "step": "epoch", "eta": 2}
 MEDIAN = {"policy": "median", "step": "epoch", "trials": 2}
+PERCENTILE = {"policy": "percentile", "step": "epoch", "trials": 2, "percentile": 10}
+HYPERBAND = {"policy": "hyperband", "step": "epoch", "to": 2, "eta": 2}
+PATIENCE = {"policy": "patience", "step": "epoch", "patience": 0}
+THRESHOLD = {"policy": "threshold", "step": "epoch", "upper": 0.8}
+POLICIES = [ASHA, MEDIAN, PERCENTILE, HYPERBAND, PATIENCE, THRESHOLD]
 
 
 def curves(trials: int, steps: int) -> list[list[float]]:
@@ -44,25 +50,47 @@ def interleaved(trials: int, steps: int, slots: int) -> Iterator[tuple[int, int]
             del active[number]
 
 
+#: Each with the pruner of Optuna that decides as it does.
+PRUNERS: dict[Stop, Callable[[Any], Any]] = {
+    Stop("asha", "n", 1, eta=3): lambda of: of.SuccessiveHalvingPruner(1, 3),
+    Stop("asha", "n", 2, eta=2): lambda of: of.SuccessiveHalvingPruner(2, 2),
+    Stop("median", "n", 3, trials=4): lambda of: of.MedianPruner(4, n_warmup_steps=3),
+    Stop("percentile", "n", percentile=25): lambda of: of.PercentilePruner(25, 5),
+    Stop("percentile", "n", 2, trials=9, percentile=62.5): lambda of: of.PercentilePruner(
+        62.5, 9, n_warmup_steps=2
+    ),
+    Stop("hyperband", "n", last=9): lambda of: of.HyperbandPruner(1, 9, 3),
+    Stop("hyperband", "n", 2, last=8, eta=2): lambda of: of.HyperbandPruner(2, 8, 2),
+    Stop("patience", "n", patience=3): lambda of: of.PatientPruner(None, 3),
+    Stop("patience", "n", patience=0, min_delta=0.125): lambda of: of.PatientPruner(None, 0, 0.125),
+    Stop("threshold", "n", 2, lower=0.0625, upper=0.5): lambda of: of.ThresholdPruner(
+        0.0625, 0.5, n_warmup_steps=2
+    ),
+    Stop("threshold", "n", upper=0.75): lambda of: of.ThresholdPruner(upper=0.75),
+}
+
+
+def deciding(stop: Stop, maximize: bool = False) -> EarlyStop:
+    """The policy of a search `hpo`."""
+    found = stopping(model.Search("hpo", "a", (), (Objective("loss", maximize),), stop=stop))
+    assert found is not None
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::Warning")  # Optuna calls one of them experimental.
 @pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize(
-    "stop", [Stop("asha", "n", 1, 3), Stop("asha", "n", 2, 2), Stop("median", "n", 3, trials=4)]
-)
+@pytest.mark.parametrize("stop", PRUNERS, ids=lambda stop: f"{stop.policy}-{stop.begin}")
 def test_the_same_trials_are_stopped_as_by_the_pruners_of_optuna(
     stop: Stop, maximize: bool
 ) -> None:
     optuna = pytest.importorskip("optuna")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    pruners = optuna.pruners
-    if stop.policy == "asha":
-        pruner = pruners.SuccessiveHalvingPruner(stop.begin, stop.eta)
-    else:
-        pruner = pruners.MedianPruner(stop.trials, n_warmup_steps=stop.begin)
+    pruner = PRUNERS[stop](optuna.pruners)
     direction = "maximize" if maximize else "minimize"
-    study = optuna.create_study(direction=direction, pruner=pruner)
+    study = optuna.create_study(study_name="hpo", direction=direction, pruner=pruner)
     values = curves(60, 9)
     trials = [study.ask() for _ in values]
-    ours = stopping(stop)
+    ours = deciding(stop, maximize)
     over: dict[int, int] = {}
     for number, step in interleaved(60, 9, 5):
         if number in over:
@@ -82,15 +110,35 @@ def test_the_same_trials_are_stopped_as_by_the_pruners_of_optuna(
                 state=states.PRUNED if pruned else states.COMPLETE,
             )
         # One that is read from a snapshot decides as this one.
-        again = stopping(stop)
+        again = deciding(stop, maximize)
         again.load(json.loads(json.dumps(ours.dump())))
         assert again.dump() == ours.dump()
         ours = again
-    assert 10 < sum(step < 9 for step in over.values()) < 60
+    assert sum(step < 9 for step in over.values()) > 5
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_values_that_are_no_finite_numbers_are_beyond_the_bounds_that_optuna_says(
+    value: str, maximize: bool
+) -> None:
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    pruner = optuna.pruners.ThresholdPruner(upper=0.75)
+    study = optuna.create_study(direction="maximize" if maximize else "minimize", pruner=pruner)
+    trial = study.ask()
+    trial.report(float(value), 1)
+    document = searching(stop={**THRESHOLD, "upper": 0.75}, parallel=1)
+    if maximize:
+        document["search"][0]["maximize"] = document["search"][0].pop("minimize")
+    play = Stopped(document)
+    play.begin(1)
+    play.event(1, "memo", epoch=1, loss=value)
+    assert bool(play.of(CancelJobs)) == trial.should_prune()
 
 
 def test_of_very_many_trials_the_median_is_that_of_the_latest() -> None:
-    median = Median(Stop("median", "n", trials=1))
+    median = Percentile(50, begin=1, trials=1)
     for number in range(MEDIAN_OF):
         median.publish(number, 1, 0.0)
         median.end(number, True)
@@ -131,6 +179,30 @@ def test_a_trial_that_is_no_good_is_stopped_and_its_last_value_told() -> None:
     trials = search_state(play.engine, "hpo").trials
     assert trials.seen(0, 0, 3, 2)["ends"] == [[0, 0.4], [1, 0.9, 1]]
     assert play.points == [0.01, 0.02, 0.03]
+
+
+def test_a_trial_whose_loss_is_no_number_is_stopped_by_a_threshold_and_told_as_failed() -> None:
+    play = Stopped(searching(stop=THRESHOLD, parallel=1))
+    play.over(1, 0.5, 0.4)
+    play.begin(2)
+    play.event(2, "memo", epoch=1, loss="nan")
+    assert play.of(CancelJobs)[-1].jobs == (2,)
+    (pruned,) = play.recorded("pruned")
+    assert pruned == {"search": "hpo", "trial": 1, "id": 2, "step": 1, "value": None}
+    play.event(2, "exception", type="cancel", severity=0)
+    play.end(2, 15)
+    assert (play.search["pruned"], play.search["canceled"], play.search["failed"]) == (1, 0, 0)
+    trials = search_state(play.engine, "hpo").trials
+    assert trials.seen(0, 0, 3, 2)["ends"] == [[0, 0.4], [1, None]]
+
+
+@pytest.mark.parametrize("stop", [ASHA, MEDIAN, PERCENTILE, HYPERBAND, PATIENCE])
+def test_other_policies_do_not_see_what_is_no_number(stop: dict[str, Any]) -> None:
+    play = Stopped(searching(stop=stop, parallel=1))
+    play.over(1, 0.5, 0.4)
+    play.begin(2)
+    play.event(2, "memo", epoch=1, loss="nan")
+    assert not play.of(CancelJobs)
 
 
 def test_a_job_that_was_faster_than_its_end_is_complete() -> None:
@@ -190,7 +262,7 @@ def test_rules_see_how_many_were_stopped() -> None:
     assert done["pruned"] == 1
 
 
-@pytest.mark.parametrize("stop", [ASHA, MEDIAN])
+@pytest.mark.parametrize("stop", POLICIES, ids=lambda stop: stop["policy"])
 @pytest.mark.parametrize("at", range(0, 40, 3))
 def test_an_engine_that_is_restored_stops_the_same_trials(at: int, stop: dict[str, Any]) -> None:
     """At some events, and with the same commands since."""
@@ -207,7 +279,7 @@ def test_an_engine_that_is_restored_stops_the_same_trials(at: int, stop: dict[st
     first.end(2)
     first.begin(3)
     first.begin(4)
-    first.publish(3, 0.9)
+    first.publish(3, 0.5, 0.9)
     first.publish(4, 0.2)
     first.event(3, "exception", type="cancel", severity=0)
     first.end(3, 15)
