@@ -9,7 +9,7 @@ from flux_ensemble.entries import Action, Job, Rule
 
 __all__ = ["Action", "AsyncClient", "Ensemble", "Job", "Rule", "memo", "params"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: Names that are imported on first use, since commands and custom functions do not need them.
 _LATER = {

@@ -31,10 +31,10 @@ def listed_for_guests(listed: Iterable[Payload]) -> list[Payload]:
 def status_for_guests(answer: Payload) -> dict[str, Any]:
     """Return the response to `status` as guests see it.
 
-    >>> service = {"version": "0.1.0", "t_start": 1.0}
+    >>> service = {"version": "0.2.0", "t_start": 1.0}
     >>> answer = {"nodes": {}, "queue": {}, "service": service, "ensembles": []}
     >>> status_for_guests(answer)["service"]
-    {'version': '0.1.0'}
+    {'version': '0.2.0'}
     """
     return {
         "nodes": answer["nodes"],

@@ -1,6 +1,6 @@
 """The manifests of an Ensemble; pure.
 
-    render(ensemble, Settings(image="flux-ensemble:0.1.0")) -> manifests
+    render(ensemble, Settings(image="flux-ensemble:0.2.0")) -> manifests
 
 The manifests are complete except for what only a cluster has: the owner (`owned`), and the contents
 of Secrets (`k8s.operator.tls`). MiniClusters come last, so that the objects that their pods mount

@@ -9,12 +9,12 @@ class PyFluxEnsemble(PythonPackage):
     """Ensembles of jobs on Flux: groups of jobs, and rules that react to what the jobs do."""
 
     homepage = "https://pypi.org/project/flux-ensemble"
-    pypi = "flux_ensemble/flux_ensemble-0.1.0.tar.gz"
+    pypi = "flux_ensemble/flux_ensemble-0.2.0.tar.gz"
 
     license("MIT")
 
     # The checksum of a release is known when its files are (README.md beside the repository).
-    version("0.1.0")
+    version("0.2.0")
 
     variant("compiled", default=True, description="Compile what works for each event of each job")
     variant("flux", default=True, description="Install Flux; without it documents run locally")
