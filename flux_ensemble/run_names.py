@@ -7,10 +7,20 @@ later ones, as long as the first is kept, are `sweep-2`, `sweep-3`, and so on.
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterable
+from typing import TypedDict
+
+from flux_ensemble.engine.lifecycle import FINAL_STATES
 
 #: Longest name in characters: see `document.keys.forms.ENSEMBLE_NAME`.
 _LONGEST = 128
+
+
+class Listed(TypedDict):
+    """What is listed of an ensemble, as far as names matter."""
+
+    name: str
+    state: str
 
 
 def free_name(asked: str, taken: Container[str]) -> str:
@@ -39,6 +49,26 @@ def can_be_named(name: str, asked: str) -> bool:
     return found[1] == asked[: _LONGEST - len(found[2]) - 1]
 
 
+def begun_as(asked: str, listed: Iterable[Listed]) -> str | None:
+    """Return the name of the run that `--resume` goes on with, or None if none has begun.
+
+    If the run of the name has ended, later ones got a number: the newest one that has not ended,
+    else the newest one.
+
+    Args:
+        asked: the name by which it was requested.
+        listed: all ensembles.
+
+    >>> begun_as("sweep", [{"name": "sweep", "state": "failed"}])
+    'sweep'
+    """
+    states = {one["name"]: one["state"] for one in listed if can_be_named(one["name"], asked)}
+    if asked not in states:
+        return None
+    left = [name for name, state in states.items() if state not in FINAL_STATES]
+    return asked if asked in left else max(left or states, key=lambda name: (len(name), name))
+
+
 def named_otherwise(asked: str, name: str, remove: str, state: str = "has ended") -> str:
     """Return the message about a run whose name is not the requested one.
 
@@ -53,16 +83,20 @@ def named_otherwise(asked: str, name: str, remove: str, state: str = "has ended"
     return f"{asked!r} {state} and is kept ('{remove}' removes it): this run is {name!r}"
 
 
-def cannot_resume(name: str) -> str:
+def cannot_resume(name: str, *, search: bool = False) -> str:
     """Return the sentence about a run that `--resume` would continue, had it not been canceled.
+
+    Args:
+        name: of the run.
+        search: it has a search, which `rerun` does not go on with.
 
     >>> cannot_resume("sweep-2")
     "'sweep-2' was cancelled: 'run' without --resume starts it anew, and 'rerun sweep-2' runs ..."
     """
-    return (
-        f"{name!r} was cancelled: 'run' without --resume starts it anew, and 'rerun {name}' runs "
-        "its cancelled jobs again"
-    )
+    again = f"'rerun {name}' runs its cancelled jobs again"
+    if search:
+        again = f"'search {name} --more N' goes on with its search"
+    return f"{name!r} was cancelled: 'run' without --resume starts it anew, and {again}"
 
 
 def goes_on_already(name: str, watch: str, state: str = "running", *, alone: bool = False) -> str:

@@ -135,8 +135,13 @@ test_expect_success 'resume=True follows what the service has, and runs again no
 	elif sys.argv[1] == "end":
 	    kept.start(resume=True).terminate()
 	    print(kept.run(resume=True)["state"], len(list(kept.jobs())))
+	elif sys.argv[1] == "look":
+	    try: kept.status()
+	    except RuntimeError as error: print(error, file=sys.stderr)
 	elif sys.argv[1] == "cancel":
-	    kept.start().cancel()
+	    kept.start()
+	    print(Ensemble(kept.document).start(resume=True).name)
+	    kept.cancel()
 	    asyncio.run(kept.wait())
 	    kept.run(resume=True)
 	EOD
@@ -146,9 +151,13 @@ test_expect_success 'resume=True follows what the service has, and runs again no
 	flux module remove ensemble &&
 	is "completed 2" "$(python again.py end 2)" &&
 	is "completed 2" "$(python again.py end 2 2>told)" &&
+	python again.py look 2 2>errors &&
+	grep "with resume=True they follow the run of this name that Flux has, which is .*kept" errors &&
 	grep ".kept. has ended, so nothing runs again: it would without resume=True" told &&
-	test_must_fail python again.py cancel 2 2>errors &&
-	grep "was cancelled: .run. without resume=True starts it anew, and .rerun kept" errors
+	test_must_fail python again.py cancel 2 2>errors >name &&
+	is kept-2 "$(cat name)" &&
+	grep "going on with .kept-2" errors &&
+	grep "was cancelled: run() without resume=True starts it anew, and Ensemble.attach(.kept-2.).rerun()" errors
 '
 
 test_expect_success 'a program runs what failed again, in the same record, and follows it to its end' '

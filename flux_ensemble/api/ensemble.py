@@ -29,9 +29,10 @@ from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.entries import caller, key_of
 from flux_ensemble.job_ids import JobIds
 from flux_ensemble.renamed import takes_old_arguments
+from flux_ensemble.run_names import begun_as, can_be_named
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import hanging, shortened
-from flux_ensemble.words import shown_state
+from flux_ensemble.words import counted, shown_state
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -281,11 +282,15 @@ class Ensemble:
             for name, value in local.items():
                 if value is not None:
                     raise WrongValueError(f"{name} is for the local queue: say queue='local'")
-            host = hosts.FluxHost(self.name)
+            host = hosts.FluxHost(spec.name)
             with keeping_interrupts():
                 # It may have an ensemble of an earlier instance to go on with.
                 hosts.start_service(host.client)
-                if not (resume and hosts.kept(host, text)):
+                if resume:
+                    # The latest run of the name has a number, if one before it is kept.
+                    host.name = begun_as(spec.name, host.client.list()) or spec.name
+                host.resumed = bool(resume) and hosts.kept(host, text)
+                if not host.resumed:
                     host.name = hosts.load(host.client, text)
             self._host = host
         else:
@@ -740,7 +745,14 @@ class Ensemble:
             raise EnsembleError(errno.EINVAL, f"filter: {error}") from None
         asked = {"filter": filter, "failed": failed or None, "dry_run": dry_run or None}
         sizes = {"nodes": nodes, "cores": cores, "gpus": gpus}
-        return self._reopen("rerun", asked, sizes, timeout, waits=not dry_run)
+        answer = self._reopen("rerun", asked, sizes, timeout, waits=not dry_run)
+        if trials := answer.get("trials"):
+            verb = "is" if trials == 1 else "are"
+            _say(
+                f"{counted(trials, 'trial')} of searches {verb} left out: search(more=N) goes on "
+                "with a search"
+            )
+        return answer
 
     def search(
         self,
@@ -859,17 +871,27 @@ class Ensemble:
 
     def _first(self) -> str:
         """Return what is to be done before anything else: a run of the name may be kept."""
+        from flux_ensemble.api.hosts import flux_names
         from flux_ensemble.queues.local.client import LocalClient
 
+        kept = begun_as(self.name, flux_names())
+        if kept is not None:
+            return (
+                "call start() or run() first; with resume=True they follow the run of this name "
+                f"that Flux has, which is Ensemble.attach({kept!r})"
+            )
         try:
-            (status,) = LocalClient(_root(None)).status(self.name)["ensembles"]
-        except EnsembleError:
+            client = LocalClient(_root(None))
+            # The latest run of the name may have a number.
+            name = [name for name in client.names() if can_be_named(name, self.name)][-1]
+            (status,) = client.status(name)["ensembles"]
+        except (EnsembleError, IndexError):
             return "call start() or run() first"
         if status.get("resumable"):
             return "a run of it was interrupted, and run(resume=True) or start(resume=True) goes on"
         return (
             "call start() or run() first; the run of this name that is kept is "
-            f"Ensemble.attach({self.name!r})"
+            f"Ensemble.attach({name!r})"
         )
 
     # -- in a notebook ----------------------------------------------------------------

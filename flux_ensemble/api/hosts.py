@@ -19,7 +19,7 @@ from flux_ensemble.api.local_session import LocalSession, Rerun, checked, in_pyt
 from flux_ensemble.api.threads import Stopped
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.client import Client, EnsembleError, is_named
-from flux_ensemble.client.responses import EnsembleStatus, Entry, RunEnded, Why
+from flux_ensemble.client.responses import EnsembleStatus, Entry, RunEnded, Summary, Why
 from flux_ensemble.client.troubles import failed_jobs, sentence
 from flux_ensemble.eventlog import Load
 from flux_ensemble.metrics.job_row import JobRow
@@ -165,10 +165,14 @@ class FluxHost(Host):
     Args:
         name: the ensemble.
         uri: the instance; None is the enclosing one.
+
+    Attributes:
+        resumed: the ensemble is one that the service had.
     """
 
     def __init__(self, name: str, uri: str | None = None) -> None:
         super().__init__(name)
+        self.resumed = False
         self._uri = uri
         self._own = threading.local()
 
@@ -178,6 +182,11 @@ class FluxHost(Host):
         if client is None:
             client = self._own.client = Client(uri=self._uri)
         return client
+
+    def naming(self, asked: str) -> str:
+        if not self.resumed:
+            return super().naming(asked)
+        return "" if self.status()["t_end"] is not None else f"going on with {self.name!r}"
 
     def follower(self, stopped: Event) -> Client:
         return StoppableClient(self._uri, stopped)
@@ -349,7 +358,8 @@ def kept(host: Host, text: str) -> bool:
             return False  # neither it nor a service
         raise
     if status["state"] == "canceled":
-        raise EnsembleError(errno.EINVAL, in_python(cannot_resume(host.name)))
+        told = cannot_resume(host.name, search=bool(status.get("searches")))
+        raise EnsembleError(errno.EINVAL, in_python(told))
     ended = status["t_end"] is not None
     if host.document()[0] != text:
         state = "has ended" if ended else "is running"
@@ -385,6 +395,14 @@ def local_root() -> Path:
         return default_root()
     except StateError as error:
         raise EnsembleError(errno.ENOENT, str(error)) from None
+
+
+def flux_names() -> list[Summary]:
+    """Return the ensembles of the service; none if no instance or no service is reached."""
+    try:
+        return Client().list()
+    except (BindingsError, EnsembleError):
+        return []
 
 
 def reaches_flux() -> bool:

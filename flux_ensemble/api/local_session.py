@@ -358,7 +358,14 @@ _ARGUMENTS = {
     "with --name": "with name=, or follow that one with Ensemble.attach()",
 }
 
-#: Quoted words, or an option. A command stays as it is.
+#: Commands, and what `Ensemble` has for them.
+_METHODS = (
+    (re.compile(r"'run'"), "run()"),
+    (re.compile(r"'rerun ([^' ]+)'"), r"Ensemble.attach('\1').rerun()"),
+    (re.compile(r"'search ([^' ]+) --more N'"), r"Ensemble.attach('\1').search(more=N)"),
+)
+
+#: Quoted words, or an option. Other commands stay as they are.
 _OPTIONS = re.compile(r"'[^']*'|(?:with )?--[a-z-]+")
 
 
@@ -369,7 +376,11 @@ def in_python(sentence: str) -> str:
     'jobs.csv exists: force=True replaces it'
     >>> in_python("'run --resume a.yaml' goes on with it")
     "'run --resume a.yaml' goes on with it"
+    >>> in_python("'rerun a' runs its cancelled jobs again")
+    "Ensemble.attach('a').rerun() runs its cancelled jobs again"
     """
+    for command, method in _METHODS:
+        sentence = command.sub(method, sentence)
 
     def said(found: re.Match[str]) -> str:
         words = found[0]

@@ -204,9 +204,13 @@ class JobTable:
         """Return the columns, those that every job has without any, and the rows."""
         from flux_ensemble.metrics.job_row import OF_ALL
 
-        rows = [dict(_fields(row)) for row in self]
-        others = [dict(_fields(row)) for row in self._others()]
-        columns = dict.fromkeys(name for row in (*others, *rows) for name in row)
+        jobs, others = list(self), list(self._others())
+        rows = [dict(_fields(row)) for row in jobs]
+        every = dict.fromkeys(name for row in others for name, _ in _fields(row))
+        every |= dict.fromkeys(name for row in rows for name in row)
+        # What jobs published stands in one place, also if the first one published nothing.
+        fields = list(dict.fromkeys(name for row in (*others, *jobs) for name in row))
+        columns = sorted(every, key=lambda name: fields.index(name.partition(".")[0]))
         for name in columns:
             if name.startswith("memo."):
                 _measure(rows, name)

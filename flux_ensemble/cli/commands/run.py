@@ -38,12 +38,11 @@ from flux_ensemble.deploy.service_start import ensure_service
 from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.results.hosts import Target
-from flux_ensemble.run_names import can_be_named, cannot_resume, named_otherwise
+from flux_ensemble.run_names import Listed, begun_as, can_be_named, cannot_resume, named_otherwise
 from flux_ensemble.words import counted
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
-    from flux_ensemble.client.responses import Summary as Listed
     from flux_ensemble.document.model import Spec
     from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
@@ -464,22 +463,6 @@ class _Run:
             others = [(other["name"], other["t_start"]) for other in listed]
             code = follower.load(request, spec.name, others)
         return self._written(client, code) if self.results else code
-
-
-def begun_as(asked: str, listed: Sequence[Listed]) -> str | None:
-    """Return the name of the run that `--resume` goes on with, or None if none has begun.
-
-    If the run of the name has ended, later ones got a number: the newest one that has not ended.
-
-    Args:
-        asked: the name by which it was requested.
-        listed: all ensembles.
-    """
-    states = {one["name"]: one["state"] for one in listed if can_be_named(one["name"], asked)}
-    if asked not in states:
-        return None
-    left = [name for name, state in states.items() if state not in EXIT_CODES]
-    return asked if asked in left else max(left, key=lambda name: (len(name), name), default=asked)
 
 
 def canceled_as(asked: str, listed: Sequence[Listed]) -> str | None:

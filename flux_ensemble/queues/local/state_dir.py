@@ -439,8 +439,9 @@ class StateLog:
         """Raise an error if the latest run of the name was canceled."""
         latest = [*runs_of(top, self._asked)][-1]
         with contextlib.suppress(OSError, ValueError), top.enter(latest) as directory:
-            if read_snapshot(directory)["status"]["state"] == "canceled":
-                raise StateError(cannot_resume(latest))
+            status = read_snapshot(directory)["status"]
+            if status["state"] == "canceled":
+                raise StateError(cannot_resume(latest, search=bool(status.get("searches"))))
 
     def _check_resume(self, top: Directory, document: bytes, resume: bool | None) -> bool | None:
         """Return `resume`, but None if there is nothing to go on with: then the run begins."""

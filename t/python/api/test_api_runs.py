@@ -211,6 +211,37 @@ def test_resume_goes_on_with_the_latest_run_of_the_name(
     assert (again.name, capsys.readouterr().err.count("demo-2")) == ("demo-2", 1)
 
 
+def test_resume_of_what_was_cancelled_names_the_methods_that_go_on(tmp_path: Path) -> None:
+    ensemble = make(finish="never").start("local", state_dir=tmp_path)
+    ensemble.cancel()
+    asyncio.run(ensemble.wait())
+    told = r"cancelled: run\(\) without resume=True starts it anew, and Ensemble.attach\('demo'\)"
+    with pytest.raises(EnsembleError, match=rf"{told}.rerun\(\) runs its cancelled jobs again"):
+        make().run("local", state_dir=tmp_path, resume=True)
+    search = {"id": "hpo", "group": "a", "variables": {"x": ["a", "b"]}, "minimize": "loss",
+              "trials": 1, "sampler": "random"}  # fmt: skip
+    state = tmp_path / "search"
+    ensemble = make(finish="never", search=[search]).start("local", state_dir=state)
+    ensemble.cancel()
+    asyncio.run(ensemble.wait())
+    with pytest.raises(EnsembleError, match=rf"{told}.search\(more=N\) goes on with its search"):
+        make(finish="never", search=[search]).run("local", state_dir=state, resume=True)
+
+
+def test_rerun_says_that_trials_are_left_out_and_what_goes_on_with_their_search(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    search = {"id": "hpo", "group": "a", "variables": {"x": ["a", "b"]}, "minimize": "loss",
+              "trials": 2, "sampler": "random"}  # fmt: skip
+    begin = Rule(trigger="start", action=Action(name="search", label="hpo"))
+    tune = Ensemble(
+        name="tune", jobs=[Job(name="a", command="false")], search=[search], rules=[begin]
+    )
+    tune.run("local", state_dir=tmp_path)
+    assert tune.rerun()["jobs"] == 0
+    assert "2 trials of searches are left out: search(more=N) goes on" in capsys.readouterr().err
+
+
 def test_what_has_not_been_started_names_the_run_that_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,7 +253,10 @@ def test_what_has_not_been_started_names_the_run_that_is_kept(
     make().run("local")
     with pytest.raises(NotStartedError, match=r"that is kept is Ensemble.attach\('demo'\)"):
         make().jobs()
-    file = tmp_path / "flux-ensemble" / "demo" / "status.json"
+    make().run("local")
+    with pytest.raises(NotStartedError, match=r"that is kept is Ensemble.attach\('demo-2'\)"):
+        make().jobs()
+    file = tmp_path / "flux-ensemble" / "demo-2" / "status.json"
     known = json.loads(file.read_text())
     known["status"].update(state="running", t_end=None)
     file.write_text(json.dumps(known))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.cli.commands.run import begun_as, canceled_as
+from flux_ensemble.cli.commands.run import canceled_as
 from flux_ensemble.cli.common import Failure
 from flux_ensemble.cli.session import follow, target
 from flux_ensemble.cli.session.follow import Follower
@@ -23,6 +23,7 @@ from flux_ensemble.client import Client, EnsembleError, connection
 from flux_ensemble.client import reconnect as outage
 from flux_ensemble.client.reconnect import FIRST_PAUSE, GROWTH, LOOK_INTERVAL, LOOK_TIMEOUT
 from flux_ensemble.client.responses import Entry
+from flux_ensemble.run_names import begun_as
 from flux_ensemble.words import Line, plain
 
 COUNTS = dict.fromkeys(
@@ -870,7 +871,7 @@ def test_log_prints_lines_or_json(
         ("", None),
         ("hunt:running", "hunt"),
         ("hunt:completed", "hunt"),
-        ("hunt:completed hunt-2:completed", "hunt"),
+        ("hunt:completed hunt-9:failed hunt-10:completed", "hunt-10"),
         ("hunt:running hunt-2:running", "hunt"),
         ("hunt:failed hunt-2:canceled hunt-9:paused hunt-10:running hunt-x:running", "hunt-10"),
         # Without the first one it is unknown by what name that was requested.

@@ -76,6 +76,14 @@ def test_a_list_of_jobs_is_one_request_and_each_length_is_of_now() -> None:
         assert len(table) == len(requests)
 
 
+def test_what_jobs_published_stands_in_one_place() -> None:
+    pytest.importorskip("pandas")
+    rows = [row(1, memo=memo, output=None) for memo in ({}, {"a": 1, "b": 2}, {"c": 3})]
+    columns = list(JobTable(lambda: rows).to_pandas().columns)
+    assert columns[columns.index("memo.a") :][:3] == ["memo.a", "memo.b", "memo.c"]
+    assert columns.index("memo.a") < columns.index("output")
+
+
 def test_nan_and_infinity_are_numbers_in_a_column_of_numbers() -> None:
     memos = [{"loss": 0.5, "note": "a"}, {"loss": "nan", "note": "inf"}, {"loss": "-inf"}, {}]
     table = JobTable(lambda: [row(1, params={"x": "nan"}, memo=memo) for memo in memos])
