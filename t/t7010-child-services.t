@@ -109,7 +109,7 @@ test_expect_success 'a member is killed: its jobs run elsewhere, and each counts
 	is 1 "$(entries member member-lost)"
 '
 
-# Make a `flux ensemble` whose services of members are of another version, until `same` is there.
+# Make a `flux ensemble` whose services of members have another format, until `same` is there.
 mkdir other &&
 cat >other/flux-ensemble <<-EOD
 #!/bin/sh
@@ -118,7 +118,9 @@ case "\$*" in
 import sys
 import flux_ensemble
 from flux_ensemble.cli.main import main
+from flux_ensemble.queues.nested import link
 flux_ensemble.__version__ = '9.9.9'
+link.FORMAT = 99
 sys.exit(main())" "\$@" ;;
 esac
 test "\$1" = -c || set -- "$SHARNESS_BUILD_DIRECTORY/flux-ensemble" "\$@"
@@ -128,11 +130,11 @@ chmod +x other/flux-ensemble
 
 # Succeed if the services of both members were refused.
 are_refused() {
-	said=$(flux dmesg | grep "other: member .*its service is flux-ensemble 9.9.9, and this one") &&
+	said=$(flux dmesg | grep "other: member .*its service is flux-ensemble 9.9.9, whose messages have format 99, and this one") &&
 	is 2 "$(echo "$said" | wc -l)"
 }
 
-test_expect_success 'a service of another version is refused until it is of the same one' '
+test_expect_success 'a service with another format is refused until there is one with the same' '
 	document other 4 >other.yaml &&
 	PATH="$PWD/other:$PATH" flux ensemble load other.yaml &&
 	wait_until are_refused 2>err &&
@@ -159,7 +161,7 @@ test_expect_success 'a member whose service stays so is lost, and the log says w
 	PATH="$PWD/other:$PATH" flux ensemble load never.yaml &&
 	flux ensemble wait never &&
 	flux ensemble log never >log &&
-	grep "member-lost.*its service is flux-ensemble 9.9.9, and this one" log &&
+	grep "member-lost.*its service is flux-ensemble 9.9.9, whose messages have format 99, and this one" log &&
 	flux dmesg >dmesg &&
 	test_must_fail grep Traceback dmesg
 '

@@ -21,7 +21,7 @@ from flux.message import Message
 from flux_ensemble import __version__
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.queues.nested.jobspec import MemberTag
-from flux_ensemble.queues.nested.link import Link, LinkError
+from flux_ensemble.queues.nested.link import FORMAT, Link, LinkError
 from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.service.fleets import Fleets
 from flux_ensemble.service.requests.messages import Responder
@@ -130,17 +130,24 @@ class Way:
         self._send(self._link.again())
 
 
-def other_version(theirs: str) -> str | None:
-    """Return why the service of a member is refused by its version; None if the version fits.
+def other_format(version: str, number: int) -> str | None:
+    """Return why the service of a member is refused by its format; None if that is this one's.
 
-    >>> print(other_version("0.0.9"))  # doctest: +ELLIPSIS
-    its service is flux-ensemble 0.0.9, and this one ...: load the document with a PATH on which ...
+    Args:
+        version: of flux-ensemble that it is.
+        number: of the format of its messages.
+
+    >>> print(other_format("0.3", FORMAT + 1))  # doctest: +ELLIPSIS
+    its service is flux-ensemble 0.3, whose messages have format 2, and this one ..., with format \
+1: load the document with a PATH on which ...
+    >>> other_format("0.3", FORMAT)
     """
-    if theirs == __version__:
+    if number == FORMAT:
         return None
     return (
-        f"its service is flux-ensemble {bounded(theirs)}, and this one {__version__}: "
-        "load the document with a PATH on which 'flux ensemble' is this one"
+        f"its service is flux-ensemble {bounded(version)}, whose messages have format {number}, "
+        f"and this one {__version__}, with format {FORMAT}: load the document with a PATH on which "
+        "'flux ensemble' is this one"
     )
 
 
@@ -170,7 +177,7 @@ class Attachments:
         if not message.pimpl.is_streaming():
             raise RequestError(errno.EPROTO, "ensemble.attach: expected a streaming request")
         tag = MemberTag(**{key: payload[key] for key in MemberTag.__slots__})
-        reason = other_version(payload["version"])
+        reason = other_format(payload["version"], payload.get("format", 0))
         if reason is not None and self._fleets.unfit(tag, reason):
             raise RequestError(errno.EPROTONOSUPPORT, f"member {tag.member!r}: {reason}")
         contact = f"{self._epoch()}.{next(self._numbers)}"

@@ -50,6 +50,7 @@ from flux_ensemble.queues.local.binding import Binding
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.nested.attempts import Attempts
 from flux_ensemble.queues.nested.instance import Heard, Instance, facts
+from flux_ensemble.queues.nested.link import FORMAT
 from flux_ensemble.queues.nested.member import NestedMember
 from flux_ensemble.queues.nested.refusals import RefusedError
 from flux_ensemble.queues.nested.service_handle import brief
@@ -402,7 +403,7 @@ class Child:
         """Attach to the service; one that was killed does not answer, so the call is repeated."""
         if self._contact is None:
             topic, inbox = f"{self._service}.attach", self._broker.inbox
-            request = {**self._tag, "version": __version__}
+            request = {**self._tag, "version": __version__, "format": FORMAT}
             self._stream = StreamingRequest(
                 self._parent, inbox, topic, request, self._told, self._refused
             )

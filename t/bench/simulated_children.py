@@ -31,6 +31,7 @@ from flux_ensemble.engine.events import CommandDone  # noqa: E402
 from flux_ensemble.queues.flux.broker import Broker  # noqa: E402
 from flux_ensemble.queues.flux.stream import StreamingRequest  # noqa: E402
 from flux_ensemble.queues.nested.jobspec import member_tag  # noqa: E402
+from flux_ensemble.queues.nested.link import FORMAT  # noqa: E402
 from flux_ensemble.queues.nested.service_handle import brief  # noqa: E402
 from flux_ensemble.service.conversation import Conversation  # noqa: E402
 
@@ -108,7 +109,7 @@ class Child:
         self._talk: Conversation | None = None
         self._jobs: deque[tuple[int, float]] = deque()
         self._credit = 0.0
-        request = {**tag, "version": __version__}
+        request = {**tag, "version": __version__, "format": FORMAT}
         inbox = children.broker.inbox
         StreamingRequest(
             children.handle, inbox, "ensemble.attach", request, self._told, self._refused

@@ -17,6 +17,10 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+#: The number of the format of messages and items, which changes with them: a service with another
+#: one is refused, and one of another version is not. Before 0.2.0 there was no number.
+FORMAT = 1
+
 #: Most items of one message: taking a message in delays all other work.
 MAX_ITEMS = 250
 

@@ -172,6 +172,7 @@ TOPICS: Mapping[str, Topic] = {
             "ordinal": Field(int, "the number of a member, 1 or more", True, 1),
             "epoch": Field(int, "the number of a service", True),
             "version": _name("a version of flux-ensemble", required=True),
+            "format": Field(int, "the number of a format", minimum=0),
         },
         streaming=True,
     ),

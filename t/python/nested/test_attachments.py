@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fakes import FakeLoop
 
 from flux_ensemble.bindings import require_flux
-from flux_ensemble.queues.nested.link import Link
+from flux_ensemble.engine import commands, events
+from flux_ensemble.queues.nested.link import FORMAT, Link
 
 pytestmark = pytest.mark.flux
 
@@ -97,3 +102,39 @@ def test_events_are_told_together_and_in_their_place_between_other_items() -> No
     instance.close()
     channel.taken([one, ["ending"]])
     assert told[4:] == []
+
+
+def test_the_number_of_the_format_changes_with_the_messages() -> None:
+    require_flux()
+    from flux_ensemble.queues.nested.instance import Heard
+    from flux_ensemble.queues.nested.service_handle import AttachedInstance
+    from flux_ensemble.service.child import Contact
+    from flux_ensemble.service.requests.protocol import TOPICS
+
+    unused: Any = SimpleNamespace(caught_up=None)
+    heard: Heard = unused
+    parent: Any = SimpleNamespace()
+    link = Link()
+    link.put([])
+    message = link.next()
+    assert message is not None
+    form = {
+        "format": FORMAT,
+        "attach": sorted(TOPICS["attach"].fields),
+        "message": sorted(message),
+        "up": sorted(AttachedInstance(unused, {}, heard, unused)._takes),
+        "down": sorted(Contact(parent, "uri", "topic", "1.1", unused)._does),
+        "values": {
+            one.__name__: [field.name for field in fields(one)]
+            for one in (
+                commands.SubmitJobs,
+                commands.CancelJobs,
+                commands.UpdateJobs,
+                events.CommandDone,
+                events.CommandFailed,
+                events.JobsAlike,
+            )
+        },
+    }
+    stored = Path(__file__).parents[2] / "traces" / "link.json"
+    assert json.loads(stored.read_text()) == form, f"now: {json.dumps(form)}"
