@@ -94,7 +94,7 @@ class Refusals:
             self._told.clear()
         self._told[uid] = sentence, time.monotonic()
         manifest = event(
-            _owner(minicluster),
+            owner_of(minicluster),
             "ResizeRefused",
             sentence,
             component="flux-ensemble-grpc",
@@ -107,7 +107,7 @@ class Refusals:
             log.warning("an event was not written: %s", " ".join(str(exc).split()))
 
 
-def _owner(minicluster: Mapping[str, Any]) -> Mapping[str, Any]:
+def owner_of(minicluster: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the owner of the MiniCluster, or the MiniCluster itself if it has none."""
     metadata = minicluster["metadata"]
     for owner in metadata.get("ownerReferences") or ():

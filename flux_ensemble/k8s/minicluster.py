@@ -25,19 +25,22 @@ from lightkube import ApiError, Client
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.models.autoscaling_v1 import ScaleSpec
 from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.types import PatchType
 
+from flux_ensemble.k8s import reports
 from flux_ensemble.k8s.api_server import (
     CREDENTIAL_ERRORS,
     ClusterError,
     connect,
     sturdy,
 )
-from flux_ensemble.k8s.events import Refusals
+from flux_ensemble.k8s.events import Refusals, owner_of
 from flux_ensemble.k8s.grpc.backend import (
     BackendError,
     Contended,
     Grant,
     Refused,
+    Report,
     Size,
     Unavailable,
     UnknownCluster,
@@ -50,6 +53,8 @@ T = TypeVar("T")
 MiniCluster = create_namespaced_resource(
     "flux-framework.org", "v1alpha2", "MiniCluster", "miniclusters"
 )
+
+ConfigMap = create_namespaced_resource("", "v1", "ConfigMap", "configmaps")
 
 #: Number of attempts of a change while others change the MiniCluster at the same time.
 _ATTEMPTS = 8
@@ -132,6 +137,23 @@ class Kubernetes:
             f"MiniCluster {cluster!r} was not changed: others changed it at the same time, or "
             "the API server was too slow; try again"
         )
+
+    def report(self, cluster: str, report: Report, deadline: float) -> None:
+        """Write the report for the operator, if the MiniCluster belongs to an Ensemble."""
+        resource = self._read(cluster, deadline)
+        owner = owner_of(resource)
+        if owner["kind"] != "Ensemble":
+            return
+        name, namespace = reports.service(owner["metadata"]["name"]), cluster.partition("/")[0]
+        patch = reports.patch(resource, report)
+        try:
+            self._client.patch(
+                ConfigMap, name, patch, namespace=namespace, patch_type=PatchType.MERGE
+            )
+        except (httpx2.HTTPError, *CREDENTIAL_ERRORS) as exc:
+            raise Unavailable(
+                f"the report of MiniCluster {cluster!r} was not written: {_line(exc)}"
+            ) from exc
 
     def _read(self, cluster: str, deadline: float) -> Mapping[str, Any]:
         namespace, _, name = cluster.partition("/")

@@ -11,11 +11,14 @@ ranks are drained and their jobs end; a greater size is reached when the brokers
 The client of the service blocks. One thread calls it, one call at a time, and the results are
 handed to the reactor. While the service is down the call is repeated, with growing pauses, for
 as long as the change may take; `MiniCluster.trouble` then has the reason.
+
+Every few seconds the service is told how many nodes and jobs there are (`Reporter`).
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import queue as queues
 import threading
@@ -37,6 +40,7 @@ from flux_ensemble.queues.flux.errors import sentence
 from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.flux.steps import Resume, Steps, run
 from flux_ensemble.runtime.ports import Loop
+from flux_ensemble.service.status.instance import numbers
 
 #: Seconds that one call may take, including the client's own retries.
 CALL_SECONDS = 10.0
@@ -44,6 +48,11 @@ CALL_SECONDS = 10.0
 #: Pauses between calls in seconds: the first, and the longest.
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
+
+#: Seconds until the first report, between two, and after which the same numbers are reported again.
+FIRST_REPORT = 1.0
+REPORT_SECONDS = 10.0
+AGAIN_SECONDS = 300.0
 
 #: gRPC's status codes after which a later call may succeed.
 PASSING = (
@@ -143,6 +152,65 @@ class Thread:
             self._results.popleft()()
 
 
+class Reporter:
+    """Reports to the service how many nodes and jobs the instance has, for the Ensemble's status.
+
+    A report is sent at most once in `REPORT_SECONDS`, and only if the numbers have changed, or the
+    last one is old: whoever keeps them may have lost them. A report that fails is not repeated.
+
+    Args:
+        broker: of the instance.
+        client: of the service.
+    """
+
+    def __init__(self, broker: Broker, client: RpcClient) -> None:
+        self._broker = broker
+        self._client = client
+        # A service that does not answer must not keep requests for another size waiting.
+        self._thread = Thread(broker.loop, "report")
+        self._busy = False
+        self._reported: dict[str, dict[str, int]] = {}
+        self._t_reported = -math.inf
+        self._timer = broker.loop.timer(FIRST_REPORT, self._look, every=REPORT_SECONDS)
+
+    def close(self) -> None:
+        """End: a report that is being sent is not waited for."""
+        self._timer.cancel()
+        self._thread.close()
+
+    def _look(self) -> None:
+        if not self._busy:
+            self._busy = True
+            run(numbers(self._broker), self._known)
+
+    def _known(self, found: Any) -> None:
+        if isinstance(found, Exception):
+            self._busy = False
+            self._broker.report(found)
+            return
+        report = {
+            part: {key: value for key, value in values.items() if value is not None}
+            for part, values in zip(("nodes", "queue"), found, strict=True)
+        }
+        now = self._broker.loop.now()
+        if report == self._reported and now < self._t_reported + AGAIN_SECONDS:
+            self._busy = False
+            return
+        self._reported, self._t_reported = report, now
+        self._thread.call(partial(self._send, report), self._sent)
+
+    def _send(self, report: Mapping[str, Mapping[str, int]]) -> int:
+        self._client.report(report)
+        return 0
+
+    def _sent(self, result: int | Exception) -> None:
+        self._busy = False
+        if isinstance(result, Exception):
+            self._t_reported = -math.inf
+            if not isinstance(result, RpcError):
+                self._broker.report(result)
+
+
 @dataclass(eq=False, slots=True)
 class _Wish:
     """A size that is requested from the service until it is granted or refused.
@@ -183,6 +251,7 @@ class MiniCluster:
         self._wish: _Wish | None = None
         self._calling = False
         self._granted: int | None = None
+        self._reporter = Reporter(broker, client)
 
     def report(self) -> dict[str, Any]:
         """Return the service, the size it granted last, and the end of its certificate."""
@@ -238,7 +307,8 @@ class MiniCluster:
         self.trouble = None
 
     def close(self) -> None:
-        """Close the connection, and end the thread."""
+        """Close the connection, and end the threads."""
+        self._reporter.close()
         self._thread.close()
         self._client.close()
 

@@ -86,6 +86,9 @@ REQUESTS = {
         cwd="/tmp",
         environment={"PATH": "/bin"},
     ),
+    f"{TYPED}/Report": pb.ReportRequest(
+        cluster="alpha", nodes=pb.Nodes(node_up_count=2), queue=pb.Queue(run=1, inactive=0)
+    ),
     f"{PREDECESSORS}/RequestStatus": theirs.StatusRequest(member="minicluster", name="alpha"),
     f"{PREDECESSORS}/RequestAction": theirs.ActionRequest(
         member="flux", name="beta", action="submit", payload='{"ensemble": "a", "group": "b"}'

@@ -23,7 +23,7 @@ require_flux()
 import flux  # noqa: E402
 import flux.job  # noqa: E402
 
-from flux_ensemble.k8s.grpc.backend import Grant, Size, target  # noqa: E402
+from flux_ensemble.k8s.grpc.backend import Grant, Report, Size, target  # noqa: E402
 from flux_ensemble.k8s.scaler import MiniCluster, connect  # noqa: E402
 from flux_ensemble.queues.elastic.factory import make_scaler  # noqa: E402
 from flux_ensemble.queues.elastic.ranks import REASON  # noqa: E402
@@ -412,6 +412,9 @@ class Brokers:
         for rank in range(self.nodes, before):
             starter.rpc("start.kill", {"rank": rank, "signum": signal.SIGTERM}).get()
         return Grant(before, self.nodes)
+
+    def report(self, member: str, report: Report, deadline: float) -> None:
+        raise AssertionError("strangers report nothing")
 
 
 def minicluster() -> None:

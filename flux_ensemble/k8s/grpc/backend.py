@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 log = logging.getLogger(__name__)
+
+#: Numbers of a Flux instance by "nodes" and "queue", as in the response to `ensemble.status`.
+Report = Mapping[str, Mapping[str, int]]
 
 
 class DryRun:
@@ -57,6 +61,9 @@ class DryRun:
             "dry run: the size of cluster %r would change from %d to %d", cluster, now.nodes, size
         )
         return Grant(now.nodes, size)
+
+    def report(self, cluster: str, report: Report, deadline: float) -> None:
+        """Ignore the report: nobody reads it."""
 
 
 class BackendError(Exception):
@@ -138,6 +145,19 @@ class Backend(Protocol):
 
         Raises:
             BackendError: nothing was changed, except that this is unknown after Unavailable.
+        """
+        ...
+
+    def report(self, cluster: str, report: Report, deadline: float) -> None:
+        """Pass on the numbers of the cluster's Flux instance, if somebody reads them.
+
+        Args:
+            cluster: a canonical name.
+            report: what the cluster says of its nodes and its queue.
+            deadline: when to give up, on the clock of `time.monotonic`.
+
+        Raises:
+            BackendError: they were not passed on.
         """
         ...
 

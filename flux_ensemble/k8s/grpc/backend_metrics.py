@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from flux_ensemble.k8s.grpc.backend import Backend, BackendError, Grant, Size, UnknownCluster
+from flux_ensemble.k8s.grpc.backend import (
+    Backend,
+    BackendError,
+    Grant,
+    Report,
+    Size,
+    UnknownCluster,
+)
 
 registry = CollectorRegistry()
 
@@ -60,3 +67,6 @@ class MeteredBackend:
         _GRANTS.labels(cluster, "grow" if change > 0 else "shrink" if change else "none").inc()
         _SIZE.labels(cluster).set(grant.size)
         return grant
+
+    def report(self, cluster: str, report: Report, deadline: float) -> None:
+        self._backend.report(cluster, report, deadline)

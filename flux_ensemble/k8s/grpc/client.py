@@ -236,6 +236,21 @@ class RpcClient:
         )
         return self._once(self._stub.Load, request).name
 
+    def report(self, report: Mapping[str, Mapping[str, int]]) -> None:
+        """Report what the cluster's own Flux instance has, for the status of its Ensemble.
+
+        It is sent once: the next report replaces it.
+
+        Args:
+            report: numbers by "nodes" and "queue", as in the response to `ensemble.status`.
+        """
+        request = pb.ReportRequest(
+            cluster=self.cluster,
+            nodes=pb.Nodes(**report.get("nodes", {})),
+            queue=pb.Queue(**report.get("queue", {})),
+        )
+        self._attempt(self._stub.Report, request, time.monotonic() + self.timeout, set())
+
     def log(
         self, ensemble: str, *, follow: bool = False, events: bool = False
     ) -> Iterator[dict[str, Any]]:

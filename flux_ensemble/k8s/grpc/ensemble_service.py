@@ -44,6 +44,7 @@ class TypedService:
             f"/{self.name}/Pause": Method(CallKind.REQUEST, pb.PauseRequest, once(self._pause)),
             f"/{self.name}/Resume": Method(CallKind.REQUEST, pb.ResumeRequest, once(self._resume)),
             f"/{self.name}/Load": Method(CallKind.REQUEST, pb.LoadRequest, once(self._load)),
+            f"/{self.name}/Report": Method(CallKind.REQUEST, pb.ReportRequest, once(self._report)),
         }
 
     async def _status(self, call: AdmittedCall, request: pb.StatusRequest) -> pb.StatusResponse:
@@ -129,6 +130,15 @@ class TypedService:
             workers=request.workers if request.HasField("workers") else None,
         )
         return pb.LoadResponse(name=loaded["name"], state=loaded["state"])
+
+    async def _report(self, call: AdmittedCall, request: pb.ReportRequest) -> pb.ReportResponse:
+        parts = {"nodes": request.nodes, "queue": request.queue}
+        report = {
+            name: {field.name: value for field, value in part.ListFields()}
+            for name, part in parts.items()
+        }
+        await self._operations.report(call, request.cluster, report)
+        return pb.ReportResponse()
 
     async def _scale(self, call: AdmittedCall, request: pb.ActionRequest) -> pb.ActionResponse:
         scale = request.scale

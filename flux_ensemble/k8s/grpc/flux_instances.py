@@ -23,6 +23,7 @@ from flux_ensemble.k8s.grpc.backend import (
     Contended,
     Grant,
     Refused,
+    Report,
     Size,
     Unavailable,
     UnknownCluster,
@@ -77,6 +78,9 @@ class FluxInstances:
             # of the ensemble service continues then.
             answer = self._ask(cluster, "scale", {"to": size}, deadline)
         return Grant(now.nodes, answer["size"])
+
+    def report(self, cluster: str, report: Report, deadline: float) -> None:
+        """Ignore the report: who wants these numbers asks the instance."""
 
     @contextmanager
     def _alone(self, cluster: str, deadline: float) -> Iterator[None]:

@@ -14,7 +14,7 @@ from grpc import StatusCode
 from flux_ensemble.client.guests import status_for_guests
 from flux_ensemble.client.responses import Entry
 from flux_ensemble.k8s.grpc.admission import AdmittedCall
-from flux_ensemble.k8s.grpc.backend import Backend, BackendError, Grant
+from flux_ensemble.k8s.grpc.backend import Backend, BackendError, Grant, Report
 from flux_ensemble.k8s.grpc.clusters import Cluster, Clusters
 from flux_ensemble.k8s.grpc.errors import RequestProblem, problem
 from flux_ensemble.k8s.grpc.instances import ClusterInstance
@@ -242,6 +242,21 @@ class Operations:
             raise
         log.info("scale cluster %r %s: from %d to %d", name, asked, grant.before, grant.size)
         return grant
+
+    async def report(self, call: AdmittedCall, cluster: str, report: Report) -> None:
+        """Pass on what a cluster says of its nodes and its queue.
+
+        Raises:
+            BackendError: see `Backend.report`.
+            Problem: FAILED_PRECONDITION, there is no back end; DEADLINE_EXCEEDED.
+        """
+        name = self._find_for(call, cluster).name
+        backend = self._backend
+        if backend is None:
+            raise RequestProblem(StatusCode.FAILED_PRECONDITION, _no_backend(name))
+        await self._blocking(
+            name, lambda: backend.report(name, report, call.deadline), call.deadline
+        )
 
     def log(
         self, call: AdmittedCall, cluster: str, ensemble: str, *, follow: bool, events: bool

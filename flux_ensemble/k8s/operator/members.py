@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from flux_ensemble.k8s.grpc.backend import Report
 from flux_ensemble.k8s.operator import names
 from flux_ensemble.k8s.operator.differences import annotation
 from flux_ensemble.k8s.operator.minicluster import minicluster
@@ -45,6 +46,7 @@ class Observed:
         pods: of the job.
         warnings: messages of the job's events, latest last.
         workload: of the job, where Kueue has suspended that.
+        report: what its Flux instance says of its nodes and its queue.
         suspended: the Ensemble has been suspended.
     """
 
@@ -53,6 +55,7 @@ class Observed:
     pods: Sequence[Resource] = ()
     warnings: Sequence[str] = ()
     workload: Resource | None = None
+    report: Report | None = None
     suspended: bool = False
 
 
@@ -107,6 +110,8 @@ class MiniClusterKind:
             if queue is not None:
                 admitted = observed.job is not None and not is_suspended(observed.job)
                 status |= {"queue": queue, "admitted": admitted}
+            if observed.report and status["state"] == "Running":
+                status["flux"] = observed.report
         return status
 
 

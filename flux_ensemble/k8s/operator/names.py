@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flux_ensemble.k8s.reports import service as service
+
 GROUP = "flux-ensemble.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
@@ -80,11 +82,6 @@ PREFIX = "/tmp/flux-ensemble"
 
 #: File from which Kubernetes takes the termination message of a container.
 SUMMARY_PATH = "/dev/termination-log"
-
-
-def service(ensemble: str) -> str:
-    """Return the name of the gRPC service and of its objects."""
-    return f"{ensemble}-grpc"
 
 
 def service_tls(ensemble: str) -> str:

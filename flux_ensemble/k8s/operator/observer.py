@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flux_ensemble.k8s import reports
 from flux_ensemble.k8s.operator import names
 from flux_ensemble.k8s.operator import status as statuses
 from flux_ensemble.k8s.operator.cluster import ClusterFailure, KubernetesCluster, Resource
@@ -59,7 +60,11 @@ class Observer:
                 warnings = self._warnings(job)
         suspended = bool(self._ensemble["spec"].get("suspend"))
         workload = self._workload(job)
-        observed = Observed(resource, job, pods, warnings, workload, suspended)
+        report = None
+        if resource is not None:
+            kept = self._owned.get(("ConfigMap", names.service(self._name)))
+            report = reports.read(kept, resource)
+        observed = Observed(resource, job, pods, warnings, workload, report, suspended)
         return {"name": member["name"], **kind_of(member).status(member, observed)}
 
     def known(self, member: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -530,6 +530,7 @@ class _Turn:
         for member in self._members():
             known = observer.known(member) or observer.unknown(member)
             if member["name"] in ended:
+                known.pop("flux", None)
                 members.append({**known, "size": 0})
                 continue
             if not self._looked:

@@ -85,8 +85,16 @@ def _service(ensemble: Mapping[str, Any], settings: Settings, serve: bool) -> li
                 {**scale, "resources": ["miniclusters/scale"], "verbs": ["update"]},
                 # A refused size is reported as an event of the Ensemble.
                 {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+                # What members report of their nodes and their queues.
+                {
+                    "apiGroups": [""],
+                    "resources": ["configmaps"],
+                    "resourceNames": [name],
+                    "verbs": ["patch"],
+                },
             ],
         ),
+        make("v1", "ConfigMap"),
         make(
             f"{rbac}/v1",
             "RoleBinding",

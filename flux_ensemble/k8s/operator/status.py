@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flux_ensemble.k8s import reports
 from flux_ensemble.k8s.operator.members import OVER
 
 #: Longest message of a condition, in characters.
@@ -78,6 +79,7 @@ def status(view: StatusFacts, before: Mapping[str, Any], now: str) -> dict[str, 
         "size": sum(member["size"] for member in view.members),
         "conditions": conditions,
         "members": [dict(member) for member in view.members],
+        **reports.total([member["flux"] for member in view.members if "flux" in member]),
     }
     if over(result):
         same = over(before) and _which(before) == _which(result)

@@ -41,10 +41,17 @@ def query(broker: Broker, done: Take) -> None:
 
 
 def _query(broker: Broker, done: Take) -> Steps:
+    found = _conditions(broker)
+    (nodes, jobs), why = yield together(partial(run, numbers(broker)), partial(run, found))
+    done(nodes, jobs, why)
+
+
+def numbers(broker: Broker) -> Generator[Step, Any, tuple[Numbers, Numbers]]:
+    """Request the numbers of nodes, and those of jobs by state."""
     nodes = _numbers(broker, "resource.sched-status", NODES, count_nodes)
     jobs = _numbers(broker, "job-list.job-stats", STATES, count_jobs)
-    found = _conditions(broker)
-    done(*(yield together(partial(run, nodes), partial(run, jobs), partial(run, found))))
+    found = yield together(partial(run, nodes), partial(run, jobs))
+    return found[0], found[1]
 
 
 def _conditions(broker: Broker) -> Generator[Step, Any, Conditions | None]:

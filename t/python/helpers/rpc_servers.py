@@ -16,7 +16,7 @@ from patience import PATIENCE
 
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.k8s.grpc.admission import Limits
-from flux_ensemble.k8s.grpc.backend import Backend, Grant, Size
+from flux_ensemble.k8s.grpc.backend import Backend, Grant, Report, Size
 from flux_ensemble.k8s.grpc.client import RpcClient
 from flux_ensemble.k8s.grpc.clusters import Cluster, Clusters
 from flux_ensemble.k8s.grpc.server import Access, serve
@@ -143,6 +143,9 @@ class Held:
         self.size(cluster, deadline)
         return Grant(1, 2)
 
+    def report(self, cluster: str, report: Report, deadline: float) -> None:
+        self.size(cluster, deadline)
+
 
 class Failing:
     """A back end that raises the given exceptions, one in each call, and then works."""
@@ -168,6 +171,9 @@ class Failing:
         before = self.size(cluster, deadline).nodes
         self.nodes = to if to is not None else before + (by or 0)
         return Grant(before, self.nodes)
+
+    def report(self, cluster: str, report: Report, deadline: float) -> None:
+        self.size(cluster, deadline)
 
 
 class Log:

@@ -404,3 +404,17 @@ class LoadResponse(_message.Message):
     name: str
     state: str
     def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
+
+class ReportRequest(_message.Message):
+    __slots__ = ("cluster", "nodes", "queue")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    nodes: Nodes
+    queue: Queue
+    def __init__(self, cluster: _Optional[str] = ..., nodes: _Optional[_Union[Nodes, _Mapping]] = ..., queue: _Optional[_Union[Queue, _Mapping]] = ...) -> None: ...
+
+class ReportResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -60,6 +60,9 @@ class EnsembleServiceStub(object):
         self.Load = channel.unary_unary(
             "/flux_ensemble.v1.EnsembleService/Load", request_serializer=flux__ensemble_dot_k8s_dot_grpc_dot_protocol_dot_ensemble__pb2.LoadRequest.SerializeToString, response_deserializer=flux__ensemble_dot_k8s_dot_grpc_dot_protocol_dot_ensemble__pb2.LoadResponse.FromString, _registered_method=True
         )
+        self.Report = channel.unary_unary(
+            "/flux_ensemble.v1.EnsembleService/Report", request_serializer=flux__ensemble_dot_k8s_dot_grpc_dot_protocol_dot_ensemble__pb2.ReportRequest.SerializeToString, response_deserializer=flux__ensemble_dot_k8s_dot_grpc_dot_protocol_dot_ensemble__pb2.ReportResponse.FromString, _registered_method=True
+        )
 
 
 class EnsembleServiceServicer(object):
@@ -113,6 +116,14 @@ class EnsembleServiceServicer(object):
         context.set_details("Method not implemented!")
         raise NotImplementedError("Method not implemented!")
 
+    def Report(self, request, context):
+        """Takes the numbers of a cluster's Flux instance from the cluster itself, for the status of its
+        Ensemble; a back end that has no such status ignores them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details("Method not implemented!")
+        raise NotImplementedError("Method not implemented!")
+
 
 def add_EnsembleServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -124,6 +135,7 @@ def add_EnsembleServiceServicer_to_server(servicer, server):
         "Pause": grpc.unary_unary_rpc_method_handler(servicer.Pause, request_deserializer=flux__ensemble_dot_k8s_dot_grpc_dot_protocol_dot_ensemble__pb2.PauseRequest.FromString, response_serializer=flux__ensemble_dot_k8s_dot_grpc_dot_protocol_dot_ensemble__pb2.StateResponse.SerializeToString),
         "Resume": grpc.unary_unary_rpc_method_handler(servicer.Resume, request_deserializer=flux__ensemble_dot_k8s_dot_grpc_dot_protocol_dot_ensemble__pb2.ResumeRequest.FromString, response_serializer=flux__ensemble_dot_k8s_dot_grpc_dot_protocol_dot_ensemble__pb2.StateResponse.SerializeToString),
         "Load": grpc.unary_unary_rpc_method_handler(servicer.Load, request_deserializer=flux__ensemble_dot_k8s_dot_grpc_dot_protocol_dot_ensemble__pb2.LoadRequest.FromString, response_serializer=flux__ensemble_dot_k8s_dot_grpc_dot_protocol_dot_ensemble__pb2.LoadResponse.SerializeToString),
+        "Report": grpc.unary_unary_rpc_method_handler(servicer.Report, request_deserializer=flux__ensemble_dot_k8s_dot_grpc_dot_protocol_dot_ensemble__pb2.ReportRequest.FromString, response_serializer=flux__ensemble_dot_k8s_dot_grpc_dot_protocol_dot_ensemble__pb2.ReportResponse.SerializeToString),
     }
     generic_handler = grpc.method_handlers_generic_handler("flux_ensemble.v1.EnsembleService", rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
@@ -275,6 +287,25 @@ class EnsembleService(object):
             "/flux_ensemble.v1.EnsembleService/Load",
             flux__ensemble_dot_k8s_dot_grpc_dot_protocol_dot_ensemble__pb2.LoadRequest.SerializeToString,
             flux__ensemble_dot_k8s_dot_grpc_dot_protocol_dot_ensemble__pb2.LoadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True,
+        )
+
+    @staticmethod
+    def Report(request, target, options=(), channel_credentials=None, call_credentials=None, insecure=False, compression=None, wait_for_ready=None, timeout=None, metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            "/flux_ensemble.v1.EnsembleService/Report",
+            flux__ensemble_dot_k8s_dot_grpc_dot_protocol_dot_ensemble__pb2.ReportRequest.SerializeToString,
+            flux__ensemble_dot_k8s_dot_grpc_dot_protocol_dot_ensemble__pb2.ReportResponse.FromString,
             options,
             channel_credentials,
             insecure,

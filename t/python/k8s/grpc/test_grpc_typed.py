@@ -132,6 +132,10 @@ BAD: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
         "Load", pb.LoadRequest(cluster="nobody", document="jobs: []", cwd="/"),
         grpc.StatusCode.NOT_FOUND, "no cluster is named 'nobody'",
     ),
+    "report of an unknown cluster": (
+        "Report", pb.ReportRequest(cluster="nobody"), grpc.StatusCode.NOT_FOUND,
+        "no cluster is named 'nobody'",
+    ),
     "large message": (
         "Status", pb.StatusRequest(cluster="a" * (5 << 20)),
         grpc.StatusCode.RESOURCE_EXHAUSTED, "larger than max",

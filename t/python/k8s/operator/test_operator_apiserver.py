@@ -23,6 +23,7 @@ from test_operator_apply import another_port, minicluster_mended, taken_out
 from test_operator_end_to_end import example, gone, state, told, watch
 from test_operator_install import in_team_a
 from test_operator_reconcile import PARTS, another_object
+from test_operator_reports import in_the_status
 from test_operator_uids import volume, volume_made
 
 from flux_ensemble.k8s.operator import names
@@ -130,6 +131,10 @@ def test_an_ensemble_becomes_all_that_it_consists_of_and_nothing_is_written_twic
 def test_what_is_not_said_any_more_goes(bench: Bench, shown: Callable[[Bench], None]) -> None:
     """As in memory; here it is the API server that knows whose a field is."""
     shown(bench)
+
+
+def test_what_members_report_is_in_the_status(bench: Bench) -> None:
+    in_the_status(bench)
 
 
 @pytest.mark.parametrize("limits", [{"cpu": "1000m"}, {"cpu": 1}, {"memory": "1024Mi"}])

@@ -70,11 +70,20 @@ def watch(
         members = state(bench).get("members") or [{}]
         return members[0].get("wanted") == 3 and started(gate).exists()
 
+    def reported() -> bool:
+        """What the member's Flux instance says: one job runs, on all of its nodes."""
+        known = state(bench)
+        return (
+            known.get("queue", {}).get("run") == 1
+            and known.get("nodes", {}).get("node_up_count") == 3
+        )
+
     def ended() -> bool:
         assert not running.errors, running.errors
         return state(bench).get("phase") in ("Completed", "Failed", "Canceled", "Rejected")
 
     until(grown, lambda: f"it does not grow: {state(bench)}")
+    until(reported, lambda: f"it is not reported: {state(bench)}\n{running.logs()}")
     # The ensemble needs the service to shrink: it asks until another one is there.
     running.kill_service("sweep-grpc")
     trouble()

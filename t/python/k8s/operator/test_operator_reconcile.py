@@ -33,6 +33,7 @@ PARTS = (
     ("networking.k8s.io/v1", "NetworkPolicy", "sweep-grpc"),
     ("policy/v1", "PodDisruptionBudget", "sweep-grpc"),
     ("apps/v1", "Deployment", "sweep-grpc"),
+    ("v1", "ConfigMap", "sweep-grpc"),
     ("v1", "ConfigMap", "sweep-solve-document"),
     ("v1", "Secret", "sweep-authority"),
     ("v1", "Secret", "sweep-grpc-tls"),
