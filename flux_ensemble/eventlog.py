@@ -31,6 +31,7 @@ from flux_ensemble.words import (
     each_pair,
     in_words,
     pairs,
+    running_again,
     word,
 )
 
@@ -221,10 +222,11 @@ class Request(Entry, tag="request"):
 
 
 class Rerun(Entry, tag="rerun"):
-    """A user's `rerun`: jobs that were over run again; there is a `retry` for each.
+    """A user's `rerun`: jobs that were over run again, with a `retry` for each, and others at last.
 
     Fields:
-        jobs: how many.
+        jobs: how many in all.
+        unsent: how many of them had never been submitted, as the ensemble had ended before.
         ended: the state in which the ensemble had ended before; it goes on with this.
         away: for how many seconds it had ended.
     """
@@ -233,11 +235,12 @@ class Rerun(Entry, tag="rerun"):
     announces = True
 
     jobs: int
+    unsent: int | None = None
     ended: str | None = None
     away: float | None = None
 
     def sentence(self, t: float, jobid: JobId) -> str:
-        runs = "1 job runs again" if self.jobs == 1 else f"{self.jobs:,} jobs run again"
+        runs = running_again(self.jobs, self.unsent or 0)
         return runs if self.ended is None else f"{runs}: going on after the end ({self.ended})"
 
 

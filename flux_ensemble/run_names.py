@@ -93,7 +93,7 @@ def cannot_resume(name: str, *, search: bool = False) -> str:
     >>> cannot_resume("sweep-2")
     "'sweep-2' was cancelled: 'run' without --resume starts it anew, and 'rerun sweep-2' runs ..."
     """
-    again = f"'rerun {name}' runs its cancelled jobs again"
+    again = f"'rerun {name}' runs the rest of it"
     if search:
         again = f"'search {name} --more N' goes on with its search"
     return f"{name!r} was cancelled: 'run' without --resume starts it anew, and {again}"

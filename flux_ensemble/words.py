@@ -123,6 +123,30 @@ def more_trials(more: int, left: int, trials: int, of: str = "") -> str:
     return f"{counted(more, 'more trial')}{of}{before}, {trials:,} in all"
 
 
+def running_again(jobs: int, unsent: int, which: str = "", *, would: bool = False) -> str:
+    """Return how many jobs of an ensemble run by a rerun.
+
+    Args:
+        jobs: how many.
+        unsent: how many of them were never submitted before.
+        which: more about the others, in parentheses.
+        would: they do not run, but would.
+
+    >>> running_again(1, 0), running_again(3, 0, " (3 failed)", would=True)
+    ('1 job runs again', '3 jobs would run again (3 failed)')
+    >>> running_again(16, 14, " (2 canceled)"), running_again(14, 14)
+    ('2 jobs run again (2 canceled), and 14 that were never submitted', '14 jobs that were ...')
+    """
+    again = jobs - unsent
+    never = f"that {'was' if unsent == 1 else 'were'} never submitted"
+    if not again:
+        run = "would run" if would else "runs" if unsent == 1 else "run"
+        return f"{counted(unsent, 'job')} {never} {run}"
+    run = "would run" if would else "runs" if again == 1 else "run"
+    others = f", and {unsent:,} {never}" if unsent else ""
+    return f"{counted(again, 'job')} {run} again{which}{others}"
+
+
 #: States of a trial: its job is in the queue, has given a value, or was stopped early.
 ACTIVE, COMPLETE, PRUNED = "active", "complete", "pruned"
 

@@ -710,8 +710,10 @@ class Ensemble:
     ) -> dict[str, Any]:
         """Run jobs that did not succeed again, with the same parameters, in the same record.
 
-        An ensemble that has ended goes on to its end, as by `run`; an interrupt cancels it. While
-        one goes on, its jobs run again beside the others, and this does not wait for them.
+        So do those that were never submitted, since the ensemble was cancelled or failed before,
+        unless `filter` or `failed` chooses others. An ensemble that has ended goes on to its end,
+        as by `run`; an interrupt cancels it. While one goes on, its jobs run again beside the
+        others, and this does not wait for them.
 
         Args:
             filter: an expression as for `jobs`: the jobs that match run again, whatever their
@@ -723,9 +725,10 @@ class Ensemble:
                 had, or those of `start` if another program began it.
 
         Returns:
-            `jobs` (how many run again), `outcomes` (how many by the outcome of the last attempt),
-            and `state`; with `reason` and `trouble`, as `run` has them, after the end of one that
-            went on. See docs/rpc.md, `rerun`.
+            `jobs` (how many run), `outcomes` (how many by the outcome of the last attempt),
+            `unsent` (how many had never been submitted, if some had not), and `state`; with
+            `reason` and `trouble`, as `run` has them, after the end of one that went on. See
+            docs/rpc.md, `rerun`.
 
         Raises:
             EnsembleError: there is no record of its jobs, the filter is wrong, or it cannot go on.
@@ -745,6 +748,7 @@ class Ensemble:
             raise EnsembleError(errno.EINVAL, f"filter: {error}") from None
         asked = {"filter": filter, "failed": failed or None, "dry_run": dry_run or None}
         sizes = {"nodes": nodes, "cores": cores, "gpus": gpus}
+        before = self._running.status()
         answer = self._reopen("rerun", asked, sizes, timeout, waits=not dry_run)
         if trials := answer.get("trials"):
             verb = "is" if trials == 1 else "are"
@@ -752,6 +756,7 @@ class Ensemble:
                 f"{counted(trials, 'trial')} of searches {verb} left out: search(more=N) goes on "
                 "with a search"
             )
+        _say_left(before)
         return answer
 
     def search(
@@ -922,8 +927,8 @@ def _after_cancel(status: EnsembleStatus) -> str:
 
     >>> group = {"waiting": 0, "pending": 0, "running": 2, "finished": 4, "unsent": 14}
     >>> note = _after_cancel({"name": "sweep", "groups": {"md": group}})
-    >>> note.partition("; ")[2]
-    '14 of 20 jobs were never submitted, and run() begins another run, with all'
+    >>> note.partition(": ")[2]
+    'rerun() runs those jobs again, and what did not run (14 of 20 jobs were never submitted), ...'
     >>> search = {"id": "hpo", "group": "md"}
     >>> note = _after_cancel({"name": "tune", "groups": {"md": {}}, "searches": [search]})
     >>> "rerun()" in note, "search(more=N) goes on with search 'hpo', with the trials that" in note
@@ -941,12 +946,20 @@ def _after_cancel(status: EnsembleStatus) -> str:
         )
     if not {search["group"] for search in searches}.issuperset(status.get("groups", {})):
         ways.append(f"rerun() runs {'the other' if searches else 'those'} jobs again")
-    told = ", ".join(ways)
-    if never := unsent(status):
-        told += f"; {never}, and run() begins another run, with all"
-    else:
-        told += ", and run() begins another run"
+        if never := unsent(status):
+            ways[-1] += f", and what did not run ({never})"
+    told = ", ".join([*ways, "and run() begins another run"])
     return f"ensemble {status['name']!r} and its jobs were cancelled: {told}"
+
+
+def _say_left(status: EnsembleStatus) -> None:
+    """Print which trials `rerun` leaves to `search`, as the command does."""
+    from flux_ensemble.client.troubles import left_of_searches
+
+    for sentence in left_of_searches(
+        status, lambda id, more: f"search({'' if id is None else f'{id!r}, '}more={more})"
+    ):
+        _say(sentence)
 
 
 def _no_mapping(given: object) -> str:

@@ -314,9 +314,8 @@ class LocalSession:
         """Perform a request on the earlier run, which has ended; return whether it goes on."""
         if rerun.op == "rerun":
             choice = run.choose(text, rerun.payload)
-            jobs = sum(len(one["jobs"]) for one in choice.firings())
-            self.answer = {**choice.report(), "jobs": jobs, "state": run.state}
-            if rerun.payload.get("dry_run", False) or not jobs:
+            self.answer = {**choice.report(), "state": run.state}
+            if rerun.payload.get("dry_run", False) or not self.answer["jobs"]:
                 log.drop()
                 return False
             go_on = partial(run.rerun, choice)

@@ -237,8 +237,8 @@ class Client(Connection):
             dry_run: only return what would run again.
 
         Returns:
-            `jobs` (how many run again), `outcomes` (how many by the outcome of the last attempt),
-            and `state`; docs/rpc.md has it all.
+            `jobs` (how many run), `outcomes` (how many by the outcome of the last attempt),
+            `unsent` (how many had never been submitted), and `state`; docs/rpc.md has it all.
 
         >>> client.rerun("demo")["jobs"]
         0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from flux_ensemble.texts import one_line, shortened
-from flux_ensemble.words import counted, known_jobs
+from flux_ensemble.words import counted, ended_trials, known_jobs
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -88,6 +88,54 @@ def unsent(status: EnsembleStatus) -> str:
         return ""
     jobs = counted(sum(known_jobs(group) for group in groups), "job")
     return f"{number:,} of {jobs} {'was' if number == 1 else 'were'} never submitted"
+
+
+def left(
+    status: EnsembleStatus, rerun: str, search: Callable[[str | None, int], str]
+) -> Iterator[str]:
+    """Yield what an ensemble that was cancelled, or has failed, did not run, and what runs it.
+
+    Args:
+        status: of the ensemble.
+        rerun: the command or call that runs its jobs again.
+        search: returns the one that goes on with a search, from its id, which is None if it is the
+            only one, and the number of further trials.
+
+    >>> group = {"waiting": 0, "pending": 0, "running": 0, "finished": 6, "unsent": 14}
+    >>> hpo = {"id": "hpo", "trials": 20, "active": 0, "complete": 4, "canceled": 2}
+    >>> ended = {"state": "canceled", "groups": {"md": group}, "searches": [hpo]}
+    >>> for sentence in left(ended, "rerun()", lambda id, more: f"search(more={more})"):
+    ...     print(sentence)
+    14 of 20 jobs were never submitted: rerun() runs them
+    14 of 20 trials of search 'hpo' were never run: search(more=2) runs them, and 2 more
+    """
+    if never := unsent(status):
+        yield f"{never}: {rerun} runs {'it' if ' was ' in never else 'them'}"
+    yield from left_of_searches(status, search)
+
+
+def left_of_searches(
+    status: EnsembleStatus, search: Callable[[str | None, int], str]
+) -> Iterator[str]:
+    """Yield which trials an ensemble did not run, and what runs them; see `left`.
+
+    >>> hpo = {"id": "hpo", "trials": 20, "active": 0, "complete": 19}
+    >>> ended = {"state": "canceled", "searches": [hpo]}
+    >>> list(left_of_searches(ended, lambda id, more: f"search(more={more})"))
+    ["1 of 20 trials of search 'hpo' was never run: search(more=1) runs it, and 1 more"]
+    """
+    searches = status.get("searches", ())
+    for one in searches if status["state"] in ("ending", "canceled", "failed") else ():
+        number = one["trials"] - one["active"] - ended_trials(one)
+        if number > 0:
+            # As many more as were cancelled; a search goes on with one at least.
+            more = max(1, one["active"] + one.get("canceled", 0))
+            runs = search(None if len(searches) == 1 else one["id"], more)
+            were, them = ("was", "it") if number == 1 else ("were", "them")
+            yield (
+                f"{number} of {counted(one['trials'], 'trial')} of search {one['id']!r} {were} "
+                f"never run: {runs} runs {them}, and {more} more"
+            )
 
 
 def _rules(status: EnsembleStatus) -> Iterator[str]:

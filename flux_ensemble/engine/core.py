@@ -25,7 +25,7 @@ from flux_ensemble.engine.commands import (
     StopTimer,
 )
 from flux_ensemble.engine.feature import Hooks
-from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.firings import Firing, Firings
 from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.lifecycle import ACTING_STATES, FINAL_STATES, TRANSITIONS
@@ -88,8 +88,8 @@ class Core:
         member_names: the names of the members that have not ended, by their numbers.
         refused: the number of jobs of each group that the queue refused for good.
         refusal: the first such refusal, in a sentence, or None.
-        unsent: the number of jobs of each group that waited when the ensemble was cancelled, or
-            failed, and so are in no record; without those that run again, and trials.
+        unsent: the firings with jobs that waited when the ensemble was cancelled, or failed, and so
+            are in no record; without jobs that run again, and trials.
         deferred: rules on `idle` that wait for commands, with the idle group or combination.
     """
 
@@ -119,7 +119,7 @@ class Core:
         self.deferred: dict[tuple[RuleState, str | None], None] = {}
         self.refused: dict[str, int] = {}
         self.refusal: str | None = None
-        self.unsent: dict[str, int] = {}
+        self.unsent = Firings()
         self.member_names: dict[int, str] = {}
         #: The final state and its reason, once the ensemble is ending.
         self._final: tuple[str, str] | None = None
@@ -408,7 +408,7 @@ class Core:
         self.scale_outcomes.clear()
         self.deferred.clear()
         if state != "completed":
-            self._count_unsent()
+            self._keep_unsent()
         if cancel:
             self.cancel_jobs(list(self.spec.groups), reason)
         else:
@@ -416,12 +416,12 @@ class Core:
             self.workload.drop_waiting()
             self.finish()
 
-    def _count_unsent(self) -> None:
-        """Count the waiting jobs that are about to be dropped, of which nothing else is left."""
+    def _keep_unsent(self) -> None:
+        """Keep the waiting jobs that are about to be dropped, of which nothing else is left."""
         for firing in self.workload.firings:
             first = firing.rule != RETRY_RULE and firing.work is None and firing.trial is None
             if first and firing.waiting:
-                self.unsent[firing.group] = self.unsent.get(firing.group, 0) + firing.waiting
+                self.unsent.open(firing.rest())
 
     def finish(self) -> None:
         """Enter the final state, from "ending"."""
@@ -444,7 +444,7 @@ class Core:
         self.state, self.reason, self._final = "running", "", None
         self.away += max(0.0, self.t - self.t_end)
         self.t_end = None
-        self.workload.drained.clear()
+        self.workload.reopen()
         if self.spec.heartbeat:
             self.emit(StartTimer(HEARTBEAT, self.spec.heartbeat, self.spec.heartbeat))
         for state in self.rules.states.values():
@@ -478,8 +478,8 @@ class Core:
             state["t_walltime"] = self.t_walltime
         if self.refusal is not None:
             state["refused"] = [self.refused, self.refusal]
-        if self.unsent:
-            state["unsent"] = dict(self.unsent)
+        if self.unsent.waiting():
+            state["unsent"] = self.unsent.dump()
         if self.failed:
             state["failed"] = self.failed
         if self.away:
@@ -501,7 +501,8 @@ class Core:
             self.replaced[group] = dict(counts)
         refused, self.refusal = value.get("refused", ({}, None))
         self.refused = dict(refused)
-        self.unsent = dict(value.get("unsent", {}))
+        if "unsent" in value:
+            self.unsent.load(value["unsent"])
         self.stats.t, self.stats.t_start = self.t, self.t_start
         final = value["final"]
         self._final = None if final is None else (final[0], final[1])

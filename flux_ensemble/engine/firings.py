@@ -8,7 +8,7 @@ forgotten. Numbers are not reused, so the tag of a firing that is not open was s
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flux_ensemble.engine.compact import columns, unusual
@@ -147,6 +147,15 @@ class Firing:
             index for first, stop in sent for index in range(first, stop) if index not in self.seen
         ]
 
+    def rest(self) -> Firing:
+        """Return the firing as it is once the jobs that were sent are over, for any member."""
+        rest = replace(self, request=None, near=0, bound=False, avoid=(), failed_on=())
+        before = [(self.first, self.next)] if self.next > self.first else []
+        sent = before if self.sent is None else self.sent.intervals
+        rest.next, rest.seen = self.next, IntervalSet(sent)
+        rest.sent = None if self.sent is None else IntervalSet(sent)
+        return rest
+
     @property
     def timer(self) -> str:
         """Key of the timer for which a delayed firing waits."""
@@ -177,6 +186,14 @@ class Firings:
     def get(self, rule: str, number: int) -> Firing | None:
         """Return an open firing; None if it is not open."""
         return self._open.get((rule, number))
+
+    def close(self, rule: str, number: int) -> Firing | None:
+        """Forget a firing, and return it; None if it is not open."""
+        return self._open.pop((rule, number), None)
+
+    def waiting(self, group: str | None = None) -> int:
+        """Return the number of jobs of a group, or of all, that have not been sent."""
+        return sum(one.waiting for one in self if group is None or one.group == group)
 
     def expecting(self, rule: str, number: int, index: int) -> Firing | None:
         """Return the firing that sent job `index` and has not seen it; None if there is none."""

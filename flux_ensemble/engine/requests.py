@@ -168,7 +168,9 @@ class Requests:
     def _rerun(self, request: Request) -> Iterable[TriggerQueue]:
         if self._core.t_end is None:
             self._check_running()
-        self._reply(request, self._reruns.run(request.args.get("firings", ())))
+        args = request.args
+        unsent = args.get("unsent", False)
+        self._reply(request, self._reruns.run(args.get("firings", ()), unsent=unsent))
         return ()
 
     def check(self, op: str, args: Mapping[str, Any]) -> CheckedRequest:

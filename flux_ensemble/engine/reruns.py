@@ -37,7 +37,7 @@ class Reruns:
         self._sending = sending
         self._members = members
 
-    def run(self, firings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    def run(self, firings: Iterable[Mapping[str, Any]], *, unsent: bool = False) -> dict[str, Any]:
         """Run jobs again, and go on with an ensemble that has ended.
 
         Args:
@@ -46,9 +46,11 @@ class Reruns:
                 outcome, whether it is one of `Core.failed`, whether it gave up, retry, *others].
                 The retry is the one that was to run it again, and was dropped; None without one.
                 The others are the [rule, firing, outcome] of each other attempt of the job.
+            unsent: run the jobs of `Core.unsent`, too.
 
         Returns:
-            The reply: how many `jobs` run again, and whether the ensemble was `reopened`.
+            The reply: how many `jobs` run, of which `unsent` had never been sent, and whether the
+            ensemble was `reopened`.
         """
         core = self._core
         chosen = [
@@ -57,14 +59,18 @@ class Reruns:
             for job in one["jobs"]
             if core.rerun.get((one["rule"], one["firing"], job[0])) == job[5]
         ]
-        if not chosen:
+        rests = list(core.unsent) if unsent else []
+        waiting = sum(rest.waiting for rest in rests)
+        jobs = len(chosen) + waiting
+        if not jobs:
             return {"jobs": 0, "reopened": False}
         t_end = core.t_end
+        entry = partial(eventlog.Rerun, jobs=jobs, unsent=waiting or None)
         if t_end is None:
-            core.record(eventlog.Rerun(jobs=len(chosen)))
+            core.record(entry())
         else:
-            groups = {firing.group for firing, _ in chosen}
-            self.reopen(groups, partial(eventlog.Rerun, jobs=len(chosen)))
+            groups = {firing.group for firing in (*(firing for firing, _ in chosen), *rests)}
+            self.reopen(groups, entry)
         for firing, (index, key, outcome, failed, gave_up, _, *others) in chosen:
             self._uncount(firing.group, key, failed=failed, gave_up=gave_up)
             overrides = {
@@ -73,7 +79,11 @@ class Reruns:
             number = self._sending.retry(firing, index, overrides or None, 0.0, 0, (), rerun=True)
             for rule, of, ended in ((firing.rule, firing.number, outcome), *others):
                 core.replace(firing.group, (rule, of, index), ended, number)
-        return {"jobs": len(chosen), "reopened": t_end is not None}
+        for rest in rests:
+            core.unsent.close(rest.rule, rest.number)
+            core.workload.put_back(rest)
+        reply = {"jobs": jobs, "reopened": t_end is not None}
+        return {**reply, "unsent": waiting} if waiting else reply
 
     def reopen(self, groups: Iterable[str], entry: Callable[..., eventlog.Entry]) -> None:
         """Go on with the ensemble, which has ended; its members start once more.

@@ -85,7 +85,7 @@ def _group(engine: Engine, group: str) -> dict[str, int]:
         "running": phases.count(Phase.RUNNING),
         **_counts(engine, group),
         **({"refused": engine.refused[group]} if group in engine.refused else {}),
-        **({"unsent": engine.unsent[group]} if group in engine.unsent else {}),
+        **({"unsent": unsent} if (unsent := engine.unsent.waiting(group)) else {}),
     }
 
 

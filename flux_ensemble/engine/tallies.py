@@ -45,7 +45,20 @@ class Tally:
         Jobs that run again by themselves, and copies, are those that were asked for before.
         """
         again = firing.rule == RETRY_RULE and not firing.rerun
-        if firing.group not in self._bits or again or firing.work is not None:
+        return again or self._count(firing, indices)
+
+    def anew(self, present: Iterable[tuple[Firing, Collection[int]]]) -> None:
+        """Begin all counts anew, after the end of the ensemble, with the jobs that are present.
+
+        What runs again then is asked for once more.
+        """
+        for counts in self._counts.values():
+            counts[:2] = 0, 0
+        for firing, indices in present:
+            self._count(firing, indices)
+
+    def _count(self, firing: Firing, indices: Collection[int]) -> bool:
+        if firing.group not in self._bits or firing.work is not None:
             return True
         bit = self._bits[firing.group]
         for name, jobs in self._names[firing.group].tally(firing, indices):

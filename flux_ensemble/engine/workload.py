@@ -112,6 +112,12 @@ class Workload:
             for firing, indices in self._present(name):
                 tally.asked(firing, indices)
 
+    def reopen(self) -> None:
+        """Go on after the end of the ensemble: nothing is drained, and tallies begin anew."""
+        self.drained.clear()
+        for tally in self.tallies.values():
+            tally.anew(present for group in self._groups for present in self._present(group))
+
     def _counted(self, combinations: Combinations, group: str) -> Combinations:
         """Count the present jobs of a group; return `combinations`."""
         for firing, indices in self._present(group):
@@ -147,12 +153,13 @@ class Workload:
         Returns:
             False if there are too many combinations; then the ensemble has to fail.
         """
+        jobs = firing.to_send()
         for combinations in self._watched.get(firing.group, ()):
-            if not combinations.begin(firing, range(firing.first, firing.stop)):
+            if not combinations.begin(firing, jobs):
                 self._watched.clear()
                 return False
         for tally in self.tallies.values():
-            if not tally.asked(firing, range(firing.first, firing.stop)):
+            if not tally.asked(firing, jobs):
                 return False
         self.firings.open(firing)
         if not firing.delayed:
@@ -161,6 +168,25 @@ class Workload:
         self.busy += firing.waiting
         self.total += firing.waiting
         return True
+
+    def put_back(self, rest: Firing) -> bool:
+        """Add jobs that were dropped before they were sent, with the tags that they were to have.
+
+        Args:
+            rest: the `Firing.rest` of their firing, from before they were dropped.
+
+        Returns:
+            As for `add`.
+        """
+        firing = self.firings.close(rest.rule, rest.number)
+        if firing is None:
+            firing = rest
+        else:
+            # Jobs of it that were sent are not over, although the ensemble had ended.
+            firing.stop, firing.sent = rest.stop, rest.sent
+            firing.cancel_unseen, firing.answered = False, True
+        self.total -= firing.waiting
+        return self.add(firing)
 
     def delay_over(self, rule: str, number: int) -> None:
         """End the delay of a firing, so that its waiting jobs can be sent."""

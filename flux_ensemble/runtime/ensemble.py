@@ -335,14 +335,12 @@ class Ensemble:
 
         Args:
             choice: the jobs; it is over.
-            answer: receives how many `jobs` run again, with `Choice.report`.
+            answer: receives `Choice.report`, of the jobs that do run.
             dry_run: only answer.
         """
-        firings, report = choice.firings(), choice.report()
-        jobs = sum(len(one["jobs"]) for one in firings)
-        entries = self.log.total
-        if dry_run or not jobs:
-            answer({"jobs": jobs, **report, "state": self.state, "entries": entries})
+        report, entries = choice.report(), self.log.total
+        if dry_run or not report["jobs"]:
+            answer({**report, "state": self.state, "entries": entries})
             return
 
         def replied(result: Any) -> None:
@@ -352,7 +350,8 @@ class Ensemble:
                 answer({**report, **result, "state": self.state, "entries": entries})
 
         self._revive()
-        self.ask("rerun", {"firings": firings}, replied)
+        asked = {"firings": choice.firings(), "unsent": choice.unsent}
+        self.ask("rerun", asked, replied)
 
     def extend(self, op: str, args: Mapping[str, Any], answer: Answer) -> None:
         """Send a request of a feature to the engine, and go on if the ensemble has ended.

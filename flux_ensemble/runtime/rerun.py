@@ -44,11 +44,12 @@ class Choice:
         records: has the jobs that have ended.
         describer: describes them, for the filter.
         filter: an expression, as for `jobs`: only jobs that match; None: those that did not
-            succeed.
+            succeed, and those that were never sent.
         failed: only jobs that failed or ran out of time.
 
     Attributes:
         over: there are no more steps.
+        unsent: the jobs that were never sent are among those that run.
 
     Raises:
         RequestError: the filter is wrong, or no record of the jobs is kept.
@@ -70,6 +71,7 @@ class Choice:
         self._records = records
         self._describer = describer
         self._matches = _matches(filter, failed=failed)
+        self.unsent = filter is None and not failed
         self._position = 0
         self._chosen: dict[_Work, ActiveJob] = {}
         #: All attempts of jobs with copies, which a second look finds.
@@ -198,9 +200,12 @@ class Choice:
             firing, _ = before
 
     def report(self) -> dict[str, Any]:
-        """Return how many jobs were chosen by their outcomes, and what was left out, as JSON."""
+        """Return how many jobs there are, by their outcomes, and what was left out, as JSON."""
         outcomes = Counter(job.outcome or "" for job in self._chosen.values())
-        report: dict[str, Any] = {"outcomes": dict(outcomes)}
+        unsent = self._engine.unsent.waiting() if self.unsent else 0
+        report: dict[str, Any] = {"jobs": len(self._chosen) + unsent, "outcomes": dict(outcomes)}
+        if unsent:
+            report["unsent"] = unsent
         if self._trials:
             report["trials"] = self._trials
         if dropped := self._engine.records.dropped:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import click
 
-from flux_ensemble.cli.common import USAGE, Assignment, Failure, Mapped, naming
+from flux_ensemble.cli.common import USAGE, Assignment, Failure, Mapped, naming, say
 from flux_ensemble.cli.display.job_names import submitted_names, waiting_text
+from flux_ensemble.cli.display.troubles import left
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.client.errors import EnsembleError
-from flux_ensemble.client.troubles import unsent
 from flux_ensemble.job_ids import JobIds
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.results.hosts import Target, command_of, label_of
@@ -105,20 +106,21 @@ def cancel(name: str, group: str | None, target: Target) -> None:
         # A cancelled ensemble is ending or canceled; another state means that it had ended before.
         had_ended = answer["state"] in ("completed", "failed")
         removes = f" (it had ended before; '{command_of(target, 'rm', name)}' removes it)"
-        _say(name, f"{answer['state']}{removes if had_ended else _never_sent(target, name)}")
+        _say(name, f"{answer['state']}{removes if had_ended else ''}")
+        if not had_ended:
+            _say_left(target, name)
         return
     jobs = answer["jobs"]
     what = f"{jobs} job{'s'[: jobs != 1]} of group {group!r} cancelled"
     _say(name, f"{answer['state']}: {what if jobs else f'no job of group {group!r} was active'}")
 
 
-def _never_sent(target: Target, name: str) -> str:
-    """Return what was never submitted of an ensemble that was just cancelled, if that is known."""
-    never = ""
+def _say_left(target: Target, name: str) -> None:
+    """Print what an ensemble that was just cancelled did not run, if that is known."""
     # It is cancelled, whatever becomes of a further request.
     with suppress(EnsembleError):
-        never = unsent(target.status(name)["ensembles"][0])
-    return f": {never}, and 'rerun' does not run those" if never else ""
+        for sentence in left(target.status(name)["ensembles"][0], partial(command_of, target)):
+            say(sentence)
 
 
 @click.command

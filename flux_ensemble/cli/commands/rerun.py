@@ -24,7 +24,7 @@ from flux_ensemble.cli.common import (
     print_error,
     say,
 )
-from flux_ensemble.cli.display.troubles import DEFAULT_KINDS, FAIL_ON_OPTION
+from flux_ensemble.cli.display.troubles import DEFAULT_KINDS, FAIL_ON_OPTION, left
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.results import Export, ExportFile, Results
 from flux_ensemble.cli.session.target import targeted
@@ -35,7 +35,7 @@ from flux_ensemble.queues.local.again import SIZES
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.root import StateError, advised
 from flux_ensemble.results.hosts import Target, command_of
-from flux_ensemble.words import counted
+from flux_ensemble.words import counted, running_again
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -78,9 +78,10 @@ def rerun(target: Target, **options: Any) -> int:
     """Run the jobs of ensemble NAME again that did not succeed, in the same record.
 
     They are those that failed, ran out of time or were canceled, each with the parameters and
-    resources of its last attempt. An ensemble that has ended goes on, and is followed to its end
-    as by "run"; its rules fire as they do after any other job. While one goes on, jobs of it that
-    are over run again beside the others.
+    resources of its last attempt, and those that were never submitted, as the ensemble was canceled
+    or failed before. An ensemble that has ended goes on, and is followed to its end as by "run";
+    its rules fire as they do after any other job. While one goes on, jobs of it that are over run
+    again beside the others.
     """
     return Rerun(target=target, **options).execute()
 
@@ -115,6 +116,8 @@ class Rerun:
     ended: str | None = None
     #: No job was chosen.
     none: bool = False
+    #: Status of the ensemble before.
+    before: EnsembleStatus | None = None
 
     def execute(self) -> int:
         """Run jobs again, and follow the ensemble if it had ended; return the exit code."""
@@ -127,6 +130,7 @@ class Rerun:
         results = Results(self.report, self.exports, force=self.force)
         with naming(self.target, self.name):
             status = self.target.status(self.name)["ensembles"][0]
+        self.before = status
         self._check(results, status)
         if isinstance(self.target, LocalClient):
             code = self._run_locally(self.target, status, results)
@@ -178,6 +182,10 @@ class Rerun:
                 f"{counted(trials, 'trial')} of searches {'is' if trials == 1 else 'are'} left "
                 "out: a search has counted its trials"
             )
+        if self.before is not None:
+            command, all = partial(command_of, self.target), not self.failed and self.filter is None
+            for sentence in left(self.before, command, searches=all):
+                say(sentence)
         if dropped := answer.get("dropped"):
             print_error(f"{counted(dropped, 'job')} could not be looked at: limits.records")
         self.none = not answer["jobs"]
@@ -187,14 +195,15 @@ class Rerun:
         jobs = answer["jobs"]
         if not jobs:
             none = "no job that is over " if self.filter is not None else "no job "
+            if answer.get("trials"):
+                none = "no job but trials of searches "
             what = "matches" if self.filter is not None else "failed or ran out of time"
             if self.filter is None and not self.failed:
                 what = "failed, ran out of time or was canceled"
             return f"{none}{what}: nothing runs again"
-        would = "would " if self.dry_run else ""
-        runs = "runs" if jobs == 1 and not would else "run"
         outcomes = ", ".join(f"{many} {outcome}" for outcome, many in answer["outcomes"].items())
-        return f"{counted(jobs, 'job')} {would}{runs} again ({outcomes})"
+        unsent = answer.get("unsent", 0)
+        return running_again(jobs, unsent, f" ({outcomes})", would=self.dry_run)
 
     # -- on Flux ----------------------------------------------------------------------
 
@@ -273,8 +282,7 @@ class Rerun:
     def _begin(self, run: LocalRun, text: str) -> Callable[[], None] | None:
         """Choose the jobs of a run that has ended; return what runs them again."""
         choice = run.choose(text, self.asked)
-        jobs = sum(len(one["jobs"]) for one in choice.firings())
-        return partial(run.rerun, choice) if self._say({"jobs": jobs, **choice.report()}) else None
+        return partial(run.rerun, choice) if self._say(choice.report()) else None
 
     def _again(self, client: LocalClient, results: Results, where: str) -> str:
         """Return the command that continues it, in the directory in which the run was begun."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,11 +23,12 @@ from flux_ensemble.cli.display.tables import (
     member_rows,
     rule_row,
 )
+from flux_ensemble.cli.display.troubles import left
 from flux_ensemble.cli.prose import fitted
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.queues.local.client import summary_of
-from flux_ensemble.results.hosts import Target, label_of
+from flux_ensemble.results.hosts import Target, command_of, label_of
 from flux_ensemble.texts import hanging
 from flux_ensemble.words import STATE_STYLES, counted, shown_state
 
@@ -139,13 +141,14 @@ def status(name: str | None, output: Output, target: Target) -> None:
         if is_terminal():
             show_progress(ensemble)
         elif "t_predicted" in ensemble:
-            left = in_words(ensemble["t_predicted"] - time.time())
-            click.echo(f"{left} left as predicted\n")
+            rest = in_words(ensemble["t_predicted"] - time.time())
+            click.echo(f"{rest} left as predicted\n")
     output.show(GROUPS, group_rows(ensemble))
     if output.is_default:
         _print_best(ensemble, target, output.no_header)
-        for wait in ensemble.get("waits", ()):
-            click.echo(f"\n{fitted(hanging(wait['text']))}")
+        waits = [wait["text"] for wait in ensemble.get("waits", ())]
+        for text in [*waits, *left(ensemble, partial(command_of, target))]:
+            click.echo(f"\n{fitted(hanging(text))}")
         members = member_rows(ensemble, time.time())
         if members:
             click.echo()

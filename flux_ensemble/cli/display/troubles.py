@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,6 +42,28 @@ def exit_code(
     code = EXIT_CODES[state] if forced is None else forced
     wrong = status is not None and fails(status, fail_on)
     return code or (FAILED if wrong else OK)
+
+
+def left(
+    status: EnsembleStatus, command: Callable[..., str], *, searches: bool = False
+) -> Iterator[str]:
+    """Yield what an ensemble did not run, and the commands that run it, as `troubles.left`.
+
+    Args:
+        status: of the ensemble.
+        command: returns a command about it, from its words; "" if there is none.
+        searches: only trials.
+    """
+
+    def search(id: str | None, more: int) -> str:
+        which = () if id is None else (id,)
+        return f"'{command('search', status['name'], *which, '--more', str(more))}'"
+
+    rerun = command("rerun", status["name"])
+    if searches:
+        yield from troubles.left_of_searches(status, search)
+    elif rerun:
+        yield from troubles.left(status, f"'{rerun}'", search)
 
 
 class Kinds(click.ParamType):

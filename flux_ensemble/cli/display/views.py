@@ -23,6 +23,7 @@ from flux_ensemble.cli.display.progress import (
     is_live,
     progress_lines,
 )
+from flux_ensemble.cli.display.troubles import left
 from flux_ensemble.cli.prose import fitted, indent, pieces
 from flux_ensemble.client.troubles import failed_jobs
 from flux_ensemble.texts import hanging
@@ -212,6 +213,8 @@ def summarize(
     line = failed_line(status, command("failures", status["name"]))
     if line is not None:
         view.line(line)
+    for sentence in left(status, command):
+        view.line((Span(sentence, "warn"),))
     if status.get("best"):
         from flux_ensemble.results.best import unpublished_in
 

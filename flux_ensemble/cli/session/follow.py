@@ -72,9 +72,9 @@ LEAVE_SECONDS = 5.0
 _TOLD = frozenset(("stopped", "nodes", "held"))
 
 #: What an interrupt means, and how to leave a run to the service.
-FINAL = (
-    "this is final; if its terminal is closed instead, the ensemble continues, and --resume "
-    "follows it"
+CANCELED = (
+    "'rerun' runs the rest of it later; if its terminal is closed instead, the ensemble continues, "
+    "and --resume follows it"
 )
 
 #: Hint if the instance cannot be queried later.
@@ -521,7 +521,7 @@ class Follower:
             self._leave()
         else:
             self._end(INTERRUPTED, "interrupted", " (again to leave at once)")
-            self._line((Span(f"   {FINAL}", "detail"),))
+            self._line((Span(f"   {CANCELED}", "detail"),))
 
     def _leave(self) -> None:
         """End the command, and leave the ensemble to the service."""

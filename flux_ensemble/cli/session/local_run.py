@@ -66,9 +66,9 @@ _INTERRUPTS: Mapping[int, str] = {
 
 
 #: What an interrupt means, and how to end a run that is to be resumed.
-FINAL = (
-    "this is final; for a run that --resume can continue, close its terminal or send it SIGTERM "
-    "instead"
+CANCELED = (
+    "'rerun' runs the rest of it later; for a run that --resume can continue, close its terminal "
+    "or send it SIGTERM instead"
 )
 
 
@@ -380,7 +380,7 @@ class Printer:
             self._interrupt(_INTERRUPTS[number])
         else:
             self._cancel(INTERRUPTED, "interrupted: cancelling its jobs (again to kill them)")
-            self.note(FINAL)
+            self.note(CANCELED)
 
     def _interrupt(self, why: str) -> None:
         if self._forced is None:

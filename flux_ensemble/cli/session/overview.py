@@ -186,7 +186,7 @@ def next_steps(
 
 def _steps(status: EnsembleStatus, command: Callable[..., str]) -> Iterator[Advice]:
     from flux_ensemble.cli.common import EXIT_CODES
-    from flux_ensemble.client.troubles import failed_jobs
+    from flux_ensemble.client.troubles import failed_jobs, unsent
 
     name = status["name"]
     if status.get("resumable"):
@@ -199,6 +199,8 @@ def _steps(status: EnsembleStatus, command: Callable[..., str]) -> Iterator[Advi
         return
     if failed := failed_jobs(status):
         yield command("failures", name), f"says why {failed} of its jobs failed"
+    if unsent(status):
+        yield command("rerun", name), "runs what was cancelled, and what was never submitted"
     if any(best["job"] is not None for best in status.get("best", ())) or any(
         search.get("front", search["best"]) for search in status.get("searches", ())
     ):

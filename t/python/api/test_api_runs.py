@@ -531,7 +531,7 @@ Ensemble(name="long", jobs=[Job(name="a", command="sleep 100", count=5, max_acti
         process.send_signal(signal.SIGINT)
         said = process.communicate()[1]
         assert b"KeyboardInterrupt" in said
-        assert b"jobs again; 3 of 5 jobs were never submitted" in said
+        assert b"jobs again, and what did not run (3 of 5 jobs were never submitted)" in said
     far = Ensemble.attach("long", state_dir=tmp_path)
     assert far.status()["state"] == "canceled"
     assert "5 jobs" in repr(far)

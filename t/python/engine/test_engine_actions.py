@@ -638,6 +638,58 @@ def test_jobs_that_were_never_sent_are_told_after_a_cancel():
     assert status(restored)["groups"]["a"]["unsent"] == left["unsent"]
 
 
+def test_a_rerun_sends_what_was_never_sent_as_it_would_have_been():
+    jobs = [{"name": "a", "command": "false", "count": 9, "max-active": 2}]
+    play = Play(document(jobs=jobs, rules=[on_start()], limits={"jobs": 9}))
+    play.engine.stats.keep_values()
+    play.run(1, status=1)
+    for job in (2, 3):
+        play.begin(job)
+    play.request("cancel")
+    for job in (2, 3):
+        play.event(job, "exception", type="cancel", severity=0)
+        play.end(job, status=15)
+    assert play.status()["state"] == "canceled"
+    values = [play.engine.stats.take_values()]
+    again = restore(play.engine.spec, json.loads(json.dumps(dump(play.engine))), values)
+    assert dump(again) == dump(play.engine)
+    play.engine, play.handle = again, again.handle
+    # One that does not ask for them leaves them as they are.
+    assert play.request("rerun", firings=[]).result == {"jobs": 0, "reopened": False}
+    chosen = [
+        {"rule": "rule-0", "firing": 0, "group": "a", "jobs": [[1, 2, "canceled", 0, 0, None]]}
+    ]
+    answer = play.request("rerun", firings=chosen, unsent=True).result
+    assert answer == {"jobs": 7, "unsent": 6, "reopened": True}
+    assert play.recorded("rerun")[-1]["unsent"] == 6
+    assert "unsent" not in play.status()["groups"]["a"]
+    job = 3
+    while play.status()["state"] == "running":
+        job += 1
+        play.run(job)
+    assert play.status()["state"] == "completed"
+    tags = {play.queued[id] for id in range(4, job + 1)}
+    assert {tag.index for tag in tags if tag.rule == "rule-0"} == set(range(3, 9))
+    assert len(tags) == 7
+    assert play.request("rerun", firings=[], unsent=True).result["jobs"] == 0
+
+
+def test_a_rerun_sends_what_was_never_sent_beside_jobs_that_still_run():
+    jobs = [{"name": "a", "command": "true", "count": 5, "max-active": 2}]
+    play = Play(document(jobs=jobs, rules=[on_start()]))
+    play.begin(1)
+    play.begin(2)
+    play.engine.fail("no more")
+    assert play.status()["groups"]["a"]["unsent"] == 3
+    assert play.request("rerun", unsent=True).result["unsent"] == 3
+    for job in (1, 2):
+        play.end(job)
+    for job in (3, 4, 5):
+        play.run(job)
+    assert play.status()["state"] == "completed"
+    assert play.status()["groups"]["a"]["success"] == 5
+
+
 def test_jobs_that_a_rule_leaves_out_are_not_told_as_never_sent():
     jobs = [{"name": "a", "command": "true", "count": 9, "max-active": 2}]
     play = Play(document(jobs=jobs, rules=[on_start()]))

@@ -140,6 +140,23 @@ def test_a_job_that_never_ran_to_its_end_has_failed(how):
     assert called(p) == [("s2", 0), ("s1", 1)]
 
 
+def test_jobs_that_a_rerun_sends_after_a_cancel_count_once():
+    p = joined(limits={"active-jobs": 1})
+    p.run(S1_1)
+    p.begin(2)
+    p.request("cancel")
+    p.event(2, "exception", type="cancel", severity=0)
+    p.end(2, status=15)
+    assert p.status()["state"] == "canceled"
+    chosen = [
+        {"rule": "rule-0", "firing": 0, "group": "align", "jobs": [[1, 2, "canceled", 0, 0, None]]}
+    ]
+    assert p.request("rerun", firings=chosen, unsent=True).result["jobs"] == 5
+    for job in range(3, 8):
+        p.run(job)
+    assert sorted(called(p)) == [("s1", 2), ("s2", 3)]
+
+
 def test_a_job_that_succeeds_when_it_is_tried_again_is_one_job_that_has_succeeded():
     p = joined(align={**ALIGN, "retries": 2})
     p.run(S1_1, status=256)

@@ -165,6 +165,59 @@ def test_a_run_that_goes_on_takes_jobs_that_are_over_among_the_others(
     assert [job["outcome"] for job in home.client.jobs("slow", group="case")] == ["success"] * 4
 
 
+def test_what_was_never_sent_before_a_cancel_runs_by_a_rerun(home: Cases, tmp_path: Path) -> None:
+    text = DOCUMENT.replace("[1, 2, 3, 4]}", "[1, 3, 5, 7, 9]}\n    max-active: 2")
+    (tmp_path / "part.yaml").write_text(text)
+    (tmp_path / "began-1").unlink()
+    (tmp_path / "gate").touch()
+    process = home.begin("run", "part.yaml")
+    wait((tmp_path / "began-1").exists)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=PATIENCE) == 130
+    never = "3 of 5 jobs were never submitted: 'flux-ensemble rerun part"
+    assert never in home.run("status", "part")
+    would = "part: 2 jobs would run again (2 canceled), and 3 that were never submitted\n"
+    assert home.run("rerun", "--dry-run", "part") == would
+    said = home.run("rerun", "--failed", "part")
+    assert said.startswith("part: no job failed or ran out of time: nothing runs again\n")
+    assert never in said
+    (tmp_path / "gate").unlink()
+    said = home.run("rerun", "part")
+    assert "2 jobs run again, and 3 that were never submitted: going on after the end" in said
+    assert "submit sum" in said
+    status = home.client.status("part")["ensembles"][0]
+    assert (status["state"], status["groups"]["case"]["success"]) == ("completed", 5)
+    assert "never" not in home.run("status", "part")
+    assert sorted(job["params"]["x"] for job in home.client.jobs("part", group="case")) == [
+        1, 3, 5, 7, 9,
+    ]  # fmt: skip
+
+
+def test_a_rerun_of_a_search_that_was_cut_short_names_what_goes_on_with_it(
+    home: Cases, tmp_path: Path
+) -> None:
+    (tmp_path / "tune.yaml").write_text("""\
+search: [{id: hpo, group: case, trials: 9, parallel: 2, minimize: loss, sampler: random,
+          variables: {x: {low: 11, high: 99, integer: true}}}]
+jobs: [{name: case, command: "sh case.sh {x}"}]
+rules: [{trigger: start, action: {name: search, label: hpo}}]
+""")
+    (tmp_path / "gate").touch()
+    process = home.begin("run", "tune.yaml")
+    wait(lambda: len(list(tmp_path.glob("began-??"))) == 2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=PATIENCE) == 130
+    said = home.run("rerun", "tune")
+    assert "tune: no job but trials of searches failed, ran out of time or was canceled" in said
+    left = "7 of 9 trials of search 'hpo' were never run: 'flux-ensemble search tune --more 2"
+    assert left in said
+    assert left in home.run("status", "tune")
+    (tmp_path / "gate").unlink()
+    home.run("search", "tune", "--more", "2", code=1)
+    status = home.client.status("tune")["ensembles"][0]
+    assert (status["state"], status["groups"]["case"]["attempts"]) == ("completed", 11)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

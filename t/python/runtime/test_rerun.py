@@ -79,7 +79,7 @@ def test_jobs_that_failed_run_again_with_their_parameters_after_the_end() -> Non
     assert (play.engine.state, play.engine.failed) == ("completed", 2)
     t_end = play.t
     play.t += 100.0
-    assert play.choice().report() == {"outcomes": {"failed": 2}}
+    assert play.choice().report() == {"jobs": 2, "outcomes": {"failed": 2}}
     assert play.rerun() == {"jobs": 2, "reopened": True}
     assert (play.engine.state, play.engine.t_end, play.engine.failed) == ("running", None, 0)
     assert (play.counts()["finished"], play.counts()["failed"]) == (1, 2)
@@ -125,7 +125,10 @@ def test_a_filter_chooses_among_the_last_attempts_whatever_their_outcome() -> No
     play.run(4, 256)
     play.run(5)
     # Job 1 is not the last attempt any more, and job 4 is.
-    assert play.choice(filter="job.params.x == 1").report() == {"outcomes": {"failed": 1}}
+    assert play.choice(filter="job.params.x == 1").report() == {
+        "jobs": 1,
+        "outcomes": {"failed": 1},
+    }
     assert play.rerun()["jobs"] == 1
     with pytest.raises(RequestError, match=r"ensemble\.rerun: filter: .*'nope'"):
         play.choice(filter="nope > 1")
@@ -146,8 +149,8 @@ def test_failed_leaves_out_jobs_that_were_canceled() -> None:
     play.event(3, "submit")
     play.event(3, "clean")
     assert play.engine.state == "canceled"
-    assert play.choice(failed=True).report() == {"outcomes": {"failed": 1}}
-    assert play.choice().report() == {"outcomes": {"failed": 1, "canceled": 1}}
+    assert play.choice(failed=True).report() == {"jobs": 1, "outcomes": {"failed": 1}}
+    assert play.choice().report() == {"jobs": 2, "outcomes": {"failed": 1, "canceled": 1}}
     assert play.rerun()["jobs"] == 2
 
 
@@ -254,7 +257,7 @@ def test_trials_are_left_out_and_a_search_that_was_not_over_asks_for_nothing_mor
     play.run(2, 256)
     play.request("cancel")
     assert play.engine.state == "canceled"
-    assert play.choice().report() == {"outcomes": {"failed": 1}, "trials": 1}
+    assert play.choice().report() == {"jobs": 1, "outcomes": {"failed": 1}, "trials": 1}
     assert play.rerun()["jobs"] == 1
     play.run(3)
     assert (play.engine.state, play.status()["searches"][0]["state"]) == ("completed", "done")
