@@ -417,14 +417,10 @@ class ActiveJob:
             self.used = cpu, rss
 
     def _remember(self, context: Mapping[str, Any]) -> None:
-        """Merge a memo into `memo`: a key replaces an earlier one, and null removes it (RFC 21).
-
-        Keys are in the order of their names, as in snapshots and recordings, so that a job has the
-        same ones in the same order after a restart.
-        """
+        """Merge a memo into `memo`: a key replaces an earlier one, and null removes it (RFC 21)."""
         memo: dict[str, Any] = {}
         left = MAX_MEMO
-        for key, value in {**self.memo, **dict(sorted(context.items()))}.items():
+        for key, value in {**self.memo, **context}.items():
             if value is None:
                 continue
             size = len(key) + _size(value)
@@ -433,7 +429,7 @@ class ActiveJob:
                 continue
             left -= size
             memo[key] = value
-        self.memo = dict(sorted(memo.items()))
+        self.memo = memo
 
     def _judge(self, status: int | None) -> str:
         """Return the outcome (docs/document.md, "Outcomes"); `status` None: the job never ran."""

@@ -257,12 +257,17 @@ class Times:
         step = next((step for step in _STEPS if span / step < _NONE - 1), _STEPS[-1])
         found = {}
         for name, times in self._rows.items():
-            numbers = array("I", (_steps(t - begin - _skipped(t, gaps), step) for t in times))
+            numbers = array("I", (_steps(t - begin - skipped(t, gaps), step) for t in times))
             found[name] = Encoded("u32", _differences(numbers), delta=True, step=step)
         return found
 
 
-def _skipped(t: float, gaps: Sequence[Gap]) -> float:
+def skipped(t: float, gaps: Sequence[Gap]) -> float:
+    """Return the seconds before `t` that are left out.
+
+    >>> skipped(15.0, [(0.0, 2.0), (10.0, 20.0), (30.0, 40.0)])
+    7.0
+    """
     return sum(max(0.0, min(t, until) - since) for since, until in gaps)
 
 

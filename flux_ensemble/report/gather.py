@@ -27,6 +27,7 @@ from flux_ensemble.report.columns import (
     Ids,
     Times,
     Values,
+    skipped,
 )
 from flux_ensemble.report.digest import Digest
 from flux_ensemble.report.document import without_environment
@@ -333,7 +334,6 @@ class Log:
         count: number of entries.
         fired: number of firings.
         digest: of the entries of the engine.
-        head, tail: the first and the last lines.
     """
 
     def __init__(self, line: Callable[[eventlog.Stored, float], str], *, environment: bool) -> None:
@@ -349,8 +349,8 @@ class Log:
         self.count = self.fired = 0
         #: When the run was interrupted.
         self.gaps: list[Gap] = []
-        self.head: list[str] = []
-        self.tail: deque[str] = deque(maxlen=TAIL)
+        self._head: list[eventlog.Stored] = []
+        self._tail: deque[eventlog.Stored] = deque(maxlen=TAIL)
 
     def add(self, entry: eventlog.Stored) -> eventlog.Entry:
         """Add an entry."""
@@ -365,10 +365,9 @@ class Log:
             ) if away > 0:
                 until = t - ((read.ago or 0.0) if isinstance(read, eventlog.Epoch) else 0.0)
                 self.gaps.append((until - away, until))
-        # First, because this refuses an entry that is none of ours. As in charts, the time in which
-        # the run was interrupted is left out.
+        # First, because this refuses an entry that is none of ours.
         shown = entry if self._environment else {**entry, "context": without_environment(context)}
-        line = self._line(shown, self._t_start + self.away)
+        self._line(shown, t)
         self.digest.add(entry)
         match read:
             case eventlog.Load():
@@ -379,8 +378,26 @@ class Log:
                 self._rules.add(str(read.rule))
                 self._numbers.add(read.firing if type(read.firing) is int else 0)
         self.count += 1
-        (self.head if len(self.head) < HEAD else self.tail).append(line)
+        (self._head if len(self._head) < HEAD else self._tail).append(shown)
         return read
+
+    @property
+    def head(self) -> list[str]:
+        """The first lines."""
+        return self._lines(self._head)
+
+    @property
+    def tail(self) -> list[str]:
+        """The last lines."""
+        return self._lines(self._tail)
+
+    def _lines(self, entries: Iterable[eventlog.Stored]) -> list[str]:
+        """Return entries as lines; as in charts, the time without an instance is left out.
+
+        What an instance logs before the entry that tells how long it was away is shifted, too.
+        """
+        start = self._t_start or 0.0
+        return [self._line(one, start + skipped(one["timestamp"], self.gaps)) for one in entries]
 
     @property
     def first(self) -> float | None:

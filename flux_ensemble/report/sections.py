@@ -468,8 +468,9 @@ def _log(content: Content) -> Iterator[Markup]:
     log = content.run.log
     if not log.count:
         return
-    left = log.count - len(log.head) - len(log.tail)
-    lines = [*log.head, *([f"... {left:,} entries left out ..."] if left else []), *log.tail]
+    head, tail = log.head, log.tail
+    left = log.count - len(head) - len(tail)
+    lines = [*head, *([f"... {left:,} entries left out ..."] if left else []), *tail]
     yield h(
         "details",
         h("summary", f"{plural(log.count, 'entry').replace('entrys', 'entries')}"),

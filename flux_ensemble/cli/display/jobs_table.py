@@ -10,7 +10,7 @@ from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.cli.display.formats import Table
 from flux_ensemble.cli.display.tables import words_of
 from flux_ensemble.job_ids import shown
-from flux_ensemble.metrics.job_row import COLUMNS, PARAMS, Field
+from flux_ensemble.metrics.job_row import COLUMNS, MEMO, PARAMS, Field
 from flux_ensemble.scalars import as_spelling, as_text
 
 _HEADINGS = {
@@ -141,10 +141,18 @@ def job_row(job: Mapping[str, Any], table: Table, label: Callable[[int], str]) -
 
 
 def _cell(field: Field, job: Mapping[str, Any]) -> Any:
+    """Return the value of a field for a format.
+
+    >>> _cell(COLUMNS["memo"], {"memo": {"steps": 10, "loss": 0.5}})
+    'loss=0.5 steps=10'
+    """
     owner, _, key = field.name.rpartition(".")
     value = (job.get(owner, {}) if owner else job).get(key)
     if field.column.is_time:
         return value or 0.0
+    if field.name == MEMO:
+        # In one order for all jobs: in the record it is that in which they published, or were read.
+        value = dict(sorted((value or {}).items()))
     return words_of(value or {}) if field.type is dict else _known(value)
 
 

@@ -75,11 +75,6 @@ def test_memos_add_up_and_null_removes_a_key(play: Play) -> None:
     assert found.memo == {"a": 2.5, "c": [1]}
 
 
-def test_the_keys_of_a_memo_are_in_the_order_of_their_names(play: Play) -> None:
-    found = job(play, ("memo", {"steps": 2, "loss": 1}), ("memo", {"a": 3}))
-    assert list(found.memo) == ["a", "loss", "steps"]
-
-
 def test_a_memo_is_bounded_and_counts_what_is_left_out(play: Play) -> None:
     found = job(play, ("memo", {"long": "x" * MAX_MEMO, "short": 1}), ("memo", {"more": 2}))
     assert found.memo == {"short": 1, "more": 2}
