@@ -7,7 +7,8 @@ the styles where it has colours.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import fsum
 from typing import Any, NamedTuple
 
 from flux_ensemble.scalars import WRITTEN
@@ -175,8 +176,35 @@ def known_jobs(counts: Mapping[str, Any]) -> int:
     return known + int(counts.get("unsent", 0))
 
 
+def _mean(values: Sequence[float]) -> float:
+    return fsum(values) / len(values)
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+#: What the value of a trial with several jobs may be of theirs. None depends on their order.
+AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "mean": _mean,
+    "median": _median,
+    "min": min,
+    "max": max,
+}
+
+
+def aggregate(values: Sequence[float], how: str | None) -> float:
+    """Return the value of a trial, of those of its jobs.
+
+    >>> aggregate([1.0, 2.0, 6.0], "mean"), aggregate([1.0, 2.0, 6.0], "median")
+    (3.0, 2.0)
+    """
+    return values[-1] if how is None else AGGREGATES[how](values)
+
+
 def trials_to_come(status: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many trials running searches have still to submit, by job group.
+    """Return how many jobs of trials running searches have still to submit, by job group.
 
     >>> search = {"group": "trial", "state": "running", "trials": 20, "active": 2, "complete": 4}
     >>> trials_to_come({"state": "running", "searches": [{**search, "failed": 1, "canceled": 0}]})
@@ -186,7 +214,8 @@ def trials_to_come(status: Mapping[str, Any]) -> dict[str, int]:
     for search in status.get("searches", ()) if status.get("t_end") is None else ():
         if search.get("state") == "running":
             left = search["trials"] - search["active"] - ended_trials(search)
-            found[search["group"]] = found.get(search["group"], 0) + max(0, left)
+            jobs = max(0, left) * int(search.get("repeats", 1))
+            found[search["group"]] = found.get(search["group"], 0) + jobs
     return found
 
 

@@ -207,6 +207,8 @@ class SearchStatus(TypedDict):
     objective: str
     direction: str
     trials: int
+    repeats: NotRequired[int]
+    aggregate: NotRequired[str]
     parallel: int
     active: int
     stock: int

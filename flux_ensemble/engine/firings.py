@@ -64,7 +64,7 @@ class Firing:
     #: The request to which the reply with the job ids belongs, or None; see `submission_results`.
     request: int | None = None
     overrides: Mapping[str, Any] | None = None
-    #: The name of the trial, if a feature judges the outcome of the one job; else None.
+    #: The name of the trial, if a feature judges the outcome of its jobs; else None.
     trial: str | None = None
     #: For a copy, the firing of the job that is copied; see `copies`.
     work: str | None = None

@@ -61,7 +61,7 @@ class Submitter:
             params: override the group's parameters.
             origin: the firing that submits.
             overrides: overrides of fields of the group.
-            trial: the name of the trial, if a feature judges the outcome of the one job.
+            trial: the name of the trial, if a feature judges the outcome of the jobs.
             near: the number of the member on which the jobs are to run, 0 for any.
             bound: the jobs run on that member or nowhere.
 

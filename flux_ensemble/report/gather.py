@@ -159,7 +159,7 @@ class Jobs:
         times: when jobs were submitted, began, and ended.
         seconds: total time for which jobs ran.
         durations: the times of successful jobs, by group.
-        trials: the ends of complete trials, with their values, by group.
+        trials: number, end and value of each job of a complete trial, by group.
         used: total time of cores and GPUs of the jobs that ran, by "core" or "gpu" and outcome.
         use: what the jobs used of processors and memory, by group, where that is known.
         left_out: kinds of data that were left out, with the numbers of jobs.
@@ -177,7 +177,7 @@ class Jobs:
         self.times = Times(*_TIMES)
         self.seconds = 0.0
         self.durations: dict[str, list[float]] = {}
-        self.trials: dict[str, list[tuple[float, float]]] = {}
+        self.trials: dict[str, list[tuple[int, float, float]]] = {}
         #: The objective of the trials that are jobs of a group.
         self._objectives: dict[str, str] = {
             search["group"]: search["objective"] for search in source.status.get("searches", ())
@@ -229,7 +229,8 @@ class Jobs:
             self.points.add(job)
             value = job["memo"].get(self._objectives.get(job["group"], ""))
             if job.get("trial_state") == COMPLETE and type(value) in (int, float):
-                self.trials.setdefault(job["group"], []).append((job["t_end"] or 0.0, value))
+                of_group = self.trials.setdefault(job["group"], [])
+                of_group.append((job["trial"], job["t_end"] or 0.0, value))
         t_run = job["t_run"]
         if t_run is not None:
             seconds = max(0.0, (job["t_end"] or self._source.now) - t_run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flux_ensemble.metrics.units import with_unit
@@ -12,7 +12,7 @@ from flux_ensemble.report.importance import Importance, importances
 from flux_ensemble.report.markup import Markup, h, meter, table
 from flux_ensemble.report.summary import extreme, mode_of
 from flux_ensemble.report.texts import NOTHING, number, plural, seconds, spelling
-from flux_ensemble.words import ended_trials, shown_search
+from flux_ensemble.words import aggregate, ended_trials, shown_search
 
 #: Limits of searches, variables of one, best trials, and trials of a Pareto front in a report.
 _SEARCHES, _VARIABLES, _BEST, _FRONT = 10, 8, 10, 20
@@ -55,7 +55,7 @@ def searches(run: Run, key: str) -> Iterator[Markup]:
             for objective, how in zip(search["objective"].split(", "), directions, strict=True):
                 yield from importance_of(run, key, search["group"], objective, mode_of(how))
         else:
-            values = [value for _, value in sorted(run.jobs.trials.get(search["group"], ()))]
+            values = _values(run.jobs.trials.get(search["group"], ()), search.get("aggregate"))
             yield _counts(search, run.source.status)
             if values:
                 yield _course(run, search, values, f"{key}-search-{position}")
@@ -64,6 +64,26 @@ def searches(run: Run, key: str) -> Iterator[Markup]:
             yield from importance_of(run, key, search["group"], search["objective"], mode)
     if len(found) > _SEARCHES:
         yield h("p.quiet", f"There are {len(found) - _SEARCHES} further searches.")
+
+
+def _values(jobs: Iterable[tuple[int, float, float]], how: str | None) -> list[float]:
+    """Return the values of complete trials, in the order of their ends.
+
+    Args:
+        jobs: number of the trial, end and value, of each job.
+        how: what the value of a trial is of those of its jobs; None if it has one job.
+
+    >>> _values([(0, 5.0, 3.0), (1, 2.0, 4.0), (0, 1.0, 1.0)], "mean")
+    [4.0, 2.0]
+    """
+    trials: dict[int, list[tuple[float, float]]] = {}
+    for trial, t_end, value in jobs:
+        trials.setdefault(trial, []).append((t_end, value))
+    ended = [
+        (max(t for t, _ in found), aggregate([value for _, value in found], how))
+        for found in trials.values()
+    ]
+    return [value for _, value in sorted(ended)]
 
 
 def _counts(search: Mapping[str, Any], status: Mapping[str, Any]) -> Markup:

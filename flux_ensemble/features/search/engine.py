@@ -7,13 +7,14 @@ The answers are events. So a replay takes the parameters from the log, and no jo
 queue before the event with its point is in the log. An ask that was interrupted by a crash is
 repeated with the same id, and refers to the same trials.
 
-A trial is a firing of the search with one job. Its key is the search's own rule id, which has a
-colon as no id in a document has, and the number of the trial.
+A trial is a firing of the search with one job, or with as many as `repeats` says. Its key is the
+search's own rule id, which has a colon as no id in a document has, and the number of the trial.
 """
 
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import isfinite
@@ -47,7 +48,14 @@ from flux_ensemble.features.search.state import (
     stopped_early,
     trial_name,
 )
-from flux_ensemble.features.search.trials import CANCELED, COMPLETE, FAILED, Trials, moved
+from flux_ensemble.features.search.trials import (
+    CANCELED,
+    COMPLETE,
+    FAILED,
+    Part,
+    Trials,
+    moved,
+)
 from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.scalars import packed, unpacked
@@ -294,13 +302,17 @@ class Searches:
             True if there are some.
         """
         state = self.states[id]
-        more = min(count, self._core.spec.limits.jobs - state.total)
+        more = min(count, self._most(state) - state.total)
         if more <= 0:
             return False
         self._extend(state, more)
         if state.state != RUNNING:
             self._begin(state, origin)
         return True
+
+    def _most(self, state: SearchState) -> int:
+        """Return the most trials of a search."""
+        return self._core.spec.limits.jobs // state.search.repeats
 
     def _extend(self, state: SearchState, more: int, left: int = 0) -> None:
         state.more += more
@@ -327,12 +339,13 @@ class Searches:
         more = args.get("more", 0) + len(points)
         if not more:
             raise RequestError(errno.EINVAL, "give 'more', a number of trials, or 'points'")
-        most, total = self._core.spec.limits.jobs, state.total + more
-        if total > most:
+        repeats, total = state.search.repeats, state.total + more
+        if total > self._most(state):
+            of = f" with {repeats} jobs each" if repeats > 1 else ""
             raise RequestError(
                 errno.EINVAL,
                 f"{counted(more, 'more trial')} would make {total} of search "
-                f"{state.search.id!r}, and limits.jobs is {most}",
+                f"{state.search.id!r}{of}, and limits.jobs is {self._core.spec.limits.jobs}",
             )
         return CheckedRequest(state.search.group, partial(self._go_on, state, more, points))
 
@@ -489,15 +502,27 @@ class Searches:
             attempt = firing.overrides, 0.0, firing.attempt + 1, firing.avoid
             self._sending.retry(firing, job.index, *attempt, failed=job)
             return None
+        part = Part(how, value, reason, job.id, job.interrupted)
+        return _changed(id) if self._over(state, number, part, t) else ()
+
+    def _over(self, state: SearchState, number: int, part: Part, t: float, many: int = 1) -> bool:
+        """Handle the end of a trial's job, or of `many` of them.
+
+        Returns:
+            True if the trial has ended; else other jobs of it are still to end.
+        """
         state.look(t)
         state.chain = ()
-        if value is not None:
-            self._complete(state, number, value, t)
-        elif how == PRUNED:
+        end = state.trials.add_part(number, part, many)
+        if end is None:
+            return False
+        if end.value is not None:
+            self._complete(state, number, end.value, t)
+        elif end.how == PRUNED:
             self._prune(state, number, t)
         else:
-            self._fail(state, number, job, reason, t, how)
-        return _changed(id)
+            self._fail(state, number, end, t)
+        return True
 
     def _is_retried(self, search: Search, job: ActiveJob) -> bool:
         """Return whether a failed trial runs again by `on-failure: retry`.
@@ -535,19 +560,17 @@ class Searches:
             )
         self._asking.changed(state)
 
-    def _fail(
-        self, state: SearchState, number: int, job: ActiveJob, reason: str, t: float, how: str
-    ) -> None:
-        search = state.search
+    def _fail(self, state: SearchState, number: int, end: Part, t: float) -> None:
+        search, how, reason = state.search, end.how, end.reason
         penalty = search.penalty if how == FAILED else None
         state.end(number, how, penalty, t)
         state.exhausted = False
         if how == FAILED:
             state.wrong = _FAILED.get(reason, f"the last trial failed, as {reason}")
         self._core.record(
-            entries.TrialFailed(search=search.id, trial=number, id=job.id, reason=reason)
+            entries.TrialFailed(search=search.id, trial=number, id=end.id, reason=reason)
         )
-        if how == FAILED and not job.interrupted:
+        if how == FAILED and not end.interrupted:
             state.failures += 1
             if state.failures >= search.failures:
                 self.close(search.id, reason="failures")
@@ -595,10 +618,28 @@ class Searches:
         left = {firing.trial for firing in core.workload.firings}
         for id, state in self.states.items():
             for number in list(state.trials.active):
-                if trial_name(id, number) not in left:
+                if number not in state.trials.parts and trial_name(id, number) not in left:
                     state.look(core.t)
                     state.end(number, CANCELED, None, core.t)
                     self._asking.changed(state)
+            if state.search.repeats > 1:
+                self._recount_parts(state)
+
+    def _recount_parts(self, state: SearchState) -> None:
+        """End the trials some of whose jobs were dropped, as soon as the others have ended."""
+        id, workload = state.search.id, self._core.workload
+        left: Counter[str | None] = Counter()
+        for firing in workload.firings:
+            left[firing.trial] += firing.waiting + firing.unseen + firing.lost
+        for job in workload.jobs.values():
+            if job.firing is not None and job.outcome is None:
+                left[job.firing.trial] += 1
+        dropped = Part(CANCELED, None, CANCELED, 0, False)
+        for number in list(state.trials.active):
+            parts = len(state.trials.parts.get(number, ()))
+            many = state.search.repeats - parts - left[trial_name(id, number)]
+            if many > 0:
+                self._over(state, number, dropped, self._core.t, many)
 
     # -- the end of an event ------------------------------------------------------------
 
@@ -641,7 +682,7 @@ class Searches:
         trial = trials.next(self._core.t)
         self._sending.submit(
             search.group,
-            None,
+            search.repeats if search.repeats > 1 else None,
             {name: packed(value) for name, value in trials.params(trial).items()},
             Origin(rule_of(search.id), trial.number),
             trial=trial_name(search.id, trial.number),

@@ -22,6 +22,7 @@ from flux_ensemble.document.keys.forms import (
     text,
 )
 from flux_ensemble.texts import shown
+from flux_ensemble.words import AGGREGATES
 
 #: What suggests points, the default first.
 SAMPLERS = ("tpe", "random", "qmc", "cma", "nsga2", "gp", "grid")
@@ -34,6 +35,10 @@ MAX_BATCH = 1000
 
 #: What is done about a trial that failed, besides a penalty.
 SKIP, RETRY = "skip", "retry"
+
+#: What the value of a trial with several jobs is of theirs by default, and most of these.
+MEAN = "mean"
+MAX_REPEATS = 1000
 
 #: What decides whether a trial is stopped early.
 POLICIES = ASHA, HYPERBAND, MEDIAN, PERCENTILE, PATIENCE, THRESHOLD = (
@@ -134,7 +139,7 @@ STOP_KEYS = (
         required=True,
         more="`hyperband` is several `asha` that begin at different steps, and `threshold` stops "
         "a trial whose value is beyond bounds, or NaN. See "
-        "[policies](searches.md#early-stopping).",
+        "[policies](trials.md#early-stopping).",
     ),
     Key(
         "step",
@@ -334,6 +339,21 @@ SEARCH_KEYS = (
         "[points of your own](searches.md#points-of-your-own).",
     ),
     Key(
+        "repeats",
+        integer(1, MAX_REPEATS),
+        "How many jobs a trial has, all with its parameters.",
+        (5,),
+        1,
+        more="For results that differ from run to run. See [repeats](trials.md#repeats).",
+    ),
+    Key(
+        "aggregate",
+        choice("an aggregate", tuple(AGGREGATES)),
+        "With repeats: the value of a trial, of those of its jobs that succeeded.",
+        ("median", "max"),
+        MEAN,
+    ),
+    Key(
         "parallel",
         integer(1, MAX_TRIALS),
         "How many trials are in the queue at once.",
@@ -407,7 +427,7 @@ SEARCH_KEYS = (
         "Stop trials early, by the values that their jobs publish while they run.",
         ({"policy": "asha", "step": "epoch", "eta": 3},),
         read=None,
-        more="See [early stopping](searches.md#early-stopping).",
+        more="See [early stopping](trials.md#early-stopping).",
     ),
 )
 

@@ -11,12 +11,13 @@ from math import prod
 from typing import Any
 
 from flux_ensemble.document.model import Spec
-from flux_ensemble.features.search.keys import SAMPLERS, SKIP
+from flux_ensemble.features.search.keys import MEAN, SAMPLERS, SKIP
 from flux_ensemble.features.search.paths import SEARCH, Searched
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.scalars import Spelled, as_text, identity, number, packed
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
+from flux_ensemble.words import AGGREGATES
 
 #: The place of these in a search whose points come from a generator of the user's.
 GENERATOR = "generator"
@@ -295,6 +296,8 @@ class Search:
         sampler: one of `SAMPLERS`, or `GENERATOR`.
         trials: how many there are at most.
         points: the points that are tried first, each in the order of the variables.
+        repeats: how many jobs a trial has.
+        aggregate: what its value is of theirs, one of `AGGREGATES`.
         parallel: how many are in the queue at once.
         on_failure: `SKIP` or `RETRY`.
         penalty: the value of a trial that failed, as of one that did not; or None.
@@ -317,6 +320,8 @@ class Search:
     sampler: str = SAMPLERS[0]
     trials: int = 1
     points: tuple[tuple[Any, ...], ...] = ()
+    repeats: int = 1
+    aggregate: str = MEAN
     parallel: int = 1
     on_failure: str = SKIP
     penalty: Value | None = None
@@ -364,6 +369,19 @@ class Search:
                 raise ValueError(f"it published no number {objective.key!r}{others}")
             values.append(value)
         return tuple(values) if self.several else values[0]
+
+    def aggregated(self, values: Sequence[Value]) -> Value:
+        """The value of a trial, of those of its jobs; that of each objective by itself.
+
+        >>> search = Search("hpo", "trial", (), (), repeats=3, aggregate="median")
+        >>> search.aggregated([3, 1, 2]), search.aggregated([(1, 8), (3, 4)])
+        (2, (2.0, 6.0))
+        """
+        of = AGGREGATES[self.aggregate]
+        several = [value for value in values if isinstance(value, tuple)]
+        if several:
+            return tuple(map(of, zip(*several, strict=True)))
+        return of([value for value in values if not isinstance(value, tuple)])
 
     def costs(self, value: Value) -> tuple[float, ...]:
         """Values of the objectives with such signs that less is better.

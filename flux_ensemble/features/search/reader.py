@@ -132,10 +132,7 @@ def read_searches(
 def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -> Search:
     objectives = _objectives(entry, at, problems)
     trials = entry.get("trials", 1)
-    if trials > most:
-        problems.add(
-            (*at, "trials"), f"expected at most {most}, which is limits.jobs, not {trials}"
-        )
+    _check_jobs(entry, trials, most, at, problems)
     on_failure = entry.get("on-failure", SKIP)
     penalty = None
     if isinstance(on_failure, dict):
@@ -181,6 +178,31 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
     # Each of the others is tried once.
     repeated = len(search.points) - len({tuple(map(identity, point)) for point in search.points})
     return replace(search, trials=min(search.trials, search.size + repeated))
+
+
+def _check_jobs(
+    entry: Mapping[str, Any], trials: int, most: int, at: Path, problems: Problems
+) -> None:
+    """Check that the trials have no more jobs than `most`, and what goes with several of each."""
+    repeats = entry.get("repeats", 1)
+    if trials > most:
+        problems.add(
+            (*at, "trials"), f"expected at most {most}, which is limits.jobs, not {trials}"
+        )
+    elif trials * repeats > most:
+        problems.add(
+            (*at, "repeats"),
+            f"expected at most {most // trials}: {repeats} jobs of each of {trials} trials are "
+            f"{trials * repeats}, and limits.jobs is {most}",
+        )
+    if repeats > 1 and "stop" in entry:
+        problems.add(
+            (*at, "stop"),
+            f"a trial of {repeats} jobs ('repeats') cannot be stopped early, since each of them "
+            "has its own steps; leave out one of the two",
+        )
+    if repeats == 1 and "aggregate" in entry and not problems.blames((*at, "repeats")):
+        problems.add((*at, "aggregate"), "'aggregate' is for 'repeats', and a trial is one job")
 
 
 def _points(

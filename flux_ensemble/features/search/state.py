@@ -192,6 +192,7 @@ class SearchState:
     def report(self) -> dict[str, Any]:
         """Return the search's entry in the status, as JSON (docs/rpc.md, `ensemble.status`)."""
         search, trials = self.search, self.trials
+        several = search.repeats > 1
         return {
             "id": search.id,
             "group": search.group,
@@ -201,6 +202,7 @@ class SearchState:
             "objective": ", ".join(objective.key for objective in search.objectives),
             "direction": ", ".join(objective.direction for objective in search.objectives),
             "trials": self.total,
+            **({"repeats": search.repeats, "aggregate": search.aggregate} if several else {}),
             "parallel": search.parallel,
             "active": len(trials.active),
             "stock": len(trials.stock),

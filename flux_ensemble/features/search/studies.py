@@ -9,7 +9,7 @@ number, state and value. Programs that read files of Optuna can read them, such 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +105,10 @@ def _write(
     path: Path, name: str, searches: Iterable[Search], jobs: Iterable[Job]
 ) -> dict[str, int]:
     by_group = {search.group: search for search in searches}
-    trials: dict[str, dict[int, Job]] = {search.id: {} for search in by_group.values()}
+    trials: dict[str, dict[int, list[Job]]] = {search.id: {} for search in by_group.values()}
     for job in jobs:
-        # The last job of a trial decides its result.
         if job.get("trial") is not None and job["group"] in by_group:
-            trials[by_group[job["group"]].id][job["trial"]] = job
+            trials[by_group[job["group"]].id].setdefault(job["trial"], []).append(job)
     database = path.suffix.lower() in DATABASES
     storage: BaseStorage = (
         RDBStorage(f"sqlite:///{path}")
@@ -128,7 +127,9 @@ def _write(
         distributions = {one.name: _distribution(one) for one in search.variables}
         # A trial whose job is not in the record still has its number.
         numbers = range(max(found, default=-1) + 1)
-        study.add_trials([_trial(search, distributions, found.get(number)) for number in numbers])
+        study.add_trials(
+            [_trial(search, distributions, found.get(number, ())) for number in numbers]
+        )
     if isinstance(storage, RDBStorage):
         storage.remove_session()
         storage.engine.dispose()
@@ -168,12 +169,17 @@ def _labels(variable: Variable) -> dict[tuple[type, Any], Any]:
     return labels
 
 
-def _trial(search: Search, distributions: Mapping[str, Any], job: Job | None) -> FrozenTrial:
-    """Return the trial of a job, as far as it is known."""
-    if job is None:
+def _trial(search: Search, distributions: Mapping[str, Any], jobs: Sequence[Job]) -> FrozenTrial:
+    """Return the trial of some jobs, as far as it is known."""
+    if not jobs:
         return create_trial(state=TrialState.FAIL)
+    # The last job decides, with several for a trial the last that has a value.
+    complete = [one for one in jobs if search.repeats > 1 and one["trial_state"] == COMPLETE]
+    job = (complete or jobs)[-1]
     state = _STATES.get(job["trial_state"], TrialState.FAIL)
-    values, steps = _values(search, state, job["memo"])
+    if any(one["trial_state"] == ACTIVE for one in jobs[-search.repeats :]):
+        state = TrialState.RUNNING
+    values, steps = _values(search, state, [one["memo"] for one in complete or [job]])
     trial = create_trial(
         state=state,
         values=values,
@@ -193,11 +199,12 @@ def _trial(search: Search, distributions: Mapping[str, Any], job: Job | None) ->
 
 
 def _values(
-    search: Search, state: TrialState, memo: Mapping[str, Any]
+    search: Search, state: TrialState, memos: Sequence[Mapping[str, Any]]
 ) -> tuple[list[float] | None, dict[int, float] | None]:
     """Return the values of a trial, and that of the step at which it was stopped early."""
+    memo = memos[-1]
     try:
-        value = search.values(memo)
+        value = search.aggregated([search.values(one) for one in memos])
     except ValueError:
         return None, None
     values = list(value) if isinstance(value, tuple) else [value]

@@ -14,7 +14,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from operator import le
-from typing import Any
+from typing import Any, NamedTuple
 
 from flux_ensemble.features.search.model import Search, Value
 from flux_ensemble.features.search.paths import FRONT
@@ -37,6 +37,24 @@ BEST = 10
 
 #: Weight of the latest value in a moving mean.
 _WEIGHT = 0.2
+
+
+class Part(NamedTuple):
+    """The end of one of a trial's jobs.
+
+    Args:
+        how: state that the trial has if it has no other job.
+        value: of the objective, or of each; None if the job has none.
+        reason: why not.
+        id: of the job.
+        interrupted: it was lost too often.
+    """
+
+    how: str
+    value: Value | None
+    reason: str
+    id: int
+    interrupted: bool
 
 
 class Trial:
@@ -71,6 +89,7 @@ class Trials:
         stock: the numbers of trials that were not sent, in order; they are the last ones.
         given: how many of those in stock are points of the user; they are the first of these.
         active: the numbers of trials that were sent and have not ended.
+        parts: active trial -> the ends of its jobs so far, if it has several jobs.
         ended: the numbers of trials that have ended, in the order of their ends.
         best: the best complete trials, the best one first; empty for several objectives.
         front: the Pareto front of several objectives: the complete trials that no other trial
@@ -86,6 +105,7 @@ class Trials:
         self.stock: deque[int] = deque()
         self.given = 0
         self.active: dict[int, None] = {}
+        self.parts: dict[int, list[Part]] = {}
         self.ended: list[int] = []
         self.best: list[Trial] = []
         self.front: list[Trial] = []
@@ -174,12 +194,34 @@ class Trials:
         """Leave an active trial out of the time per trial: nothing ran of it for a while."""
         self.all[number].t_sent = None
 
+    def add_part(self, number: int, part: Part, many: int = 1) -> Part | None:
+        """Note the end of a job of an active trial, or of `many` of them.
+
+        Returns:
+            The end of the trial, if these were its last jobs: with the aggregate of their values,
+            or as one of those that failed; None if others are still to end.
+        """
+        repeats = self.search.repeats
+        if repeats == 1:
+            return part
+        parts = self.parts.setdefault(number, [])
+        parts += [part] * many
+        if len(parts) < repeats:
+            return None
+        complete = [one for one in parts if one.value is not None]
+        if complete:
+            values = [one.value for one in complete if one.value is not None]
+            return complete[-1]._replace(value=self.search.aggregated(values))
+        # The failure of a program says more than the loss of a job or a cancel.
+        return max(parts, key=lambda one: (one.how == FAILED, not one.interrupted))
+
     def end(
         self, number: int, state: str, value: Value | None, t: float, step: float | None = None
     ) -> bool:
         """End an active trial at time `t`; return whether it is now the best, or in the front."""
         trial = self.all[number]
         del self.active[number]
+        self.parts.pop(number, None)
         if trial.t_sent is not None and state != CANCELED:
             self.seconds = moved(self.seconds, max(0.0, t - trial.t_sent))
         trial.state, trial.value, trial.step, trial.t_sent = state, value, step, None
@@ -267,8 +309,16 @@ class Trials:
             "ended": [self._end(number) for number in self.ended],
             "sent": [[number, self.all[number].t_sent] for number in self.active],
             "seconds": self.seconds,
+            **({"parts": self._dump_parts()} if self.parts else {}),
             **({"given": self.given} if self.given else {}),
         }
+
+    def _dump_parts(self) -> list[Any]:
+        to_json = self.search.to_json
+        return [
+            [number, [[how, to_json(value), *rest] for how, value, *rest in parts]]
+            for number, parts in self.parts.items()
+        ]
 
     def load(self, value: Mapping[str, Any]) -> None:
         """Set the trials from the result of `dump`."""
@@ -287,12 +337,20 @@ class Trials:
         for number, of_objective, *step in value["ended"]:
             trial = self.all[number]
             trial.step = step[0] if step else None
-            trial.value = tuple(of_objective) if isinstance(of_objective, list) else of_objective
+            trial.value = _value(of_objective)
             self.ended.append(number)
             self.counts[trial.state] += 1
             if trial.state == COMPLETE:
                 self._rank(trial)
         self.seconds, self.given = value["seconds"], value.get("given", 0)
+        for number, parts in value.get("parts", ()):
+            self.parts[number] = [
+                Part(how, _value(of_objective), *rest) for how, of_objective, *rest in parts
+            ]
+
+
+def _value(given: Any) -> Value | None:
+    return tuple(given) if isinstance(given, list) else given
 
 
 def dominates(costs: Sequence[float], others: Sequence[float]) -> bool:

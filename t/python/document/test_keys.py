@@ -74,6 +74,7 @@ def test_files_that_follow_from_the_keys_are_what_they_are_made_from() -> None:
         "metrics.md",
         "rpc.md",
         "searches.md",
+        "trials.md",
         "triggers.md",
     }
     for path, wanted in made:

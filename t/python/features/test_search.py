@@ -590,6 +590,89 @@ def test_an_attempt_without_a_value_is_described_as_the_search_has_it() -> None:
     ]
 
 
+REPEATS: dict[str, Any] = {"repeats": 3, "parallel": 1}
+
+
+def jobs_of(play: Search, first: int, *losses: float | None) -> None:
+    """The jobs of a trial: each publishes a loss, or fails."""
+    for id, loss in enumerate(losses, first):
+        play.try_out(id, loss, 256 if loss is None else 0)
+
+
+def test_the_value_of_a_trial_with_several_jobs_is_that_of_all() -> None:
+    play = Search(searching(**REPEATS, aggregate="median"))
+    (sent,) = play.of(SubmitJobs)
+    assert (sent.count, sent.each, sent.params) == (3, 3, {"x": 0.01, "kind": "p"})
+    jobs_of(play, 1, 4.0, 1.0)
+    assert play.search["active"] == 1
+    assert not play.recorded("best")
+    play.try_out(3, 2.0)
+    (best,) = play.recorded("best")
+    assert (best["trial"], best["value"]) == (0, 2.0)
+    assert play.points == [0.01, 0.02]
+    assert (play.search["repeats"], play.search["aggregate"]) == (3, "median")
+
+
+def test_a_job_that_fails_is_no_failed_trial_but_all_of_them_are() -> None:
+    play = Search(searching(**REPEATS, on_failure={"penalty": 9}))
+    jobs_of(play, 1, 4.0, None, 1.0)
+    assert (play.search["complete"], play.search["failed"]) == (1, 0)
+    assert play.search["best"][0]["value"] == 2.5
+    jobs_of(play, 4, None, None, None)
+    assert (play.search["complete"], play.search["failed"]) == (1, 1)
+    (failed,) = play.recorded("trial-failed")
+    assert failed["trial"] == 1
+    assert failed["reason"] == "failed"
+    assert search_state(play.engine, "hpo").trials.seen(0, 0, 2, 2)["ends"] == [[0, 2.5], [1, 9.0]]
+
+
+def test_each_job_of_a_trial_runs_again_by_itself() -> None:
+    play = Search(searching(**REPEATS, on_failure="retry"))
+    jobs_of(play, 1, 4.0, None, 1.0)
+    again = play.of(SubmitJobs)[-1]
+    assert (again.rule, again.first, again.count) == ("retry", 1, 1)
+    assert play.search["active"] == 1
+    play.try_out(4, 1.0)
+    assert play.search["best"][0]["value"] == 2.0
+
+
+def test_of_a_trial_some_of_whose_jobs_are_cancelled_the_others_count() -> None:
+    document = searching(**REPEATS)
+    document["jobs"][0]["max-active"] = 1
+    play = Search(document)
+    play.try_out(1, 3.0)
+    play.begin(2)
+    play.request("cancel", group="a")
+    play.event(2, "exception", type="cancel", severity=0)
+    play.end(2, 15)
+    assert (play.search["complete"], play.search["canceled"]) == (1, 0)
+    assert play.search["best"][0]["value"] == 3.0
+
+
+@pytest.mark.parametrize("at", range(0, 30, 3))
+def test_an_engine_that_is_restored_knows_the_jobs_of_a_trial_that_have_ended(at: int) -> None:
+    document = searching(**REPEATS)
+    document["search"][0]["minimize"] = ["loss", "cost"]
+    first = Search(document)
+    handled: list[Any] = []
+    handle = first.engine.handle
+    first.handle = lambda event: handled.append(event) or handle(event)  # type: ignore[func-returns-value]
+    for id in range(1, 7):
+        first.begin(id)
+        first.event(id, "memo", loss=float(id), cost=id % 3)
+        first.end(id, 256 if id == 2 else 0)
+    assert [one["values"] for one in first.search["front"]] == [[2.0, 0.5]]
+    second = Search(document).engine
+    second.stats.keep_values()
+    for event in handled[:at]:
+        second.handle(event)
+    snapshot = json.loads(json.dumps(dump(second)))
+    third = restore(first.engine.spec, snapshot, [second.stats.take_values()])
+    for event in handled[at:]:
+        assert third.handle(event) == second.handle(event)
+    assert dump(third) == dump(first.engine)
+
+
 def test_too_many_failures_in_a_row_close_the_search() -> None:
     play = Search(searching(failures=2, parallel=1))
     play.try_out(1, status=256)

@@ -111,6 +111,16 @@ def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> 
          "median"),
         ("trials: 10", "trials: 10\n    stop: {policy: asha, step: n, eta: 1}",
          "10: search[0].stop.eta: expected an integer >= 2"),
+        ("trials: 10", "trials: 10\n    repeats: 3\n    stop: {policy: asha, step: n}",
+         "11: search[0].stop: a trial of 3 jobs ('repeats') cannot be stopped early, since each of "
+         "them has its own steps; leave out one of the two"),
+        ("trials: 10", "trials: 10\n    repeats: 1000\nlimits: {jobs: 5000}",
+         "10: search[0].repeats: expected at most 500: 1000 jobs of each of 10 trials are 10000, "
+         "and limits.jobs is 5000"),
+        ("trials: 10", "trials: 10\n    aggregate: median",
+         "10: search[0].aggregate: 'aggregate' is for 'repeats', and a trial is one job"),
+        ("trials: 10", "trials: 10\n    repeats: 3\n    aggregate: mode",
+         "11: search[0].aggregate: expected an aggregate, not 'mode' (one of: mean, median, min"),
         ("trials: 10", "maximize: gain\n    trials: 10\n    stop: {policy: asha, step: n}",
          "11: search[0].stop: trials are stopped by one objective, and there are 2"),
         ("trials: 10", "maximize: gain\n    trials: 10\n    on-failure: {penalty: 100}",

@@ -81,7 +81,7 @@ def test_a_report_has_trials_by_state_the_best_and_the_course_of_the_best_value(
     # The course ends with the best of the status, and those that were stopped are not in it.
     values = run.jobs.trials["trial"]
     assert len(values) == one["complete"] < 30
-    assert min(value for _, value in values) == pytest.approx(one["best"][0]["value"], rel=1e-4)
+    assert min(value for _, _, value in values) == pytest.approx(one["best"][0]["value"], rel=1e-4)
     assert html.count("<svg") == 1
     assert f"and to the end, after {len(values)}." in html
     # All of the front, of which the first are shown.
@@ -112,7 +112,7 @@ def test_the_course_of_what_is_better_and_better_is_thinned_and_keeps_its_ends()
     pytest.importorskip("optuna")
     source = simulated(SEARCHES)
     run = gather(source, lambda entry, t: "")
-    run.jobs.trials["trial"] = [(float(t), 1e6 / (t + 1)) for t in range(5000)]
+    run.jobs.trials["trial"] = [(t, float(t), 1e6 / (t + 1)) for t in range(5000)]
     html = next(part for part in searches(run, "e0") if "<svg" in part)
     assert "The axis is logarithmic." in html
     lines = re.findall(r'<path class="best" d="(M[HMV 0-9.]*)"', html)
@@ -122,7 +122,7 @@ def test_the_course_of_what_is_better_and_better_is_thinned_and_keeps_its_ends()
     assert [re.findall(r"[\d.]+", line)[:2] for line in lines[1:]] == ends[:-1]
     assert ">200</text>" in html
     assert ">1e+06</text>" in html
-    assert len(course([value for _, value in run.jobs.trials["trial"]], "minimize")) == 5000
+    assert len(course([value for _, _, value in run.jobs.trials["trial"]], "minimize")) == 5000
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ pytest.importorskip("optuna")
 #: of "more", a user has the search go on when it has ended, and of "among" while it runs.
 KINDS = {
     "random": 5, "qmc": 5, "tpe": 1, "stop": 5, "generator": 1, "given": 1, "queue": 5, "more": 1,
-    "grid": 5, "hyperband": 5, "threshold": 5,
+    "grid": 5, "hyperband": 5, "threshold": 5, "repeats": 5,
 }  # fmt: skip
 POINTS = [{"x": number / 16, "k": number % 9 + 1} for number in range(7)]
 HYPERBAND = {"policy": "hyperband", "step": "epoch", "eta": 2, "to": 4}
@@ -35,6 +35,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "stop": {"sampler": "random", "stop": {"policy": "asha", "step": "epoch", "eta": 2}},
     "hyperband": {"sampler": "random", "stop": HYPERBAND},
     "threshold": {"sampler": "random", "stop": THRESHOLD},
+    "repeats": {"sampler": "random", "repeats": 3, "aggregate": "median"},
     "generator": {"generator": "generators:Kept", "batch": 4},
     "given": {"sampler": "tpe", "points": POINTS},
     "queue": {"sampler": "qmc", "points": POINTS},
@@ -108,7 +109,9 @@ class Learning(World):
         x, fails = 0.0, False
         if job.tag.group == "a":
             x, fails = float(parameters(job)[0]), parameters(job)[1] == "5"
-            self.post(job, "memo", {"loss": (x - 0.3) ** 2})
+            # Of a trial with several jobs each has its own value, and the last one fails.
+            fails = fails or job.tag.index == 2
+            self.post(job, "memo", {"loss": (x - 0.3) ** 2 + job.tag.index})
         job.outcome = "failed" if fails else "success"
         self.post(job, "finish", {"status": 256 if fails else 0})
         self._clean(job)
@@ -195,7 +198,18 @@ def points(world: World, sampler: str) -> dict[int, list[str]]:
     assert set(tags.values()) == {1}, "a tag is there twice"
     trials = {job.tag.firing: job for job in world.jobs.values() if job.tag.rule == "search:hpo"}
     assert sorted(trials) == list(range(total))
-    for number, job in trials.items():
+    repeats = state.search.repeats
+    assert Counter(
+        job.tag.firing for job in world.jobs.values() if job.tag.rule == "search:hpo"
+    ) == (dict.fromkeys(trials, repeats))
+    if repeats > 1:
+        for number, job in trials.items():
+            trial = state.trials.all[number]
+            assert parameters(job) == [str(value) for value in trial.params]
+            x, fails = trial.params[0], trial.params[1] == 5
+            assert trial.state == ("failed" if fails else "complete")
+            assert trial.value == (None if fails else pytest.approx((x - 0.3) ** 2 + 0.5))
+    for number, job in trials.items() if repeats == 1 else ():
         trial = state.trials.all[number]
         assert parameters(job) == [str(value) for value in trial.params]
         # One that failed before its cancellation reached it was stopped all the same.
