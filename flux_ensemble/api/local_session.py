@@ -375,8 +375,8 @@ def in_python(sentence: str) -> str:
     'jobs.csv exists: force=True replaces it'
     >>> in_python("'run --resume a.yaml' goes on with it")
     "'run --resume a.yaml' goes on with it"
-    >>> in_python("'rerun a' runs its cancelled jobs again")
-    "Ensemble.attach('a').rerun() runs its cancelled jobs again"
+    >>> in_python("'rerun a' runs the rest of it")
+    "Ensemble.attach('a').rerun() runs the rest of it"
     """
     for command, method in _METHODS:
         sentence = command.sub(method, sentence)

@@ -216,7 +216,7 @@ def test_resume_of_what_was_cancelled_names_the_methods_that_go_on(tmp_path: Pat
     ensemble.cancel()
     asyncio.run(ensemble.wait())
     told = r"cancelled: run\(\) without resume=True starts it anew, and Ensemble.attach\('demo'\)"
-    with pytest.raises(EnsembleError, match=rf"{told}.rerun\(\) runs its cancelled jobs again"):
+    with pytest.raises(EnsembleError, match=rf"{told}.rerun\(\) runs the rest of it"):
         make().run("local", state_dir=tmp_path, resume=True)
     search = {"id": "hpo", "group": "a", "variables": {"x": ["a", "b"]}, "minimize": "loss",
               "trials": 1, "sampler": "random"}  # fmt: skip
