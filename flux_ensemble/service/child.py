@@ -163,9 +163,7 @@ class Contact:
         else:
             handle = Flux(self._member)
             register(handle, handle, NAME)
-            self._instance = Instance(
-                handle, self._parent.handle, heard, Attempts(), self._parent.report, self._warn
-            )
+            self._instance = Instance(handle, self._parent, heard, Attempts(), self._warn)
             self._nested = NestedMember(
                 self._instance,
                 EnsembleRun.of(spec, load),

@@ -27,11 +27,9 @@ class Fleets:
     Args:
         queue: of the instance.
         owner: userid of the instance owner.
-        version: of the instance's Flux.
         epoch: returns the number of this service.
         keeps: returns True if members of a missing ensemble of that name are to be left alone.
         over: called when the last member is gone.
-        report: receives unexpected exceptions.
         log_error: writes a line to the service's log.
         reconnect: seconds after which a member that cannot be connected to is lost.
     """
@@ -41,21 +39,17 @@ class Fleets:
         queue: FluxQueue,
         *,
         owner: int,
-        version: str,
         epoch: Callable[[], int],
         keeps: Callable[[str], bool],
         over: Callable[[], None],
-        report: Callable[[BaseException], None],
         log_error: Callable[[str], None],
         reconnect: float,
     ) -> None:
         self._queue = queue
         self._owner = owner
-        self._version = version
         self._epoch = epoch
         self._keeps = keeps
         self._over = over
-        self._report = report
         self._log_error = log_error
         self._reconnect = reconnect
         self._site: Site | None = None
@@ -85,7 +79,6 @@ class Fleets:
         return Site(
             self._queue,
             owner=self._owner,
-            version=self._version,
             told=Told(
                 up=self._up,
                 draining=lambda tag, why, ends: self._of(
@@ -100,7 +93,6 @@ class Fleets:
                 lost=lambda tag, why: self._of(tag, lambda fleet: fleet.lost(tag, why)),
                 gone=self._gone,
             ),
-            report=self._report,
             log_error=self._log_error,
             follows=self._follows,
             reconnect=self._reconnect,

@@ -132,11 +132,9 @@ class Service:
         self._fleets = Fleets(
             self._queue,
             owner=int(handle.attr_get("security.owner")),
-            version=handle.attr_get("version"),
             epoch=lambda: self._recovery.epoch,
             keeps=lambda name: name in self._recovery.unreadable,
             over=lambda: self._needs.calm(),
-            report=self.unexpected,
             log_error=self._error,
             reconnect=settings.reconnect_limit,
         )

@@ -99,10 +99,9 @@ class Instance:
 
     Args:
         handle: of it, from `connection.connect`; used by this object alone.
-        main: the service's own handle, whose reactor has the timers.
+        parent: the broker of the enclosing instance, whose reactor has the timers.
         heard: the callbacks.
         attempts: those sent to it, also by earlier connections.
-        report: receives unexpected exceptions.
         log_error: writes a line to the service's log.
 
     Attributes:
@@ -116,10 +115,9 @@ class Instance:
     def __init__(
         self,
         handle: Flux,
-        main: Flux,
+        parent: Broker,
         heard: Heard,
         attempts: Attempts,
-        report: Callable[[BaseException], None],
         log_error: Callable[[str], None],
     ) -> None:
         self._heard = heard
@@ -130,8 +128,10 @@ class Instance:
         self.facts: Facts | None = None
         self.newest = 0
         # The pump needs a loop and the broker needs a pump, so the broker looks its pump up late.
-        self.broker = Broker(handle, report, main=main, more=lambda: self.pump.more())
-        self.pump = Pump(handle, self.broker.loop, self._lost, report)
+        self.broker = Broker(
+            handle, parent.report, main=parent.handle, more=lambda: self.pump.more()
+        )
+        self.pump = Pump(handle, self.broker.loop, self._lost, parent.report)
         self.queue = NestedQueue(self.broker, self.pump)
         self._journal = Journal(
             partial(StreamingRequest, handle, self.broker.inbox),

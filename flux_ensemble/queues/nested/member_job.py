@@ -143,7 +143,6 @@ class MemberJob:
     Args:
         tag: of the member.
         parent: the broker of the enclosing instance.
-        version: of its Flux.
         told: the callbacks.
         drain: seconds before its walltime from which it is sent no more jobs.
         program: of its job.
@@ -151,7 +150,7 @@ class MemberJob:
         silence: seconds after which one that is connected to and does not answer is; 0 for never.
         follows: returns the names of further job events to follow, and whether the places of
             jobs are needed.
-        report, log_error: receive unexpected exceptions, and lines for the service's log.
+        log_error: receives lines for the service's log.
         objection: takes an instance's IDENTITY; returns the reason why it cannot be this member,
             or None.
 
@@ -170,7 +169,6 @@ class MemberJob:
         self,
         tag: MemberTag,
         parent: Broker,
-        version: str,
         told: Told,
         *,
         drain: float,
@@ -178,7 +176,6 @@ class MemberJob:
         reconnect: float,
         silence: float,
         follows: Callable[[], tuple[frozenset[str], bool]],
-        report: Callable[[BaseException], None],
         log_error: Callable[[str], None],
         objection: Callable[[str], str | None],
     ) -> None:
@@ -191,13 +188,11 @@ class MemberJob:
         self.instance: Followed | None = None
         self.attempts = Attempts()
         self._parent = parent
-        self._version = version
         self._told = told
         self.program = program
         self._reconnect = reconnect
         self._silence = silence
         self._follows = follows
-        self._report = report
         self._log_error = log_error
         self._route = Route(parent.loop)
         self._timers = Timers(parent.loop)
@@ -290,10 +285,8 @@ class MemberJob:
         if isinstance(result, OSError):
             self._failed(result)
             return
-        parent, attempts = self._parent.handle, self.attempts
-        self._begin(
-            lambda heard: Instance(result, parent, heard, attempts, self._report, self._log_error)
-        )
+        parent, attempts = self._parent, self.attempts
+        self._begin(lambda heard: Instance(result, parent, heard, attempts, self._log_error))
 
     def attached(self, channel: Channel, load: Mapping[str, Any]) -> bool:
         """Accept the call of its own service, in place of any before.
@@ -341,7 +334,8 @@ class MemberJob:
         instance = self.instance = make(heard)
         names, places = self._follows()
         attached = partial(self._attached, instance)
-        instance.attach(self._version, attached, names=names, places=places)
+        version = self._parent.handle.attr_get("version")
+        instance.attach(version, attached, names=names, places=places)
 
     def _attached(self, instance: Followed, error: Exception | None) -> None:
         if instance is not self.instance or self.phase is not Phase.CONNECTING:

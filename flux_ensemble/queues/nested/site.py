@@ -50,9 +50,7 @@ class Site:
     Args:
         queue: of the enclosing instance.
         owner: userid of the instance owner: a tag on another user's job is a forgery.
-        version: of the enclosing instance's Flux.
         told: the callbacks.
-        report: receives unexpected exceptions.
         log_error: writes a line to the service's log.
         follows: returns the names of job events of members that are followed besides the usual
             ones, and whether the places of jobs are needed.
@@ -67,9 +65,7 @@ class Site:
         queue: FluxQueue,
         *,
         owner: int,
-        version: str,
         told: Told,
-        report: Callable[[BaseException], None],
         log_error: Callable[[str], None],
         follows: Callable[[], tuple[frozenset[str], bool]] = lambda: (frozenset(), False),
         reconnect: float = RECONNECT_SECONDS,
@@ -78,9 +74,7 @@ class Site:
         os.environ.setdefault("FLUX_LOCAL_CONNECTOR_RETRY_COUNT", "0")
         self._queue = queue
         self._owner = owner
-        self._version = version
         self._told = told
-        self._report = report
         self._log_error = log_error
         self._follows = follows
         self._reconnect = reconnect
@@ -268,14 +262,12 @@ class Site:
         member = self._members[_key(tag)] = MemberJob(
             tag,
             self._queue.broker,
-            self._version,
             self._told,
             drain=drain,
             program=program,
             reconnect=self._reconnect,
             silence=silence,
             follows=self._follows,
-            report=self._report,
             log_error=self._log_error,
             objection=partial(self._objection, _key(tag)),
         )

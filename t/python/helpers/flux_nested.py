@@ -262,9 +262,7 @@ class Sites(Bench):
         self.site = Site(
             self.queue,
             owner=os.getuid(),
-            version=self.handle.attr_get("version"),
             told=told,
-            report=self.unexpected,
             log_error=self.said.append,
         )
         self.journal = Journal(
@@ -566,7 +564,7 @@ def ways() -> dict[str, Any]:
     bench.site.end(bench.tag(2))
     bench.until(lambda: 2 in bench.gone)
     # Of another Flux, and one that ends before it has begun.
-    bench.site._version = "0.1.0"
+    bench.broker.handle.attr_get = lambda name: "0.1.0"
     bench.site.connect(bench.tag(4), uri)
     bench.site.start(small_member(bench.tag(5)))
     bench.site.end(bench.tag(5))
