@@ -73,7 +73,7 @@ _NAMED = 3
 
 @dataclass(slots=True, eq=False)
 class Party:
-    """What an ensemble has of the cores, and wants.
+    """The cores that an ensemble has, and those that it wants.
 
     Attributes:
         name: of the ensemble.

@@ -6,9 +6,6 @@
 
 The table `protocol.TOPICS` defines the topics. Each topic has exactly one handler. This is checked
 when the handlers are collected, so that a service that lacks one is never made.
-
-What a topic is, is in the table `protocol.TOPICS`. Each one has exactly one handler, which is
-checked when they are collected, so that a service that lacks one is never made.
 """
 
 from __future__ import annotations
