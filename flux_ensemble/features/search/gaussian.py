@@ -5,7 +5,15 @@ Larochelle and Adams, "Practical Bayesian Optimization of Machine Learning Algor
 the criterion is the logarithm of the expected improvement (Ament et al., "Unexpected Improvements
 to Expected Improvement", 2023). Pending trials count as if they had the values that the process
 expects of them, so that no two are at one place (Ginsbourger, Le Riche and Carraro, "Kriging is
-well-suited to parallelize optimization", 2010).
+well-suited to parallelize optimization", 2010). Values are brought close to a normal distribution
+first (Cowen-Rivers et al., "HEBO: Pushing The Limits of Sample-Efficient Hyper-parameter
+Optimisation", 2022).
+
+What a point takes is bounded. The lengths are fitted anew only when there are a tenth more trials,
+to those trials that there were then: so they follow from the number of trials, and a new process
+has the same. Of many trials the process has those that say most about where the next point will be:
+the best ones, those around the best (Eriksson et al., "Scalable Global Optimization via Local
+Bayesian Optimization", 2019), the latest, and some of all the others.
 """
 
 from __future__ import annotations
@@ -17,15 +25,23 @@ from operator import itemgetter
 from typing import Any
 
 from flux_ensemble.features.search.unit_cube import Qmc, at, back
+from flux_ensemble.scalars import identity
 
 #: Number of trials that have to be complete; before that, points come from a Sobol sequence.
 BEGIN = 10
 
-#: With more complete trials than MANY, the process uses the best and the latest ones.
-MANY, BEST, LATEST = 300, 100, 200
+#: With more complete trials than MANY, the process has the best ones, those nearest to the best
+#: one, the latest ones, and others evenly: MANY in all, or fewer.
+MANY, BEST, NEAREST, LATEST = 300, 100, 100, 50
 
 #: Number of candidates, and the number of the best of them that are improved by a local search.
 CANDIDATES, MOVED = 1024, 3
+
+#: The most skew of values that are used as they are.
+SKEW = 1.0
+
+#: The step of differences in the local search.
+_STEP = 1e-6
 
 
 class Gaussian:
@@ -36,25 +52,29 @@ class Gaussian:
         self._sign = -1.0 if search["maximize"][0] else 1.0
         self._qmc = Qmc(search)
         self._points: list[list[float]] = []
+        self._known: set[tuple[float, ...]] = set()
         #: The outcomes of trials, with the sign that makes less better.
         self._costs: dict[int, float | None] = {}
-        #: The fitted kernel, until the next trial ends.
+        self._complete: list[int] = []
+        #: The fitted kernel, and to how many complete trials.
         self._kernel: Any = None
+        self._fitted_to = 0
 
     def add(self, params: Sequence[Any], attributes: Any) -> None:
         """Add a point that was given."""
         self._points.append(self._back(params))
+        self._known.add(tuple(self._points[-1]))
 
     def end(self, number: int, value: Any, step: float | None = None) -> None:
         """Note the end of a trial; the value of one that was stopped early is not used."""
         known = value is not None and step is None
         self._costs[number] = self._sign * value if known else None
-        self._kernel = None
+        if known:
+            self._complete.append(number)
 
     def suggest(self, number: int, seed: int) -> tuple[list[Any], None]:
         """Suggest the point of the next trial."""
-        complete = [number for number, cost in self._costs.items() if cost is not None]
-        if len(complete) < BEGIN:
+        if len(self._complete) < BEGIN:
             params, _ = self._qmc.suggest(number, seed)
         else:
             from threadpoolctl import threadpool_limits
@@ -63,23 +83,38 @@ class Gaussian:
             with threadpool_limits(1), warnings.catch_warnings():
                 # scikit-learn warns of a length at its bound, and of an unfinished fit.
                 warnings.simplefilter("ignore")
-                params = self._best(self._seen(complete), seed)
+                params = self._best(seed)
         self.add(params, None)
         return params, None
 
-    def _seen(self, complete: list[int]) -> list[int]:
-        if len(complete) <= MANY:
-            return complete
-        best = sorted(complete, key=lambda number: (self._costs[number], number))
-        return sorted({*best[:BEST], *complete[-LATEST:]})
-
-    def _best(self, complete: list[int], seed: int) -> list[Any]:
+    def _seen(self, count: int) -> tuple[Any, Any]:
+        """Return the points and the costs that the process has, of the first complete trials."""
         import numpy as np
 
+        complete = np.array(self._complete[:count])
         points = np.array([self._points[number] for number in complete])
-        costs = np.array([self._costs[number] for number in complete])
-        costs = (costs - costs.mean()) / (costs.std() or 1.0)
-        process = self._fitted(points, costs)
+        costs = _normal(np.array([self._costs[number] for number in complete]))
+        if count <= MANY:
+            return points, costs
+        order = np.argsort(costs, kind="stable")
+        away = ((points - points[order[0]]) ** 2).sum(axis=1)
+        kept = {
+            *order[:BEST].tolist(),
+            *np.argsort(away, kind="stable")[:NEAREST].tolist(),
+            *range(count - LATEST, count),
+        }
+        others = [place for place in range(count) if place not in kept]
+        room = MANY - len(kept)
+        kept.update(others[place * len(others) // room] for place in range(room))
+        places = sorted(kept)
+        return points[places], costs[places]
+
+    def _best(self, seed: int) -> list[Any]:
+        import numpy as np
+
+        points, costs = self._seen(len(self._complete))
+        process = self._process(points, costs)
+        noise = process.kernel_.k2.noise_level
         least = process.predict(points).min()
         under_way = [
             point for number, point in enumerate(self._points) if number not in self._costs
@@ -91,31 +126,34 @@ class Gaussian:
 
         def worth(candidates: Any) -> Any:
             mean, deviation = process.predict(candidates, return_std=True)
-            return _log_improvement(least - mean, np.maximum(deviation, 1e-9))
+            # Of the mean, without the noise of a value.
+            deviation = np.sqrt(np.maximum(deviation**2 - noise, 1e-18))
+            return _log_improvement(least - mean, deviation)
 
         rng = np.random.default_rng(seed)
         order = np.argsort(costs, kind="stable")
         rows = self._candidates(rng, points[order[:5]])
-        seen = {tuple(point) for point in self._points}
         # If all candidates are taken, one of them is repeated.
-        new = [row for row in rows if tuple(row) not in seen] or rows
+        new = [row for row in rows if tuple(row) not in self._known] or rows
         values = worth(np.array(new))
         best = np.argsort(-values, kind="stable")[:MOVED]
         choices = [(float(values[place]), new[place]) for place in best]
         choices += [self._moved(worth, row) for _, row in choices]
-        choices = [choice for choice in choices if tuple(choice[1]) not in seen] or choices
+        choices = [one for one in choices if tuple(one[1]) not in self._known] or choices
         return self._params(max(choices, key=itemgetter(0))[1])
 
-    def _fitted(self, points: Any, costs: Any) -> Any:
-        """Return a fitted process; the kernel is kept, so the process can be fitted again."""
+    def _process(self, points: Any, costs: Any) -> Any:
+        """Return a process with these values, whose kernel is fitted."""
         from sklearn.gaussian_process import GaussianProcessRegressor
         from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-        if self._kernel is None:
+        count = _fitted_to(len(self._complete))
+        if self._fitted_to != count:
             kernel = ConstantKernel(1.0, (1e-2, 1e2)) * Matern(
                 [0.5] * points.shape[1], (5e-2, 2e1), nu=2.5
             ) + WhiteKernel(1e-4, (1e-8, 1.0))
-            self._kernel = GaussianProcessRegressor(kernel).fit(points, costs).kernel_
+            self._kernel = GaussianProcessRegressor(kernel).fit(*self._seen(count)).kernel_
+            self._fitted_to = count
         return GaussianProcessRegressor(self._kernel, optimizer=None).fit(points, costs)
 
     def _candidates(self, rng: Any, best: Any) -> list[list[float]]:
@@ -136,15 +174,42 @@ class Gaussian:
         import numpy as np
         from scipy.optimize import minimize
 
+        steps = np.vstack([np.zeros(len(row)), _STEP * np.eye(len(row))])
+
+        def down(point: Any) -> tuple[float, Any]:
+            # All differences at once, and none beyond the bounds.
+            toward = np.where(point > 0.5, -1.0, 1.0)
+            values = -worth(point + steps * toward)
+            return float(values[0]), (values[1:] - values[0]) / (_STEP * toward)
+
         found = minimize(
-            lambda point: -float(worth(point[np.newaxis])[0]),
+            down,
             np.array(row),
             method="L-BFGS-B",
+            jac=True,
             bounds=[(0.0, 1.0)] * len(row),
             options={"maxiter": 20},
         )
-        moved = self._near(found.x.tolist())
-        return float(worth(np.array([moved]))[0]), moved
+        rows = [self._near(found.x.tolist())]
+        rows += self._beside(rows[0])
+        values = worth(np.array(rows))
+        new = [place for place, one in enumerate(rows) if tuple(one) not in self._known]
+        place = max(new or range(len(rows)), key=lambda place: float(values[place]))
+        return float(values[place]), rows[place]
+
+    def _beside(self, row: list[float]) -> list[list[float]]:
+        """Return the points that have another choice, or the integer before or after."""
+        params = self._params(row)
+        rows: list[list[float]] = []
+        for place, variable in enumerate(self._variables):
+            value, others = params[place], list[Any]()
+            if "choices" in variable:
+                others = [one for one in variable["choices"] if identity(one) != identity(value)]
+            elif variable["integer"]:
+                bounds = variable["low"], variable["high"]
+                others = [one for one in (value - 1, value + 1) if bounds[0] <= one <= bounds[1]]
+            rows += [self._back([*params[:place], one, *params[place + 1 :]]) for one in others]
+        return rows
 
     def _near(self, row: Sequence[float]) -> list[float]:
         """Return the nearest coordinates that belong to a point."""
@@ -169,6 +234,42 @@ class Gaussian:
                 params.append(at(variable, min(row[place], 1.0)))
                 place += 1
         return params
+
+
+def _fitted_to(count: int) -> int:
+    """Return to how many of so many complete trials the kernel is fitted.
+
+    >>> [_fitted_to(count) for count in (10, 11, 29, 30, 105, 3000)]
+    [10, 11, 28, 30, 103, 2765]
+    """
+    fitted = BEGIN
+    while (more := fitted + max(1, fitted // 10)) <= count:
+        fitted = more
+    return fitted
+
+
+def _normal(costs: Any) -> Any:
+    """Return costs in the same order, with the mean 0 and the deviation 1, and little skew.
+
+    Where a power transform (of Yeo and Johnson) leaves a skew, as with a few that diverged, only
+    the ranks count.
+    """
+    import numpy as np
+    from scipy.stats import norm, rankdata, skew
+    from sklearn.preprocessing import power_transform
+
+    with np.errstate(all="ignore"):
+        deviation = costs.std()
+        if not deviation:
+            return np.zeros(len(costs))
+        even = np.isfinite(deviation)
+        if even:
+            normal = power_transform((costs[:, np.newaxis] - costs.mean()) / deviation)[:, 0]
+            # It may also have found no end.
+            even = abs(skew(normal)) <= SKEW
+    if not even:
+        normal = norm.ppf((rankdata(costs) - 0.5) / len(costs))
+    return (normal - normal.mean()) / (normal.std() or 1.0)
 
 
 def _log_improvement(by: Any, deviation: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import random
 import signal
 import sys
 from collections import Counter
@@ -16,12 +17,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 from local_queue import children, command_of
 
 import flux_ensemble
 from flux_ensemble import scalars
 from flux_ensemble.engine.commands import Ask
+from flux_ensemble.features.search import gaussian
 from flux_ensemble.features.search.advisers import Advice, Asker, described
 from flux_ensemble.features.search.model import Objective, Search, Stop, Variable
 from flux_ensemble.features.search.samplers import BEST, LATEST, MANY, SearchSampler, seed_of
@@ -209,6 +212,71 @@ def test_a_gaussian_process_comes_nearer_with_few_trials_than_random_points() ->
         return min(values)
 
     assert 3 * least("gp", 7) < min(least("random", seed) for seed in range(8))
+
+
+def test_a_gaussian_process_of_many_trials_goes_on_in_a_new_process_and_has_some_of_them() -> None:
+    given = Search("hpo", "a", VARIABLES[:2], ONE, sampler="gp", trials=1000)
+    many = gaussian.MANY + 5
+    points = [[0.0002 + 0.0015 * number, number % 8 + 1] for number in range(many)]
+    ends = [[number, (point[0] - 0.1) ** 2 + point[1]] for number, point in enumerate(points)]
+    told = {"count": 1, "points": points, "attributes": {}, "ends": ends}
+    sampling = SearchSampler(described(given, 7))
+    (first,) = sampling.answer(told)["points"]
+    (second,) = sampling.answer({**told, "points": [], "ends": [[many, 0.5]]})["points"]
+    again = SearchSampler(described(given, 7))
+    points.append(list(first["params"].values()))
+    ends.append([many, 0.5])
+    assert again.answer(told)["points"] == [second]
+    process: Any = again._sampler
+    seen, costs = process._seen(many + 1)
+    assert len(seen) == len(costs) == gaussian.MANY
+    # The best one is among them, and the latest.
+    kept = {tuple(point) for point in seen.tolist()}
+    best = min(ends, key=lambda end: float(end[1]))[0]
+    assert {tuple(process._points[number]) for number in (best, many)} <= kept
+
+
+def test_the_lengths_of_a_gaussian_process_are_fitted_when_there_are_a_tenth_more_trials() -> None:
+    fitted = [gaussian._fitted_to(count) for count in range(10, 400)]
+    assert fitted == sorted(fitted)
+    assert all(0.9 * count <= of <= count for count, of in enumerate(fitted, 10))
+    assert len(set(fitted)) < 60
+
+
+@pytest.mark.parametrize("last", [1.0, 40.0, 1e20, 1e308])
+def test_values_of_a_gaussian_process_are_told_apart_whatever_diverged(last: float) -> None:
+    costs = numpy.array([3.0, 1.0, 2.0, 5.0, 8.0, 13.0, 0.5, 21.0, last, -0.5, 2 * last - last / 2])
+    normal = gaussian._normal(costs)
+    assert (
+        numpy.argsort(normal, kind="stable").tolist()
+        == numpy.argsort(costs, kind="stable").tolist()
+    )
+    assert len(set(numpy.round(normal, 3))) == len(set(costs))
+    assert (round(normal.mean(), 9), round(normal.std(), 9)) == (0.0, 1.0)
+    assert not gaussian._normal(numpy.array([4.0] * 12)).any()
+
+
+def test_a_gaussian_process_finds_the_choice_and_the_integer_in_spite_of_noise() -> None:
+    variables = (
+        Variable("x", 1e-5, 0.1, log=True),
+        Variable("n", 1, 9, integer=True),
+        Variable("kind", choices=("p", "q", "r")),
+    )
+    given = Search("hpo", "a", variables, ONE, sampler="gp", trials=100)
+    sampling = SearchSampler(described(given, 3))
+    chance = random.Random(3)
+    ends: list[list[float]] = []
+    found: list[tuple[int, str]] = []
+    for number in range(40):
+        (point,) = sampling.answer({"count": 1, "points": [], "attributes": {}, "ends": ends})[
+            "points"
+        ]
+        x, n, kind = point["params"].values()
+        value = (math.log10(x) + 3) ** 2 + (n - 6) ** 2 + 2 * (kind != "q") + chance.gauss(0, 0.2)
+        # Values with a skew: most are small.
+        ends = [[number, math.exp(value)]]
+        found.append((n, kind))
+    assert found[-15:].count((6, "q")) > 7
 
 
 def test_points_of_a_gaussian_process_are_not_given_twice_while_there_are_others() -> None:
