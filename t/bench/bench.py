@@ -59,6 +59,7 @@ NAMES = {
     "members": ("pools", "BENCHMARK"),
     "children": ("children", "BENCHMARK"),
     "search": ("search", "BENCHMARK"),
+    "search-peers": ("search_peers", "BENCHMARK"),
     "search-kills": ("search_kills", "BENCHMARK"),
     "cost": ("cost", "BENCHMARK"),
     "export": ("export", "BENCHMARK"),

@@ -57,18 +57,18 @@ def measure(smoke: bool) -> Numbers:
     sizes = (5, 10) if smoke else (100, 600)
     numbers: Numbers = {
         "simulated": _simulated(many),
-        "local": _local(few, "sleep 0.1", timed=True),
+        "local": local(few, "sleep 0.1", timed=True),
     }
     numbers["differing"] = _differing(8 if smoke else 30)
     seeds = range(1 if smoke else 8)
     numbers["stopping"] = [_stopping(seed, 60 if smoke else 300) for seed in seeds]
-    numbers["trial"] = {"ours": _slope(lambda count: _local(count, "true")["processor"], sizes)}
+    numbers["trial"] = {"ours": slope(lambda count: local(count, "true")["processor"], sizes)}
     if not smoke:
-        numbers["trial"]["libensemble"] = _slope(libensemble_peer.processor, sizes)
+        numbers["trial"]["libensemble"] = slope(libensemble_peer.processor, sizes)
     return numbers
 
 
-def _slope(processor: Callable[[int], float], sizes: tuple[int, int]) -> float:
+def slope(processor: Callable[[int], float], sizes: tuple[int, int]) -> float:
     """Seconds of processor time that one more trial takes."""
     few, many = sizes
     return (processor(many) - processor(few)) / (many - few)
@@ -80,13 +80,15 @@ def _processor() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _local(trials: int, command: str, *, timed: bool = False) -> dict[str, float]:
+def local(
+    trials: int, command: str, *, timed: bool = False, slots: int = SLOTS
+) -> dict[str, float]:
     """Seconds of a run on the local queue: of its jobs by the clock, and all of the processor."""
-    size = ("--nodes", "4", "--cores", str(SLOTS // 4))
+    size = ("--nodes", "4", "--cores", str(slots // 4))
     # Trials that publish nothing find nothing, which fails a run.
     words = ["run", "--queue", "local", "--state-dir", ".", "--fail-on", "none", *size]
     words += ["--record", "run.jsonl"] if timed else []
-    value = document(trials, command)
+    value = document(trials, command, parallel=slots)
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "bench.yaml").write_text(json.dumps(value))
         used = _processor()

@@ -70,6 +70,13 @@ ROWS = {
             "from a snapshot",
         ],
     ),
+    "search-peers": (
+        False,
+        [
+            *["`tpe` beside Optuna's TPE", "`cma` beside Optuna's CMA-ES", "after 20 trials"],
+            *["Optuna with its study in a file", "8 trials of 0.2 s on 4 slots"],
+        ],
+    ),
     "search-kills": (False, ["0 kills of a run on the local queue"]),
     "cost": (
         True,
