@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, TypedDict, Unpack
 
@@ -178,35 +178,21 @@ def load_document(document: Document, **options: Unpack[LoadOptions]) -> Spec:
     return _Loader(document, problems, **options).load()
 
 
+@dataclass(eq=False)
 class _Loader:
     """Loads one document; for the options see `LoadOptions`."""
 
-    def __init__(
-        self,
-        document: Document,
-        problems: Problems,
-        *,
-        name: str | None = None,
-        file: str | None = None,
-        directory: str = ".",
-        elastic: bool = True,
-        files: dict[str, str] | None = None,
-        warnings: Warnings | None = None,
-        packages: bool = True,
-        here: bool = True,
-        workers: int | None = None,
-    ) -> None:
-        self._document = document
-        self._problems = problems
-        self._name = name
-        self._file = file
-        self._directory = directory
-        self._elastic = elastic
-        self._files = files
-        self._warnings = warnings
-        self._packages = packages
-        self._here = here
-        self._workers = workers
+    document: Document
+    problems: Problems
+    name: str | None = None
+    file: str | None = None
+    directory: str = "."
+    elastic: bool = True
+    files: dict[str, str] | None = None
+    warnings: Warnings | None = None
+    packages: bool = True
+    here: bool = True
+    workers: int | None = None
 
     def load(self) -> Spec:
         """Check the document.
@@ -219,37 +205,37 @@ class _Loader:
             value = self._form()
             if value is not None and USE in value:
                 value = self._expand(value)
-            if value is not None and self._workers is not None:
-                value = self._on_workers(value, self._workers)
+            if value is not None and self.workers is not None:
+                value = self._on_workers(value, self.workers)
             if value is not None:
                 reader = SpecReader(
-                    self._document,
-                    self._problems,
-                    self._directory,
-                    self._elastic,
-                    self._files,
-                    here=self._here,
+                    self.document,
+                    self.problems,
+                    self.directory,
+                    self.elastic,
+                    self.files,
+                    here=self.here,
                 )
-                spec = reader.read(value, self._name, self._file)
-        if self._problems or spec is None:
-            raise self._problems.error(self._file)
-        if isinstance(self._document, Expanded):
-            packaged = self._document.packaged or None
-            spec = replace(spec, expansion=plain_form(self._document), packaged=packaged)
-        if self._warnings is not None:
+                spec = reader.read(value, self.name, self.file)
+        if self.problems or spec is None:
+            raise self.problems.error(self.file)
+        if isinstance(self.document, Expanded):
+            packaged = self.document.packaged or None
+            spec = replace(spec, expansion=plain_form(self.document), packaged=packaged)
+        if self.warnings is not None:
             old = [
                 Finding(path, f"{path[-1]!r} is deprecated: use {new[-1]!r}")
-                for new, path in self._problems.renamed.items()
+                for new, path in self.problems.renamed.items()
             ]
-            if self._here:
-                old += (Finding(*found) for found in missing_inputs(spec, self._document.value))
-            lint(spec, self._document, self._file, self._warnings, old)
+            if self.here:
+                old += (Finding(*found) for found in missing_inputs(spec, self.document.value))
+            lint(spec, self.document, self.file, self.warnings, old)
         return spec
 
     def _on_workers(self, value: Mapping[str, Any], workers: int) -> dict[str, Any]:
         """Return the document with workers as its members."""
         if value.get("members"):
-            self._problems.add(
+            self.problems.add(
                 ("members",),
                 "--tasks makes a worker of each node, and the document has 'members' already: "
                 f"leave out --tasks, and write 'runs: {TASKS}' there",
@@ -258,23 +244,23 @@ class _Loader:
 
     def _form(self) -> dict[str, Any] | None:
         """The valid part of the document's form."""
-        written = with_new_keys(with_spellings(self._document), self._problems)
-        wrong = check_plain(written, self._problems)
-        value: dict[str, Any] | None = check_form("document", written, self._problems, wrong=wrong)
+        written = with_new_keys(with_spellings(self.document), self.problems)
+        wrong = check_plain(written, self.problems)
+        value: dict[str, Any] | None = check_form("document", written, self.problems, wrong=wrong)
         return value
 
     def _expand(self, value: dict[str, Any]) -> dict[str, Any] | None:
         """Put what `use` makes in its place; None if there are problems."""
-        if self._problems:
+        if self.problems:
             return None
-        algorithms = check_uses(value, self._problems, packages=self._packages)
-        if self._problems:
+        algorithms = check_uses(value, self.problems, packages=self.packages)
+        if self.problems:
             return None
-        expanded = expand(self._document, algorithms, self._problems)
-        if self._problems:
+        expanded = expand(self.document, algorithms, self.problems)
+        if self.problems:
             return None
-        self._document = expanded
-        self._problems = Problems(expanded.line, expanded.file, expanded.told)
+        self.document = expanded
+        self.problems = Problems(expanded.line, expanded.file, expanded.told)
         return self._form()
 
 
