@@ -112,8 +112,9 @@ class Traces:
         root = self._span(
             ("ensemble",), status["name"], begin, None,
             {"name": status["name"], "state": status["state"], "reason": status.get("reason", "")},
-            status["state"] == "failed",
         )  # fmt: skip
+        if status["state"] == "failed":
+            root.set_status(Status(StatusCode.ERROR, ""))
         root.end(_nanoseconds(max(begin, end)))
         firings: dict[tuple[str, int], Span] = {}
         for span in self._firings(root):
@@ -144,7 +145,6 @@ class Traces:
                     ("firing", *key), f"{entry.rule}: {action['name']}", t, root,
                     {"rule": entry.rule, "firing": entry.firing, "trigger": entry.trigger,
                      "action": action["name"], "group": action.get("label")},
-                    False,
                 )  # fmt: skip
                 open_[key] = span, t
             elif (
@@ -170,9 +170,10 @@ class Traces:
             attributes.update((f"{kind}.{key}", value) for key, value in job[kind].items())
         note = job["exception"]["note"] or job["outcome"]
         span = self._span(
-            ("job", *where, job["id"]), job["name"], job["t_submit"], parent, attributes,
-            job["outcome"] in _BAD, note,
-        )  # fmt: skip
+            ("job", *where, job["id"]), job["name"], job["t_submit"], parent, attributes
+        )
+        if job["outcome"] in _BAD:
+            span.set_status(Status(StatusCode.ERROR, note))
         for name, t in (("alloc", job["t_alloc"]), ("start", job["t_run"])):
             if t is not None:
                 span.add_event(name, timestamp=_nanoseconds(t))
@@ -185,8 +186,6 @@ class Traces:
         begin: float,
         parent: Span | None,
         attributes: Mapping[str, Any],
-        failed: bool,
-        reason: str = "",
     ) -> Span:
         self._ids.of(*key)
         span = self._tracer.start_span(
@@ -199,8 +198,6 @@ class Traces:
                 if value is not None
             },
         )
-        if failed:
-            span.set_status(Status(StatusCode.ERROR, reason))
         assert isinstance(span, Span)
         return span
 
