@@ -20,6 +20,7 @@ import click
 
 from flux_ensemble.cli.prose import fitted
 from flux_ensemble.client import EnsembleError
+from flux_ensemble.client.errors import AFTER_LOSS
 from flux_ensemble.queues.local.client import LocalStateError
 from flux_ensemble.texts import hanging, printable
 
@@ -201,7 +202,8 @@ def run_reactor(handle: Any) -> None:
         KeyboardInterrupt: SIGINT.
     """
     if handle.reactor_run() < 0:
-        raise EnsembleError(errno.ECONNRESET, "the connection to Flux was lost")
+        lost = f"the connection to Flux was lost: {AFTER_LOSS}"
+        raise EnsembleError(errno.ECONNRESET, lost)
 
 
 def read_document(file: str) -> tuple[str, str | None]:

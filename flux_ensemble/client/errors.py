@@ -13,6 +13,12 @@ SERVICE = "ensemble"
 #: The broker module that restarts the service, if that is a process beside the broker.
 KEEPER = "ensemble-keeper"
 
+#: What can be done when the broker has gone, whatever of the instance is left.
+AFTER_LOSS = (
+    "its broker has ended; once there is an instance with the same statedir, "
+    "`flux ensemble run --resume FILE` goes on with what that has kept"
+)
+
 
 class EnsembleError(OSError):
     """A request failed: `errno` is the service's, and `str()` is one or more sentences."""
@@ -39,7 +45,7 @@ def failure(exc: OSError, op: str) -> EnsembleError:
     elif number == errno.EHOSTUNREACH:
         text = "the ensemble service went away"
     elif number in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN):
-        number, text = errno.ECONNRESET, f"the connection to Flux was lost ({text})"
+        number, text = errno.ECONNRESET, f"the connection to Flux was lost ({text}): {AFTER_LOSS}"
     return EnsembleError(number, text)
 
 

@@ -325,16 +325,15 @@ def service(instance: InstanceInfo) -> Finding:
     if problem is not None:
         return Finding(
             "service",
-            "problem",
+            "warning",
             "it is not loaded, and runs beside the broker only",
             f"`run` and `load` start it so when they need it; {problem}",
         )
     return Finding(
         "service",
-        "problem",
-        "it is not loaded; Flux's Python can load it",
-        "`run` and `load` do so when they need it; `flux ensemble supervise` runs it beside the "
-        "broker, and again after a crash",
+        "ok",
+        "it is not loaded yet: `run` and `load` do so when they need it; `flux ensemble supervise` "
+        "runs it beside the broker, and again after a crash",
     )
 
 

@@ -160,6 +160,11 @@ _INVOLVED = re.compile(r"(?<![{$])\{\s*([A-Za-z_][\w.-]*)\s*([^\w{}.-][^{}]*)?\}
 #: A name after a brace that nothing closes.
 _UNCLOSED = re.compile(r"(?<![{$])\{([A-Za-z_]\w*)(?![^{]*\})", re.ASCII)
 
+#: Keys of the value of a parameter that is a column of a sheet.
+_OF_SHEETS = frozenset(("file", "where", "limit"))
+
+_COMPUTE = "nothing is computed here: write '{{{}}}', and compute with it in the program"
+
 #: Programs whose arguments are code in which braces stand.
 _CODE = ("awk", "gawk", "mawk", "sed", "jq", "perl", "xargs", "parallel")
 
@@ -182,16 +187,34 @@ def _placeholders(
                 yield Finding(
                     (*at, *path),
                     f"'{{{name}}}' is left as it is: no parameter is called so "
-                    f"(parameters: {listed(params)})",
+                    f"(parameters: {listed(params)}){_of_sheet(name, declared)}",
                 )
         for match in _UNCLOSED.finditer(text):
             if match[1] in declared:
+                # Unless quotes keep them together, words of a command are looked at one by one.
+                command = str(entry.get("command"))
+                split = re.search(rf"{re.escape(match[0])}\b[^{{}}]*\}}", command)
                 write = f"its brace is not closed: write '{{{match[1]}}}'"
-                yield Finding((*at, *path), f"{shown(match[0])} is left as it is ({write})")
+                if split is not None:
+                    write = _COMPUTE.format(match[1])
+                found = match[0] if split is None else split[0]
+                yield Finding((*at, *path), f"{shown(found)} is left as it is ({write})")
         for match in _INVOLVED.finditer(text):
             remedy = _remedy(match, declared, code)
             if remedy is not None:
                 yield Finding((*at, *path), f"{shown(match[0])} is left as it is ({remedy})")
+
+
+def _of_sheet(name: str, declared: Mapping[str, Any]) -> str:
+    """Return a remedy if the keys of a sheet stand where the names of parameters do, or "".
+
+    >>> _of_sheet("x", {"file": "s.csv", "where": "x > 1"})
+    "; a sheet is the value of a parameter: params: {x: {file: s.csv, where: x > 1}}"
+    """
+    if "file" not in declared or not declared.keys() <= _OF_SHEETS:
+        return ""
+    keys = ", ".join(f"{key}: {value}" for key, value in declared.items())
+    return f"; a sheet is the value of a parameter: params: {{{name}: {{{keys}}}}}"
 
 
 def _remedy(match: re.Match[str], declared: Mapping[str, Any], code: bool) -> str | None:
@@ -212,7 +235,7 @@ def _remedy(match: re.Match[str], declared: Mapping[str, Any], code: bool) -> st
     if whole in declared and rest and not code:
         if rest[0] in ":!":
             return f"there are no formats here: write '{{{whole}}}', which is as it is in 'params'"
-        return f"nothing is computed here: write '{{{whole}}}', and compute with it in the program"
+        return _COMPUTE.format(whole)
     if head.partition(".")[0] in ("job", "count", "best", *FAMILIES) and not code:
         return "expressions in braces are for actions of rules"
     return None

@@ -96,7 +96,8 @@ class Problems:
             another one: `document.use`.
 
     Attributes:
-        full: whether there may be more problems than were collected.
+        full: whether the rest is not checked.
+        more: whether there are more problems than were collected.
         renamed: path of a value -> the path that the document has for it, with an old key.
 
     >>> problems = Problems()
@@ -120,6 +121,7 @@ class Problems:
         self._blamed: set[Path] = set()
         self._left: set[Path] = set()
         self.full = False
+        self.more = False
         self.renamed: dict[Path, Path] = {}
 
     def __bool__(self) -> bool:
@@ -137,7 +139,7 @@ class Problems:
         """
         key = path, shortened(message, MAX_MESSAGE)
         if len(self._collected) == MAX_PROBLEMS and key not in self._collected:
-            self.full = True
+            self.full = self.more = True
             raise TooMany
         self._collected[key] = line
         self._blamed.update(path[:length] for length in range(len(path) + 1))
@@ -167,6 +169,7 @@ class Problems:
             self.add((*at, *path), message, line)
         for path in others._left:
             self.leave((*at, *path))
+        self.more = self.more or others.more
         if others.full:
             self.full = True
             raise TooMany
@@ -183,7 +186,7 @@ class Problems:
 
     def error(self, file: str | None = None) -> DocumentError:
         """An error with the problems; `file` is the document's file name."""
-        return DocumentError(self.listed(), file, more=self.full)
+        return DocumentError(self.listed(), file, more=self.more)
 
     def sentences(self) -> str:
         """The problems on one line, for values that are not in a file."""
@@ -194,7 +197,7 @@ class Problems:
             ),
             "; ",
             _MORE,
-            self.full,
+            self.more,
         )
 
 

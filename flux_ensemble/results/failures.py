@@ -29,11 +29,11 @@ from flux_ensemble.job_ids import shown
 from flux_ensemble.metrics.signals import name_of
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.report.source import Failure, Lift, Written, place_of
-from flux_ensemble.report.texts import plural
+from flux_ensemble.report.texts import plural, seconds
 from flux_ensemble.results.hosts import Target, command_of, label_of
 from flux_ensemble.results.job_output import Outputs
 from flux_ensemble.results.shared_files import SharedFiles
-from flux_ensemble.scalars import as_text
+from flux_ensemble.scalars import as_text, brief
 from flux_ensemble.texts import clip, hanging, one_line
 
 Job = Mapping[str, Any]
@@ -259,7 +259,7 @@ class Failures:
                 for name, value in params.items()
                 if self._values[group, f"params.{name}"] > 1
             }
-            words = [f"{name}={as_text(value)}" for name, value in (varied or params).items()]
+            words = [f"{name}={brief(value)}" for name, value in (varied or params).items()]
             more = " ..." if len(words) > MOST_NAMES else ""
             found[one_line(clip(" ".join(words[:MOST_NAMES]), MOST_TEXT)) + more] = None
         return [point for point in found if point]
@@ -512,7 +512,7 @@ def described(
             noun=counted.noun,
             where=", ".join(f"{ranks} ({jobs})" for ranks, jobs in most) + more,
             lifts=counted.lifts(kind),
-            note=_with_remedy(job["exception"]["note"] or ""),
+            note=_note(job),
             points=points,
             example=written[0].example if written else shown(job["id"], job, label),
             written=written,
@@ -524,8 +524,12 @@ def described(
         )
 
 
-def _with_remedy(note: str) -> str:
-    """Return the note of an exception, with a remedy if a program could not be executed."""
+def _note(job: Job) -> str:
+    """Return the note of a job's exception, with a remedy where one is known."""
+    note = job["exception"]["note"] or ""
+    if job["outcome"] == "timeout" and job["duration"]:
+        limit = f"it had {seconds(job['duration'])}, its 'duration'"
+        return f"{note}: {limit}" if note else limit
     if not (denied := _DENIED.search(note)):
         return note
     program = denied[1]

@@ -35,6 +35,13 @@ _EXPRESSIONS = "expressions"
 #: Kinds of names in expressions that somebody can ask about.
 _NAMED = ("compute", "the job", "idle jobs", "counts", "statistics", "the queue", "found")
 
+#: Names in the texts of jobs that are filled in, and what they are.
+_COUNTERS = {
+    "index": "the number of a job within its submission",
+    "number": "the number of a job among all jobs of its group",
+    "attempt": "how often a job was tried before",
+}
+
 #: What a value under `params` can have in it.
 _IN_PARAMS = ("range", "linspace", "logspace", "file", "where", "limit")
 
@@ -279,6 +286,12 @@ def _matching(keys: dict[str, Explained], key: str | None) -> list[Explained]:
         raise Failure(
             f"a document has no key {key!r}, which is part of a value: "
             f"'flux-ensemble explain {topic}' has it",
+            USAGE,
+        )
+    if (counts := _COUNTERS.get(wanted)) is not None:
+        raise Failure(
+            f"a document has no key {key!r}: in texts of a job group, such as its command, "
+            f"'{{{wanted}}}' is {counts}",
             USAGE,
         )
     names = {path.rpartition(".")[2] for path in keys} | {_EXPRESSIONS}

@@ -150,7 +150,10 @@ class Table:
                 fields = [field for field in self.headings if not field.startswith("color_")]
                 name = reason.rpartition(": ")[2]
                 reason += f" (fields: {', '.join([*fields, *self.families])})"
-                if "params.NAME" in self.families and "." not in name:
+                name = name.removeprefix("job.")
+                if name in fields:
+                    reason += f"; write '{{{name}}}'"
+                elif "params.NAME" in self.families and "." not in name:
                     reason += f"; a parameter is '{{params.{name}}}', and a value that jobs "
                     reason += f"publish '{{memo.{name}}}'"
             raise click.UsageError(f"--format: {reason}") from exc

@@ -569,7 +569,7 @@ def test_all_files_of_a_document_together_are_bounded(
     )
     lines = sentences(f"jobs:\n{entries}", directory=str(tmp_path))
     assert any(line.endswith(f": expected at most {limit}") for line in lines)
-    assert lines[-1] == "document: there are more problems than these"
+    assert not any("more problems" in line for line in lines)
 
 
 def test_environments_of_tasks_do_not_multiply() -> None:

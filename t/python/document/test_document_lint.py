@@ -104,6 +104,8 @@ rules: [{trigger: start, action: {name: search, label: s}}]
         ("command: 'run {index+1}'", "write '{index}', and compute with it in the program"),
         ("command: 'run {t:.2f}', params: {t: [1]}", "there are no formats here: write '{t}'"),
         ("command: [run, '{t + 1}'], params: {t: [1]}", "nothing is computed here: write '{t}'"),
+        ("command: 'run {t + 1} {t}', params: {t: [1]}", "'{t + 1}' is left as it is (nothing is"),
+        ("command: 'run {x}', params: {file: s.csv, limit: 5}", "{x: {file: s.csv, limit: 5}}"),
         ("command: x, environment: {SEED: '{sead}'}", "environment.SEED: '{sead}' is left"),
         ("command: x, queue: '{q}', params: {t: [1]}", "jobs[0].queue: '{q}' is left as it is"),
         ("command: x, workdir: 'runs/{job.id}'", "expressions in braces are for actions of rules"),
