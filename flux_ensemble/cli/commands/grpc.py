@@ -72,6 +72,12 @@ def grpc() -> None:
 @click.option(
     "--max-nodes", type=int, help="The most nodes of a cluster of the dry run.  [default: 16]"
 )
+@click.option(
+    "--shared-nodes",
+    type=int,
+    metavar="N",
+    help="The most nodes that the clusters of a namespace have together; each gets its part.",
+)
 @click.option("--tls-cert", type=FILE, help="The server's certificate, in PEM.")
 @click.option("--tls-key", type=FILE, help="The key of the certificate, in PEM.")
 @click.option("--tls-ca", type=FILE, help="The authority that signs clients' certificates, in PEM.")
@@ -100,6 +106,7 @@ def start(
     backend: str | None,
     min_nodes: int | None,
     max_nodes: int | None,
+    shared_nodes: int | None,
     tls_cert: Path | None,
     tls_key: Path | None,
     tls_ca: Path | None,
@@ -132,6 +139,8 @@ def start(
     wanted = _wanted(clusters)
     scaler = _backend(backend, wanted, min_nodes, max_nodes, owner)
     table = _clusters(wanted, scaler)
+    if shared_nodes is not None:
+        scaler = _shared(scaler, shared_nodes, table)
     if not wanted and (scaler is None or not scaler.discovers):
         _look_for_flux()
     start_logging(log_format)
@@ -286,6 +295,18 @@ def _backend(
     except BackendError as exc:
         raise Failure(str(exc), USAGE) from exc
     return None
+
+
+def _shared(backend: Backend | None, nodes: int, clusters: Clusters) -> Backend:
+    from flux_ensemble.k8s.grpc.backend import BackendError
+    from flux_ensemble.k8s.grpc.shared_nodes import SharedNodes
+
+    if backend is None:
+        raise click.UsageError("--shared-nodes needs a --backend")
+    try:
+        return SharedNodes(backend, nodes, clusters.listed)
+    except BackendError as exc:
+        raise Failure(f"--shared-nodes: {exc}", USAGE) from exc
 
 
 def _clusters(clusters: list[Cluster], backend: Backend | None) -> Clusters:

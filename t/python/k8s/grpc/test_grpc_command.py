@@ -38,6 +38,11 @@ REFUSED = {
         "--owner needs certificates and --backend kubernetes",
     ),
     "bounds without dry run": (["--max-nodes", "3"], "bounds of --backend dry-run only"),
+    "shared nodes without a back end": (["--shared-nodes", "3"], "needs a --backend"),
+    "no shared nodes": (
+        ["--backend", "dry-run", "--shared-nodes", "0"],
+        "--shared-nodes: the clusters of a namespace share 0 nodes: expected 1 or more",
+    ),
     "minimum below 1": (["--backend", "dry-run", "--min-nodes", "0"], "minimum size of 0"),
     "minimum above maximum": (
         ["--backend", "dry-run", "--min-nodes", "4", "--max-nodes", "3"],
