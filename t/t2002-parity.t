@@ -29,6 +29,7 @@ done <<-EOD
 	anomaly
 	active-loop
 	stragglers
+	population
 	replica-exchange
 	longest-first
 	custom-action

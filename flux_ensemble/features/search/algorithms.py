@@ -1,4 +1,7 @@
-"""The algorithms `asha` and `median-stop`: searches whose trials are stopped early."""
+"""The algorithms `asha`, `median-stop` and `population`.
+
+The first two are searches whose trials are stopped early; a population needs no search.
+"""
 
 from __future__ import annotations
 
@@ -163,4 +166,86 @@ MEDIAN_STOP = Algorithm(
     partial(_expand, "median", {"complete": "trials"}),
 )
 
-ALGORITHMS = {"asha": ASHA, "median-stop": MEDIAN_STOP}
+#: The most members.
+_MEMBERS = 500
+
+_SHARE = {"type": "number", "minimum": 0, "maximum": 1, "title": "a number >= 0 and <= 1"}
+
+_OF_POPULATION: dict[str, dict[str, Any]] = {
+    "group": {
+        **_OF_SEARCH["group"],
+        "description": "The job of a member in a round. It is given the variables, and the "
+        "parameters member, round and from; it publishes the objective.",
+        "examples": ["train"],
+    },
+    "variables": {
+        **_OF_SEARCH["variables"],
+        "description": "What varies, by name, as in a search.",
+    },
+    "minimize": _OF_SEARCH["minimize"],
+    "maximize": _OF_SEARCH["maximize"],
+    "population": {
+        "type": "integer",
+        "minimum": 2,
+        "maximum": _MEMBERS,
+        "title": f"an integer >= 2 and <= {_MEMBERS}",
+        "description": "How many members there are.",
+        "examples": [16],
+    },
+    "rounds": {
+        "type": "integer",
+        "minimum": 1,
+        "title": "an integer >= 1",
+        "description": "How many rounds there are.",
+        "examples": [20],
+    },
+    "quantile": {
+        "type": "number",
+        "exclusiveMinimum": 0,
+        "maximum": 0.5,
+        "title": "a number > 0 and <= 0.5",
+        "description": "The share of members, the worst ones, that go on from as many best ones.",
+        "default": 0.25,
+    },
+    "resample": {
+        **_SHARE,
+        "description": "How often the value of such a member is drawn anew, and not changed a "
+        "little.",
+        "default": 0.25,
+    },
+    "factors": {
+        "type": "array",
+        "minItems": 2,
+        "maxItems": 2,
+        "items": {"type": "number", "exclusiveMinimum": 0, "title": "a number > 0"},
+        "title": "a list of two numbers",
+        "description": "What numbers are multiplied by, at random, to be changed a little.",
+        "default": [0.8, 1.2],
+    },
+    "directory": {
+        "type": "string",
+        "minLength": 1,
+        "title": "a path",
+        "description": "The directory in which each member has one of its own for each round. The "
+        "default is the id.",
+        "examples": ["runs"],
+    },
+}
+
+
+def _expand_population(arguments: Plain, document: Plain) -> Plain:
+    # The reader of variables needs the keys of documents, which name the algorithms.
+    from flux_ensemble.features.search.population_rules import expand
+
+    return expand(arguments, document)
+
+
+POPULATION = Algorithm(
+    "Members of a population are trained in rounds, after which the worst go on from checkpoints "
+    "of the best, with other parameters: population based training.",
+    _OF_POPULATION,
+    ("group", "variables", "population", "rounds"),
+    _expand_population,
+)
+
+ALGORITHMS = {"asha": ASHA, "median-stop": MEDIAN_STOP, "population": POPULATION}

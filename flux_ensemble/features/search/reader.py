@@ -144,7 +144,7 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
     stop = None
     if entry.get("stop") is not None:
         stop = _stop(entry["stop"], len(objectives), (*at, "stop"), problems)
-    variables = list(_variables(entry["variables"], (*at, "variables"), problems))
+    variables = list(variables_of(entry["variables"], (*at, "variables"), problems))
     for variable in variables:
         if variable.choices and entry.get("sampler") in RANGES_ONLY:
             problems.add(
@@ -346,7 +346,8 @@ def _penalty(
     return None if None in numbers else tuple(map(float, numbers))
 
 
-def _variables(section: Mapping[str, Any], at: Path, problems: Problems) -> Iterator[Variable]:
+def variables_of(section: Mapping[str, Any], at: Path, problems: Problems) -> Iterator[Variable]:
+    """Yield the variables of a valid mapping, those without problems."""
     if len(section) > MAX_VARIABLES:
         problems.add(at, f"expected at most {MAX_VARIABLES} variables, not {len(section)}")
         return
