@@ -1,6 +1,6 @@
 """Requests for the points of searches, served by one process for each search.
 
-    engine ──Ask──► driver ──► Advisers ──► Asker ──pipe──► `runtime.samplers`, `runtime.generator`
+    engine ──Ask──► driver ──► Advisers ──► Asker ──pipe──► `samplers`, `generator`
                        ▲                                                  │
                        └──────────────────── points ◄─────────────────────┘
 
@@ -161,7 +161,7 @@ class Asker(Worker):
 
 
 def described(search: Search, seed: int) -> dict[str, Any]:
-    """Describe a search as JSON, for `runtime.suggester`."""
+    """Describe a search as JSON, for `suggester`."""
     generator = search.generator
     suggests: dict[str, Any] = {"sampler": search.sampler}
     if generator is not None:

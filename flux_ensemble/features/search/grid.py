@@ -41,7 +41,7 @@ class Grid:
 
     @property
     def is_finite(self) -> bool:
-        """Whether each variable has finitely many values."""
+        """True if each variable has finitely many values."""
         return None not in self._values
 
     def knows(self, params: Sequence[Any]) -> bool:

@@ -260,7 +260,7 @@ class Trials:
         return self.costs(trial), trial.number
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures of the search for expressions (`metrics.search_paths`)."""
+        """Return the figures of the search for expressions (`paths`)."""
         figures: dict[str, Any] = {"trials": len(self.ended), **self.counts}
         if self.search.several:
             figures[FRONT] = len(self.front)
