@@ -30,6 +30,7 @@ from typing import Any
 import flux.job
 from flux.core.handle import Flux
 
+from flux_ensemble.queues.flux.allocations import expires_at
 from flux_ensemble.queues.flux.broker import Broker
 from flux_ensemble.queues.flux.errors import sentence
 from flux_ensemble.queues.flux.steps import Steps, run
@@ -154,13 +155,12 @@ class Allocation:
             self._again(min(left, SPACING_SECONDS))
 
     def _receive(self, future: Any) -> None:
-        # An R (RFC 20); 0 is no limit.
         execution = future.get()["R"]["execution"]
-        t_expires = execution.get("expiration") or None
-        if t_expires is None and not self._is_gone():
+        expires = expires_at(execution.get("expiration"))
+        if expires is None and not self._is_gone():
             return
         self._t_gone = None
-        self.t_expires = t_expires
+        self.t_expires = expires
         self._t_guard = math.inf
         if self.t_expires is not None and self._guard:
             # Resources that Flux has found by itself have no start.
@@ -245,4 +245,4 @@ def expiration(attr_get: Callable[[str], Any]) -> float | None:
     future.wait_for(RESPONSE_SECONDS)
     given = future.get()["R"]
     execution = (json.loads(given) if isinstance(given, str) else given)["execution"]
-    return execution.get("expiration") or None
+    return expires_at(execution.get("expiration"))

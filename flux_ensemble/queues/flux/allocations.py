@@ -28,6 +28,10 @@ _ALONE = re.compile(
 )
 _RANK = re.compile(rb'"rank":"([-0-9,]+)"')
 
+#: From here on an expiration stands for none: Fluxion has the last second that fits into 64 bits as
+#: nanoseconds, where sched-simple has 0.
+_NO_EXPIRATION = 9.2e9
+
 
 class Allocations:
     """Allocations of the jobs that have not started yet."""
@@ -76,3 +80,12 @@ def ranks_of(resources: Any) -> str | None:
     except (LookupError, TypeError):
         return None
     return parts[0] if len(parts) == 1 else joined(rank for part in parts for rank in ids(part))
+
+
+def expires_at(expiration: float | None) -> float | None:
+    """Return when an allocation expires by its R (RFC 20); None if it has no time limit.
+
+    >>> [expires_at(one) for one in (1795807795.5, 0.0, 9223372036.0, None)]
+    [1795807795.5, None, None, None]
+    """
+    return expiration if expiration and expiration < _NO_EXPIRATION else None

@@ -18,6 +18,7 @@ from typing import Any
 from flux.core.handle import Flux
 
 from flux_ensemble.engine.intervals import ids
+from flux_ensemble.queues.flux.allocations import expires_at
 from flux_ensemble.queues.flux.broker import Broker, check
 from flux_ensemble.queues.flux.journal import Journal
 from flux_ensemble.queues.flux.pipeline import Report
@@ -337,7 +338,7 @@ def facts(resources: Mapping[str, Any]) -> Facts:
         nodes += ranks
         cores += ranks * _count(part["children"].get("core"))
         gpus += ranks * _count(part["children"].get("gpu"))
-    return Facts(nodes, cores, gpus, execution.get("expiration") or None)
+    return Facts(nodes, cores, gpus, expires_at(execution.get("expiration")))
 
 
 def _count(idset: str | None) -> int:

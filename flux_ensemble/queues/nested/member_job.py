@@ -24,6 +24,7 @@ from typing import Any
 from flux.core.handle import Flux
 
 from flux_ensemble.engine.jobs import RESTARTED
+from flux_ensemble.queues.flux.allocations import expires_at
 from flux_ensemble.queues.flux.broker import Broker
 from flux_ensemble.queues.flux.delivery import PATIENCE
 from flux_ensemble.queues.flux.delivery import Attempts as Tries
@@ -257,7 +258,7 @@ class MemberJob:
             self._why = self._ends = bounded(": ".join(filter(None, said)))
             self._outage |= said[1].startswith(RESTARTED)
         elif name == "resource-update" and "expiration" in context:
-            self._expires(context["expiration"] or None)
+            self._expires(expires_at(context["expiration"]))
         elif name in ("clean", "invalidate") and self.phase is not Phase.GONE:
             self._clean()
 

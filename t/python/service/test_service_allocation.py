@@ -195,3 +195,9 @@ def test_what_flux_has_set_meanwhile_is_not_overwritten(monkeypatch: pytest.Monk
     world.allocation.watch()
     assert world.updates == []
     assert world.allocation.t_expires == T_BEGIN + 700
+
+
+def test_the_end_of_time_as_fluxion_writes_it_is_no_limit(world: World) -> None:
+    world.look(T_END - 1000, 9223372036.0)
+    assert world.allocation.t_expires is None
+    assert world.queue == "started"
