@@ -17,7 +17,7 @@ _LONGEST = 128
 
 
 class Listed(TypedDict):
-    """What is listed of an ensemble, as far as names matter."""
+    """An ensemble in a list, as far as names matter."""
 
     name: str
     state: str
