@@ -352,12 +352,34 @@ def jobs(
             rows = list(named_jobs(target, name, which))
         _show(target, name, rows, order, output)
         return
+    if not interrupted and (page := _page(target, name, choice, order, output)) is not None:
+        _show_last(target, name, *page, order, output)
+        return
     with chosen(target, name, replace(choice, interrupted=interrupted)) as found:
         rows, total = order.take(found, 0 if output.as_json else MOST_JOBS)
-        if order.count is None and len(rows) < total:
-            which_ones = "last" if order.sort is None else "first"
-            say(f"the {which_ones} {len(rows):,} of {total:,} jobs; -c 0 shows all")
-        _show(target, name, rows, order, output)
+        _show_last(target, name, rows, total, order, output)
+
+
+def _page(
+    target: Target, name: str, choice: Choice, order: Order, output: Output
+) -> tuple[list[Any], int] | None:
+    """Return the last jobs of a local run, and the number of all; None if all have to be read."""
+    most = MOST_JOBS if order.count is None else order.count
+    whole = output.as_json or most == 0 or order.sort is not None or choice != Choice()
+    if whole or not isinstance(target, LocalClient):
+        return None
+    with naming(target, name):
+        return target.last_jobs(name, most)
+
+
+def _show_last(
+    target: Target, name: str, rows: list[Any], total: int, order: Order, output: Output
+) -> None:
+    """Print jobs, after a line that says how many there are besides."""
+    if order.count is None and len(rows) < total:
+        which_ones = "last" if order.sort is None else "first"
+        say(f"the {which_ones} {len(rows):,} of {total:,} jobs; -c 0 shows all")
+    _show(target, name, rows, order, output)
 
 
 def _show(target: Target, name: str, rows: list[Any], order: Order, output: Output) -> None:

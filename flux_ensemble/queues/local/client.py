@@ -115,6 +115,20 @@ class LocalClient:
             interrupted=interrupted or wants_interrupted(filter, outcome),
         )
 
+    def last_jobs(self, name: str, most: int) -> tuple[builtins.list[Any], int] | None:
+        """Return the last of all jobs, and their number: see `States.last_jobs`."""
+        with _sentences():
+            active = {job["id"]: job for job in self._active(name)}
+            if any("replaced" in job for job in active.values()):
+                return None
+            page = self.states.last_jobs(name, most)
+            if page is None:
+                return None
+            rows, total = page
+            for row in rows:
+                active.pop(row["id"], None)
+            return [*rows, *active.values()][-most:], total + len(active)
+
     def _jobs(
         self, name: str, filter: str | None, group: str | None, outcome: str | None
     ) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import re
 import time
@@ -53,6 +54,10 @@ def _lines(
             path = directory.path / name
             raise StateError(f"{path}:{number}: expected {expected} in JSON") from None
 
+
+#: What the line of an attempt has whose job ran again, and bytes that are searched at once.
+_REPLACED = b'"replaced":'
+_CHUNK = 1 << 20
 
 #: Bytes that are free on a disk that counts as full.
 LITTLE_ROOM = 1 << 12
@@ -181,6 +186,49 @@ class States:
         # A run of an earlier version has no such file.
         with self.find(name, "status.json") as directory, contextlib.suppress(FileNotFoundError):
             yield from _lines(directory, "jobs", state_forms.JOB, "a job")
+
+    def last_jobs(self, name: str, most: int) -> tuple[list[dict[str, Any]], int] | None:
+        """Return the jobs that ended last, and the number of all that ended, without reading all.
+
+        None if jobs ran again: only who reads all attempts knows which of them count.
+
+        Args:
+            name: the ensemble.
+            most: number of jobs to return at most.
+
+        Raises:
+            StateError, OSError: as for `log`.
+        """
+        with self.find(name, "status.json") as directory:
+            try:
+                stream = os.fdopen(directory.open("jobs"), "rb")
+            except FileNotFoundError:
+                return None
+            with stream:
+                if os.fstat(stream.fileno()).st_size == 0:
+                    return [], 0
+                with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                    if data.find(_REPLACED) >= 0:
+                        return None
+                    total = sum(
+                        data[at : at + _CHUNK].count(b"\n") for at in range(0, len(data), _CHUNK)
+                    )
+                    end = start = data.rfind(b"\n") + 1
+                    for _ in range(min(most, total)):
+                        start = data.rfind(b"\n", 0, start - 1) + 1
+                    lines = data[start:end].split(b"\n")[:-1]
+            fits = state_forms.check_of(state_forms.JOB)
+            rows = []
+            for number, line in enumerate(lines, total - len(lines) + 1):
+                try:
+                    row = state_forms.parse(line)
+                except ValueError:
+                    row = None
+                if row is None or not fits(row):
+                    path = directory.path / "jobs"
+                    raise StateError(f"{path}:{number}: expected a job in JSON")
+                rows.append(row)
+        return rows, total
 
     def read_on(
         self, name: str, file: str, mark: Mark | None, most: int

@@ -18,6 +18,7 @@ from flux_ensemble import Ensemble, __version__
 from flux_ensemble.cli.main import run_command
 from flux_ensemble.document.keys.forms import ENSEMBLE_NAME, matches
 from flux_ensemble.engine.events import Event
+from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.states import States
 from flux_ensemble.run_names import can_be_named, free_name
 from flux_ensemble.runtime.durability.format import FORMAT
@@ -298,3 +299,31 @@ def test_the_number_of_the_format_changes_with_the_files_of_a_run(do: Do, tmp_pa
     }
     stored = json.loads((Path(__file__).parents[2] / "traces" / "format.json").read_text())
     assert (stored["format"], stored["local"]) == (FORMAT, form), f"now: {json.dumps(form)}"
+
+
+def test_the_last_jobs_are_those_that_reading_all_finds(do: Do, tmp_path: Path) -> None:
+    file = tmp_path / "many.yaml"
+    file.write_text(
+        "name: many\n"
+        "jobs: [{name: a, command: 'true', count: 25}]\n"
+        "rules: [{trigger: start, action: {name: submit, label: a}}]\n"
+    )
+    assert do("run", str(file))[0] == 0
+    states = States(tmp_path / "state")
+    every = list(states.jobs("many"))
+    for most in (1, 7, 25, 40):
+        assert states.last_jobs("many", most) == (every[-most:], 25)
+    code, out, err = do("jobs", "many", "-c", "3", "-no", "{id}")
+    assert (code, out.split(), err) == (0, [str(job["id"]) for job in every[-3:]], "")
+    # The last line may be in the midst of being written; a damaged one is named with its number.
+    jobs = tmp_path / "state" / "many" / "jobs"
+    jobs.write_bytes(jobs.read_bytes() + b'{"id": 2')
+    assert states.last_jobs("many", 7) == (every[-7:], 25)
+    jobs.write_bytes(b"[]\n" + jobs.read_bytes() + b"2}\n")
+    with pytest.raises(StateError, match="jobs:27: expected a job"):
+        states.last_jobs("many", 7)
+    # Where an attempt ran again, all have to be read.
+    jobs.write_text(json.dumps({**every[0], "replaced": "retry:0"}, separators=(",", ":")) + "\n")
+    assert states.last_jobs("many", 7) is None
+    jobs.write_text("")
+    assert states.last_jobs("many", 7) == ([], 0)
