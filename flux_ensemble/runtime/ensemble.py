@@ -105,6 +105,7 @@ class Ensemble:
     Attributes:
         fleet: as given.
         facts: of the time outside its engine.
+        absent: the seconds without an instance, as far as they are known, until `facts` has them.
         records: its jobs that have ended.
     """
 
@@ -135,6 +136,7 @@ class Ensemble:
         self.fleet = fleet
         self.engine = Engine(spec) if replayed is None else replayed.engine
         self.facts = Facts() if replayed is None else replayed.facts
+        self.absent = 0.0
         self.records = Records() if replayed is None else replayed.records
         self.records.follow(self.engine.records)
         self.log = Log() if replayed is None else Log(replayed.entries, replayed.total)
@@ -238,8 +240,8 @@ class Ensemble:
         report = status(self.engine)
         if self._broke:
             report.update(state=self.state, reason=self.reason, t_end=self.facts.t_stopped)
-        if self.facts.away:
-            report["away"] = report.get("away", 0.0) + self.facts.away
+        if away := self.facts.away + self.absent:
+            report["away"] = report.get("away", 0.0) + away
         return {
             **report,
             "directory": self.cwd,

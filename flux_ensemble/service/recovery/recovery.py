@@ -211,6 +211,7 @@ class Recovery:
             self._ensembles.add(ensemble)
             if ensemble.live:
                 self._restored.append((ensemble, ensemble.engine.pending))
+                ensemble.absent = self._away(ensemble.engine.t)
         self.coming.clear()
 
     @property
@@ -325,6 +326,7 @@ class Recovery:
         restored, self._restored = self._restored, []
         for ensemble, unfinished in restored:
             try:
+                ensemble.absent = 0.0  # its entry has it
                 ensemble.note(self._epoch(ensemble), sync=True)
                 ensemble.go_on(unfinished, purged=purged)
             except ENDINGS:
@@ -335,9 +337,13 @@ class Recovery:
 
     def _epoch(self, ensemble: Ensemble) -> eventlog.Epoch:
         """Return the entry of a service that goes on with an ensemble."""
-        begun = self._t_instance
         t = self._catch_up.t_known.get(ensemble, 0.0) if self._catch_up is not None else 0.0
-        if begun is None or not 0 < t < begun:
-            return eventlog.Epoch(epoch=self.epoch, version=__version__)
-        ago = max(0.0, self._loop.now() - begun)
-        return eventlog.Epoch(epoch=self.epoch, version=__version__, away=begun - t, ago=ago)
+        away, ago = self._away(t) or None, None
+        if away and self._t_instance is not None:
+            ago = max(0.0, self._loop.now() - self._t_instance)
+        return eventlog.Epoch(epoch=self.epoch, version=__version__, away=away, ago=ago)
+
+    def _away(self, t: float) -> float:
+        """Return for how long there was no instance, since a time at which there was one."""
+        begun = self._t_instance
+        return 0.0 if begun is None or not 0 < t < begun else begun - t

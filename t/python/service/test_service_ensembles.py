@@ -10,6 +10,7 @@ import pytest
 from fakes import FakeCaller, FakeGate, FakeLoop, FakeMember, MemoryStore, Reader
 from play import document, on_start
 
+from flux_ensemble import eventlog
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.errors import RequestError
@@ -331,6 +332,17 @@ def test_an_exception_in_what_runs_its_jobs_breaks_it_too() -> None:
         ensemble.broken(RuntimeError("again"))
     assert ensemble.state == "failed"
     assert len(ensemble.facts.errors) <= KEPT_ERRORS
+
+
+def test_time_without_an_instance_counts_for_no_request_from_the_first_one_on() -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(rules=[on_start("a", count=1)], finish="never")
+    # Until the events of its jobs are known, what the engine has seen last.
+    ensemble.absent = 30.0
+    assert ensemble.status()["away"] == ensemble.summary()["away"] == 30.0
+    ensemble.absent = 0.0
+    ensemble.note(eventlog.Epoch(epoch=2, version="1", away=25.0, ago=3.0))
+    assert ensemble.status()["away"] == ensemble.summary()["away"] == 25.0
 
 
 def test_what_breaks_after_the_end_does_not_change_how_it_ended() -> None:
