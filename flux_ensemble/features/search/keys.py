@@ -298,7 +298,7 @@ SEARCH_KEYS = (
         "The suggester, in place of a sampler: a class of yours, see gest-api.",
         ("learner:Learner",),
         read=None,
-        more="See [generators](searches.md#generators-of-your-own).",
+        more="See [generators](generators.md).",
     ),
     Key(
         "arguments",

@@ -13,6 +13,7 @@ PAGES = (
     "checking",
     "elastic",
     "expressions",
+    "generators",
     "jobspecs",
     "members",
     "metrics",
@@ -21,6 +22,7 @@ PAGES = (
     "searches",
     "simulate",
     "sweeps",
+    "trials",
 )
 GUIDE = "\n".join((DOCS / f"{page}.md").read_text() for page in PAGES)
 REFERENCE = "\n".join((DOCS / f"{page}.md").read_text() for page in ("actions", "keys", "triggers"))

@@ -159,11 +159,15 @@ def many(directory: Path, **of_search: Any) -> dict[str, Any]:
     return value
 
 
-@pytest.mark.parametrize("on_failure", ["skip", "retry"])
+@pytest.mark.parametrize(
+    "of_search",
+    [{"on-failure": "skip"}, {"on-failure": "retry"}, {"trials": 10, "parallel": 8, "repeats": 3}],
+    ids=["skip", "retry", "repeats"],
+)
 def test_trials_that_a_kill_ended_run_again_and_have_not_failed(
-    tmp_path: Path, on_failure: str
+    tmp_path: Path, of_search: dict[str, Any]
 ) -> None:
-    value = many(tmp_path, **{"on-failure": on_failure})
+    value, repeats = many(tmp_path, **of_search), of_search.get("repeats", 1)
     size = ("--nodes", "4", "--cores", "6")
     first = Run(tmp_path, value, *size)
     ran = tmp_path / "ran"
@@ -178,16 +182,65 @@ def test_trials_that_a_kill_ended_run_again_and_have_not_failed(
     status = states.status("test")
     (search,) = status["searches"]
     assert (search["state"], search["reason"]) == ("done", "trials")
-    assert (search["complete"], search["failed"], search["canceled"]) == (30, 0, 0)
+    assert (search["complete"], search["failed"], search["canceled"]) == (30 // repeats, 0, 0)
     counts = status["groups"]["trial"]
     ended = {name: counts[name] for name in ("success", "failed", "interrupted", "finished")}
     assert ended == {"success": 30, "failed": 0, "interrupted": 24, "finished": 30}
-    # By what the jobs did, each point was tried to its end once.
+    # By what the jobs did, each point was tried to its end once, or as often as it is repeated.
     done = (tmp_path / "done").read_text().split()
     points = [str(point["x"]) for point in points_of(value).values()]
-    assert sorted(done) == sorted(points)
+    assert sorted(done) == sorted(points * repeats)
     rows = Counter((job["outcome"], job["interrupted"]) for job in states.jobs("test"))
     assert rows == {("interrupted", True): 24, ("success", False): 30}
+
+
+def population(directory: Path) -> dict[str, Any]:
+    """24 members, each of which waits in its first round until it may go on."""
+    script = (
+        "echo {member} >>../../ran; until test -e ../../go-on; do sleep 0.2; done; "
+        "if [ {round} -gt 0 ]; then cat {from}/checkpoint; fi >checkpoint; echo {x} >>checkpoint; "
+        + shlex.join(command("memo", "fom={x}"))
+    )
+    return {
+        "name": "test",
+        "seed": 7,
+        "jobs": [{"name": "trial", "command": ["sh", "-c", script]}],
+        "use": [
+            {
+                "algorithm": "population", "group": "trial", "maximize": "fom",
+                "variables": {"x": {"low": 0, "high": 1}}, "population": 24, "rounds": 3,
+                "directory": str(directory / "runs"),
+            }
+        ],
+    }  # fmt: skip
+
+
+def test_a_population_that_is_killed_comes_to_what_one_does_that_is_not(tmp_path: Path) -> None:
+    found = []
+    for name in ("killed", "whole"):
+        directory = tmp_path / name
+        directory.mkdir()
+        value, size = population(directory), ("--nodes", "4", "--cores", "6")
+        first = Run(directory, value, *size)
+        ran = directory / "ran"
+        while not ran.exists() or len(ran.read_text().splitlines()) < 24:
+            assert first.process.poll() is None
+            time.sleep(TICK)
+        if name == "killed":
+            kill(first)
+        (directory / "go-on").touch()
+        again = Run(directory, value, *size, "--resume") if name == "killed" else first
+        code, out, err = again.end()
+        assert (code, err) == (0, ""), out
+        jobs = [
+            one for one in States(directory / "state").jobs("test") if one["outcome"] == "success"
+        ]
+        assert len(jobs) == 72
+        paths = sorted((directory / "runs").glob("*/checkpoint"))
+        found.append({path.parent.name: path.read_text() for path in paths})
+    assert found[0] == found[1]
+    # Of round 2 each has the values of three rounds: its own, or those of whom it goes on from.
+    assert [len(text.split()) for text in found[0].values()] == [1] * 24 + [2] * 24 + [3] * 24
 
 
 def stopped_early(directory: Path) -> dict[str, Any]:
