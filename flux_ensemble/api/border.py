@@ -38,8 +38,15 @@ class WrongValueError(MisuseError, ValueError):
 
 
 #: What has a sentence for the program, so that frames of the package say no more. A `TimeoutError`
-#: is the end of a wait.
-TOLD = (DocumentError, EnsembleError, BindingsError, MisuseError, TimeoutError)
+#: is the end of a wait, and the note of an interrupt says what goes on.
+TOLD = (
+    DocumentError,
+    EnsembleError,
+    BindingsError,
+    MisuseError,
+    TimeoutError,
+    KeyboardInterrupt,
+)
 
 
 def told_shortly(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:

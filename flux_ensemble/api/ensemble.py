@@ -398,6 +398,8 @@ class Ensemble:
             TimeoutError: it has not ended in time; it continues.
             EnsembleError: it could not continue, or its service stays away.
         """
+        from asyncio import CancelledError
+
         from flux_ensemble.api.notebook import showing
         from flux_ensemble.api.threads import in_thread
 
@@ -407,7 +409,7 @@ class Ensemble:
             with self._leaving(), showing(self) as show:
                 show()
                 return await in_thread(lambda stopped: host.wait(timeout, stopped))
-        except TOLD as error:
+        except (*TOLD, CancelledError) as error:
             raise error.with_traceback(None) from None
 
     async def log(self, *, follow: bool = True) -> AsyncIterator[Entry]:

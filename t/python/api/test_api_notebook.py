@@ -58,6 +58,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
             elif kind == "error":
                 last = content["traceback"][-1]
                 error = f"{content['ename']}: {content['evalue']}\n{last}"
+                frames = [one for one in content["traceback"] if "Cell In" not in one]
+                assert sum("flux_ensemble" in one for one in frames) <= 3, frames
 
         client.execute_interactive(code, timeout=PATIENCE, output_hook=take)
         return shown, error
