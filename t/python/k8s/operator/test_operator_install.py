@@ -15,8 +15,10 @@ import yaml
 from ensembles import KUBERNETES, ensemble, objects
 
 from flux_ensemble import __version__
+from flux_ensemble.k8s.grpc import backend_metrics
 from flux_ensemble.k8s.operator import names
 from flux_ensemble.k8s.operator.cluster import PLURALS
+from flux_ensemble.k8s.operator.metrics import OperatorMetrics
 from flux_ensemble.k8s.operator.render import Settings, render
 
 PROGRAMS = Path(sys.executable).parent
@@ -185,6 +187,7 @@ VALUES: dict[str, Any] = {
     "rbac": {"scope": "namespace", "aggregatedRoles": False},
     "serviceMonitor": {"enabled": True, "interval": "15s", "labels": {"release": "prometheus"}},
     "networkPolicy": {"enabled": True, "from": [{"namespaceSelector": {}}]},
+    "dashboard": {"enabled": True, "labels": {"grafana_dashboard": "yes"}},
 }
 
 #: What is wrong in values, by a word of Helm's sentence.
@@ -199,6 +202,7 @@ WRONG_VALUES: dict[str, tuple[dict[str, Any], str]] = {
     "another scope": ({"rbac": {"scope": "team-a"}}, "/rbac/scope"),
     "text for a boolean": ({"serviceMonitor": {"enabled": "yes"}}, "/serviceMonitor/enabled"),
     "no duration": ({"serviceMonitor": {"interval": "soon"}}, "/serviceMonitor/interval"),
+    "a number for a label": ({"dashboard": {"labels": {"a": 1}}}, "/dashboard/labels/a"),
     "an unknown value": ({"replicaCount": 2}, "replicaCount"),
     "an unknown value below": ({"networkPolicy": {"enable": True}}, "/networkPolicy"),
 }
@@ -222,7 +226,7 @@ def test_each_value_of_the_chart_has_a_schema_and_another_one_in_the_tests() -> 
     assert known.keys() == VALUES.keys() == schema["properties"].keys() - {"global"}
     for key, value in known.items():
         below = schema["properties"][key].get("properties", {})
-        if key in ("rbac", "serviceMonitor", "networkPolicy"):
+        if key in ("rbac", "serviceMonitor", "networkPolicy", "dashboard"):
             assert value.keys() == below.keys() == VALUES[key].keys() | value.keys()
         assert VALUES[key] != value
 
@@ -284,6 +288,29 @@ def test_prometheus_finds_the_operator_and_the_services() -> None:
     assert of_pods["spec"]["namespaceSelector"] == {"any": True}
     there = chart_of({**VALUES, "rbac": {"scope": "namespace"}})
     assert "namespaceSelector" not in one_of("PodMonitor", there)["spec"]
+
+
+def test_the_dashboard_asks_for_metrics_and_labels_that_there_are() -> None:
+    found: dict[str, set[str]] = {}
+    metrics = OperatorMetrics()
+    for family in (*metrics.registry.collect(), *backend_metrics.registry.collect()):
+        labels = {"le"} if family.type == "histogram" else set()
+        suffix = {"counter": "_total", "histogram": "_bucket"}.get(family.type, "")
+        found[family.name + suffix] = labels
+    known = {"phase", "namespace", "ensemble", "member", "result", "direction", "reason", "le"}
+    config = one_of("ConfigMap", chart_of({"dashboard": VALUES["dashboard"]}))
+    assert config["metadata"]["labels"]["grafana_dashboard"] == "yes"
+    (text,) = config["data"].values()
+    assert text == (KUBERNETES / "chart" / "dashboards" / "operator.json").read_text()
+    dashboard = json.loads(text)
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    names_asked = {name for one in asked for name in re.findall(r"flux_ensemble_\w+", one)}
+    # Each metric of both is shown but one: the size that was granted is that of the member.
+    assert names_asked == found.keys() - {"flux_ensemble_granted_size"}
+    for one in asked:
+        for words in re.findall(r"by \((\w+)\)|\{(\w+)=", one):
+            assert known >= set(filter(None, words)), one
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
 
 @pytest.mark.parametrize("what", WRONG_VALUES)

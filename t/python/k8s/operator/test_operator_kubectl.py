@@ -6,6 +6,7 @@ processes of the pod.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 
 import apiserver
 import pytest
+import yaml
 from ensembles import CRDS, KUBERNETES, ROOT, Bench, ensemble, member, objects
 from lightkube.codecs import from_dict
 from standin import standin
@@ -100,6 +102,21 @@ def test_the_manifest_for_krew_is_of_this_release() -> None:
         assert (ROOT / path).is_file()
     assert PLUGIN.name == platform["bin"]
     assert os.access(PLUGIN, os.X_OK)
+
+
+def test_a_release_puts_the_checksum_of_its_sdist_into_the_manifest(tmp_path: Path) -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+    steps = workflow["jobs"]["sdist"]["steps"]
+    (step,) = (one["run"] for one in steps if "Krew" in one.get("name", ""))
+    content = b"an sdist"
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "flux_ensemble-1.tar.gz").write_bytes(content)
+    shutil.copytree(ROOT / "etc" / "packaging" / "krew", tmp_path / "etc" / "packaging" / "krew")
+    subprocess.run(["bash", "-e", "-c", step], cwd=tmp_path, check=True)
+    (before,) = objects(ROOT / "etc" / "packaging" / "krew" / "ensemble.yaml")
+    (made,) = objects(tmp_path / "ensemble.yaml")
+    before["spec"]["platforms"][0]["sha256"] = hashlib.sha256(content).hexdigest()
+    assert made == before
 
 
 @pytest.fixture(scope="module")
