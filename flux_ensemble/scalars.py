@@ -64,11 +64,13 @@ def plain_scalar(text: str) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Return a scalar as text; booleans as in YAML.
+    """Return a scalar as text; booleans and null as in YAML.
 
-    >>> as_text(True), as_text(0.5), as_text(spelled("1.10"))
-    ('true', '0.5', '1.10')
+    >>> as_text(True), as_text(0.5), as_text(spelled("1.10")), as_text(None)
+    ('true', '0.5', '1.10', 'null')
     """
+    if value is None:
+        return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -103,6 +105,11 @@ class Spelled(str):
         (' 1.10', '1.100')
         """
         return format(self.value if spec[-1:] in _OF_NUMBERS else str(self), spec)
+
+
+#: Null as the value of a parameter where None says that there is no value: its text is "null", and
+#: as a number it is none.
+NULL = Spelled("null")
 
 
 class Empty(str):
@@ -173,19 +180,25 @@ def numbers(values: Mapping[str, Any]) -> dict[str, Any]:
 def packed(value: Any) -> Any:
     """Return a value in which JSON keeps that a text is a spelling; `unpacked` undoes it.
 
-    >>> packed(spelled("1.10")), packed("1.10"), packed(300)
-    ({'written': '1.10'}, '1.10', 300)
+    Null is packed, too, since as a parameter's value it is mostly a mistake.
+
+    >>> packed(spelled("1.10")), packed("1.10"), packed(300), packed(None)
+    ({'written': '1.10'}, '1.10', 300, {'written': None})
     """
+    if value is None or value is NULL:
+        return {WRITTEN: None}
     return {WRITTEN: str(value)} if type(value) is Spelled else value
 
 
 def unpacked(value: Any) -> Any:
     """Return the value that `packed` was given.
 
-    >>> unpacked({"written": "1.10"}).value
-    1.1
+    >>> unpacked({"written": "1.10"}).value, unpacked({"written": None})
+    (1.1, None)
     """
-    return spelled(value[WRITTEN]) if isinstance(value, Mapping) else value
+    if not isinstance(value, Mapping):
+        return value
+    return None if value[WRITTEN] is None else spelled(value[WRITTEN])
 
 
 def identity(value: Any) -> tuple[type, Any]:

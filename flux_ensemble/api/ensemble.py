@@ -780,8 +780,8 @@ class Ensemble:
         Args:
             id: the search; it may be left out if there is only one.
             more: how many more trials the suggester chooses, with all results.
-            points: points that are tried first, each a further trial with a value of every
-                variable.
+            points: points that are tried first, each a further trial with values of variables;
+                the suggester chooses those that are missing.
             timeout: cancel an ensemble that has ended, and goes on, after so many seconds.
             nodes, cores, gpus: as for `rerun`.
 
@@ -1054,7 +1054,7 @@ def _points(points: Any) -> list[dict[str, Any]]:
     for place, point in enumerate(listed):
         if not isinstance(point, Mapping):
             raise WrongArgumentError(
-                f"points[{place}]: expected a value of every variable, such as {{'x': 0.5}}, not "
+                f"points[{place}]: expected values of variables, such as {{'x': 0.5}}, not "
                 f"{shortened(repr(point), 60)}"
             )
     return [dict(point) for point in listed]

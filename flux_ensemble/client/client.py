@@ -262,8 +262,8 @@ class Client(Connection):
             name: the ensemble.
             search: the id of the search; it may be left out if there is only one.
             more: how many more trials the suggester chooses.
-            points: points that are tried first, each a further trial with a value of every
-                variable.
+            points: points that are tried first, each a further trial with values of variables;
+                the suggester chooses those that are missing.
 
         Returns:
             `search`, `trials` (how many there are now), `added`, `reopened` (whether the ensemble

@@ -38,7 +38,7 @@ from flux_ensemble.metrics.by_value import ByValue
 from flux_ensemble.metrics.columns import Known
 from flux_ensemble.metrics.conditions import Names
 from flux_ensemble.metrics.job_fields import scope_of
-from flux_ensemble.scalars import as_text
+from flux_ensemble.scalars import WRITTEN, as_text
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 
@@ -320,6 +320,7 @@ class GroupReader:
             if (
                 isinstance(value, dict)
                 and value
+                and value.keys() != {WRITTEN}
                 and not any(item is not None for item in value.values())
             ):
                 raise ValueError(

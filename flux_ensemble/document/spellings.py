@@ -111,9 +111,10 @@ def _read(text: str) -> Document:
 
 
 def _packed(value: Any) -> Any:
-    if not isinstance(value, list):
-        return packed(value)
-    return list(map(packed, value)) if any(type(one) is Spelled for one in value) else value
+    if isinstance(value, list):
+        return list(map(_packed, value)) if any(type(one) is Spelled for one in value) else value
+    # Null stays what it is, for the message about it.
+    return packed(value) if type(value) is Spelled else value
 
 
 def _changed(

@@ -294,6 +294,9 @@ def _no_text(value: Any) -> str:
 
 
 def _written_values(arguments: Any) -> tuple[Any, ...]:
+    if arguments is None:
+        # A choice of a search.
+        return (None,)
     several = isinstance(arguments, (list, tuple))
     texts = arguments if several else [arguments]
     wrong: dict[Path, str] = {

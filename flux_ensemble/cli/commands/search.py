@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -78,8 +79,16 @@ _SEARCHES = Table(
 )
 
 
+#: A comma before the next `NAME=`; others belong to a value.
+_BETWEEN = re.compile(r",(?=\s*[A-Za-z_][\w-]*\s*=)")
+
+
 class Point(click.ParamType):
-    """A point of a search: values of variables by name, as in `lr=0.01,layers=2`."""
+    """A point of a search: values of variables by name, as in `lr=0.01,layers=2`.
+
+    >>> Point().convert("layers=[64,32],opt=sgd", None, None)
+    {'layers': '[64,32]', 'opt': 'sgd'}
+    """
 
     name = "point"
 
@@ -87,7 +96,7 @@ class Point(click.ParamType):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> dict[str, str]:
         """Return the texts of the values by name; the search knows what they mean."""
-        pairs = [one.partition("=") for one in value.split(",")]
+        pairs = [one.partition("=") for one in _BETWEEN.split(value)]
         names = [name.strip() for name, _, _ in pairs]
         if not all(name and sign for name, (_, sign, _) in zip(names, pairs, strict=True)):
             self.fail(f"expected a point such as lr=0.01,layers=2, not {value!r}", param, ctx)
@@ -256,7 +265,7 @@ def _print_best(search: SearchStatus, no_header: bool) -> None:
         found = [(trial, [trial["value"]]) for trial in search["best"]]
     if not found:
         return
-    names = list(found[0][0]["params"])
+    names = list(dict.fromkeys(name for trial, _ in found for name in trial["params"]))
     rows = [
         [
             str(trial["trial"]),
@@ -275,7 +284,8 @@ def _print_best(search: SearchStatus, no_header: bool) -> None:
 
 
 def _text(params: Mapping[str, Any], name: str) -> str:
-    return one_line(brief(params[name]))
+    # A trial need not have a variable that is there under a condition.
+    return one_line(brief(params[name])) if name in params else "-"
 
 
 COMMANDS = (search, best)

@@ -16,7 +16,7 @@ use, so a process that knows more than that receives all of them again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from flux_ensemble.engine.commands import Ask
 from flux_ensemble.features.search.model import Search, searches_of
 from flux_ensemble.features.search.trials import Trials
 from flux_ensemble.runtime.custom.worker import FunctionCall, Worker
+from flux_ensemble.scalars import identity
 from flux_ensemble.texts import bounded, shown
 
 if TYPE_CHECKING:
@@ -114,20 +115,28 @@ class Asker(Worker):
         return {"call": call.number, "reset": reset, "count": command.count, **seen}
 
     def _read(self, call: FunctionCall, message: Mapping[str, Any]) -> Advice:
-        command, _ = self._open[call.number]
+        command, trials = self._open[call.number]
         if message.get("ok") is not True:
             refusal: Advice = self._refused(call, message)
             return refusal
         points, seconds = message.get("points"), message.get("seconds")
-        problem = self._problem(points, command.count)
+        problem = self._problem(points, command.count, trials.partial)
         if problem is not None or type(seconds) not in (int, float):
             return self._failure(call, f"gave what cannot be used: {problem or 'no time'}", "")
         assert isinstance(points, list)
         self._points += len(points)
         return Advice(True, points, float(seconds or 0.0))
 
-    def _problem(self, points: Any, count: int) -> str | None:
-        """Return the problem of points, or None; the process may run untrusted code."""
+    def _problem(
+        self, points: Any, count: int, partial: Collection[Mapping[str, Any]]
+    ) -> str | None:
+        """Return the problem of points, or None; the process may run untrusted code.
+
+        Args:
+            points: what it gave.
+            count: how many it was asked for.
+            partial: the values that the first of them are to have.
+        """
         problems = Problems()
         if check_plain(points, problems):
             return problems.sentences()
@@ -143,6 +152,10 @@ class Asker(Worker):
             objection = self._search.objection(point["params"])
             if objection is not None:
                 return f"point {index}: {objection}"
+        for index, (point, fixed) in enumerate(zip(points, partial, strict=False)):
+            for name, value in fixed.items():
+                if identity(point["params"].get(name, value)) != identity(value):
+                    return f"point {index}: {name}: expected {value!r}, which the user fixed"
         return None
 
     def _failure(self, call: FunctionCall, what: str, detail: str) -> Advice:
@@ -180,6 +193,7 @@ def described(search: Search, seed: int) -> dict[str, Any]:
         "maximize": [objective.maximize for objective in search.objectives],
         "parallel": search.parallel,
         "variables": [variable.to_json() for variable in search.variables],
+        **({"where": list(search.where)} if search.where else {}),
     }
 
 

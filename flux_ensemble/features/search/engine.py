@@ -58,7 +58,7 @@ from flux_ensemble.features.search.trials import (
 )
 from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.numbers import finite
-from flux_ensemble.scalars import packed, unpacked
+from flux_ensemble.scalars import NULL, packed, unpacked
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 from flux_ensemble.words import counted
@@ -218,7 +218,7 @@ class Asks:
     def changed(self, state: SearchState) -> None:
         """Mark a search to be settled when the event has been handled, and update its metrics."""
         self._due(state.search.id)
-        self._core.stats.named[SEARCH][state.search.id] = state.trials.figures()
+        self._core.stats.named[SEARCH][state.search.id] = state.trials.figures(NULL)
 
     def origin(self, state: SearchState) -> Origin:
         """Return the origin under which points of a search are requested."""
@@ -367,7 +367,7 @@ class Searches:
         return self.states[ids[0] if id is None else id]
 
     def _go_on(
-        self, state: SearchState, more: int, points: Sequence[tuple[Any, ...]], ended: bool
+        self, state: SearchState, more: int, points: Sequence[Mapping[str, Any]], ended: bool
     ) -> Mapping[str, Any]:
         """Give a search more trials, and go on with it.
 
@@ -610,7 +610,7 @@ class Searches:
                 for number in list(state.trials.active):
                     state.end(number, CANCELED, None, self._core.t)
                 state.state, state.reason = DONE, "closed"
-                self._core.stats.named[SEARCH][state.search.id] = state.trials.figures()
+                self._core.stats.named[SEARCH][state.search.id] = state.trials.figures(NULL)
 
     def _recount(self) -> None:
         """End the trials whose jobs were dropped before they were sent or accepted, as canceled."""
@@ -756,7 +756,7 @@ class Searches:
             state.load(dumped)
             if state.again and self._core.acting:
                 self._table.ask_again(state.timer, self._asking.origin(state))
-            self._core.stats.named[SEARCH][id] = state.trials.figures()
+            self._core.stats.named[SEARCH][id] = state.trials.figures(NULL)
 
 
 class Pruner:
@@ -805,7 +805,7 @@ class Pruner:
         )
 
 
-def _points(search: Search, points: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+def _points(search: Search, points: Iterable[Any]) -> Iterator[dict[str, Any]]:
     """Yield the points of a request.
 
     Raises:

@@ -22,9 +22,11 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any
 
-from flux_ensemble.features.search.unit_cube import Qmc, at, back
+from flux_ensemble.features.search.space import NoPointError, rows_of
+from flux_ensemble.features.search.unit_cube import Qmc, at, back, with_fixed
 from flux_ensemble.scalars import identity
 
 #: Number of trials that have to be complete; before that, points come from a Sobol sequence.
@@ -51,6 +53,9 @@ class Gaussian:
         self._variables = search["variables"]
         self._sign = -1.0 if search["maximize"][0] else 1.0
         self._qmc = Qmc(search)
+        self._rows = rows_of(search)
+        #: Values that the point that is suggested is to have, by the place of the variable.
+        self._fixed: Mapping[int, Any] = {}
         self._points: list[list[float]] = []
         self._known: set[tuple[float, ...]] = set()
         #: The outcomes of trials, with the sign that makes less better.
@@ -72,10 +77,13 @@ class Gaussian:
         if known:
             self._complete.append(number)
 
-    def suggest(self, number: int, seed: int) -> tuple[list[Any], None]:
+    def suggest(
+        self, number: int, seed: int, fixed: Mapping[int, Any] = MappingProxyType({})
+    ) -> tuple[list[Any], None]:
         """Suggest the point of the next trial."""
+        self._fixed = fixed
         if len(self._complete) < BEGIN:
-            params, _ = self._qmc.suggest(number, seed)
+            params, _ = self._qmc.suggest(number, seed, fixed)
         else:
             from threadpoolctl import threadpool_limits
 
@@ -139,6 +147,7 @@ class Gaussian:
         best = np.argsort(-values, kind="stable")[:MOVED]
         choices = [(float(values[place]), new[place]) for place in best]
         choices += [self._moved(worth, row) for _, row in choices]
+        choices = [one for one in choices if self._rows.allows(self._params(one[1]))]
         choices = [one for one in choices if tuple(one[1]) not in self._known] or choices
         return self._params(max(choices, key=itemgetter(0))[1])
 
@@ -162,12 +171,18 @@ class Gaussian:
 
         size = len(self._variables)
         uniforms = rng.random((CANDIDATES, size)).tolist()
-        rows = [self._back(list(map(at, self._variables, row))) for row in uniforms]
+        drawn = [list(map(at, self._variables, row)) for row in uniforms]
+        rows = [self._back(with_fixed(params, self._fixed)) for params in drawn]
         for scale in (0.1, 0.01):
             for row in best:
                 noise = rng.normal(0.0, scale, (10, best.shape[1]))
                 rows += [self._near(point) for point in np.clip(row + noise, 0.0, 1.0).tolist()]
-        return rows
+        if not self._rows.space.is_constrained:
+            return rows
+        allowed = [row for row in rows if self._rows.allows(self._params(row))]
+        if not allowed:
+            raise NoPointError
+        return allowed
 
     def _moved(self, worth: Any, row: list[float]) -> tuple[float, list[float]]:
         """Improve a candidate by a local search; return its worth and the point."""
@@ -233,7 +248,7 @@ class Gaussian:
             else:
                 params.append(at(variable, min(row[place], 1.0)))
                 place += 1
-        return params
+        return with_fixed(params, self._fixed)
 
 
 def _fitted_to(count: int) -> int:

@@ -28,7 +28,8 @@ from typing import Any
 
 from flux_ensemble import scalars
 from flux_ensemble.features.search.model import Variable
-from flux_ensemble.features.search.samplers import MAX_ANSWER, seed_of, with_choices
+from flux_ensemble.features.search.samplers import MAX_ANSWER, seed_of, with_choices, with_places
+from flux_ensemble.features.search.space import Rows
 from flux_ensemble.features.search.trials import ENDED, STATE
 from flux_ensemble.features.search.unit_cube import Qmc
 from flux_ensemble.features.search.vocs import adapted, identity, plain, vocs_of
@@ -67,7 +68,8 @@ class SearchGenerator:
             for one in search["variables"]
         ]
         self._spellings = {one.name: one.spellings for one in self._variables if one.spellings}
-        self._qmc = Qmc(search)
+        self._rows = Rows(search)
+        self._qmc = Qmc({**with_places(search), "rows": self._rows})
         self._reset()
 
     def _reset(self) -> None:
@@ -93,7 +95,7 @@ class SearchGenerator:
             self._points.append((params, attributes or {}))
         self._ends += request["ends"]
         try:
-            points = self._suggest(request["count"])
+            points = self._suggest(request["count"], request.get("fixed", ()))
         except BaseException:
             # The generator may be in an undefined state: the next one receives everything again.
             self._forget()
@@ -105,13 +107,18 @@ class SearchGenerator:
         self._told = 0
         self._own.clear()
 
-    def _suggest(self, count: int) -> list[dict[str, Any]]:
+    def _suggest(self, count: int, partial: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         # Looked up first: a missing class is reported before jobs run, whoever gives the first
         # points.
         make = _found(self._search["generator"]["class"])
         complete = sum(self._result(end) is not None for end in self._ends)
         new: list[tuple[dict[str, Any], dict[str, Any]]]
-        if complete < self._search["generator"]["initial"]:
+        if partial:
+            # The standard has no way to request the rest of a point. Others are requested later.
+            count = min(count, len(partial))
+            initial = self._initial(count, partial)
+            new = [(params, {}) for params in initial]
+        elif complete < self._search["generator"]["initial"]:
             new = [(params, {}) for params in self._initial(count)]
         else:
             if self._generator is None:
@@ -137,19 +144,32 @@ class SearchGenerator:
 
     # -- before there are results ---------------------------------------------------
 
-    def _initial(self, count: int) -> Iterator[dict[str, Any]]:
-        """Yield new points of a Sobol sequence, from the trial's number on."""
+    def _initial(
+        self, count: int, partial: Sequence[Mapping[str, Any]] = ()
+    ) -> Iterator[dict[str, Any]]:
+        """Yield new points of a Sobol sequence, from the trial's number on.
+
+        Args:
+            count: how many.
+            partial: the values that the first of them are to have.
+        """
+        waiting = list(partial)
         known = {identity(params) for params, _ in self._points}
         number = len(self._points)
         for ahead in range(number, number + count + AHEAD):
-            drawn, _ = self._qmc.suggest(ahead, 0)
-            params = [
-                value if one.step is None else adapted(one, value)
-                for one, value in zip(self._variables, drawn, strict=True)
-            ]
-            if identity(params) not in known:
-                known.add(identity(params))
-                yield self._named(params)
+            fixed = {
+                place: self._rows.place_of(place, waiting[0][name])
+                for place, name in enumerate(self._rows.names)
+                if waiting and name in waiting[0]
+            }
+            drawn, _ = self._qmc.suggest(ahead, 0, fixed)
+            params = self._named(self._rows.valued(drawn))
+            key = identity(params.values())
+            # A point of the user may be one that was tried before.
+            if key not in known or waiting:
+                known.add(key)
+                yield params
+                del waiting[:1]
                 count -= 1
             if count == 0:
                 return
@@ -221,7 +241,7 @@ class SearchGenerator:
     def _new(self, count: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         """Yield new points, each with its attributes: as many as requested, or fewer."""
         known = {identity(params) for params, _ in self._points}
-        twice = 0
+        twice = forbidden = 0
         for attempt in range(AGAIN):
             # The first attempt has the seed of the trial's number.
             seed = (seed_of(self._search, len(self._points)) + attempt) % 2**32
@@ -241,6 +261,9 @@ class SearchGenerator:
                 if key in known:
                     twice += 1
                     continue
+                if not self._rows.space.allows(params):
+                    forbidden += 1
+                    continue
                 known.add(key)
                 count -= 1
                 yield params, {KEYS: keys} if keys else {}
@@ -248,6 +271,8 @@ class SearchGenerator:
                 break
         if twice:
             print(f"points that the search has already are left out: {twice}")
+        if forbidden:
+            print(f"points that 'where' does not allow are left out: {forbidden}")
 
     def _read(self, place: int, point: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the parameters of a point, and its other keys.

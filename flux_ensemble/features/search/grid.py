@@ -8,10 +8,13 @@ that the first points are spread over the values of every variable.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from math import gcd, prod
+from types import MappingProxyType
 from typing import Any
 
 from flux_ensemble.features.search.model import Variable
+from flux_ensemble.features.search.space import rows_of
 from flux_ensemble.scalars import identity
 
 #: The golden ratio, less 1, as a fraction.
@@ -35,6 +38,7 @@ class Grid:
             Variable(**{**one, "choices": tuple(one.get("choices", ()))})
             for one in search["variables"]
         ]
+        self._rows = rows_of(search)
         self._values = [variable.values for variable in variables]
         self._known: set[tuple[tuple[type, Any], ...]] = set()
         self._left = self._walk()
@@ -55,13 +59,19 @@ class Grid:
     def end(self, number: int, value: Any, step: float | None = None) -> None:
         """Do nothing: outcomes have no effect."""
 
-    def suggest(self, number: int, seed: int) -> tuple[list[Any], None] | None:
-        """Return the next point; None if each has been given."""
-        for params in self._left:
-            if not self.knows(params):
+    def suggest(
+        self, number: int, seed: int, fixed: Mapping[int, Any] = MappingProxyType({})
+    ) -> tuple[list[Any], None] | None:
+        """Return the next point, one with the fixed values; None if each has been given."""
+        # Those that are passed over for fixed values have their turn later.
+        left = self._walk() if fixed else self._left
+        for params in left:
+            if not self.knows(params) and fits(params, fixed):
                 self.add(params, None)
                 return params, None
-        return None
+        known = filter(partial(fits, fixed=fixed), self._walk()) if fixed else iter(())
+        repeated = next(known, None)
+        return None if repeated is None else (repeated, None)
 
     def _walk(self) -> Iterator[list[Any]]:
         values = [one for one in self._values if one is not None]
@@ -74,7 +84,23 @@ class Grid:
             for one in reversed(values):
                 rest, place = divmod(rest, len(one))
                 params.append(one[place])
-            yield params[::-1]
+            # Points that differ in values that they do not have are one.
+            settled = self._rows.settled(params[::-1])
+            if self._rows.allows(settled):
+                yield settled
+
+
+def fits(params: Sequence[Any], fixed: Mapping[int, Any]) -> bool:
+    """Return whether a point has fixed values, by the place of the variable.
+
+    >>> fits([1, "a"], {1: "a"}), fits([1, "a"], {0: True})
+    (True, False)
+    """
+    # A value that the point does not have, by its condition, is None.
+    return all(
+        identity(params[place]) in (identity(value), identity(None))
+        for place, value in fixed.items()
+    )
 
 
 def _key(params: Sequence[Any]) -> tuple[tuple[type, Any], ...]:

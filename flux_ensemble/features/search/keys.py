@@ -19,6 +19,7 @@ from flux_ensemble.document.keys.forms import (
     integer,
     list_of,
     mapping,
+    or_list,
     text,
 )
 from flux_ensemble.texts import shown
@@ -70,6 +71,13 @@ _OBJECTIVE = {
     "minItems": 1,
 }
 
+#: A choice of a variable, and a value of a point: a scalar, or null.
+_VALUE = {
+    **CHOICE,
+    "type": ["string", "number", "boolean", "null", "object"],
+    "description": "text, a number, true, false or null",
+}
+
 #: The first points of a search: a mapping for each.
 _POINTS = {
     **list_of(
@@ -77,28 +85,43 @@ _POINTS = {
         {
             "type": "object",
             "description": "a point such as {lr: 0.001, layers: 2}",
-            "additionalProperties": CHOICE,
+            "additionalProperties": _VALUE,
         },
     ),
     "minItems": 1,
 }
 
-_RANGE_KEYS = (
-    Key("low", _NUMBER, "The least value.", (1e-5,), required=True),
-    Key("high", _NUMBER, "The greatest value.", (0.1,), required=True),
+_EXPRESSION = text("an expression of the variables, such as opt == 'sgd'")
+
+_VARIABLE_KEYS = (
+    Key("low", _NUMBER, "The least value.", (1e-5,)),
+    Key("high", _NUMBER, "The greatest value.", (0.1,)),
     Key("log", BOOLEAN, "Whether to search by order of magnitude.", (True,), False),
     Key("integer", BOOLEAN, "Integers alone.", (True,), False),
     Key(
         "step", _NUMBER, "Only the least value, and those that are so many steps above it.", (0.1,)
     ),
+    Key(
+        "choices",
+        {**list_of("a list of choices", _VALUE), "minItems": 1},
+        "The choices, in place of a range.",
+        (["sgd", "adam"],),
+    ),
+    Key(
+        "when",
+        _EXPRESSION,
+        "The condition under which a point has a value of the variable.",
+        ("opt == 'sgd'",),
+    ),
 )
 
 _VARIABLE = {
     **mapping(
-        "a mapping such as {low: 1e-5, high: 0.1, log: true}, or a list of choices", _RANGE_KEYS
+        "a mapping such as {low: 1e-5, high: 0.1, log: true}, or a list of choices",
+        _VARIABLE_KEYS,
     ),
     "type": ["object", "array"],
-    "items": CHOICE,
+    "items": _VALUE,
     "minItems": 1,
 }
 
@@ -266,7 +289,10 @@ SEARCH_KEYS = (
         required=True,
         read=None,
         more="A range is `{low, high}`, with `log: true` if the order of magnitude matters, "
-        "`integer: true` for integers, and `step: 0.1` for `low`, `low` + 0.1 and so on.",
+        "`integer: true` for integers, and `step: 0.1` for `low`, `low` + 0.1 and so on. A choice "
+        "may be null, which is `null` in commands. A range with `when: opt == 'sgd'`, or "
+        "`{choices: [true, false], when: ...}`, is a [variable under a condition]"
+        "(spaces.md#variables-under-a-condition).",
     ),
     Key(
         "minimize",
@@ -332,11 +358,20 @@ SEARCH_KEYS = (
     Key(
         "points",
         _POINTS,
-        "Points that are tried first, each with a value of every variable.",
-        ([{"lr": 0.001, "layers": 2, "opt": "adam"}],),
+        "Points that are tried first, each with values of variables.",
+        ([{"lr": 0.001, "layers": 2}],),
         read=None,
-        more="They are among the `trials`, and the suggester learns from their results. See "
-        "[points of your own](searches.md#points-of-your-own).",
+        more="The suggester chooses the values that are missing, and learns from the results. They "
+        "are among the `trials`. See "
+        "[points of your own](spaces.md#points-of-your-own).",
+    ),
+    Key(
+        "where",
+        or_list(_EXPRESSION, "an expression of the variables, or a list of them"),
+        "Constraints on the points, expressions of the variables: others are not tried.",
+        ("lr * batch <= 1", ["x + y <= 1", "x < y"]),
+        read=None,
+        more="See [constraints](spaces.md#constraints).",
     ),
     Key(
         "repeats",
@@ -460,7 +495,11 @@ DOCUMENT_KEYS = (
 )
 
 #: Paths of values that are spelled as parameters are.
-SPELLED = (("search", None, "variables", None), ("search", None, "points", None, None))
+SPELLED = (
+    ("search", None, "variables", None),
+    ("search", None, "variables", None, "choices"),
+    ("search", None, "points", None, None),
+)
 
 #: The trigger on the end of a search.
 SEARCH_TRIGGER = "search-done"

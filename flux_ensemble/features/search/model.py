@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from decimal import Decimal
+from functools import lru_cache
+from itertools import product
 from math import prod
+from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from flux_ensemble.document.model import Spec
 from flux_ensemble.features.search.keys import MEAN, SAMPLERS, SKIP
 from flux_ensemble.features.search.paths import SEARCH, Searched
+from flux_ensemble.features.search.space import DRAWS, Space
+from flux_ensemble.features.search.steps import Steps
+from flux_ensemble.features.search.unit_cube import at
 from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.scalars import Spelled, as_text, identity, number, packed
 from flux_ensemble.suggestions import hint
@@ -25,6 +31,9 @@ GENERATOR = "generator"
 #: Those that have ranges alone, and those that have one objective.
 RANGES_ONLY = ("cma",)
 ONE_OBJECTIVE = ("cma", "gp")
+
+#: Those that have no variables under a condition.
+UNCONDITIONAL = ("cma", "gp", GENERATOR)
 
 #: Most objectives of one search.
 MAX_OBJECTIVES = 8
@@ -39,6 +48,9 @@ MAX_STEPS = 10**9
 #: Integers of larger ranges are not counted.
 _COUNTABLE = 2**53
 
+#: Most points of a finite space with conditions or constraints that are counted.
+COUNTED = 100_000
+
 #: The sampler that tries every point of a finite space.
 GRID = "grid"
 
@@ -50,59 +62,6 @@ INDEPENDENT = frozenset({"random", "qmc", GRID})
 
 #: What a trial came to: the value of the objective, or of each where there are several.
 Value = float | tuple[float, ...]
-
-
-class Steps(Sequence[Any]):
-    """The values of a range with steps, the least one first; sums are those of decimal numbers.
-
-    >>> list(Steps(0.1, 0.5, 0.1)), list(Steps(1, 8, 3))
-    ([0.1, 0.2, 0.3, 0.4, 0.5], [1, 4, 7])
-    """
-
-    def __init__(self, low: float, high: float, step: float) -> None:
-        self._low, self._step = Decimal(str(low)), Decimal(str(step))
-        self._kind = int if type(low) is int and type(step) is int else float
-        self._count = int((Decimal(str(high)) - self._low) / self._step) + 1
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, place: Any) -> Any:
-        place += self._count if place < 0 else 0
-        if not 0 <= place < self._count:
-            raise IndexError(place)
-        return self._kind(self._low + place * self._step)
-
-    def index(self, value: Any, *range: int) -> int:
-        """Return the place of a value.
-
-        Raises:
-            ValueError: there is no such value.
-        """
-        place = self._place(value)
-        if not 0 <= place < self._count or self[place] != value:
-            raise ValueError(f"{value!r} is no step")
-        return place
-
-    def __contains__(self, value: Any) -> bool:
-        place = self._place(value)
-        return 0 <= place < self._count and bool(self[place] == value)
-
-    def near(self, value: float) -> Any:
-        """Return the step that a value is but for rounding; the value if there is none."""
-        place = self._place(value)
-        if 0 <= place < self._count and math.isclose(
-            self[place], value, rel_tol=1e-9, abs_tol=float(self._step) * 1e-9
-        ):
-            return self[place]
-        return value
-
-    def nearest(self, value: float) -> Any:
-        """Return the step that is nearest to a value."""
-        return self[min(max(self._place(value), 0), self._count - 1)]
-
-    def _place(self, value: float) -> int:
-        return round((Decimal(str(value)) - self._low) / self._step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +81,12 @@ class Variable:
     integer: bool = False
     choices: tuple[Any, ...] = ()
     step: float | None = None
+    when: str | None = None
 
     @property
     def example(self) -> Any:
-        """A value that it can have."""
-        return self.choices[0] if self.choices else self.low
+        """A value that it can have, which is not null."""
+        return next((one for one in self.choices if one is not None), self.low)
 
     @property
     def steps(self) -> Steps | None:
@@ -147,6 +107,13 @@ class Variable:
         if self.integer and self.high - self.low < _COUNTABLE:
             return range(int(self.low), int(self.high) + 1)
         return None
+
+    def drawn(self, uniform: float) -> Any:
+        """Return its value for a number >= 0 and < 1."""
+        values = self.choices or self.steps
+        if values:
+            return values[int(uniform * len(values))]
+        return at(self.to_json(), uniform)
 
     def objection(self, value: Any) -> str | None:
         """Return the reason that the variable cannot have a value; None if it can."""
@@ -209,8 +176,9 @@ class Variable:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON, for the process that suggests points."""
+        when = {} if self.when is None else {"when": self.when}
         if self.choices:
-            return {"name": self.name, "choices": list(map(packed, self.choices))}
+            return {"name": self.name, "choices": list(map(packed, self.choices)), **when}
         return {
             "name": self.name,
             "low": self.low,
@@ -218,6 +186,7 @@ class Variable:
             "log": self.log,
             "integer": self.integer,
             **({} if self.step is None else {"step": self.step}),
+            **when,
         }
 
 
@@ -295,7 +264,8 @@ class Search:
         objectives: what it makes small, or large; of several, no trial is the best of all.
         sampler: one of `SAMPLERS`, or `GENERATOR`.
         trials: how many there are at most.
-        points: the points that are tried first, each in the order of the variables.
+        points: the points that are tried first; the suggester chooses the values that are missing.
+        where: constraints on the points, expressions of the variables.
         repeats: how many jobs a trial has.
         aggregate: what its value is of theirs, one of `AGGREGATES`.
         parallel: how many are in the queue at once.
@@ -319,7 +289,8 @@ class Search:
     objectives: tuple[Objective, ...]
     sampler: str = SAMPLERS[0]
     trials: int = 1
-    points: tuple[tuple[Any, ...], ...] = ()
+    points: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+    where: tuple[str, ...] = ()
     repeats: int = 1
     aggregate: str = MEAN
     parallel: int = 1
@@ -336,7 +307,48 @@ class Search:
     def size(self) -> int | None:
         """The number of points of the space; None if there are too many to be counted."""
         values = [variable.values for variable in self.variables]
-        return None if None in values else prod(len(one) for one in values if one is not None)
+        if None in values:
+            return None
+        size = prod(len(one) for one in values if one is not None)
+        if self.space.is_plain:
+            return size
+        return None if size > COUNTED else len(set(self._points({})))
+
+    def _points(self, fixed: Mapping[str, Any]) -> Iterator[tuple[tuple[type, Any], ...]]:
+        """Yield the points of a finite space that have these values, some of them several times."""
+        names = [variable.name for variable in self.variables]
+        values = [
+            (fixed[one.name],) if one.name in fixed else one.values or () for one in self.variables
+        ]
+        for row in product(*values):
+            params = self.space.settled(dict(zip(names, row, strict=True)))
+            if self.space.allows(params):
+                yield tuple(map(identity, self.row_of(params)))
+
+    def has_point(self, fixed: Mapping[str, Any] = MappingProxyType({})) -> bool:
+        """Return whether its constraints leave a point with these values, as far as draws find one.
+
+        >>> sums = Variable("x", 0.0, 1.0), Variable("y", 0.0, 1.0)
+        >>> Search("hpo", "trial", sums, (), where=("x + y > 2",)).has_point()
+        False
+        """
+        values = [() if one.name in fixed else one.values for one in self.variables]
+        if (
+            None not in values
+            and prod(len(one) or 1 for one in values if one is not None) < COUNTED
+        ):
+            return next(self._points(fixed), None) is not None
+        rng = Random(0)
+        for _ in range(DRAWS):
+            drawn = {one.name: one.drawn(rng.random()) for one in self.variables}
+            if self.space.allows(self.space.settled({**drawn, **fixed})):
+                return True
+        return False
+
+    @property
+    def space(self) -> Space:
+        """The conditions of its variables, and its constraints."""
+        return space_of(self.variables, self.where)
 
     @property
     def suggests(self) -> str:
@@ -400,14 +412,14 @@ class Search:
         """A value as JSON: a number, or a list of them."""
         return list(value) if isinstance(value, tuple) else value
 
-    def read(self, point: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return a point that somebody wrote, in the order of the variables.
+    def read(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of a point that somebody wrote, in the order of the variables.
 
         Raises:
             ValueError: the search cannot have it; the text says which value, and what to write.
 
         >>> Search("hpo", "trial", (Variable("lr", 0.0, 1.0),), ()).read({"lr": "0.5"})
-        (0.5,)
+        {'lr': 0.5}
         """
         names = [variable.name for variable in self.variables]
         for name in point:
@@ -415,29 +427,84 @@ class Search:
                 raise ValueError(
                     f"no variable {shown(name)} ({hint(name, names)}variables: {listed(names)})"
                 )
-        values = []
+        if not point:
+            raise ValueError(f"give a value of one variable or more ({listed(names)})")
+        values = {}
         for variable in self.variables:
-            if variable.name not in point:
-                raise ValueError(
-                    f"give a value of {variable.name!r}: a point has one of each variable "
-                    f"({listed(names)})"
-                )
-            try:
-                values.append(variable.read(point[variable.name]))
-            except ValueError as error:
-                raise ValueError(f"{variable.name}: {error}") from None
-        return tuple(values)
+            if variable.name in point:
+                try:
+                    values[variable.name] = variable.read(point[variable.name])
+                except ValueError as error:
+                    raise ValueError(f"{variable.name}: {error}") from None
+        self._check(values)
+        return values
+
+    def _check(self, values: Mapping[str, Any]) -> None:
+        """Check that the search can have a point with these values.
+
+        Raises:
+            ValueError: it cannot.
+        """
+        space = self.space
+        known = space.settled(values)
+        for variable in self.variables:
+            name = variable.name
+            # What its condition needs may be among the values that the suggester chooses.
+            if name in values and name not in known and not space.lacks(known):
+                raise ValueError(f"{name}: it has a value only when {variable.when}")
+        broken = space.broken(known)
+        if broken is not None:
+            raise ValueError(f"'where' leaves it out: {self.where[broken]}")
+        if space.is_constrained and self.row(values) is None and not self.has_point(values):
+            raise ValueError(
+                f"'where' leaves out each point with these values: {' and '.join(self.where)}"
+            )
+
+    def row(self, point: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """Return the values of a point without their names; None if some are missing.
+
+        A value that the point does not have, by its condition, is None.
+        """
+        if self.space.lacks(point):
+            return None
+        return self.row_of(self.space.settled(point))
+
+    def row_of(self, params: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the parameters of a trial in the order of the variables; None for no value."""
+        return tuple(params.get(variable.name) for variable in self.variables)
+
+    def named(self, row: Sequence[Any]) -> dict[str, Any]:
+        """Return the parameters of a trial by name; those that it has."""
+        names = [variable.name for variable in self.variables]
+        params = dict(zip(names, row, strict=True))
+        return self.space.settled(params) if self.space.is_conditional else params
 
     def objection(self, params: Mapping[str, Any]) -> str | None:
         """Return the reason that parameters are not those of a trial; None if they are."""
+        space = self.space
         names = [variable.name for variable in self.variables]
-        if set(params) != set(names):
-            return f"expected values of {', '.join(names)}, not of {', '.join(params) or 'none'}"
+        known = space.settled(params)
+        if params.keys() != known.keys() or space.lacks(known):
+            wanted = [name for name in names if name in known or space.has(name, known)]
+            return f"expected values of {', '.join(wanted)}, not of {', '.join(params) or 'none'}"
         for variable in self.variables:
-            objection = variable.objection(params[variable.name])
-            if objection is not None:
-                return f"{variable.name}: {objection}"
-        return None
+            if variable.name in known:
+                objection = variable.objection(known[variable.name])
+                if objection is not None:
+                    return f"{variable.name}: {objection}"
+        broken = space.broken(known)
+        return None if broken is None else f"'where' leaves it out: {self.where[broken]}"
+
+
+@lru_cache(maxsize=64)
+def space_of(variables: tuple[Variable, ...], where: tuple[str, ...]) -> Space:
+    """Return the conditions of variables, and constraints.
+
+    Raises:
+        CircleError: the conditions lead back to a variable.
+    """
+    conditions = {one.name: one.when for one in variables if one.when is not None}
+    return Space([one.name for one in variables], conditions, where)
 
 
 def searches_of(spec: Spec) -> tuple[Search, ...]:

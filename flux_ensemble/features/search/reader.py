@@ -30,14 +30,20 @@ from flux_ensemble.features.search.model import (
     ONCE,
     ONE_OBJECTIVE,
     RANGES_ONLY,
+    UNCONDITIONAL,
     Generator,
     Objective,
     Search,
     Stop,
     Value,
     Variable,
+    space_of,
 )
 from flux_ensemble.features.search.paths import OF_BEST, Searched
+from flux_ensemble.features.search.space import CircleError
+from flux_ensemble.metrics.expressions import compile_expression
+from flux_ensemble.metrics.hints import remedy
+from flux_ensemble.metrics.operations import same
 from flux_ensemble.scalars import identity, number, packed, unpacked
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
@@ -99,8 +105,8 @@ def read_searches(
     >>> entry = {"id": "hpo", "group": "a", "variables": {"x": {"low": 0, "high": "1e-3"}}}
     >>> entry |= {"minimize": "loss", "trials": 10}
     >>> (search,) = read_searches([entry], ["a"], 100, Problems())
-    >>> search.variables
-    (Variable(name='x', low=0, high=0.001, log=False, integer=False, choices=(), step=None),)
+    >>> [(variable.name, variable.low, variable.high) for variable in search.variables]
+    [('x', 0, 0.001)]
     """
     searches: dict[Search, Path] = {}
     ids: dict[str, int] = {}
@@ -159,8 +165,11 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
                 "'grid' tries every value; 'qmc' covers a range",
             )
     generator = _generator(entry, variables, objectives, at, problems)
+    where = _where(entry.get("where", ()))
+    _check_space(variables, where, entry, at, problems)
     search = Search(
         variables=tuple(variables),
+        where=where,
         objectives=objectives,
         sampler=entry.get("sampler", SAMPLERS[0]) if generator is None else GENERATOR,
         trials=trials,
@@ -170,13 +179,17 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
         generator=generator,
         **read_keys(SEARCH_KEYS, entry, problems, at),
     )
-    if problems.blames((*at, "variables")):
+    if problems.blames((*at, "variables")) or problems.blames((*at, "where")):
+        return search
+    if search.space.is_constrained and not search.has_point():
+        problems.add((*at, "where"), f"no point was found that it allows: {' and '.join(where)}")
         return search
     search = replace(search, points=tuple(_points(entry.get("points", ()), search, at, problems)))
     if search.size is None or search.sampler not in ONCE:
         return search
     # Each of the others is tried once.
-    repeated = len(search.points) - len({tuple(map(identity, point)) for point in search.points})
+    rows = [row for row in map(search.row, search.points) if row is not None]
+    repeated = len(rows) - len({tuple(map(identity, row)) for row in rows})
     return replace(search, trials=min(search.trials, search.size + repeated))
 
 
@@ -205,9 +218,84 @@ def _check_jobs(
         problems.add((*at, "aggregate"), "'aggregate' is for 'repeats', and a trial is one job")
 
 
+def _where(given: Any) -> tuple[str, ...]:
+    listed = [given] if isinstance(given, str) else given
+    return tuple(one for one in listed if one is not None)
+
+
+def _check_space(
+    variables: Sequence[Variable],
+    where: Sequence[str],
+    entry: Mapping[str, Any],
+    at: Path,
+    problems: Problems,
+) -> None:
+    """Check the conditions of variables, and the constraints."""
+    by_name = {variable.name: variable for variable in variables}
+    for variable in variables:
+        if variable.when is None:
+            continue
+        here = (*at, "variables", variable.name, "when")
+        _check_expression(variable.when, by_name, here, problems)
+        suggests = entry.get("sampler", GENERATOR if "generator" in entry else "")
+        if suggests in UNCONDITIONAL:
+            what = "a generator" if suggests == GENERATOR else f"the sampler {suggests!r}"
+            problems.add(
+                here, f"expected no condition, because {what} has none; 'tpe' has conditions"
+            )
+    for index, text in enumerate(where):
+        single = isinstance(entry["where"], str)
+        _check_expression(
+            text, by_name, (*at, "where") if single else (*at, "where", index), problems
+        )
+    if problems.blames((*at, "variables")) or len(by_name) < len(entry["variables"]):
+        return
+    try:
+        space_of(tuple(variables), ())
+    except CircleError as error:
+        problems.add(
+            (*at, "variables", error.names[0], "when"),
+            f"conditions go round in a circle: {' needs '.join(error.names)}",
+        )
+
+
+def _check_expression(
+    text: str, variables: Mapping[str, Variable], at: Path, problems: Problems
+) -> None:
+    """Check an expression of the variables."""
+
+    def resolve(keys: list[str]) -> str:
+        name = ".".join(keys)
+        if name not in variables:
+            raise ValueError(
+                f"no variable {shown(name)} ({hint(name, list(variables))}variables: "
+                f"{listed(variables)}; text is written in quotes)"
+            )
+        return name
+
+    def fitted(name: str, value: Any) -> Any:
+        choices = variables[name].choices
+        if choices and not any(same(choice, value) for choice in choices):
+            raise ValueError(
+                f"{name} is never {shown(value)} (one of: {', '.join(map(shown, choices))})"
+            )
+        return value
+
+    try:
+        compile_expression(text, resolve, fitted)
+    except (SyntaxError, RecursionError, MemoryError):
+        problems.add(
+            at, f"expected an expression such as \"opt == 'sgd'\", not {shown(text)}{remedy(text)}"
+        )
+    except ValueError as error:
+        # A variable with a problem of its own is not there.
+        if not problems.blames((*at[:2], "variables")):
+            problems.add(at, str(error))
+
+
 def _points(
     points: Sequence[Any], search: Search, at: Path, problems: Problems
-) -> Iterator[tuple[Any, ...]]:
+) -> Iterator[dict[str, Any]]:
     """Yield the points that are tried first, those without problems."""
     if len(points) > search.trials:
         problems.add(
@@ -365,8 +453,24 @@ def variables_of(section: Mapping[str, Any], at: Path, problems: Problems) -> It
             )
         elif isinstance(value, list):
             yield from _choices(name, value, here, problems)
+        elif problems.blames(here):
+            continue
+        elif "choices" in value:
+            yield from _among(name, value, here, problems)
         elif {"low", "high"} <= value.keys():
             yield from _range(name, value, here, problems)
+        else:
+            missing = next(key for key in ("low", "high") if key not in value)
+            problems.add(here, f"the key {missing!r} is missing")
+
+
+def _among(name: str, value: Mapping[str, Any], at: Path, problems: Problems) -> Iterator[Variable]:
+    """Read choices with a condition."""
+    for key in value:
+        if key not in ("choices", "when"):
+            problems.add((*at, key), f"{key!r} is for a range, and there are 'choices'")
+    for variable in _choices(name, value["choices"], (*at, "choices"), problems):
+        yield replace(variable, when=value.get("when"))
 
 
 def _choices(name: str, values: list[Any], at: Path, problems: Problems) -> Iterator[Variable]:
@@ -376,13 +480,15 @@ def _choices(name: str, values: list[Any], at: Path, problems: Problems) -> Iter
     seen: set[tuple[type, Any]] = set()
     choices = list(map(unpacked, values))
     for index, value in enumerate(choices):
-        if value is None:
+        if problems.blames((*at, index)):
             continue
         if isinstance(number(value), float) and not math.isfinite(number(value)):
             problems.add((*at, index), f"expected a finite number, not {shown(value)}")
         if identity(value) in seen:
             problems.add((*at, index), f"the choice {shown(value)} is there twice")
         seen.add(identity(value))
+    if choices == [None]:
+        problems.add(at, "expected a choice besides null")
     yield Variable(name, choices=tuple(choices))
 
 
@@ -401,7 +507,7 @@ def _range(name: str, value: Mapping[str, Any], at: Path, problems: Problems) ->
     if log and low <= 0:
         problems.add((*at, "low"), f"expected a number > 0, because of 'log: true', not {low!r}")
     step = _step(value, low, high, at, problems) if "step" in value else None
-    yield Variable(name, low, high, log, integer, step=step)
+    yield Variable(name, low, high, log, integer, step=step, when=value.get("when"))
 
 
 def _step(value: Mapping[str, Any], low: float, high: float, at: Path, problems: Problems) -> Any:
@@ -464,8 +570,10 @@ def with_variables(
         one.group: {name: 1 for name in one.variables if matches(PARAMETER, name)} for one in every
     }
     for search in searches:
+        # One that a point need not have is null for jobs without it, or what the group says.
         params[search.group] = {
-            variable.name: packed(variable.example) for variable in search.variables
+            variable.name: packed(variable.example if variable.when is None else None)
+            for variable in search.variables
         }
     return [
         {**entry, "params": {**params[entry["name"]], **entry.get("params", {})}}

@@ -15,11 +15,13 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from flux_ensemble.features.search.gaussian import Gaussian
 from flux_ensemble.features.search.grid import Grid
-from flux_ensemble.features.search.model import Steps
+from flux_ensemble.features.search.space import DRAWS, NoPointError, Rows, rows_of
+from flux_ensemble.features.search.steps import Steps
 from flux_ensemble.features.search.trials import GIVEN
 from flux_ensemble.features.search.unit_cube import Qmc
 from flux_ensemble.scalars import identity, unpacked
@@ -30,6 +32,9 @@ MAX_ANSWER = 1 << 19
 #: With more trials than MANY, TPE uses the best and the latest ones.
 MANY, BEST, LATEST = 1000, 100, 300
 
+#: Most points of a model that are drawn until the constraints allow one.
+TRIES = 100
+
 #: The parameters of a trial, in the order of the variables.
 Point = Sequence[Any]
 
@@ -38,6 +43,10 @@ Attributes = Mapping[str, Any] | None
 
 #: The outcome of a trial: the value of the objective, or of each of several.
 Value = float | Sequence[float]
+
+
+#: No values are fixed.
+NOTHING: Mapping[int, Any] = MappingProxyType({})
 
 
 class Sampler(Protocol):
@@ -57,12 +66,15 @@ class Sampler(Protocol):
         """
         ...
 
-    def suggest(self, number: int, seed: int) -> tuple[Point, Attributes] | None:
+    def suggest(
+        self, number: int, seed: int, fixed: Mapping[int, Any] = NOTHING
+    ) -> tuple[Point, Attributes] | None:
         """Suggest the point of the next trial, and add it; None if there are no more points.
 
         Args:
             number: of the trial.
             seed: of the draws.
+            fixed: the values that the point is to have, by the place of the variable.
         """
         ...
 
@@ -75,13 +87,9 @@ class SearchSampler:
     """
 
     def __init__(self, search: Mapping[str, Any]) -> None:
-        self._search = with_places(with_choices(search))
-        self._names = [variable["name"] for variable in search["variables"]]
-        self._steps = {
-            place: Steps(one["low"], one["high"], one["step"])
-            for place, one in enumerate(search["variables"])
-            if "step" in one
-        }
+        chosen = with_choices(search)
+        self._rows = Rows(chosen)
+        self._search = {**with_places(chosen), "rows": self._rows}
         self._reset()
 
     def _reset(self) -> None:
@@ -94,20 +102,23 @@ class SearchSampler:
         if request.get("reset"):
             self._reset()
         for params in request["points"]:
-            self._sampler.add(self._places(params), request["attributes"].get(str(self._points)))
+            attributes = request["attributes"].get(str(self._points))
+            self._sampler.add(self._rows.placed(params), attributes)
             self._points += 1
         for number, value, *step in request["ends"]:
             self._sampler.end(number, value, *step)
         points: list[dict[str, Any]] = []
         size = 0
-        for _ in range(request["count"]):
+        partial = request.get("fixed", ())
+        for place in range(request["count"]):
             seed = seed_of(self._search, self._points)
-            suggested = self._sampler.suggest(self._points, seed)
+            fixed = self._fixed(partial[place]) if place < len(partial) else NOTHING
+            suggested = self._sampler.suggest(self._points, seed, fixed)
             if suggested is None:
                 break
-            params, attributes = self._values(suggested[0]), suggested[1]
+            params, attributes = suggested
             self._points += 1
-            points.append({"params": dict(zip(self._names, params, strict=True))})
+            points.append({"params": self._rows.named(params)})
             if attributes:
                 points[-1]["attributes"] = attributes
             size += len(json.dumps(points[-1]))
@@ -115,23 +126,12 @@ class SearchSampler:
                 break
         return {"points": points, "seconds": time.perf_counter() - begin}
 
-    def _places(self, params: Point) -> Point:
-        """Return a point as the sampler has it: places in place of the values of steps."""
-        if not self._steps:
-            return params
-        return [
-            self._steps[place].index(value) if place in self._steps else value
-            for place, value in enumerate(params)
-        ]
-
-    def _values(self, params: Point) -> Point:
-        """Return a point of the sampler with the values of steps."""
-        if not self._steps:
-            return params
-        return [
-            self._steps[place][int(value)] if place in self._steps else value
-            for place, value in enumerate(params)
-        ]
+    def _fixed(self, values: Mapping[str, Any]) -> dict[int, Any]:
+        """Return the values of a point of the user as the sampler has them, by their places."""
+        places = {name: place for place, name in enumerate(self._rows.names)}
+        return {
+            places[name]: self._rows.place_of(places[name], value) for name, value in values.items()
+        }
 
 
 def with_places(search: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,9 +197,11 @@ class Optuna:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._optuna = optuna
         self._search = search
+        self._rows = rows_of(search)
         self._distributions = {
             variable["name"]: self._distribution(variable) for variable in search["variables"]
         }
+        self._names = list(self._distributions)
         self._choices: dict[str, Sequence[Any]] = {
             variable["name"]: variable["choices"]
             for variable in search["variables"]
@@ -213,6 +215,7 @@ class Optuna:
         self._values: dict[int, Value | None] = {}
         #: The steps of the values of trials that were stopped early.
         self._steps: dict[int, int] = {}
+        self._random = optuna.samplers.RandomSampler(seed=0)
         self._study = self._new_study()
         self._some: Any = None
 
@@ -289,11 +292,8 @@ class Optuna:
         return self._optuna.trial.create_trial(
             state=state,
             values=None if value is None else _listed(value),
-            params={
-                name: self._places[name][identity(value)] if name in self._places else value
-                for name, value in zip(self._distributions, params, strict=True)
-            },
-            distributions=self._distributions,
+            params=self._external(params),
+            distributions={name: self._distributions[name] for name in self._external(params)},
             system_attrs=dict(attributes or {}),
             intermediate_values=published,
         )
@@ -311,7 +311,9 @@ class Optuna:
         else:
             self._study.tell(number, _listed(value))
 
-    def suggest(self, number: int, seed: int) -> tuple[Point, Attributes] | None:
+    def suggest(
+        self, number: int, seed: int, fixed: Mapping[int, Any] = NOTHING
+    ) -> tuple[Point, Attributes] | None:
         """Suggest the point of the next trial."""
         study = self._study
         if self._search["sampler"] == "tpe" and len(self._values) > MANY:
@@ -320,8 +322,11 @@ class Optuna:
             study = self._some
         study.sampler = self._sampler(seed)
         before = self._of_study() if self._search["sampler"] in _KEEP else {}
-        trial = study.ask(self._distributions)
-        params = [self._value(name, trial.params[name]) for name in self._distributions]
+        if self._rows.space.is_plain and not fixed:
+            trial = study.ask(self._distributions)
+            params = [self._value(name, trial.params[name]) for name in self._names]
+        else:
+            params = self._chosen(study, seed, fixed)
         attributes = None
         if self._search["sampler"] in _KEEP:
             # With its trials a sampler stores the state of its strategy, or the generation; with
@@ -334,6 +339,88 @@ class Optuna:
         if study is not self._study:
             self._study.add_trial(self._trial(params, None))
         return params, attributes
+
+    def _chosen(self, study: Any, seed: int, fixed: Mapping[int, Any]) -> list[Any]:
+        """Ask a study for a trial whose point has fixed values, and is one of the space.
+
+        As in a program of a user of Optuna, a variable is asked for when its condition holds. A
+        point that the constraints leave out is drawn anew for the same trial.
+
+        Raises:
+            NoPointError: the constraints leave out each point that was drawn.
+        """
+        trial, storage = study.ask(), study._storage
+        frozen = storage.get_trial(trial._trial_id)
+        params = self._draw(study, frozen, study.sampler, trial.relative_params, fixed)
+        for again in range(1, DRAWS + 1):
+            if self._rows.allows(params):
+                break
+            sampler, relative = self._random, {}
+            if again <= TRIES:
+                # After so many points of the model the others are drawn from the whole space.
+                study.sampler = sampler = self._sampler((seed + again) % 2**32)
+                relative = sampler.sample_relative(study, frozen, trial.relative_search_space)
+            elif again == TRIES + 1:
+                sampler._rng.rng.seed(seed)
+            params = self._draw(study, frozen, sampler, relative, fixed)
+        else:
+            raise NoPointError
+        for name, value in self._external(params).items():
+            distribution = self._distributions[name]
+            storage.set_trial_param(
+                trial._trial_id, name, distribution.to_internal_repr(value), distribution
+            )
+        return params
+
+    def _draw(
+        self,
+        study: Any,
+        trial: Any,
+        sampler: Any,
+        relative: Mapping[str, Any],
+        fixed: Mapping[int, Any],
+    ) -> list[Any]:
+        """Draw a point as a trial of Optuna does, variable by variable.
+
+        Args:
+            study, trial: for the sampler.
+            sampler: of Optuna.
+            relative: what it has drawn at once, by variable.
+            fixed: the values that the point is to have, by the place of the variable.
+        """
+        params: list[Any] = [None] * len(self._names)
+        known: dict[str, Any] = {}
+        for place in self._rows.order:
+            name = self._names[place]
+            if not self._rows.space.has(name, known):
+                continue
+            distribution = self._distributions[name]
+            if place in fixed:
+                params[place] = fixed[place]
+            elif distribution.single():
+                params[place] = self._value(name, 0)
+            elif name in relative:
+                params[place] = self._value(name, relative[name])
+            else:
+                drawn = sampler.sample_independent(study, trial, name, distribution)
+                params[place] = self._value(name, drawn)
+            known[name] = self._rows.value_of(place, params[place])
+        return params
+
+    def _external(self, params: Point) -> dict[str, Any]:
+        """Return the values that a point has as the study has them, by variable."""
+        return {
+            name: self._own(place, params[place])
+            for place, (name, has) in enumerate(
+                zip(self._names, self._rows.has(params), strict=True)
+            )
+            if has
+        }
+
+    def _own(self, place: int, value: Any) -> Any:
+        """Return the value of a variable as the study has it: for choices a place."""
+        name = self._names[place]
+        return self._places[name][identity(value)] if name in self._places else value
 
     def _value(self, name: str, drawn: Any) -> Any:
         """Return the value of a drawn variable; for choices the draw is a place."""
@@ -386,31 +473,33 @@ class Random(Optuna):
     def end(self, number: int, value: Value | None, step: float | None = None) -> None:
         """Do nothing: outcomes have no effect."""
 
-    def suggest(self, number: int, seed: int) -> tuple[Point, Attributes] | None:
+    def suggest(
+        self, number: int, seed: int, fixed: Mapping[int, Any] = NOTHING
+    ) -> tuple[Point, Attributes] | None:
         """Return the point for this seed; None if each has been given."""
-        params = self._drawn(seed)
+        params = self._drawn(seed, fixed)
         if self._grid is None:
             return params, None
         for again in range(1, AGAIN + 1):
             if not self._grid.knows(params):
                 self._grid.add(params, None)
                 return params, None
-            params = self._drawn((seed + again) % 2**32)
-        return self._grid.suggest(number, seed)
+            params = self._drawn((seed + again) % 2**32, fixed)
+        return self._grid.suggest(number, seed, fixed)
 
-    def _drawn(self, seed: int) -> list[Any]:
+    def _drawn(self, seed: int, fixed: Mapping[int, Any]) -> list[Any]:
+        """Draw points until the constraints allow one.
+
+        Raises:
+            NoPointError: they leave out each of many.
+        """
         # Like a new sampler with this seed, which would first be seeded by the system.
         self._drawing._rng.rng.seed(seed)
-        draw = self._drawing.sample_independent
-        params: list[Any] = []
-        for name, distribution in self._distributions.items():
-            if distribution.single():
-                # A single value is not drawn, as in a trial of a study.
-                params.append(self._value(name, 0))
-            else:
-                drawn = draw(self._study, self._any, name, distribution)
-                params.append(self._value(name, drawn))
-        return params
+        for _ in range(DRAWS):
+            params = self._draw(self._study, self._any, self._drawing, {}, fixed)
+            if self._rows.allows(params):
+                return params
+        raise NoPointError
 
 
 def _by_cost(costs: Mapping[int, float]) -> list[int]:

@@ -180,12 +180,13 @@ class SearchState:
         """
         trials = self.trials
         assert len(trials.active) <= self.search.parallel
-        assert len(trials.all) <= self.total
+        assert len(trials.all) + len(trials.partial) <= self.total
         assert len(trials.all) == len(trials.stock) + len(trials.active) + len(trials.ended)
         assert list(trials.stock) == list(
             range(len(trials.all) - len(trials.stock), len(trials.all))
         )
         assert trials.given <= len(trials.stock)
+        assert not trials.partial or trials.given == len(trials.stock)
         assert len(set(trials.ended)) == len(trials.ended) == sum(trials.counts.values())
         assert self.stopped.keys() <= trials.active.keys()
 

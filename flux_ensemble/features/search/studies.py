@@ -180,16 +180,17 @@ def _trial(search: Search, distributions: Mapping[str, Any], jobs: Sequence[Job]
     if any(one["trial_state"] == ACTIVE for one in jobs[-search.repeats :]):
         state = TrialState.RUNNING
     values, steps = _values(search, state, [one["memo"] for one in complete or [job]])
+    # The job has some value of a variable, too, whose condition does not hold for the trial.
+    params = search.space.settled(job["params"])
     trial = create_trial(
         state=state,
         values=values,
         params={
-            one.name: _labels(one)[identity(job["params"][one.name])]
-            if one.choices
-            else job["params"][one.name]
+            one.name: _labels(one)[identity(params[one.name])] if one.choices else params[one.name]
             for one in search.variables
+            if one.name in params
         },
-        distributions=dict(distributions),
+        distributions={name: one for name, one in distributions.items() if name in params},
         intermediate_values=steps,
         user_attrs={"job": str(job["id"]), "outcome": job["outcome"]},
     )

@@ -88,6 +88,8 @@ class Trials:
         all: every trial; the index is the trial's number.
         stock: the numbers of trials that were not sent, in order; they are the last ones.
         given: how many of those in stock are points of the user; they are the first of these.
+        partial: points of the user that lack values of variables, or come after one that does. The
+            suggester completes them before it suggests others.
         active: the numbers of trials that were sent and have not ended.
         parts: active trial -> the ends of its jobs so far, if it has several jobs.
         ended: the numbers of trials that have ended, in the order of their ends.
@@ -104,6 +106,7 @@ class Trials:
         self.all: list[Trial] = []
         self.stock: deque[int] = deque()
         self.given = 0
+        self.partial: deque[Mapping[str, Any]] = deque()
         self.active: dict[int, None] = {}
         self.parts: dict[int, list[Part]] = {}
         self.ended: list[int] = []
@@ -121,8 +124,7 @@ class Trials:
 
     def params(self, trial: Trial) -> dict[str, Any]:
         """Return the parameters of a trial, by name."""
-        names = (variable.name for variable in self.search.variables)
-        return dict(zip(names, trial.params, strict=True))
+        return self.search.named(trial.params)
 
     def add(self, params: Mapping[str, Any], attributes: Mapping[str, Any] | None) -> None:
         """Add a point to the stock."""
@@ -130,28 +132,47 @@ class Trials:
         if self.search.generator is not None and attributes and STATE in attributes:
             # Only the latest state of a generator is needed.
             self._drop_state()
-        row = [params[variable.name] for variable in self.search.variables]
+        row = self.search.row_of(params)
         self.all.append(Trial(number, self._spelled(row), attributes))
         self.stock.append(number)
+        if self.partial:
+            self.partial.popleft()
+            self.given += 1
 
-    def give(self, points: Iterable[Sequence[Any]]) -> int:
-        """Add points of the user to the stock, before those that were suggested.
+    def give(self, points: Iterable[Mapping[str, Any]]) -> int:
+        """Add points of the user, before those that were suggested.
+
+        Those that have a value of each variable are in stock at once.
 
         Returns:
             The number of the first one.
         """
+        first = len(self.all) - len(self.stock) + self.given + len(self.partial)
+        waiting = deque(points)
+        whole = []
+        while waiting and not self.partial and (row := self.search.row(waiting[0])) is not None:
+            whole.append(Trial(0, row, {GIVEN: True}))
+            waiting.popleft()
+        self._insert(whole)
+        if waiting:
+            # Those that were suggested would be tried before the suggester is asked again.
+            if len(self.stock) > self.given:
+                self.drop_stock()
+            self.partial += waiting
+        return first
+
+    def _insert(self, new: Sequence[Trial]) -> None:
+        """Put trials of the user's points behind those in stock."""
         begin = len(self.all) - len(self.stock)
         first = begin + self.given
         suggested = self.all[first:]
-        new = [Trial(0, tuple(point), {GIVEN: True}) for point in points]
-        self.all[first:] = new + suggested
+        self.all[first:] = [*new, *suggested]
         for number in range(first, len(self.all)):
             self.all[number].number = number
         self.stock = deque(range(begin, len(self.all)))
         self.given += len(new)
-        if suggested:
+        if suggested and new:
             self.refreshes += 1
-        return first
 
     def _spelled(self, row: Sequence[Any]) -> tuple[Any, ...]:
         """Return values with the document's spellings in place of the plain texts of JSON."""
@@ -259,15 +280,21 @@ class Trials:
         # Among equal trials the first one is the best.
         return self.costs(trial), trial.number
 
-    def figures(self) -> dict[str, Any]:
-        """Return the figures of the search for expressions (`paths`)."""
+    def figures(self, null: Any = None) -> dict[str, Any]:
+        """Return the figures of the search (`paths.Searched`).
+
+        Args:
+            null: stands for null, and for the value that a trial does not have by its condition.
+        """
         figures: dict[str, Any] = {"trials": len(self.ended), **self.counts}
         if self.search.several:
             figures[FRONT] = len(self.front)
         if self.best:
             trial = self.best[0]
+            names = (variable.name for variable in self.search.variables)
+            values = (null if value is None else value for value in trial.params)
             figures["best"] = {
-                **self.params(trial),
+                **dict(zip(names, values, strict=True)),
                 "value": trial.value,
                 "trial": trial.number,
             }
@@ -275,6 +302,8 @@ class Trials:
 
     def seen(self, points: int, ends: int, stop: int, last: int) -> dict[str, Any]:
         """Return the points and ends that an optimiser has not received yet, as JSON.
+
+        The values that the next points are to have are there, too, as `fixed`.
 
         Args:
             points, ends: the numbers of points and ends that it has received.
@@ -289,6 +318,7 @@ class Trials:
             "points": [list(trial.params) for trial in self.all[points:stop]],
             "attributes": attributes,
             "ends": [self._end(number) for number in self.ended[ends:last]],
+            **({"fixed": list(map(dict, self.partial))} if self.partial else {}),
         }
 
     def _end(self, number: int) -> list[Any]:
@@ -311,6 +341,7 @@ class Trials:
             "seconds": self.seconds,
             **({"parts": self._dump_parts()} if self.parts else {}),
             **({"given": self.given} if self.given else {}),
+            **({"partial": list(map(dict, self.partial))} if self.partial else {}),
         }
 
     def _dump_parts(self) -> list[Any]:
@@ -343,6 +374,7 @@ class Trials:
             if trial.state == COMPLETE:
                 self._rank(trial)
         self.seconds, self.given = value["seconds"], value.get("given", 0)
+        self.partial.extend(value.get("partial", ()))
         for number, parts in value.get("parts", ()):
             self.parts[number] = [
                 Part(how, _value(of_objective), *rest) for how, of_objective, *rest in parts

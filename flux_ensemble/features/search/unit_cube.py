@@ -9,8 +9,10 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Any
 
+from flux_ensemble.features.search.space import DRAWS, NoPointError, rows_of
 from flux_ensemble.scalars import identity
 
 
@@ -28,6 +30,10 @@ class Qmc:
         from scipy.stats import qmc
 
         self._variables = search["variables"]
+        self._rows = rows_of(search)
+        #: The numbers, in the sequence, of its first points that the constraints allow.
+        self._allowed: list[int] = []
+        self._next = 0
         # With the argument `rng` the same number would begin another sequence.
         self._sobol = qmc.Sobol(len(self._variables), seed=sequence_seed(search))
         self._block: tuple[int, Any] = (-1, None)
@@ -38,8 +44,30 @@ class Qmc:
     def end(self, number: int, value: Any, step: float | None = None) -> None:
         """Do nothing: outcomes have no effect."""
 
-    def suggest(self, number: int, seed: int) -> tuple[list[Any], None]:
-        """Return the point with this number."""
+    def suggest(
+        self, number: int, seed: int, fixed: Mapping[int, Any] = MappingProxyType({})
+    ) -> tuple[list[Any], None]:
+        """Return the point with this number, of those that the constraints allow.
+
+        Raises:
+            NoPointError: there is none among many points.
+        """
+        if not self._rows.space.is_constrained:
+            return self._settled(number, fixed), None
+        while len(self._allowed) <= number:
+            self._allowed.append(self._from(self._next, {})[0])
+            self._next = self._allowed[-1] + 1
+        return self._from(self._allowed[number], fixed)[1], None
+
+    def _from(self, first: int, fixed: Mapping[int, Any]) -> tuple[int, list[Any]]:
+        """Return the next point of the sequence that the constraints allow, and its number."""
+        for number in range(first, first + DRAWS):
+            params = self._settled(number, fixed)
+            if self._rows.allows(params):
+                return number, params
+        raise NoPointError
+
+    def _settled(self, number: int, fixed: Mapping[int, Any]) -> list[Any]:
         block, row = divmod(number, self._BLOCK)
         if self._block[0] != block:
             self._sobol.reset()
@@ -47,7 +75,16 @@ class Qmc:
                 self._sobol.fast_forward(block * self._BLOCK)
             self._block = block, self._sobol.random(self._BLOCK)
         uniforms = self._block[1][row].tolist()
-        return list(map(at, self._variables, uniforms)), None
+        return self._rows.settled(with_fixed(list(map(at, self._variables, uniforms)), fixed))
+
+
+def with_fixed(params: Sequence[Any], fixed: Mapping[int, Any]) -> list[Any]:
+    """Return a point with fixed values, by the place of the variable, in place of its own.
+
+    >>> with_fixed([1, "a"], {1: "b"})
+    [1, 'b']
+    """
+    return [fixed.get(place, value) for place, value in enumerate(params)]
 
 
 def sequence_seed(search: Mapping[str, Any]) -> int:

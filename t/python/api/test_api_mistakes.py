@@ -66,7 +66,7 @@ MISTAKES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda done: done.search(20), "expected the id of a search, not 20 (write more=20)"),
     (lambda done: done.search(points={"x": 1}), "not a mapping: write points=[{'x': 1}]"),
     (lambda done: done.search(points=3), "points: expected a list of points, not 3"),
-    (lambda done: done.search(points=[3]), "points[0]: expected a value of every variable"),
+    (lambda done: done.search(points=[3]), "points[0]: expected values of variables"),
     (lambda done: done.search(more="a"), "ensemble.search: more: expected a number of trials"),
     (lambda done: done.submit("a", counts=2), "submit: unknown argument 'counts' (did you mean"),
     (lambda done: sleeping().run("slurm"), "queue: expected 'flux' or 'local', not 'slurm'"),

@@ -264,7 +264,7 @@ def test_explain_says_what_a_key_means(capsys: pytest.CaptureFixture[str]) -> No
     [
         ("metrics.of", False), ("metrics.by", False), ("metrics.unit", False),
         ("metrics.best.of", True), ("simulate.memo.expression", False),
-        ("search.variables.low", True), ("jobs.name", True), ("jobs.retries.times", True),
+        ("search.variables.low", False), ("jobs.name", True), ("jobs.retries.times", True),
         ("rules.action.name", True), ("rules.group", False),
     ],
 )  # fmt: skip
@@ -276,7 +276,7 @@ def test_explain_calls_required_what_each_form_of_an_entry_needs(key: str, requi
     ("name", "topic"),
     [
         ("job.reason", "expressions"), ("idle.failed", "expressions"), ("sqrt", "expressions"),
-        ("best.top.value", "expressions"), ("where", "jobs.params"), ("linspace", "jobs.params"),
+        ("best.top.value", "expressions"), ("linspace", "jobs.params"),
     ],
 )  # fmt: skip
 def test_explain_says_what_has_a_name_that_is_part_of_a_value(

@@ -255,6 +255,57 @@ def test_the_points_of_a_document_are_tried_first_and_the_suggester_is_told_of_t
     assert play.search["best"][0]["trial"] == 2
 
 
+def test_what_a_point_of_the_user_lacks_is_requested_in_the_order_of_the_points() -> None:
+    partial = [GIVEN[0], {"kind": "q"}, GIVEN[1]]
+    play = Search(searching(points=partial, trials=6))
+    play.engine.stats.keep_values()
+    assert play.recorded("given") == [{"search": "hpo", "first": 0, "points": 3}]
+    # The one that is whole is sent, and the suggester is asked for what the next ones lack.
+    (ask,) = play.of(Ask)
+    assert (ask.first, ask.count) == (1, 1)
+    trials = search_state(play.engine, "hpo").trials
+    assert play.points == [0.9, 0.02]
+    assert trials.seen(1, 0, 2, 0)["fixed"] == [GIVEN[1]]
+    # Those of a later request come after them.
+    more(play, points=[{"x": 0.25}, GIVEN[2]])
+    assert play.recorded("given")[-1] == {"search": "hpo", "first": 3, "points": 2}
+    play.request("action", action={"name": "refresh", "label": "hpo"})
+    for job in range(1, 9):
+        play.try_out(job, 0.5)
+        assert not trials.partial or trials.given == len(trials.stock)
+    assert play.search["reason"] == "trials"
+    assert len(play.points) == 8
+    assert "fixed" not in trials.seen(0, 0, 8, 8)
+
+
+def test_points_that_lack_values_are_tried_before_those_that_were_suggested() -> None:
+    play = Search(searching(parallel=1, batch=4))
+    play.engine.stats.keep_values()
+    assert play.search["stock"] == 3
+    more(play, points=[{"kind": "q"}])
+    # Those that were suggested are suggested anew, after it.
+    trials = search_state(play.engine, "hpo").trials
+    assert (play.search["stock"], len(trials.partial)) == (0, 1)
+    play.try_out(1, 0.5)
+    assert play.of(Ask)[-1] == Ask(play.of(Ask)[-1].id, "hpo", 1, 4, 1)
+    assert (play.search["stock"], len(trials.partial)) == (3, 0)
+
+
+def test_a_value_of_the_best_trial_may_be_null_or_not_be_there_and_rules_take_it() -> None:
+    then = {
+        "trigger": "search-done",
+        "action": {**submit("b"), "params": {"x": "{search.hpo.best.x}"}},
+    }
+    variables = {"kind": ["p", "q"], "x": {"low": 0, "high": 1, "when": "kind == 'q'"}}
+    play = Search(searching([then], variables=variables, trials=1, points=[{"kind": "p"}]))
+    (job,) = play.of(SubmitJobs)
+    assert job.params == {"kind": "p"}
+    play.try_out(1, 0.5)
+    assert play.search["best"][0]["params"] == {"kind": "p"}
+    assert play.recorded("search-done")[0]["best"]["x"] is None
+    assert play.of(SubmitJobs)[-1].params == {"x": {"written": None}}
+
+
 def test_a_refresh_keeps_the_points_of_the_user() -> None:
     play = Search(searching(points=GIVEN, parallel=1, batch=4, trials=6))
     play.request("action", action={"name": "refresh", "label": "hpo"})

@@ -127,6 +127,67 @@ def test_a_new_process_that_is_told_of_all_trials_goes_on_as_the_one_before(
     assert Asked(given, seed=8).run(count, slots) != straight
 
 
+def named(values: tuple[Any, ...]) -> dict[str, Any]:
+    """A point of `VARIABLES`."""
+    return {one.name: value for one, value in zip(VARIABLES, values, strict=False)}
+
+
+@pytest.mark.parametrize("sampler", [*SAMPLERS, "grid"])
+def test_the_values_that_a_point_of_the_user_lacks_are_those_of_the_sampler(sampler: str) -> None:
+    given = search("qmc" if sampler == "grid" else sampler, parallel=2)
+    if sampler == "grid":
+        steps = Variable("x", 0.25, 1.0, step=0.25)
+        given = replace(given, sampler=sampler, variables=(steps, *VARIABLES[1:]))
+
+    def run(again: int) -> list[Mapping[str, Any]]:
+        asked = Asked(given)
+        asked.run(20, 2)
+        assert asked.trials.give([{"n": 5}, named((0.5, 2, "q")[: len(given.variables)])]) == 20
+        assert asked.trials.give([{"x": 0.25}]) == 22
+        points: list[Mapping[str, Any]] = []
+        for number in range(18, 28):
+            asked.end(number)
+            if again and number % again == 0:
+                asked.anew()
+            points += asked.ask(2 if number == 18 else 1)
+        return points
+
+    points = run(again=0)
+    assert points[0]["n"] == 5
+    assert (points[1]["x"], points[1]["n"]) == (0.5, 2)
+    assert points[2]["x"] == 0.25
+    assert len({point["x"] for point in points[3:]}) > 2
+    assert [given.objection(point) for point in points] == [None] * len(points)
+    assert run(again=2) == points
+
+
+def test_a_point_without_some_values_is_that_of_optuna() -> None:
+    import optuna
+
+    asked = Asked(search("tpe"))
+    asked.trials.give([{"n": 5}])
+    (point,) = asked.ask()
+    study = optuna.create_study(
+        sampler=optuna.samplers.TPESampler(seed=seed_of(described(asked.search, 7), 0))
+    )
+    study.enqueue_trial({"n": 5})
+    trial = study.ask()
+    x = trial.suggest_float("x", 1e-4, 1.0, log=True)
+    assert (point["x"], point["n"]) == (x, trial.suggest_int("n", 1, 8))
+
+
+def test_a_finite_space_has_a_point_again_only_if_its_values_leave_no_other() -> None:
+    variables = Variable("a", choices=(1, None)), Variable("b", choices=("p", "q"))
+    for sampler in ("grid", "random"):
+        asked = Asked(Search("hpo", "a", variables, ONE, sampler=sampler, trials=9))
+        asked.trials.give([{"a": None}, {"a": None}, {"a": None}])
+        points = [tuple(point.values()) for point in asked.ask(5)]
+        assert {*points[:2]} == {(None, "p"), (None, "q")}
+        assert points[2] in points[:2]
+        assert {*points[3:]} == {(1, "p"), (1, "q")}
+        assert not asked.ask()
+
+
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_points_of_the_user_are_learned_from_by_each_process_alike(sampler: str) -> None:
     given = search(sampler, parallel=4)
@@ -134,15 +195,16 @@ def test_points_of_the_user_are_learned_from_by_each_process_alike(sampler: str)
 
     def run(first: float, again: int) -> list[dict[str, Any]]:
         asked = Asked(given)
-        points = [(first / (number + 1), number % 8 + 1, "p")[:size] for number in range(10)]
-        asked.trials.give(points)
+        asked.trials.give(
+            named((first / (number + 1), number % 8 + 1, "p")[:size]) for number in range(10)
+        )
         for number in range(10):
             asked.trials.next(0.0)
             asked.end(number)
         for number in range(10, many):
             # Some are added later, too.
             if number % 9 == 0:
-                asked.trials.give([(first, 8, "q")[:size]])
+                asked.trials.give([named((first, 8, "q")[:size])])
                 asked.trials.next(0.0)
             else:
                 asked.ask()
@@ -336,7 +398,7 @@ FINITE = (
 @pytest.mark.parametrize("sampler", ["grid", "random"])
 def test_each_point_of_a_finite_space_is_suggested_once(sampler: str, again: int) -> None:
     asked = Asked(Search("hpo", "a", FINITE, ONE, sampler=sampler, trials=100))
-    asked.trials.give([(2, True, 9), (5, "q", 8)])
+    asked.trials.give([{"n": 2, "kind": True, "m": 9}, {"n": 5, "kind": "q", "m": 8}])
     for _ in range(2):
         asked.trials.next(0.0)
     count = 0
@@ -468,6 +530,123 @@ def test_points_are_those_of_optuna_with_the_same_seeds(sampler: str) -> None:
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
         else:
             study.tell(trial, loss(point))
+
+
+#: Twelve variables, most of them under conditions, also of others that have one.
+CONDITIONAL = (
+    Variable("model", choices=("net", "trees", "line")),
+    Variable("lr", 1e-5, 0.1, log=True, when="model != 'trees'"),
+    Variable("opt", choices=("sgd", "adam", None), when="model == 'net'"),
+    Variable("momentum", 0.0, 1.0, when="opt == 'sgd'"),
+    Variable("nesterov", choices=(True, False), when="momentum > 0.5"),
+    Variable("beta", 0.9, 0.999, when="opt == 'adam'"),
+    Variable("layers", 1, 4, integer=True, when="model == 'net'"),
+    Variable("width1", 8, 256, log=True, integer=True, when="layers >= 1"),
+    Variable("width2", 8, 256, log=True, integer=True, when="layers >= 2"),
+    Variable("depth", 2, 32, integer=True, when="model == 'trees'"),
+    Variable("rate", 0.25, 1.0, step=0.25, when="depth > 8"),
+    Variable("seed", 0, 3, integer=True),
+)
+
+
+def worth(params: Mapping[str, Any]) -> float:
+    """An objective of points that have few of the variables, or many."""
+    return sum(
+        float(value) if type(value) in (int, float) else 0.25 * len(str(value))
+        for value in params.values()
+    )
+
+
+@pytest.mark.parametrize("sampler", ["random", "tpe", "nsga2"])
+def test_variables_under_conditions_are_those_of_a_program_of_optuna(sampler: str) -> None:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    kinds: dict[str, Callable[..., Any]] = {
+        "random": optuna.samplers.RandomSampler,
+        "tpe": optuna.samplers.TPESampler,
+        "nsga2": optuna.samplers.NSGAIISampler,
+    }
+
+    def asked_for(trial: Any) -> dict[str, Any]:
+        params: dict[str, Any] = {}
+
+        def choice(name: str, choices: tuple[Any, ...]) -> None:
+            params[name] = choices[trial.suggest_categorical(name, range(len(choices)))]
+
+        choice("model", ("net", "trees", "line"))
+        if params["model"] != "trees":
+            params["lr"] = trial.suggest_float("lr", 1e-5, 0.1, log=True)
+        if params["model"] == "net":
+            choice("opt", ("sgd", "adam", None))
+            if params["opt"] == "sgd":
+                params["momentum"] = trial.suggest_float("momentum", 0.0, 1.0)
+                if params["momentum"] > 0.5:
+                    choice("nesterov", (True, False))
+            elif params["opt"] == "adam":
+                params["beta"] = trial.suggest_float("beta", 0.9, 0.999)
+            params["layers"] = trial.suggest_int("layers", 1, 4)
+            params["width1"] = trial.suggest_int("width1", 8, 256, log=True)
+            if params["layers"] >= 2:
+                params["width2"] = trial.suggest_int("width2", 8, 256, log=True)
+        elif params["model"] == "trees":
+            params["depth"] = trial.suggest_int("depth", 2, 32)
+            if params["depth"] > 8:
+                params["rate"] = 0.25 * (trial.suggest_int("rate", 0, 3) + 1)
+        params["seed"] = trial.suggest_int("seed", 0, 3)
+        return params
+
+    given = Search("hpo", "a", CONDITIONAL, ONE, sampler=sampler, trials=10_000)
+    # Of a conditional space all points are not counted in advance, but tried once each.
+    study, asked, words = optuna.create_study(), Asked(given), described(given, 7)
+    for number in range(80):
+        (point,) = asked.ask()
+        study.sampler = kinds[sampler](seed=seed_of(words, number))
+        trial = study.ask()
+        assert point == asked_for(trial)
+        assert given.objection(point) is None
+        study.tell(trial, worth(point))
+        asked.trials.end(number, COMPLETE, worth(point), 1.0)
+        if number % 9 == 0:
+            asked.anew()
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_points_that_a_constraint_leaves_out_are_not_suggested(sampler: str) -> None:
+    given = search(sampler, parallel=2, where=("x * n <= 0.5", "x < 0.25 or n == 1"))
+
+    def run(again: int) -> list[dict[str, Any]]:
+        asked = Asked(given)
+        asked.trials.give([{"n": 8}])
+        return asked.run(ENOUGH.get(sampler, 40), 2, again=again)
+
+    points = run(0)
+    assert points[0]["n"] == 8
+    assert [given.objection(point) for point in points] == [None] * len(points)
+    assert all(point["x"] * point["n"] <= 0.5 for point in points)
+    assert run(3) == points
+
+
+def test_a_grid_has_each_point_that_conditions_and_constraints_leave_once() -> None:
+    variables = (
+        Variable("opt", choices=("sgd", "adam")),
+        Variable("momentum", 0.0, 1.0, step=0.25, when="opt == 'sgd'"),
+        Variable("n", 1, 3, integer=True),
+    )
+    for sampler in ("grid", "random"):
+        where = ("n <= 2 or momentum > 0.5",)
+        given = Search("hpo", "a", variables, ONE, sampler=sampler, trials=99, where=where)
+        asked = Asked(given)
+        points = [tuple(point.items()) for point in asked.ask(50)]
+        # Of adam there are three, since no constraint on what a point does not have applies.
+        assert len(points) == len(set(points)) == given.size == 5 * 2 + 2 + 3
+        assert not asked.ask()
+
+
+def test_a_model_whose_points_are_all_left_out_gives_way_to_draws_from_the_space() -> None:
+    given = Search("hpo", "a", VARIABLES, ONE, sampler="tpe", trials=99, where=("x > 0.99",))
+    points = Asked(given).run(20, 1)
+    assert all(point["x"] > 0.99 for point in points)
 
 
 def test_of_very_many_trials_tpe_sees_the_best_the_latest_and_those_under_way() -> None:

@@ -15,6 +15,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.extras import install_command
 from flux_ensemble.features.search import installed
 from flux_ensemble.features.search.model import Generator, Objective, Variable, searches_of
+from flux_ensemble.scalars import packed
 
 TEXT = """\
 search:
@@ -166,8 +167,13 @@ def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> 
         ("trials: 10", "trials: 1\n    points: [{lr: 1e-3, layers: 2, opt: sgd}, {lr: 1e-4, "
          "layers: 2, opt: sgd}]", "10: search[0].points: expected at most 1 point, which is the "
          "search's 'trials', not 2: they are among these"),
-        ("trials: 10", "trials: 10\n    points: [{lr: 1e-3, layers: 2}]", "10: search[0].points[0]"
-         ": give a value of 'opt': a point has one of each variable (lr, layers, opt)"),
+        ("trials: 10", "trials: 10\n    points: [{}]", "10: search[0].points[0]: give a value of "
+         "one variable or more (lr, layers, opt)"),
+        ("trials: 10", "trials: 10\n    points: [{lr: null}]", "10: search[0].points[0]: lr: "
+         "expected a number >= 1e-05 and <= 0.1, not null"),
+        ("[sgd, adam]", "[null]", "7: search[0].variables.opt: expected a choice besides null"),
+        ("[sgd, adam]", "[null, sgd, null]",
+         "7: search[0].variables.opt[2]: the choice null is there twice"),
         ("trials: 10", "trials: 10\n    points: [{lr: 1e-3, layer: 2, opt: sgd}]",
          "10: search[0].points[0]: no variable 'layer' (did you mean 'layers'? variables: lr, "
          "layers, opt)"),
@@ -191,6 +197,71 @@ def test_the_variables_are_parameters_of_the_group_and_numbers_may_be_text() -> 
 def test_what_is_wrong_with_a_search(old: str, new: str, sentence: str) -> None:
     (found,) = changed(old, new)
     assert found.startswith(f"d.yaml:{sentence}") or found == f"d.yaml:{sentence}", found
+
+
+CONDITION = "{low: 0, high: 1, when: opt == 'sgd'}"
+
+
+def test_a_variable_can_be_there_under_a_condition_and_points_can_be_left_out() -> None:
+    text = TEXT.replace("[sgd, adam]", f"[sgd, adam]\n      momentum: {CONDITION}\n      nesterov: "
+                        "{choices: [true, false], when: momentum > 0.5}")  # fmt: skip
+    text = text.replace("trials: 10", "where: lr * layers <= 0.1\n    trials: 10")
+    spec = load_text(text, name="test")
+    (search,) = searches_of(spec)
+    assert [variable.when for variable in search.variables] == [
+        None, None, None, "opt == 'sgd'", "momentum > 0.5",
+    ]  # fmt: skip
+    assert search.where == ("lr * layers <= 0.1",)
+    # Jobs of trials that do not have it have null, or what the group has.
+    (job,) = spec.groups["trial"].submission(None, {"lr": 0.1, "layers": 1, "opt": "adam"})
+    assert job[1] == {"lr": 0.1, "layers": 1, "opt": "adam", "momentum": None, "nesterov": None}
+    own = text.replace('{opt}"', '{opt} {momentum}", params: {momentum: 0}')
+    spec = load_text(own, name="test")
+    (job,) = spec.groups["trial"].submission(None, {"lr": 0.1, "layers": 1, "opt": "adam"})
+    assert job[1]["momentum"] == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("[sgd, adam]", "{choices: [sgd], when: layer > 2}", "7: search[0].variables.opt.when: no "
+         "variable 'layer' (did you mean 'layers'? variables: lr, layers, opt; text is written in "
+         "quotes)"),
+        ("[sgd, adam]", f"[sgd, adam]\n      m: {CONDITION.replace('sgd', 'sdg')}",
+         "8: search[0].variables.m.when: opt is never 'sdg' (one of: 'sgd', 'adam')"),
+        ("[sgd, adam]", "{choices: [sgd], when: layers =< 2}", "7: search[0].variables.opt.when: "
+         "expected an expression such as \"opt == 'sgd'\", not 'layers =< 2' (write '<=' for "
+         "'=<')"),
+        ("[sgd, adam]", "{choices: [a, b], when: m > 0.5}\n      m: {low: 0, high: 1, when: "
+         "opt == 'a'}", "7: search[0].variables.opt.when: conditions go round in a circle: opt "
+         "needs m needs opt"),
+        ("[sgd, adam]", "{choices: [a], when: opt == 'a'}", "7: search[0].variables.opt.when: "
+         "conditions go round in a circle: opt needs opt"),
+        ("[sgd, adam]", "{choices: [a, b], log: true}",
+         "7: search[0].variables.opt.log: 'log' is for a range, and there are 'choices'"),
+        ("high: 0.1, log: true", "log: true",
+         "5: search[0].variables.lr: the key 'high' is missing"),
+        ("opt: [sgd, adam]\n    minimize: loss", f"opt: [sgd, adam]\n      m: {CONDITION}\n    "
+         "minimize: loss\n    sampler: gp", "8: search[0].variables.m.when: expected no condition, "
+         "because the sampler 'gp' has none; 'tpe' has conditions"),
+        ("trials: 10", "trials: 10\n    where: lr + layer <= 1", "10: search[0].where: no variable "
+         "'layer' (did you mean 'layers'? variables: lr, layers, opt; text is written in quotes)"),
+        ("trials: 10", "trials: 10\n    where: [lr < 1, opt == 'lion']",
+         "10: search[0].where[1]: opt is never 'lion' (one of: 'sgd', 'adam')"),
+        ("trials: 10", "trials: 10\n    where: lr > layers",
+         "10: search[0].where: no point was found that it allows: lr > layers"),
+        ("trials: 10", "trials: 10\n    where: lr < 0.01\n    points: [{lr: 0.05}]",
+         "11: search[0].points[0]: 'where' leaves it out: lr < 0.01"),
+        ("trials: 10", "trials: 10\n    where: lr * layers < 0.05\n    points: [{lr: 0.09}]",
+         "11: search[0].points[0]: 'where' leaves out each point with these values: "
+         "lr * layers < 0.05"),
+        ("opt: [sgd, adam]", f"opt: [sgd, adam]\n      m: {CONDITION}\n    points: [{{opt: adam, "
+         "lr: 1e-3, layers: 2, m: 0.5}]", "9: search[0].points[0]: m: it has a value only when "
+         "opt == 'sgd'"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_conditions_and_constraints(old: str, new: str, sentence: str) -> None:
+    assert changed(old, new) == [f"d.yaml:{sentence}"]
 
 
 def test_a_range_can_have_steps() -> None:
@@ -244,8 +315,24 @@ def test_points_are_read_as_their_variables_have_values() -> None:
     (search,) = searches_of(
         load_text(TEXT.replace("trials:", f"{points}\n    trials:", 1), name="test")
     )
-    assert search.points == ((0.001, 3, "adam"), (0.05, 2, "sgd"))
-    assert [type(value) for value in search.points[0]] == [float, int, str]
+    assert search.points == (
+        {"lr": 0.001, "layers": 3, "opt": "adam"}, {"lr": 0.05, "layers": 2, "opt": "sgd"},
+    )  # fmt: skip
+    assert [type(value) for value in search.points[0].values()] == [float, int, str]
+
+
+def test_null_is_a_choice_and_a_value_of_a_point_and_what_is_missing_is_left_to_the_sampler() -> (
+    None
+):
+    text = TEXT.replace("[sgd, adam]", "[null, sgd, 1.10]").replace(
+        "trials: 10", "trials: 10\n    points: [{opt: null}, {opt: 1.10, layers: 2}]"
+    )
+    spec = load_text(text, name="test")
+    (search,) = searches_of(spec)
+    assert search.points == ({"opt": None}, {"layers": 2, "opt": "1.10"})
+    # Its group has a parameter, as the others.
+    (job,) = spec.groups["trial"].submission(None, {"opt": packed(None), "lr": 0.1, "layers": 2})
+    assert job[1]["opt"] is None
 
 
 def test_a_variable_that_is_wrong_is_a_parameter_all_the_same() -> None:

@@ -107,6 +107,28 @@ def test_every_trial_has_its_number_its_state_its_values_and_its_point(
     assert front == {trial["trial"]: trial["values"] for trial in told[1]["front"]}
 
 
+def test_a_trial_has_the_values_that_its_point_has(tmp_path: Path) -> None:
+    variables = {"y": {"low": 0, "high": 1}, "z": {"choices": [1, None], "when": "y > 0.5"}}
+    document = {
+        "name": "tune",
+        "search": [{**DOCUMENT["search"][1], "variables": variables}],
+        "jobs": DOCUMENT["jobs"][1:],
+        "rules": DOCUMENT["rules"][1:],
+        "simulate": {"both": DOCUMENT["simulate"]["both"]},
+    }
+    source, path = simulated(document), tmp_path / "study.journal"
+    write(path, "tune", logged_searches(source.entries), source.jobs)
+    backend = optuna.storages.journal.JournalFileBackend(str(path))
+    storage = optuna.storages.JournalStorage(backend)
+    study = optuna.load_study(study_name="tune/two", storage=storage)
+    assert {(trial.params["y"] > 0.5, *trial.params) for trial in study.trials} == {
+        (True, "y", "z"), (False, "y"),
+    }  # fmt: skip
+    assert {trial.params.get("z", 0) for trial in study.trials} == {0, 1, None}
+    (search,) = source.status["searches"]
+    assert all(("z" in one["params"]) == (one["params"]["y"] > 0.5) for one in search["front"])
+
+
 def test_a_sampler_of_optuna_goes_on_from_there(tmp_path: Path) -> None:
     _, (one, _) = written(tmp_path, ".journal")
     trial = one.ask(one.trials[0].distributions)

@@ -89,8 +89,8 @@ def test_what_is_refused_leaves_the_record_as_it_was(home: Search) -> None:
     home.run("run", "tune.yaml")
     names = ("events", "eventlog", "jobs", "status.json", "again")
     before = [(home.path / "state/tune" / name).read_bytes() for name in names]
-    said = home.run("search", "tune", "--add", "x=0.5", code=1)
-    assert "points[0]: give a value of 'k': a point has one of each variable (x, k)" in said
+    said = home.run("search", "tune", "--add", "x=0.5,k=0", code=1)
+    assert "points[0]: k: expected an integer >= 1 and <= 8, not 0" in said
     said = home.run("search", "tune", "hpx", "--more", "1", code=1)
     assert "no search 'hpx' (did you mean 'hpo'? searches: hpo)" in said
     said = home.run("search", "tune", "--add", "0.5", code=2)

@@ -18,6 +18,7 @@ from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.runtime.durability import wal as wal
 from flux_ensemble.runtime.durability.replay import replay
+from flux_ensemble.scalars import as_text
 
 pytest.importorskip("optuna")
 
@@ -26,9 +27,11 @@ pytest.importorskip("optuna")
 #: of "more", a user has the search go on when it has ended, and of "among" while it runs.
 KINDS = {
     "random": 5, "qmc": 5, "tpe": 1, "stop": 5, "generator": 1, "given": 1, "queue": 5, "more": 1,
-    "grid": 5, "hyperband": 5, "threshold": 5, "repeats": 5,
+    "grid": 5, "hyperband": 5, "threshold": 5, "repeats": 5, "partial": 1, "conditional": 1,
 }  # fmt: skip
 POINTS = [{"x": number / 16, "k": number % 9 + 1} for number in range(7)]
+#: Of which the sampler chooses the rest, in turns with whole ones.
+PARTIAL = [point if place % 3 else {"k": point["k"]} for place, point in enumerate(POINTS)]
 HYPERBAND = {"policy": "hyperband", "step": "epoch", "eta": 2, "to": 4}
 THRESHOLD = {"policy": "threshold", "step": "epoch", "from": 2, "upper": 0.6}
 OTHERS: dict[str, dict[str, Any]] = {
@@ -39,12 +42,21 @@ OTHERS: dict[str, dict[str, Any]] = {
     "generator": {"generator": "generators:Kept", "batch": 4},
     "given": {"sampler": "tpe", "points": POINTS},
     "queue": {"sampler": "qmc", "points": POINTS},
+    "partial": {"sampler": "tpe", "points": PARTIAL},
     "more": {"sampler": "tpe"},
     "grid": {
         "sampler": "grid",
         "variables": {"x": [0.25, 0.5, 0.75], "k": {"low": 1, "high": 9, "integer": True}},
     },
     "among": {"sampler": "qmc"},
+    "conditional": {
+        "sampler": "tpe",
+        "variables": {
+            "x": {"low": 0, "high": 1},
+            "k": {"low": 1, "high": 9, "integer": True, "when": "x > 0.3"},
+        },
+        "where": "x < 0.9",
+    },
 }
 
 #: The points of a generator are dropped once, when the last trial of a batch is still to come.
@@ -211,12 +223,12 @@ def points(world: World, sampler: str) -> dict[int, list[str]]:
             assert trial.value == (None if fails else pytest.approx((x - 0.3) ** 2 + 0.5))
     for number, job in trials.items() if repeats == 1 else ():
         trial = state.trials.all[number]
-        assert parameters(job) == [str(value) for value in trial.params]
+        assert parameters(job) == [as_text(value) for value in trial.params]
         # One that failed before its cancellation reached it was stopped all the same.
         assert trial.state in (STATES[job.outcome or ""], *["pruned"] * (job.outcome == "failed"))
-    if "points" in OTHERS.get(sampler, {}):
-        given = [[str(value) for value in point.values()] for point in POINTS]
-        assert [parameters(trials[number]) for number in range(len(POINTS))] == given
+    for number, point in enumerate(OTHERS.get(sampler, {}).get("points", ())):
+        found = dict(zip(("x", "k"), parameters(trials[number]), strict=True))
+        assert found | {name: str(value) for name, value in point.items()} == found
     if sampler in FURTHER:
         # Each is tried once.
         tried = Counter(map(tuple, map(parameters, trials.values())))
