@@ -8,6 +8,11 @@ name are distinguished by uid: a deleted object does not come back by a late res
 reopened after some minutes, since one can end silently. When the API server has forgotten its
 position, everything is listed again. A watch of a kind that the cluster does not have yet is opened
 when the kind appears.
+
+All requests are lightkube's, but its `watch` is not used. It has no list, so it misses what is
+deleted while the API server has forgotten the position; and it splits responses at any Unicode line
+separator, so that a text with U+2028 ends each watch of its object.
+`test_operator_watches` has both.
 """
 
 from __future__ import annotations

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import httpx2
 import pytest
 from ensembles import KUBERNETES, Bench, condition, ensemble, member, objects, write_status
+from lightkube import ApiError, Client
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.config.models import Cluster, User
+from lightkube.resources.core_v1 import ConfigMap
+from lightkube.types import OnErrorAction, OnErrorResult
 from memory_api import Failure, MemoryApi
 from patience import PATIENCE
 from test_operator_queue import GARBAGE
@@ -330,3 +337,46 @@ def test_what_cannot_be_read_is_no_empty_cluster(bench: Bench, api: MemoryApi) -
             watching.seen.list("v1", "Pod", "default")
     finally:
         watching.seen.close()
+
+
+def config_map(name: str, version: int, **data: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default", "resourceVersion": str(version)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def told_by_lightkube(*answers: list[tuple[str, dict[str, Any]]]) -> list[Any]:
+    """What lightkube's own watch yields for events of the API server, and the error at its end."""
+    left = list(answers)
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        events = left.pop(0) if left else [("ERROR", {"message": "over", "code": 500})]
+        lines = [json.dumps({"type": t, "object": o}, ensure_ascii=False) for t, o in events]
+        return httpx2.Response(200, content="".join(f"{line}\n" for line in lines).encode())
+
+    def again(error: Exception, count: int) -> OnErrorResult:
+        gone = isinstance(error, ApiError) and error.status.code == 410
+        return OnErrorResult(OnErrorAction.RETRY if gone else OnErrorAction.RAISE)
+
+    cluster = Cluster(server="http://kubernetes.invalid")
+    config = KubeConfig.from_one(cluster=cluster, user=User(), namespace="default")
+    seen: list[Any] = []
+    with Client(config=config, transport=httpx2.MockTransport(answer)) as client:
+        try:
+            for what, one in client.watch(ConfigMap, on_error=again):
+                assert one.metadata is not None
+                seen.append((what, one.metadata.name))
+        except Exception as error:
+            seen.append(type(error).__name__)
+    return seen
+
+
+def test_why_lightkubes_own_watch_is_not_used() -> None:
+    """When this fails, it may be of use."""
+    # A text may have a separator of lines that is none of the protocol.
+    separated = config_map("a", 1, text="one\u2028two")
+    assert told_by_lightkube([("ADDED", separated)]) == ["DecodeError"]
+    # What is deleted while the position is forgotten is not told of.
+    gone = {"kind": "Status", "message": "too old resource version", "code": 410}
+    two = [("ADDED", config_map("a", 1)), ("ADDED", config_map("b", 2)), ("ERROR", gone)]
+    seen = told_by_lightkube(two, [("ADDED", config_map("b", 2))])
+    assert seen == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "b"), "ApiError"]
