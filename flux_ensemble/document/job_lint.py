@@ -209,7 +209,7 @@ def _of_sheet(name: str, declared: Mapping[str, Any]) -> str:
     """Return a remedy if the keys of a sheet stand where the names of parameters do, or "".
 
     >>> _of_sheet("x", {"file": "s.csv", "where": "x > 1"})
-    "; a sheet is the value of a parameter: params: {x: {file: s.csv, where: x > 1}}"
+    '; a sheet is the value of a parameter: params: {x: {file: s.csv, where: x > 1}}'
     """
     if "file" not in declared or not declared.keys() <= _OF_SHEETS:
         return ""
