@@ -35,7 +35,8 @@ def monitoring() -> list[dict[str, Any]]:
     """The CRDs of the Prometheus Operator."""
     folder = os.environ.get("PROMETHEUS_CRDS")
     if folder:
-        return objects(*Path(folder).glob("monitoring.coreos.com_*.yaml"))
+        kinds = ("servicemonitors", "podmonitors")
+        return objects(*(Path(folder) / f"monitoring.coreos.com_{kind}.yaml" for kind in kinds))
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return [
         {
