@@ -137,8 +137,8 @@ def _reference(python: str | None, words: list[str]) -> Any:
 
 
 def _beside(ours: list[float], theirs: list[float]) -> float:
-    """How much worse the middle search is, in the scatter of theirs between the quartiles."""
-    first, _, third = quantiles(theirs, n=4)
+    """How much worse the middle search is, in what is between the quartiles of all of them."""
+    first, _, third = quantiles([*ours, *theirs], n=4)
     return max(0.0, median(ours) - median(theirs)) / max(third - first, 1e-9)
 
 
@@ -215,8 +215,8 @@ BENCHMARK = Benchmark(
     "search-peers",
     "Samplers beside those of other tools",
     f"""Searches of {TRIALS} trials, one at a time, for the least value of three functions, each
-    with {SEEDS} seeds, by a sampler and by what it is compared with: the middle search of one
-    against that of the other, by what lies between the quartiles of the other's. Processor time
+    with {SEEDS} seeds, by a sampler and by what it is compared with: how much worse the middle one
+    of its searches is, in what lies between the quartiles of all of both. Processor time
     is that of the process that suggests. And trials that run `true`, with points drawn at random,
     against those of Optuna whose study is a file: what one more takes of all processes; and
     trials that are processes of {EACH} s. Ax, Optuna's GP and libEnsemble are in an environment
