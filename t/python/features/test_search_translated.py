@@ -144,7 +144,28 @@ FILES: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Callable[[Any], bool
             "coef0": between(0.01, 0.1),
         },
     ),
-    # bayes, Hyperband with s, eta and max_iter, a constant
+    # nested: each layer has a size of its own kind, or none
+    "microsoft/nni: examples/trials/mnist-nested-search-space/search_space.json": (
+        "sampler: tpe\nmaximize: accuracy\nvariables:\n"
+        + "".join(
+            f"  layer{number}: [Empty, Conv, Max_pool, Avg_pool]\n"
+            f"  kernel{number}: {{choices: [1, 2, 3, 5], when: layer{number} == 'Conv'}}\n"
+            f"  pooling{number}: {{choices: [2, 3, 5], "
+            f"when: layer{number} == 'Max_pool' or layer{number} == 'Avg_pool'}}\n"
+            for number in range(4)
+        ),
+        {},
+        {
+            name: fits
+            for number in range(4)
+            for name, fits in (
+                (f"layer{number}", one_of("Empty", "Conv", "Max_pool", "Avg_pool")),
+                (f"kernel{number}", one_of(1, 2, 3, 5)),
+                (f"pooling{number}", one_of(2, 3, 5)),
+            )
+        },
+    ),
+    # bayes, Hyperband with s: 2 and eta: 3, so that the first look is at 27 / 9; a constant
     "wandb/examples: keras/keras-cnn-fashion/sweep-bayes-hyperband.yaml": (
         """
         variables:
@@ -157,7 +178,7 @@ FILES: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Callable[[Any], bool
           momentum: [0.8, 0.9, 0.95]
         sampler: gp
         minimize: val_loss
-        stop: {policy: asha, step: epoch, from: 3, eta: 3}
+        stop: {policy: hyperband, step: epoch, from: 3, to: 27, eta: 3}
         """,
         {"epochs": 27},
         {
@@ -280,6 +301,12 @@ FILES: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Callable[[Any], bool
     ),
 }
 
+#: By the variable that another one depends on: which, and for which values it is there.
+NESTED = {
+    f"layer{number}": {f"kernel{number}": ["Conv"], f"pooling{number}": ["Max_pool", "Avg_pool"]}
+    for number in range(4)
+}
+
 #: Spaces of which each point is tried once, and how many there are.
 WHOLE = {"search_net": 11 * 6 * 6, "sweep-bool": 8}
 
@@ -291,7 +318,8 @@ def document(name: str) -> str:
     numbers = [
         variable
         for variable, given in search["variables"].items()
-        if isinstance(given, dict) or all(type(one) in (int, float) for one in given)
+        if (isinstance(given, dict) and "when" not in given)
+        or (isinstance(given, list) and all(type(one) in (int, float) for one in given))
     ]
     memo: dict[str, Any] = {"expression": " + ".join([*numbers[:2], "0"])}
     if "stop" in search:
@@ -330,7 +358,14 @@ def test_a_search_of_another_tool_tries_the_values_of_its_file_and_ends(
     assert len(values) >= search.trials
     fits = FILES[name][2]
     for params in values:
-        assert params.keys() | FILES[name][1].keys() == fits.keys()
-        assert all(fits[key](one) for key, one in params.items()), params
+        there = {key for key, one in params.items() if one is not None}
+        absent = {
+            key
+            for variable, keys in NESTED.items()
+            for key, wanted in keys.items()
+            if variable in params and params[variable] not in wanted
+        }
+        assert there | FILES[name][1].keys() == fits.keys() - absent
+        assert all(fits[key](params[key]) for key in there), params
     if search.trials in WHOLE.values():
         assert len({tuple(params.items()) for params in values}) == search.trials
