@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import isfinite
+from types import NoneType
 from typing import Any
 
 from flux_ensemble.document.model import REQUEST_RULE
@@ -58,7 +59,7 @@ from flux_ensemble.features.search.trials import (
 )
 from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.numbers import finite
-from flux_ensemble.scalars import NULL, packed, unpacked
+from flux_ensemble.scalars import NULL, WRITTEN, packed, unpacked
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 from flux_ensemble.words import counted
@@ -815,9 +816,24 @@ def _points(search: Search, points: Iterable[Any]) -> Iterator[dict[str, Any]]:
         try:
             if not isinstance(point, Mapping):
                 raise ValueError(f"expected a mapping of the variables, not {shown(point)}")
-            yield search.read({name: unpacked(value) for name, value in point.items()})
+            yield search.read({name: _given(name, value) for name, value in point.items()})
         except ValueError as error:
             raise RequestError(errno.EINVAL, f"points[{index}]: {error}") from None
+
+
+def _given(name: str, value: Any) -> Any:
+    """Return a value of a request's point.
+
+    Raises:
+        ValueError: it is a mapping, and not the text of a value.
+    """
+    if isinstance(value, Mapping) and not (
+        value.keys() == {WRITTEN} and isinstance(value[WRITTEN], (str, NoneType))
+    ):
+        raise ValueError(
+            f"{name}: expected text, a number, true, false or null, not {shown(value)}"
+        )
+    return unpacked(value)
 
 
 def rule_of(id: str) -> str:

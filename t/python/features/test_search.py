@@ -473,6 +473,11 @@ def test_a_search_that_was_cut_short_goes_on_with_what_it_had_left() -> None:
         ({"points": [{"x": 0.5, "kind": "p"}, {"x": 2, "kind": "p"}]},
          "points[1]: x: expected a number >= 0 and <= 1, not 2.0"),
         ({"points": ["x"]}, "points[0]: expected a mapping of the variables, not 'x'"),
+        ({"points": [{"x": {}}]}, "points[0]: x: expected text, a number, true, false or null, not "
+         "a mapping with 0 keys"),
+        ({"points": [{"x": {"written": 1}}]}, "points[0]: x: expected text, a number, true, false "
+         "or null, not a mapping with 1 key"),
+        ({"points": [{"x": None}]}, "points[0]: x: expected a number >= 0 and <= 1, not null"),
         ({"more": 10_000_000},
          "10000000 more trials would make 10000004 of search 'hpo', and limits.jobs is 100000"),
     ],

@@ -28,6 +28,7 @@ pytest.importorskip("optuna")
 KINDS = {
     "random": 5, "qmc": 5, "tpe": 1, "stop": 5, "generator": 1, "given": 1, "queue": 5, "more": 1,
     "grid": 5, "hyperband": 5, "threshold": 5, "repeats": 5, "partial": 1, "conditional": 1,
+    "constrained": 5,
 }  # fmt: skip
 POINTS = [{"x": number / 16, "k": number % 9 + 1} for number in range(7)]
 #: Of which the sampler chooses the rest, in turns with whole ones.
@@ -56,6 +57,15 @@ OTHERS: dict[str, dict[str, Any]] = {
             "k": {"low": 1, "high": 9, "integer": True, "when": "x > 0.3"},
         },
         "where": "x < 0.9",
+    },
+    "constrained": {
+        "sampler": "qmc",
+        "variables": {
+            "x": {"low": 0, "high": 1},
+            "k": {"low": 1, "high": 9, "integer": True, "when": "x > 0.3"},
+        },
+        "where": ["x < 0.9", "k != 4"],
+        "points": [{"x": 0.125}, {"k": 5, "x": 0.5}, {"x": 0.625}],
     },
 }
 
