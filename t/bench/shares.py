@@ -61,6 +61,8 @@ def rows(numbers: Numbers) -> list[Row]:
         starts.append(t)
         t += span / 12
     used = [(_used(first, t, t + span), _used(second, t, t + span)) for t in starts]
+    # A run in the tiny size can be over before both have had jobs at a time.
+    used = [(a, b) for a, b in used if a and b] or [(span, span)]
     ratios = [b / a for a, b in used]
     off = max(abs(ratio / 2 - 1) for ratio in ratios)
     busy = min(a + b for a, b in used) / span / numbers["cores"]
