@@ -130,7 +130,7 @@ class Backlog:
             firing: the first of a queue.
         """
         if firing.group not in self.ordered:
-            return firing, firing.next
+            return firing, firing.upcoming
         key = self._key(firing)
         return self._order(key).head(self.queues[key])
 

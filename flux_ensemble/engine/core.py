@@ -419,9 +419,25 @@ class Core:
     def _keep_unsent(self) -> None:
         """Keep the waiting jobs that are about to be dropped, of which nothing else is left."""
         for firing in self.workload.firings:
-            first = firing.rule != RETRY_RULE and firing.work is None and firing.trial is None
-            if first and firing.waiting:
+            if _is_first(firing) and firing.waiting:
+                self.unsent.close(firing.rule, firing.number)
                 self.unsent.open(firing.rest())
+
+    def left(self) -> list[Firing]:
+        """Return the firings with jobs that were never submitted, each as its `rest`.
+
+        Besides `unsent`, these are jobs that were on their way to the queue when the ensemble was
+        cancelled, or failed, and did not reach it.
+        """
+        left = {(rest.rule, rest.number): rest for rest in self.unsent}
+        for firing in self.workload.firings if self.state in ("canceled", "failed") else ():
+            lost = firing.lost and not firing.unseen and firing.group not in self.refused
+            if lost and _is_first(firing):
+                key = firing.rule, firing.number
+                rest = firing.rest()
+                rest.stop = left.get(key, firing).stop
+                left[key] = rest
+        return list(left.values())
 
     def finish(self) -> None:
         """Enter the final state, from "ending"."""
@@ -441,6 +457,9 @@ class Core:
         assert self._final is not None
         assert self.t_end is not None
         assert self.state in FINAL_STATES
+        for rest in self.left():
+            self.unsent.close(rest.rule, rest.number)
+            self.unsent.open(rest)
         self.state, self.reason, self._final = "running", "", None
         self.away += max(0.0, self.t - self.t_end)
         self.t_end = None
@@ -478,7 +497,7 @@ class Core:
             state["t_walltime"] = self.t_walltime
         if self.refusal is not None:
             state["refused"] = [self.refused, self.refusal]
-        if self.unsent.waiting():
+        if list(self.unsent):
             state["unsent"] = self.unsent.dump()
         if self.failed:
             state["failed"] = self.failed
@@ -506,3 +525,8 @@ class Core:
         self.stats.t, self.stats.t_start = self.t, self.t_start
         final = value["final"]
         self._final = None if final is None else (final[0], final[1])
+
+
+def _is_first(firing: Firing) -> bool:
+    """Return whether the jobs of a firing are no retries, copies or trials."""
+    return firing.rule != RETRY_RULE and firing.work is None and firing.trial is None

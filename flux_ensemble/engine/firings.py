@@ -148,13 +148,31 @@ class Firing:
         ]
 
     def rest(self) -> Firing:
-        """Return the firing as it is once the jobs that were sent are over, for any member."""
+        """Return the firing as it is once the jobs that were sent are over, for any member.
+
+        Jobs that are lost, when no others are expected, are taken for some that were not sent.
+        """
         rest = replace(self, request=None, near=0, bound=False, avoid=(), failed_on=())
         before = [(self.first, self.next)] if self.next > self.first else []
         sent = before if self.sent is None else self.sent.intervals
         rest.next, rest.seen = self.next, IntervalSet(sent)
         rest.sent = None if self.sent is None else IntervalSet(sent)
+        if self.lost and not self.unseen:
+            rest.seen = IntervalSet(self.seen.intervals)
+            rest.forget_lost()
         return rest
+
+    def forget_lost(self) -> None:
+        """Take the jobs that were sent, and have not appeared, for some that were not."""
+        self.sent, self.lost = IntervalSet(self.seen.intervals), 0
+        self.next = self.first + len(self.seen)
+
+    @property
+    def upcoming(self) -> int:
+        """The index of the first job that has not been sent; there is one."""
+        if self.sent is None:
+            return self.next
+        return next(self.sent.gaps(self.first, self.stop)).start
 
     @property
     def timer(self) -> str:
@@ -190,10 +208,6 @@ class Firings:
     def close(self, rule: str, number: int) -> Firing | None:
         """Forget a firing, and return it; None if it is not open."""
         return self._open.pop((rule, number), None)
-
-    def waiting(self, group: str | None = None) -> int:
-        """Return the number of jobs of a group, or of all, that have not been sent."""
-        return sum(one.waiting for one in self if group is None or one.group == group)
 
     def expecting(self, rule: str, number: int, index: int) -> Firing | None:
         """Return the firing that sent job `index` and has not seen it; None if there is none."""

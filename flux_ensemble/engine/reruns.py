@@ -59,7 +59,7 @@ class Reruns:
             for job in one["jobs"]
             if core.rerun.get((one["rule"], one["firing"], job[0])) == job[5]
         ]
-        rests = list(core.unsent) if unsent else []
+        rests = core.left() if unsent else []
         waiting = sum(rest.waiting for rest in rests)
         jobs = len(chosen) + waiting
         if not jobs:

@@ -79,13 +79,14 @@ def _member(member: Member) -> dict[str, Any]:
 
 def _group(engine: Engine, group: str) -> dict[str, int]:
     phases = [job.phase for job in engine.workload.active(group)]
+    unsent = sum(rest.waiting for rest in engine.left() if rest.group == group)
     return {
         "waiting": engine.workload.waiting(group),
         "pending": phases.count(Phase.NEW) + phases.count(Phase.PENDING),
         "running": phases.count(Phase.RUNNING),
         **_counts(engine, group),
         **({"refused": engine.refused[group]} if group in engine.refused else {}),
-        **({"unsent": unsent} if (unsent := engine.unsent.waiting(group)) else {}),
+        **({"unsent": unsent} if unsent else {}),
     }
 
 

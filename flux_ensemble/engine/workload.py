@@ -18,6 +18,7 @@ from flux_ensemble.engine.backlog import Backlog
 from flux_ensemble.engine.combinations import Combinations, parse_name
 from flux_ensemble.engine.events import Tag
 from flux_ensemble.engine.firings import Firing, Firings
+from flux_ensemble.engine.intervals import IntervalSet
 from flux_ensemble.engine.jobs import ActiveJob, Phase, ages_of, dump_jobs, load_jobs
 from flux_ensemble.engine.tallies import Tally
 
@@ -182,8 +183,12 @@ class Workload:
         if firing is None:
             firing = rest
         else:
-            # Jobs of it that were sent are not over, although the ensemble had ended.
-            firing.stop, firing.sent = rest.stop, rest.sent
+            # Jobs of it that were sent are not over, although the ensemble had ended, or are lost.
+            if firing.lost and not firing.unseen:
+                firing.forget_lost()
+            elif rest.sent is not None:
+                firing.sent = IntervalSet(rest.sent.intervals)
+            firing.stop = rest.stop
             firing.cancel_unseen, firing.answered = False, True
         self.total -= firing.waiting
         return self.add(firing)
@@ -219,8 +224,10 @@ class Workload:
         if backlog.ordered and firing.group in backlog.ordered:
             firing, first, count = backlog.longest(firing, room)
         else:
-            first = firing.next
+            first = firing.upcoming
             count = min(firing.waiting, room)
+            if firing.sent is not None:
+                count = min(count, len(next(firing.sent.gaps(firing.first, firing.stop))))
         if count == firing.waiting:
             backlog.remove(firing)
         firing.send(first, count)

@@ -202,7 +202,7 @@ class Choice:
     def report(self) -> dict[str, Any]:
         """Return how many jobs there are, by their outcomes, and what was left out, as JSON."""
         outcomes = Counter(job.outcome or "" for job in self._chosen.values())
-        unsent = self._engine.unsent.waiting() if self.unsent else 0
+        unsent = sum(rest.waiting for rest in self._engine.left()) if self.unsent else 0
         report: dict[str, Any] = {"jobs": len(self._chosen) + unsent, "outcomes": dict(outcomes)}
         if unsent:
             report["unsent"] = unsent

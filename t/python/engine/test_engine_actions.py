@@ -8,11 +8,13 @@ import pytest
 from play import (
     CallCustom,
     CancelJobs,
+    CommandFailed,
     Finish,
     JobEvent,
     Play,
     Reply,
     Request,
+    Started,
     StartTimer,
     SubmitJobs,
     UpdateJobs,
@@ -688,6 +690,37 @@ def test_a_rerun_sends_what_was_never_sent_beside_jobs_that_still_run():
         play.run(job)
     assert play.status()["state"] == "completed"
     assert play.status()["groups"]["a"]["success"] == 5
+
+
+@pytest.mark.parametrize("arrived", [(), (1, 2), (1, 3)])
+def test_jobs_that_did_not_reach_the_queue_before_a_cancel_are_sent_by_a_rerun(arrived):
+    jobs = [{"name": "a", "command": "true", "count": 9, "max-active": 5}]
+    play = Play(document(jobs=jobs, rules=[on_start()]), start=False, accept=False)
+    play.engine.stats.keep_values()
+    play.post(Started(play.t))
+    (command,) = play.of(SubmitJobs)
+    ids = play.enqueue(command)
+    play.request("cancel")
+    for job in arrived:
+        play.event(job, "submit")
+    play.post(CommandFailed(play.tick(), command.id, "ECANCELED", "it ended", ids=arrived))
+    play.accept = True
+    for job in arrived:
+        play.event(job, "exception", type="cancel", severity=0)
+        play.event(job, "clean")
+    for cancel in play.of(CancelJobs):
+        play.done(cancel)
+    assert play.status()["state"] == "canceled"
+    left = 9 - len(arrived)
+    assert play.status()["groups"]["a"]["unsent"] == left
+    assert play.request("rerun", unsent=True).result["unsent"] == left
+    job = len(ids)
+    while play.status()["state"] == "running":
+        job += 1
+        play.run(job)
+    assert play.status()["groups"]["a"]["success"] == left
+    again = [play.queued[one].index for one in range(len(ids) + 1, job + 1)]
+    assert sorted([*again, *(one - 1 for one in arrived)]) == list(range(9))
 
 
 def test_jobs_that_a_rule_leaves_out_are_not_told_as_never_sent():
