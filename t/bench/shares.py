@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import plots
 from benchmark import Benchmark, Numbers, Row
-from live import burst, live
+from live import Stage, burst, live
 
 #: Cores, jobs of each, seconds of each job, when the second comes, and how long both run.
 CORES, JOBS, SECONDS, LATE, RUN = 12, 3000, 1.0, 5.0, 130.0
@@ -32,6 +33,8 @@ def measure(smoke: bool) -> Numbers:
         begin = time.time()
         stage.load(document("second", 2, jobs, seconds)).get()
         if smoke:
+            for name in ("first", "second"):
+                stage.until(partial(_is_sent, stage, name, jobs), f"{name} has jobs to send", 0.1)
             stage.await_idle()
         else:
             time.sleep(run)
@@ -45,6 +48,10 @@ def measure(smoke: bool) -> Numbers:
             for name in ("first", "second")
         }
     return {"run": end - begin, "cores": CORES, "jobs": jobs, "spans": spans}
+
+
+def _is_sent(stage: Stage, name: str, jobs: int) -> bool:
+    return len(stage.jobs(name)) == jobs
 
 
 def _used(spans: list[list[float]], begin: float, end: float) -> float:
