@@ -229,7 +229,7 @@ class SearchStatus(TypedDict):
 class MemberStatus(TypedDict):
     """A member of an ensemble that has not ended; values that are unknown before it is up are None.
 
-    On Flux, `job` is its id in the enclosing instance, and `uri` its address.
+    On Flux, `job` is its id where it was started (text, if not by Flux), and `uri` its address.
     """
 
     name: str
@@ -240,7 +240,7 @@ class MemberStatus(TypedDict):
     t_up: float | None
     t_expires: float | None
     jobs: int
-    job: NotRequired[int | None]
+    job: NotRequired[int | str | None]
     uri: NotRequired[str | None]
 
 

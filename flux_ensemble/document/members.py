@@ -8,7 +8,7 @@ from typing import Any
 
 from flux_ensemble.document.distributions import Drawable
 from flux_ensemble.document.keys.forms import ON_LOST
-from flux_ensemble.document.keys.members import BREAKER_JOBS, RUNS
+from flux_ensemble.document.keys.members import BREAKER_JOBS, PROVIDERS, RUNS
 
 #: Key of a member's tag, in `attributes.user` of its job.
 MEMBER_KEY = "ensemble-member"
@@ -53,6 +53,8 @@ class Pool:
         calls: they have services of their own, which call that of the ensemble.
         runs: one of `RUNS`: what their jobs are.
         uri: of an instance that is there already; None for those that are started.
+        provider: one of `PROVIDERS`: who starts them.
+        options: of the job that it starts for each, by name.
         silence: seconds that such an instance may be silent until it is lost; 0 for ever.
         startup: how long a member takes to be up in a simulation; None where nothing is said.
         loss: how long it is up there until it is lost; None for never.
@@ -87,6 +89,8 @@ class Pool:
     constraint: Mapping[str, Any] | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
     silence: float = 0.0
+    provider: str = PROVIDERS[0]
+    options: Mapping[str, str | bool] = field(default_factory=dict)
 
     def has(self, wanted: str) -> bool:
         """Return True if `member: WANTED` selects the pool, by its name or a label."""

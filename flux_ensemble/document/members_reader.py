@@ -9,7 +9,14 @@ from urllib.parse import urlsplit
 from flux_ensemble.document.behaviour import read_seconds
 from flux_ensemble.document.distributions import Drawable
 from flux_ensemble.document.job_sets import Group
-from flux_ensemble.document.keys.members import MAX_MEMBERS, MEMBER_KEYS, SERVICES, STARTED, TASKS
+from flux_ensemble.document.keys.members import (
+    FLUX,
+    MAX_MEMBERS,
+    MEMBER_KEYS,
+    SERVICES,
+    STARTED,
+    TASKS,
+)
 from flux_ensemble.document.keys.overrides import OVERRIDES
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.members import (
@@ -176,6 +183,7 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
                 (*at, "service"),
                 f"a worker ('runs: {TASKS}') has a service of its own; leave out 'service'",
             )
+    _check_provider(entry, fields, at, problems)
     if fields.get("exclusive", True):
         for part in ("cores", "gpus"):
             if part in entry:
@@ -199,6 +207,34 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
         broken=float(simulate.get("broken", 0.0)),
         **fields,
     )
+
+
+def _check_provider(
+    entry: Mapping[str, Any], fields: Mapping[str, Any], at: Path, problems: Problems
+) -> None:
+    """Check what depends on who starts the members."""
+    if fields.get("provider", FLUX) == FLUX:
+        if "options" in entry:
+            problems.add(
+                (*at, "options"),
+                "'options' are those of sbatch, for members 'from: slurm'; for one of Flux there "
+                "are 'queue', 'bank', 'constraint' and 'attributes'",
+            )
+        return
+    for key in ("queue", "bank", "constraint", "attributes"):
+        if key in entry:
+            problems.add(
+                (*at, key),
+                f"{key!r} is of Flux, and the members are jobs of Slurm; write its options, such "
+                "as 'options: {partition: NAME, account: NAME}'",
+            )
+    for key, value in (("runs", TASKS), ("service", "child"), ("service", "auto")):
+        if entry.get(key) == value:
+            problems.add(
+                (*at, key),
+                f"'{key}: {value}' is of members that Flux starts; one in Slurm is a Flux instance "
+                f"that the service of the ensemble connects to, so leave out {key!r}",
+            )
 
 
 def _calls(service: str, high: int) -> bool:

@@ -129,6 +129,7 @@ class Engine(Core):
             self._handlers[MemberDraining] = events.on_draining
             self._handlers[MemberLost] = events.on_lost
             self._handlers[MemberEnded] = events.on_ended
+            self._handlers[CommandDone] = self._on_done
             self._handlers[CommandFailed] = self._on_failed
 
     # -- the interface for drivers ------------------------------------------------
@@ -398,6 +399,14 @@ class Engine(Core):
                 eventlog.Walltime(t_expires=event.t_expires, active=active, waiting=busy - active)
             )
         return ()
+
+    def _on_done(self, event: CommandDone) -> Iterable[TriggerQueue]:
+        """Handle a command that succeeded; of a member that was requested, its job is noted."""
+        assert self.members is not None
+        pending = self.pending_table.commands.get(event.command)
+        if pending is not None and isinstance(pending.command, StartMember):
+            self.members.started(pending.command.ordinal, event.result.get("job"))
+        return self._actions.on_done(event)
 
     def _on_failed(self, event: CommandFailed) -> Iterable[TriggerQueue]:
         """Handle a failed command; a member whose start failed has ended."""

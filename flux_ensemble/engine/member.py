@@ -47,6 +47,8 @@ class Member:
         unwanted: the jobs in `flying` that are to be cancelled when they appear.
         jobs: key of an active job -> its cores.
         ending: True if the member was requested to end.
+        job: the id of its job, where its provider writes that down before the job may start; None
+            where the provider's own record has it.
     """
 
     def __init__(self, name: str, ordinal: int, pool: Pool) -> None:
@@ -61,6 +63,7 @@ class Member:
         self.unwanted: set[tuple[str, int, int]] = set()
         self.jobs: dict[int, int] = {}
         self.ending = False
+        self.job: str | None = None
 
     def is_over(self, t: float) -> bool:
         """Return whether the member's time is up at time `t`."""

@@ -209,6 +209,11 @@ class Members:
         self._core.send(Pending(self._origin(member.name), command))
         return member
 
+    def started(self, ordinal: int, job: str | None) -> None:
+        """Note the id of a member's job, if its provider has that written down."""
+        if ordinal in self.known:
+            self.known[ordinal].job = job
+
     def _enter(self, member: Member, state: str) -> None:
         if member.state in LIVE and state not in LIVE:
             self._live[member.pool.name] -= 1
@@ -384,6 +389,9 @@ class Members:
         ]
         if unwanted:
             more["unwanted"] = unwanted
+        jobs = [[member.ordinal, member.job] for member in self.known.values() if member.job]
+        if jobs:
+            more["jobs"] = jobs
         return {
             **more,
             "last": self._last_ordinal,
@@ -443,6 +451,8 @@ class Members:
             self.breaker.load(value["breaker"])
         for ordinal, rule, number, index in value.get("unwanted", ()):
             self.known[ordinal].unwanted.add((rule, number, index))
+        for ordinal, job in value.get("jobs", ()):
+            self.known[ordinal].job = job
 
 
 def time_drain(core: Core, member: Member) -> None:

@@ -339,7 +339,7 @@ class MemberHandles:
         """Return the ids of the jobs that have run a member."""
         from flux.constants import FLUX_JOB_STATE_INACTIVE as INACTIVE
 
-        from flux_ensemble.queues.nested.jobspec import job_name
+        from flux_ensemble.queues.nested.shape import job_name
 
         names = [job_name(self._name, member, prefix) for prefix in ("", f"{self._name}.")]
         times = ((">=", self._status["t_start"]), ("<=", self._status["t_end"]))

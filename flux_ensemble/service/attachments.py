@@ -20,8 +20,8 @@ from flux.message import Message
 
 from flux_ensemble import __version__
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.queues.nested.jobspec import MemberTag
 from flux_ensemble.queues.nested.link import FORMAT, Link, LinkError
+from flux_ensemble.queues.nested.shape import MemberTag
 from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.service.fleets import Fleets
 from flux_ensemble.service.requests.messages import Responder

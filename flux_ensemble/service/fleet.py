@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from flux_ensemble.document.keys.members import TASKS
+from flux_ensemble.document.keys.members import FLUX, TASKS
 from flux_ensemble.document.keys.rules import JOB_EVENTS
 from flux_ensemble.document.members import Pool
 from flux_ensemble.document.model import Spec
@@ -49,14 +49,15 @@ from flux_ensemble.queues.flux.submission import EnsembleRun, SubmissionWait
 from flux_ensemble.queues.nested.callbacks import Gone
 from flux_ensemble.queues.nested.commits import Durable
 from flux_ensemble.queues.nested.instance import Facts
-from flux_ensemble.queues.nested.jobspec import MemberTag, Program, Size, member_jobspec
 from flux_ensemble.queues.nested.member import NestedMember
+from flux_ensemble.queues.nested.provider import Provider
 from flux_ensemble.queues.nested.service_handle import (
     AttachedInstance,
     AttachedMember,
     Followed,
     Submitting,
 )
+from flux_ensemble.queues.nested.shape import MemberTag, Program, Shape, Size
 from flux_ensemble.queues.nested.site import Site
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.interruption import shown, unseen
@@ -70,11 +71,13 @@ class MemberFleet:
 
     Args:
         site: holds the members of all ensembles.
+        providers: by the names that documents give them.
         spec: the ensemble's document.
         load: the payload of its load request: `environment`, `cwd` and `run` are used here, and
             the services of members get all of it.
         owner: userid of the instance owner.
         epoch: returns the number of the service.
+        cancel: cancels a job of the enclosing instance, with a reason.
         warn: receives a sentence about a problem that keeps no job from being submitted.
 
     Attributes:
@@ -92,14 +95,18 @@ class MemberFleet:
     def __init__(
         self,
         site: Site,
+        providers: Mapping[str, Provider],
         spec: Spec,
         load: Mapping[str, Any],
         *,
         owner: int,
         epoch: Callable[[], int],
+        cancel: Callable[[int, str], None],
         warn: Callable[[str], None],
     ) -> None:
         self._site = site
+        self._providers = providers
+        self._cancel = cancel
         self._spec = spec
         self.load = load
         self._run: int = load["run"]
@@ -145,22 +152,38 @@ class MemberFleet:
             if pool.uri is not None:
                 self._site.connect(tag, pool.uri, pool.silence)
             else:
-                jobspec = member_jobspec(
-                    tag,
-                    _size(pool),
-                    drain=pool.drain,
-                    labels=pool.labels,
-                    prefix=self._spec.job_prefix,
-                    program=_program(pool),
-                    attributes=pool.job_attributes(),
-                    environment=self.load["environment"],
-                    cwd=self.load["cwd"],
-                )
-                self._site.start(jobspec)
+                written = partial(self._started, command, done)
+                self._site.start(self._providers[pool.provider], self._shape(pool, tag), written)
         except ValueError as error:
             done(CommandFailed(time.time(), command.id, "EINVAL", str(error)))
         else:
-            done(CommandDone(time.time(), command.id))
+            if pool.provider == FLUX:
+                # The journal of the instance is the record.
+                done(CommandDone(time.time(), command.id))
+
+    def _started(
+        self, command: StartMember, done: Done, job: str, then: Callable[[], None]
+    ) -> None:
+        """Write the id of a member's job down before the job may start."""
+        done(CommandDone(time.time(), command.id, {"job": job}))
+        self.durable(then)
+
+    def _shape(self, pool: Pool, tag: MemberTag) -> Shape:
+        # Nobody loads two ensembles of one name, with equal numbers of their runs, at once.
+        home = f"{self.ensemble.engine.t_start or 0.0:.6f}"
+        return Shape(
+            tag,
+            home,
+            _size(pool),
+            environment=self.load["environment"],
+            cwd=self.load["cwd"],
+            program=_program(pool),
+            labels=pool.labels,
+            drain=pool.drain,
+            prefix=self._spec.job_prefix,
+            attributes=pool.job_attributes(),
+            options=pool.options,
+        )
 
     def drain(self, command: DrainMember, done: Done) -> None:
         """Make the queue of a member start no more jobs."""
@@ -201,7 +224,7 @@ class MemberFleet:
             ordinal, id = split(key)
             if ordinal == ENCLOSING:
                 # A job there is not the ensemble's: it only carries the tag of one.
-                self._site.cancel(id, command.reason)
+                self._cancel(id, command.reason)
             else:
                 members.append(key)
         self._ask_all(
@@ -371,7 +394,15 @@ class MemberFleet:
     def settle(self) -> None:
         """Report members that are gone, now that all that earlier services sent is known."""
         engine = self.ensemble.engine
-        if engine.members is None or not self.ensemble.live:
+        if engine.members is None:
+            return
+        for member in engine.members.known.values():
+            # Whoever has a record of its own has shown its members already.
+            if member.job is not None and member.pool.uri is None:
+                tag = MemberTag(self._spec.name, self._run, member.name, member.ordinal, 0)
+                shape = self._shape(member.pool, tag)
+                self._site.find(self._providers[member.pool.provider], shape, member.job)
+        if not self.ensemble.live:
             return
         asked_for = {effect.ordinal for effect in engine.pending if isinstance(effect, StartMember)}
         now, why = time.time(), "its job had ended when the service began"
@@ -412,9 +443,16 @@ class MemberFleet:
                     yield tag.member, wait
 
     def places(self) -> dict[str, dict[str, Any]]:
-        """Return for each existing member its `job` in the enclosing instance and its `uri`."""
-        members = [self._site[tag] for tag in self._tags()]
-        return {member.tag.member: {"job": member.job, "uri": member.uri} for member in members}
+        """Return for each member its `job` at its provider, its `uri`, and why it waits."""
+        places: dict[str, dict[str, Any]] = {}
+        for tag in self._tags():
+            member = self._site[tag]
+            place = places[tag.member] = {"job": member.job, "uri": member.uri}
+            if member.provider is not None and member.job is not None:
+                why = member.provider.why(member.job)
+                if why is not None:
+                    place["reason"] = why
+        return places
 
     def output(self, name: str, job: int, done: Callable[[str | Exception | None], None]) -> None:
         """Read the end of what a job of a worker wrote.

@@ -8,15 +8,20 @@ A service that begins finds the members of its predecessor in the journal, by th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from flux_ensemble.document.keys.members import FLUX, SLURM
 from flux_ensemble.document.model import Spec
 from flux_ensemble.queues.flux.queue import FluxQueue
 from flux_ensemble.queues.nested.callbacks import Gone, Told
 from flux_ensemble.queues.nested.instance import Facts
-from flux_ensemble.queues.nested.jobspec import MemberTag
+from flux_ensemble.queues.nested.provider import Provider
 from flux_ensemble.queues.nested.service_handle import Channel, Followed
+from flux_ensemble.queues.nested.shape import MemberTag
 from flux_ensemble.queues.nested.site import Site
+from flux_ensemble.queues.providers.flux import FluxProvider
+from flux_ensemble.queues.providers.slurm import SlurmProvider
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.service.fleet import MemberFleet
 
@@ -53,6 +58,11 @@ class Fleets:
         self._log_error = log_error
         self._reconnect = reconnect
         self._site: Site | None = None
+        self._flux = FluxProvider(queue, owner, log_error)
+        self._providers: dict[str, Provider] = {
+            FLUX: self._flux,
+            SLURM: SlurmProvider(queue.broker.loop, log_error),
+        }
         self._settled = False
         self._fleets: dict[tuple[str, int], MemberFleet] = {}
 
@@ -71,14 +81,22 @@ class Fleets:
         if self._site is None:
             self._site = self._found()
             self._site.settled = self._settled
-        fleet = MemberFleet(self._site, spec, load, owner=self._owner, epoch=self._epoch, warn=warn)
+        fleet = MemberFleet(
+            self._site,
+            self._providers,
+            spec,
+            load,
+            owner=self._owner,
+            epoch=self._epoch,
+            cancel=self._flux.cancel,
+            warn=warn,
+        )
         self._fleets[spec.name, load["run"]] = fleet
         return fleet
 
     def _found(self) -> Site:
-        return Site(
-            self._queue,
-            owner=self._owner,
+        site = Site(
+            self._queue.broker,
             told=Told(
                 up=self._up,
                 draining=lambda tag, why, ends: self._of(
@@ -97,25 +115,27 @@ class Fleets:
             follows=self._follows,
             reconnect=self._reconnect,
         )
+        self._flux.adopt = partial(site.adopt, self._flux)
+        return site
 
     # -- the journal of the instance --------------------------------------------------
 
     def event(self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None) -> None:
         """Take in an event of a job."""
         if self._site is not None:
-            self._site.event(job, entry, jobspec)
+            self._flux.event(job, entry, jobspec)
 
     def history(
         self, job: int, jobspec: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]
     ) -> None:
         """Process a job that existed when the journal was opened, with its entries in order."""
         if self._site is not None:
-            self._site.past(job, jobspec, entries)
+            self._flux.past(job, jobspec, entries)
 
     def caught_up(self) -> None:
         """Note that `history` has received all jobs."""
         if self._site is not None:
-            self._site.caught_up()
+            self._flux.caught_up(self._site.__contains__)
 
     def settle(self) -> None:
         """Note that everything earlier services sent has arrived."""
@@ -148,6 +168,8 @@ class Fleets:
         """Release all members; they continue, and so do their jobs."""
         if self._site is not None:
             self._site.close()
+        for provider in self._providers.values():
+            provider.close()
 
     # -- events of members --------------------------------------------------------------
 

@@ -51,13 +51,16 @@ start_slurm() {
 		PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 	EOD
 	# The broker takes SLURM_CONF out of the environment of what asks Slurm for the time left.
-	# A working directory with a squeue.sh has that before it, and so a squeue that is late or wrong.
-	cat >"$slurm/bin/squeue" <<-EOD &&
-		#!/bin/sh
-		test ! -e squeue.sh || . ./squeue.sh
-		SLURM_CONF=$slurm/slurm.conf exec $(command -v squeue) "\$@"
-	EOD
-	chmod +x "$slurm/bin/squeue" &&
+	# A working directory with a squeue.sh has that before it, and so a squeue that is late or wrong; so
+	# it is with the others.
+	for each in squeue sbatch scontrol scancel srun; do
+		cat >"$slurm/bin/$each" <<-EOD || return 1
+			#!/bin/sh
+			test ! -e $each.sh || . ./$each.sh
+			SLURM_CONF=$slurm/slurm.conf exec $(command -v $each) "\$@"
+		EOD
+	done &&
+	chmod +x "$slurm"/bin/* &&
 	SLURM_CONF=$slurm/slurm.conf && PATH=$slurm/bin:$PATH && export SLURM_CONF PATH &&
 	munged --force --key-file="$slurm/munge/key" --socket="$slurm/munge/socket" \
 		--pid-file="$slurm/munge/pid" --log-file="$slurm/munge/log" \

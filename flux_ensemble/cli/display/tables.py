@@ -250,13 +250,20 @@ def member_rows(status: EnsembleStatus, now: float) -> list[dict[str, Any]]:
             "nodes": "" if member["nodes"] is None else member["nodes"],
             "cores": "" if member["cores"] is None else member["cores"],
             "runs": runs[member["name"]] if workers else "",
-            "job": "" if (job := member.get("job")) is None else job_id(job),
+            "job": _member_job(member.get("job")),
             "left": "" if member["t_expires"] is None else max(0.0, member["t_expires"] - now),
             "color_state": colour(MEMBER_STYLES.get(member["state"], "")),
             "color_off": colour_off(),
         }
         for member in members_of(status)
     ]
+
+
+def _member_job(job: int | str | None) -> str:
+    """Return the id of a member's job: one of Flux as Flux writes it, others as they are."""
+    if job is None:
+        return ""
+    return job if isinstance(job, str) else job_id(job)
 
 
 def rule_row(rule: RuleStatus) -> dict[str, Any]:

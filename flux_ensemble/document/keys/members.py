@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
@@ -31,6 +32,10 @@ SERVICES = ("parent", "child", "auto")
 #: What the jobs of a member are: jobs of Flux, or processes of a worker. The default is the first.
 TASKS = "tasks"
 RUNS = ("jobs", TASKS)
+
+#: Who starts members and ends them. The default is the first.
+FLUX, SLURM = "flux", "slurm"
+PROVIDERS = (FLUX, SLURM)
 
 #: Most members of one pool, and of all pools together.
 MAX_MEMBERS = 100_000
@@ -77,6 +82,44 @@ def read_constraint(value: Any) -> dict[str, Any]:
         elif not isinstance(each, str):
             raise ValueError(f"{operator}: expected text, not {shown(each)}")
     return value
+
+
+#: Options of sbatch that members have already, with what gives them.
+_OURS = {
+    "nodes": "nodes", "time": "duration", "exclusive": "exclusive", "cpus-per-task": "cores",
+    "gpus-per-node": "gpus", "hold": None, "comment": None, "parsable": None, "requeue": None,
+    "no-requeue": None, "array": None, "wrap": None, "chdir": None, "job-name": None, "test-only":
+    None, "ntasks": None, "ntasks-per-node": None, "wait": None, "export": None, "dependency": None,
+}  # fmt: skip
+
+
+def read_options(value: Any) -> dict[str, str | bool]:
+    """Read options of sbatch.
+
+    Raises:
+        ValueError: one has another form, or is not theirs to give.
+
+    >>> read_options({"partition": "batch", "nice": 5, "overcommit": True})
+    {'partition': 'batch', 'nice': '5', 'overcommit': True}
+    >>> read_options({"time": "1h"})
+    Traceback (most recent call last):
+    ValueError: 'time' is what 'duration' of the member says; leave it out here
+    """
+    options: dict[str, str | bool] = {}
+    for name, given in value.items():
+        if not isinstance(given, (str, int, float)):
+            raise ValueError(f"{name}: expected text, a number, true or false, not {shown(given)}")
+        if not re.fullmatch(r"[a-z][a-z-]*[a-z]", name):
+            raise ValueError(
+                f"expected the long name of an option of sbatch without dashes before it, such as "
+                f"partition, not {shown(name)}"
+            )
+        if name in _OURS:
+            key = _OURS[name]
+            said = f"is what {key!r} of the member says" if key else "is given by flux-ensemble"
+            raise ValueError(f"{name!r} {said}; leave it out here")
+        options[name] = given if isinstance(given, bool) else str(given)
+    return options
 
 
 #: What alone has some of the keys: members that are started, not those that have a `uri`.
@@ -149,6 +192,26 @@ MEMBER_KEYS = (
         read=None,
         more="`min` (1) are started at first and `shrink` leaves no fewer; `grow` starts no more "
         "than `max`.",
+    ),
+    Key(
+        "from",
+        choice("who starts the members", PROVIDERS),
+        "Who starts the members: the enclosing Flux instance (flux), or Slurm, in a job of its own "
+        "for each (slurm).",
+        ("slurm",),
+        PROVIDERS[0],
+        only=(STARTED,),
+        field="provider",
+        more="See [members in Slurm](slurm-members.md).",
+    ),
+    Key(
+        "options",
+        {**OBJECT, "description": "options of sbatch such as {partition: batch}"},
+        "Options of sbatch for the job of each member, by their long names; only with `from: "
+        "slurm`.",
+        ({"partition": "batch", "account": "abc"},),
+        only=(STARTED,),
+        read=read_options,
     ),
     Key("nodes", integer(1), "Nodes of each member.", (4,), 1, only=(STARTED,)),
     Key(

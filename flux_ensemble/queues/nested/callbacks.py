@@ -8,8 +8,8 @@ from typing import Any
 
 from flux_ensemble.queues.nested.attempts import Lost
 from flux_ensemble.queues.nested.instance import Facts
-from flux_ensemble.queues.nested.jobspec import MemberTag
 from flux_ensemble.queues.nested.service_handle import Followed
+from flux_ensemble.queues.nested.shape import MemberTag
 
 
 @dataclass(frozen=True, slots=True)

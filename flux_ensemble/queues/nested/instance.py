@@ -10,6 +10,7 @@ comes. A silent member is not necessarily lost; see `site`.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from typing import Any
 from flux.core.handle import Flux
 
 from flux_ensemble.engine.intervals import ids
+from flux_ensemble.metrics.signals import signal_of
 from flux_ensemble.queues.flux.allocations import expires_at
 from flux_ensemble.queues.flux.broker import Broker, check
 from flux_ensemble.queues.flux.journal import Journal
@@ -36,6 +38,9 @@ START_SECONDS = 300.0
 
 #: Seconds until a journal that has ended is opened again.
 AGAIN_SECONDS = 1.0
+
+#: Seconds that the end of a job by SIGTERM is kept, where it may be that of the instance.
+DOUBT_SECONDS = 5.0
 
 #: The events of jobs that are always followed.
 EVENTS = frozenset(("submit", "validate", "invalidate", "start", "exception", "finish", "clean"))
@@ -104,6 +109,7 @@ class Instance:
         heard: the callbacks.
         attempts: those sent to it, also by earlier connections.
         log_error: writes a line to the service's log.
+        doubts: what ends it may kill its jobs before it knows; see `_event`.
 
     Attributes:
         broker, queue: of it, for `queues.flux.member.FluxMember`.
@@ -120,6 +126,8 @@ class Instance:
         heard: Heard,
         attempts: Attempts,
         log_error: Callable[[str], None],
+        *,
+        doubts: bool = False,
     ) -> None:
         self._heard = heard
         self.attempts = attempts
@@ -144,6 +152,11 @@ class Instance:
         self._places = False
         self._resume: Resume = _nothing
         self._interrupted: set[int] = set()
+        self._doubts = doubts
+        #: Jobs that have an exception, which explains their end.
+        self._explained: set[int] = set()
+        #: The events of jobs that SIGTERM ended, until it is known whether the instance ends, too.
+        self._doubtful: dict[int, list[tuple[Mapping[str, Any], Mapping[str, Any] | None]]] = {}
         self._shutdown: Shutdown | None = None
 
     # -- begin and end ----------------------------------------------------------------
@@ -252,6 +265,37 @@ class Instance:
         self._heard.past(job, jobspec, entries)
 
     def _event(self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None) -> None:
+        """Take in an event.
+
+        A batch system ends a job with SIGTERM for all its processes at once: jobs of the instance
+        in it may end before the instance does. So the end of a job by SIGTERM that nothing
+        explains is kept for a while: if the instance ends meanwhile, the job was interrupted.
+        """
+        if not self._doubts:
+            self._take(job, entry, jobspec)
+        elif job in self._doubtful:
+            self._doubtful[job].append((entry, jobspec))
+        elif entry["name"] == "finish" and job not in self._explained and _terminated(entry):
+            self._doubtful[job] = [(entry, jobspec)]
+            self.broker.loop.timer(DOUBT_SECONDS, partial(self._settle, job))
+        else:
+            if entry["name"] == "exception":
+                self._explained.add(job)
+            elif entry["name"] == "clean":
+                self._explained.discard(job)
+            self._take(job, entry, jobspec)
+
+    def _settle(self, job: int) -> None:
+        events = self._doubtful.pop(job)
+        if self.closed:
+            # What is not known of the job by now is lost with the connection.
+            return
+        if self.ends.begun:
+            self._interrupted.add(job)
+        for entry, jobspec in events:
+            self._take(job, entry, jobspec)
+
+    def _take(self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None) -> None:
         if self.ends.interrupts(entry):
             self._interrupted.add(job)
         interrupted = job in self._interrupted
@@ -317,6 +361,11 @@ def attempt(call: Callable[[Report], None], report: Report) -> None:
         call(report)
     except OSError as error:
         report(error)
+
+
+def _terminated(finish: Mapping[str, Any]) -> bool:
+    """Return True if SIGTERM ended the job of a `finish`."""
+    return signal_of((finish.get("context") or {}).get("status", 0)) == signal.SIGTERM
 
 
 def _nothing(_: Any) -> None:

@@ -9,19 +9,14 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from flux.job import JobspecV1
 
 from flux_ensemble.document.keys.overrides import merged
 from flux_ensemble.document.members import MEMBER_KEY
+from flux_ensemble.queues.nested.shape import END_TOPIC, MemberTag, Program, Size, job_name
 from flux_ensemble.queues.nested.tails import LIMIT
-from flux_ensemble.texts import clip
-
-#: The event that ends a member, published within it.
-END_TOPIC = "ensemble-member.end"
 
 #: The initial program of a member. It ends with its broker, so that it does not delay the job's
 #: end.
@@ -43,66 +38,11 @@ done
 """
 
 
-class Program(Enum):
-    """The program of a member's job."""
-
-    #: An instance that waits for its end; the service of the ensemble is connected to it.
-    INSTANCE = "instance"
-    #: An instance with a service of its own, which calls.
-    SERVED = "served"
-    #: A worker: no instance, but a service whose jobs are processes, which calls.
-    WORKER = "worker"
-
-    @property
-    def calls(self) -> bool:
-        """True if it calls the service of the ensemble, which is not connected to it."""
-        return self is not Program.INSTANCE
-
-
 #: Variables beginning with FLUX_ that an instance needs from its environment.
 _PATHS = (
     "FLUX_EXEC_PATH", "FLUX_EXEC_PATH_PREPEND", "FLUX_CONNECTOR_PATH", "FLUX_MODULE_PATH",
     "FLUX_PMI_LIBRARY_PATH", "FLUX_MODPROBE_PATH", "FLUX_MODPROBE_PATH_APPEND",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class MemberTag:
-    """The identity of a member's job.
-
-    Args:
-        name, run: of the ensemble.
-        member: its name, such as "pool.0".
-        ordinal: number of the member in its ensemble.
-        epoch: of the service that started it.
-    """
-
-    name: str
-    run: int
-    member: str
-    ordinal: int
-    epoch: int
-
-    def dump(self) -> dict[str, Any]:
-        """Return the tag as JSON."""
-        return {key: getattr(self, key) for key in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """The resources of a member.
-
-    Args:
-        nodes: number of nodes; None for any number that has the cores.
-        cores: cores of each node, or of the member if `nodes` is None; None for whole nodes.
-        gpus: GPUs of each node, or of the member if `nodes` is None.
-        duration: seconds; 0 for no limit.
-    """
-
-    nodes: int | None = 1
-    cores: int | None = None
-    gpus: int = 0
-    duration: float = 0.0
 
 
 def member_jobspec(
@@ -166,16 +106,6 @@ def member_jobspec(
     jobspec.setattr(f"user.{MEMBER_KEY}", {**tag.dump(), **kept})
     made: dict[str, Any] = jobspec.jobspec
     return made
-
-
-def job_name(ensemble: str, member: str, prefix: str = "") -> str:
-    """Return the name of a member's job.
-
-    Args:
-        ensemble, member: their names.
-        prefix: of the names of the ensemble's jobs.
-    """
-    return clip(f"{prefix}{ensemble}:{member}")
 
 
 def member_tag(jobspec: Any) -> MemberTag | None:

@@ -1,10 +1,10 @@
 """The life of a member, from its start until nothing of it can run any more.
 
-    journal of the enclosing instance ──► submitted, uri, clean ──┐
+    its provider ──► submitted, reached, broke, over ─────────────┐
     its own broker ──► attached, ending, connection lost ─────────┴──► phase ──► Heard
 
-The outcome of its jobs is settled once, when its own job is `clean`: until then they may run. That
-is the kill-fence: if a member is given up, its job is cancelled first, and its `clean` is waited
+The outcome of its jobs is settled once, when its own job is over: until then they may run. That
+is the kill-fence: if a member is given up, its job is cancelled first, and its end is waited
 for. A member that is reached by a URI alone is no job, and cannot be fenced.
 
 A member with a service of its own, which a worker is too, is not connected to: that service calls
@@ -23,8 +23,6 @@ from typing import Any
 
 from flux.core.handle import Flux
 
-from flux_ensemble.engine.jobs import RESTARTED
-from flux_ensemble.queues.flux.allocations import expires_at
 from flux_ensemble.queues.flux.broker import Broker
 from flux_ensemble.queues.flux.delivery import PATIENCE
 from flux_ensemble.queues.flux.delivery import Attempts as Tries
@@ -35,11 +33,12 @@ from flux_ensemble.queues.flux.submission import SubmissionWait
 from flux_ensemble.queues.nested.attempts import Attempts
 from flux_ensemble.queues.nested.callbacks import Gone, Told
 from flux_ensemble.queues.nested.instance import Heard, Instance
-from flux_ensemble.queues.nested.jobspec import END_TOPIC, MemberTag, Program
 from flux_ensemble.queues.nested.life import NEXT, SILENT, UNNEEDED, Phase
+from flux_ensemble.queues.nested.provider import JobName, Provider
 from flux_ensemble.queues.nested.refusals import RefusedError
 from flux_ensemble.queues.nested.route import Route
 from flux_ensemble.queues.nested.service_handle import AttachedInstance, Channel, Followed
+from flux_ensemble.queues.nested.shape import END_TOPIC, MemberTag, Program
 from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.texts import bounded
 
@@ -56,6 +55,9 @@ _NOBODY = frozenset((errno.ECONNREFUSED, errno.ENOENT))
 
 #: Least seconds before its walltime at which a member's queue is stopped.
 STOP_SECONDS = 5.0
+
+#: Seconds before its end at which a member ends whose jobs would be killed at that end.
+EARLY_SECONDS = 10.0
 
 #: Most seconds between two questions whether it answers.
 LISTEN_SECONDS = 30.0
@@ -99,6 +101,8 @@ class Walltime:
         timers: of the member.
         drain: seconds before the end, STOP_SECONDS at least.
         drained: called at that time, with the reason.
+        early: seconds before the end at which `over` is called; 0 for never.
+        over: ends the member.
         told: receives the expiration of the allocation, even if that has not changed.
     """
 
@@ -107,11 +111,15 @@ class Walltime:
         timers: Timers,
         drain: float,
         drained: Callable[[str], None],
+        early: float,
+        over: Callable[[], None],
         told: Callable[[float | None], None],
     ) -> None:
         self._timers = timers
-        self._drain = max(drain, STOP_SECONDS)
+        self._drain = max(drain, STOP_SECONDS, early)
         self._drained = drained
+        self._early = early
+        self._over = over
         self._told = told
 
     def watch(self, instance: Followed) -> None:
@@ -125,8 +133,11 @@ class Walltime:
             left = LOOK_SECONDS if t_expires is None else t_expires - self._drain - time.time()
             if left <= 0.0:
                 # The jobs there go on until the end, which can still be changed.
-                left = LOOK_SECONDS
+                left += self._drain - self._early if self._early else LOOK_SECONDS - left
                 self._drained("its walltime is about to end")
+                if left <= 0.0:
+                    self._over()
+                    left = LOOK_SECONDS
             if instance.closed:
                 return
             yield partial(self._pause, min(left, LOOK_SECONDS))
@@ -144,6 +155,7 @@ class MemberJob:
     Args:
         tag: of the member.
         parent: the broker of the enclosing instance.
+        provider: of its job; None if it is reached by a URI alone.
         told: the callbacks.
         drain: seconds before its walltime from which it is sent no more jobs.
         program: of its job.
@@ -156,7 +168,7 @@ class MemberJob:
             or None.
 
     Attributes:
-        job: its id in the enclosing instance; None if it is not known yet, or if there is no job.
+        job: its id at its provider; None if it is not known yet, or if there is no job.
         program: as given.
         waiting: the reason why its job is not in the queue yet, if the queue takes none for now.
         uri: its URI; None until it is known.
@@ -170,6 +182,7 @@ class MemberJob:
         self,
         tag: MemberTag,
         parent: Broker,
+        provider: Provider | None,
         told: Told,
         *,
         drain: float,
@@ -181,7 +194,7 @@ class MemberJob:
         objection: Callable[[str], str | None],
     ) -> None:
         self.tag = tag
-        self.job: int | None = None
+        self.job: JobName | None = None
         self.waiting: SubmissionWait | None = None
         self.uri: str | None = None
         self.phase = Phase.ASKED
@@ -189,6 +202,8 @@ class MemberJob:
         self.instance: Followed | None = None
         self.attempts = Attempts()
         self._parent = parent
+        self.provider = provider
+        self._kills = provider is not None and not provider.tells
         self._told = told
         self.program = program
         self._reconnect = reconnect
@@ -197,7 +212,14 @@ class MemberJob:
         self._log_error = log_error
         self._route = Route(parent.loop)
         self._timers = Timers(parent.loop)
-        self._walltime = Walltime(self._timers, drain, self.drain, partial(told.expires, tag))
+        self._walltime = Walltime(
+            self._timers,
+            drain,
+            self.drain,
+            EARLY_SECONDS if self._kills else 0.0,
+            self._end_in_time,
+            partial(told.expires, tag),
+        )
         self._objection = objection
         self._t_lost: float | None = None
         self._pause = RETRY_SECONDS
@@ -210,7 +232,7 @@ class MemberJob:
         self._closed = False
         self._outage = False
 
-    # -- news from the enclosing instance ------------------------------------------------
+    # -- news from its provider ----------------------------------------------------------
 
     @property
     def unwanted(self) -> bool:
@@ -225,7 +247,7 @@ class MemberJob:
                 time.time(),
             )  # fmt: skip
 
-    def submitted(self, job: int) -> None:
+    def submitted(self, job: JobName) -> None:
         """Note that its job is in the queue."""
         self.waiting = None
         if self.phase is Phase.ASKED:
@@ -240,26 +262,31 @@ class MemberJob:
             self._told.refused(self.tag, reason)
             self.give_up(reason)
 
-    def parent_event(self, entry: Mapping[str, Any]) -> None:
-        """Take in an event of its job from the journal of the enclosing instance."""
-        name, context = entry["name"], entry.get("context") or {}
-        if name == "memo" and "uri" in context and self.phase is Phase.QUEUED:
-            self.connect(str(context["uri"]))
-        elif name == "start" and self.program is Program.WORKER and self.phase is Phase.QUEUED:
-            # No URI follows: the worker calls.
+    def reached(self, uri: str) -> None:
+        """Note the URI that its instance has told."""
+        if self.phase is Phase.QUEUED:
+            self.connect(uri)
+
+    def began(self) -> None:
+        """Note that its job has begun: a worker calls, and tells no URI."""
+        if self.program is Program.WORKER and self.phase is Phase.QUEUED:
             self._enter(Phase.CONNECTING)
             self._find_way()
-        elif (
-            name == "exception"
-            and context.get("severity") == 0
-            and self.phase not in (Phase.ENDING, Phase.FENCING)
-        ):
-            said = str(context.get("type")), str(context.get("note") or "")
-            self._why = self._ends = bounded(": ".join(filter(None, said)))
-            self._outage |= said[1].startswith(RESTARTED)
-        elif name == "resource-update" and "expiration" in context:
-            self._expires(expires_at(context["expiration"]))
-        elif name in ("clean", "invalidate") and self.phase is not Phase.GONE:
+
+    def broke(self, reason: str, outage: bool = False) -> None:
+        """Note why its job ends.
+
+        Args:
+            reason: the reason.
+            outage: the enclosing instance was restarted.
+        """
+        if self.phase not in (Phase.ENDING, Phase.FENCING):
+            self._why = self._ends = bounded(reason)
+            self._outage |= outage
+
+    def over(self) -> None:
+        """Note that its job is over: nothing of it can run any more."""
+        if self.phase is not Phase.GONE:
             self._clean()
 
     def connect(self, uri: str) -> None:
@@ -287,7 +314,11 @@ class MemberJob:
             self._failed(result)
             return
         parent, attempts = self._parent, self.attempts
-        self._begin(lambda heard: Instance(result, parent, heard, attempts, self._log_error))
+        self._begin(
+            lambda heard: Instance(
+                result, parent, heard, attempts, self._log_error, doubts=self._kills
+            )
+        )
 
     def attached(self, channel: Channel, load: Mapping[str, Any]) -> bool:
         """Accept the call of its own service, in place of any before.
@@ -447,12 +478,21 @@ class MemberJob:
         """End it; the jobs that run there are interrupted."""
         self._asked = True
         if self.phase is Phase.UP and self.job is not None:
-            self._enter(Phase.ENDING)
-            self._timers.later("end", END_SECONDS, lambda: self.give_up("it does not end"))
-            self._ask_to_end()
+            self._wind_down()
         elif self.phase not in (Phase.ASKED, Phase.ENDING):
             # A job that was sent a moment ago is cancelled when it is in the queue.
             self.give_up(UNNEEDED)
+
+    def _end_in_time(self) -> None:
+        """End it before what it runs in ends it: its jobs are interrupted, and none has failed."""
+        if self.phase is Phase.UP:
+            self._why = self._ends = "its walltime has ended"
+            self._wind_down()
+
+    def _wind_down(self) -> None:
+        self._enter(Phase.ENDING)
+        self._timers.later("end", END_SECONDS, lambda: self.give_up("it does not end"))
+        self._ask_to_end()
 
     def _ask_to_end(self) -> None:
         # The initial program may not listen yet, so the event is published repeatedly.
@@ -466,7 +506,7 @@ class MemberJob:
             if self.phase is not Phase.ENDING:
                 self.drain(self._ends, ends=True)
 
-    def _expires(self, t_expires: float | None) -> None:
+    def expires(self, t_expires: float | None) -> None:
         """Note that its walltime was changed."""
         if self.instance is not None and self.phase is Phase.UP:
             self.instance.ends.t_expires = t_expires
@@ -498,16 +538,18 @@ class MemberJob:
         """
         return not (self._asked or self._orderly or self.phase is Phase.FENCING)
 
-    def _fence(self, job: int) -> None:
+    def _fence(self, job: JobName) -> None:
         if self.phase is Phase.FENCING and not self._closed:
+            provider = self.provider
+            assert provider is not None
             Tries(
-                lambda report: self._parent.cancel(job, self._why, report),
+                lambda report: provider.end(job, self._why, report),
                 self._parent.loop.timer,
                 PATIENCE,
                 partial(self._canceled, job),
             )
 
-    def _canceled(self, job: int, error: Exception | None) -> None:
+    def _canceled(self, job: JobName, error: Exception | None) -> None:
         if error is not None and self.phase is Phase.FENCING:
             self._log_error(f"cannot cancel a member: {sentence(error)}; trying again")
             self._timers.later("fence", RETRY_LIMIT, lambda: self._fence(job))

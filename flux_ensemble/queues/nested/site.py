@@ -1,41 +1,23 @@
-"""The members of a service that are jobs of the enclosing instance, or are reached by a URI.
+"""The members of a service: jobs that providers start, and instances that are reached by a URI.
 
-    start, connect, drain, end ──► Site ──► a MemberJob each ──► Told
-    journal of the enclosing instance ──┘
-
-A new service passes to `past` what it reads in the journal: the members of the previous service are
-in the queue, are known by their tags, and are attached again.
+start, find, connect, drain, end ──► Site ──► a MemberJob each ──► Told
+                            providers ────────────┘
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from flux.job import JobID
-
-from flux_ensemble.queues.flux.delivery import FIRST_PAUSE
-from flux_ensemble.queues.flux.errors import sentence
-from flux_ensemble.queues.flux.queue import FluxQueue
-from flux_ensemble.queues.flux.refusals import is_held
-from flux_ensemble.queues.flux.steps import Steps, run
-from flux_ensemble.queues.flux.submission import LONGEST_WAIT
+from flux_ensemble.queues.flux.broker import Broker
 from flux_ensemble.queues.nested.callbacks import Told
 from flux_ensemble.queues.nested.instance import IDENTITY
-from flux_ensemble.queues.nested.jobspec import (
-    MemberTag,
-    Program,
-    member_drain,
-    member_program,
-    member_tag,
-)
-from flux_ensemble.queues.nested.life import UNNEEDED, Phase
 from flux_ensemble.queues.nested.member_job import MemberJob
+from flux_ensemble.queues.nested.provider import Provider, Written
 from flux_ensemble.queues.nested.service_handle import Channel
-from flux_ensemble.texts import bounded
+from flux_ensemble.queues.nested.shape import MemberTag, Program, Shape
 
 #: Default of the seconds after which a member that cannot be connected to is given up.
 RECONNECT_SECONDS = 60.0
@@ -48,8 +30,7 @@ class Site:
     """The members of a service.
 
     Args:
-        queue: of the enclosing instance.
-        owner: userid of the instance owner: a tag on another user's job is a forgery.
+        broker: of the enclosing instance.
         told: the callbacks.
         log_error: writes a line to the service's log.
         follows: returns the names of job events of members that are followed besides the usual
@@ -57,14 +38,13 @@ class Site:
         reconnect: seconds after which a member that cannot be connected to is given up.
 
     Attributes:
-        settled: the journal has shown all jobs that earlier services sent.
+        settled: all that earlier services sent is known.
     """
 
     def __init__(
         self,
-        queue: FluxQueue,
+        broker: Broker,
         *,
-        owner: int,
         told: Told,
         log_error: Callable[[str], None],
         follows: Callable[[], tuple[frozenset[str], bool]] = lambda: (frozenset(), False),
@@ -72,65 +52,78 @@ class Site:
     ) -> None:
         # Do not wait for a broker that has died (flux-core `libflux/connector_local.c`).
         os.environ.setdefault("FLUX_LOCAL_CONNECTOR_RETRY_COUNT", "0")
-        self._queue = queue
-        self._owner = owner
+        self._broker = broker
         self._told = told
         self._log_error = log_error
         self._follows = follows
         self._reconnect = reconnect
         self.settled = False
         self._members: dict[Key, MemberJob] = {}
-        self._past: dict[int, tuple[MemberTag, float, Program, Sequence[Mapping[str, Any]]]] = {}
-        self._jobs: dict[int, MemberJob] = {}
         #: The latest member that each instance was, by the instance's IDENTITY.
         self._instances: dict[str, Key] = {}
-        future = queue.broker.handle.rpc("attr.get", {"name": IDENTITY}, 0)
+        future = broker.handle.rpc("attr.get", {"name": IDENTITY}, 0)
         self._enclosing = future.get()["value"]
 
     def __getitem__(self, tag: MemberTag) -> MemberJob:
-        return self._members[_key(tag)]
+        return self._members[tag.key]
 
     def __contains__(self, tag: MemberTag) -> bool:
-        return _key(tag) in self._members
+        return tag.key in self._members
 
     # -- requests ---------------------------------------------------------------------
 
-    def start(self, jobspec: Mapping[str, Any]) -> None:
+    def start(
+        self,
+        provider: Provider,
+        shape: Shape,
+        written: Written,
+    ) -> None:
         """Start a member; a member that exists is left as it is.
 
         Args:
-            jobspec: of the member, from `member_jobspec`.
-        """
-        tag = member_tag(jobspec)
-        assert tag is not None
-        if tag not in self:
-            member = self._new(tag, member_drain(jobspec), member_program(jobspec))
-            run(self._submit(member, json.dumps(jobspec)))
+            provider: starts it.
+            shape: of the member.
+            written: see `Provider.start`.
 
-    def _submit(self, member: MemberJob, text: str) -> Steps:
-        pause = FIRST_PAUSE
-        while True:
-            send = partial(self._queue.send, text, 16, validate=True)
-            try:
-                job = yield partial(
-                    self._queue.outcomes.begin,
-                    send,
-                    lambda: member.job,
-                    trouble=member.waits,
-                    over=lambda: member.unwanted,
-                )
-                break
-            except Exception as error:
-                if not is_held(error):
-                    member.refused(sentence(error))
-                    return
-                member.waits(error)
-            yield self._queue.broker.pause(pause)
-            pause = min(2 * pause, LONGEST_WAIT)
-            if member.unwanted:
-                member.give_up(UNNEEDED)
-                return
-        self._submitted(member, job)
+        Raises:
+            ValueError: there cannot be such a member.
+        """
+        tag = shape.tag
+        if tag not in self:
+            job = provider.describe(shape)
+            provider.start(self._new(tag, provider, shape.drain, shape.program), job, written)
+
+    def find(self, provider: Provider, shape: Shape, job: str | None) -> None:
+        """Follow a member that an earlier service started, where its provider has to look for it.
+
+        Args:
+            provider: has started it.
+            shape: of the member.
+            job: the id that was written down, if one was.
+        """
+        tag = shape.tag
+        if tag not in self:
+            member = self._new(tag, provider, shape.drain, shape.program)
+            provider.find(member, shape.home, job)
+
+    def adopt(
+        self, provider: Provider, tag: MemberTag, drain: float, program: Program
+    ) -> MemberJob | None:
+        """Return the member of a tag that a job has; an earlier service may have sent that.
+
+        Args:
+            provider: of the job.
+            tag, drain, program: as in the job.
+
+        Returns:
+            None if there can be no such member any more.
+        """
+        if tag not in self:
+            if self.settled:
+                return None
+            # The previous service sent this job and died before it knew the id.
+            self._new(tag, provider, drain, program)
+        return self[tag]
 
     def connect(self, tag: MemberTag, uri: str, silence: float = 0.0) -> None:
         """Make an existing instance a member.
@@ -141,7 +134,7 @@ class Site:
             silence: seconds that it may be silent until it is given up; 0 for ever.
         """
         if tag not in self:
-            self._new(tag, 0.0, Program.INSTANCE, silence).connect(uri)
+            self._new(tag, None, 0.0, Program.INSTANCE, silence).connect(uri)
 
     def attached(self, tag: MemberTag, channel: Channel, load: Mapping[str, Any]) -> bool:
         """Accept a call of a member's service: see `MemberJob.attached`."""
@@ -159,9 +152,9 @@ class Site:
 
     def forget(self, tag: MemberTag) -> None:
         """Forget a member that is gone."""
-        member = self._members.pop(_key(tag), None)
-        if member is not None and member.job is not None:
-            self._jobs.pop(member.job, None)
+        member = self._members.pop(tag.key, None)
+        if member is not None and member.provider is not None and member.job is not None:
+            member.provider.forget(member.job)
 
     def __iter__(self) -> Iterator[MemberTag]:
         return iter([member.tag for member in self._members.values()])
@@ -171,97 +164,18 @@ class Site:
         for member in self._members.values():
             member.close()
 
-    # -- the journal of the enclosing instance ------------------------------------------
-
-    def event(self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None) -> None:
-        """Take in an event of the enclosing instance's journal; those of FLEET_EVENTS matter."""
-        if jobspec is not None:
-            tag = self._owned(entry, jobspec)
-            if tag is not None:
-                self._show(tag, job, member_drain(jobspec), member_program(jobspec))
-        member = self._jobs.get(job)
-        if member is not None:
-            member.parent_event(entry)
-            if member.phase is Phase.GONE:
-                self._jobs.pop(job, None)
-
-    def past(
-        self, job: int, jobspec: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]
-    ) -> None:
-        """Take in a job that was there when the journal was opened, with its entries in order.
-
-        Jobs come in any order; `caught_up` follows the last one.
-        """
-        tag = self._owned(entries[0], jobspec) if entries else None
-        if tag is not None:
-            self._past[job] = tag, member_drain(jobspec), member_program(jobspec), entries
-
-    def caught_up(self) -> None:
-        """Find the members of earlier services again, once `past` has received all jobs.
-
-        Of several jobs with one tag the first is the member, even if it has ended.
-        """
-        past, self._past = self._past, {}
-        firsts: dict[Key, int] = {}
-        for job, (tag, drain, program, entries) in sorted(past.items()):
-            first = firsts.setdefault(_key(tag), job)
-            over = entries[-1]["name"] in ("clean", "invalidate")
-            if first != job:
-                if not over:
-                    self._cancel_copy(tag, job)
-            elif tag in self or not over:
-                self._show(tag, job, drain, program)
-                for entry in entries[1:]:
-                    self.event(job, entry, None)
-
-    def _show(self, tag: MemberTag, job: int, drain: float, program: Program) -> None:
-        """Attach the member of a job; cancel the job if its tag belongs to another one."""
-        if tag not in self and self.settled:
-            self._cancel_copy(tag, job)
-            return
-        if tag not in self:
-            # The previous service sent this job and died before it knew the id.
-            self._new(tag, drain, program)
-        member = self[tag]
-        if member.job not in (None, job):
-            self._cancel_copy(tag, job)
-        else:
-            self._submitted(member, job)
-
-    def _cancel_copy(self, tag: MemberTag, job: int) -> None:
-        """Cancel a job that has the tag of a member which is another job."""
-        reason = f"its tag is that of member {bounded(tag.member)}, which is another job"
-        self._log_error(f"{bounded(tag.name)}: job {JobID(job).f58} is cancelled: {reason}")
-        self.cancel(job, reason)
-
-    def cancel(self, job: int, reason: str) -> None:
-        """Cancel a job of the enclosing instance."""
-        run(self._cancel(job, reason))
-
-    def _cancel(self, job: int, reason: str) -> Steps:
-        try:
-            yield partial(self._queue.broker.cancel, job, reason)
-        except Exception as error:
-            self._log_error(f"cannot cancel job {JobID(job).f58}: {sentence(error)}")
-
-    def _owned(
-        self, submit: Mapping[str, Any], jobspec: Mapping[str, Any] | None
-    ) -> MemberTag | None:
-        if (submit.get("context") or {}).get("userid") != self._owner:
-            return None
-        return member_tag(jobspec)
-
-    def _submitted(self, member: MemberJob, job: int) -> None:
-        if member.job is None:
-            self._jobs[job] = member
-        member.submitted(job)
-
     def _new(
-        self, tag: MemberTag, drain: float, program: Program, silence: float = 0.0
+        self,
+        tag: MemberTag,
+        provider: Provider | None,
+        drain: float,
+        program: Program,
+        silence: float = 0.0,
     ) -> MemberJob:
-        member = self._members[_key(tag)] = MemberJob(
+        member = self._members[tag.key] = MemberJob(
             tag,
-            self._queue.broker,
+            self._broker,
+            provider,
             self._told,
             drain=drain,
             program=program,
@@ -269,7 +183,7 @@ class Site:
             silence=silence,
             follows=self._follows,
             log_error=self._log_error,
-            objection=partial(self._objection, _key(tag)),
+            objection=partial(self._objection, tag.key),
         )
         return member
 
@@ -283,7 +197,3 @@ class Site:
             return f"it is member {self._members[other].tag.member} already"
         self._instances[identity] = key
         return None
-
-
-def _key(tag: MemberTag) -> Key:
-    return tag.name, tag.run, tag.ordinal

@@ -10,6 +10,7 @@ from flux_ensemble.document.loading import DocumentError, load_mapping, load_tex
 from flux_ensemble.document.members import Pool
 
 POOL: dict[str, Any] = {"name": "pool", "nodes": 4, "duration": "4h"}
+SLURM = {**POOL, "from": "slurm"}
 SIM: dict[str, Any] = {"name": "sim", "command": "sim", "duration": "2m"}
 NEAR = {"name": "submit", "label": "sim", "near": "trigger"}
 
@@ -203,6 +204,20 @@ def test_a_short_member_drains_for_half_of_its_time_if_nothing_is_said() -> None
             "'queue' is of members that are started, and one with 'uri' is there already",
         ),
         ([{**POOL, "silence": "5m"}], None, None, "'silence' is of members with a 'uri'; one that"),
+        ([{**POOL, "options": {"qos": "low"}}], None, None, "'options' are those of sbatch, for"),
+        ([{**SLURM, "queue": "debug"}], None, None, "'queue' is of Flux, and the members are jobs"),
+        ([{**SLURM, "runs": "tasks"}], None, None, "'runs: tasks' is of members that Flux starts"),
+        ([{**SLURM, "service": "auto"}], None, None, "'service: auto' is of members that Flux"),
+        (
+            [{**SLURM, "options": {"time": "1h"}}],
+            None,
+            None,
+            "'time' is what 'duration' of the member says; leave it out here",
+        ),
+        ([{**SLURM, "options": {"hold": True}}], None, None, "'hold' is given by flux-ensemble"),
+        ([{**SLURM, "options": {"-p": "x"}}], None, None, "expected the long name of an option of"),
+        ([{**SLURM, "options": {"qos": [1]}}], None, None, "qos: expected text, a number, true or"),
+        ([{**POOL, "from": "pbs"}], None, None, "expected who starts the members, not 'pbs'"),
         ([{**POOL, "constraint": {"property": ["gpu"]}}], None, None, "not 'property'"),
         ([{**POOL, "constraint": {"properties": "gpu"}}], None, None, "properties: expected a li"),
         ([{**POOL, "constraint": {"properties": [1]}}], None, None, "properties: expected text"),

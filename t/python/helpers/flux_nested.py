@@ -41,19 +41,20 @@ from flux_ensemble.queues.nested import member_job  # noqa: E402
 from flux_ensemble.queues.nested.attempts import Attempt, Lost, attempt_of  # noqa: E402
 from flux_ensemble.queues.nested.callbacks import Gone, Told  # noqa: E402
 from flux_ensemble.queues.nested.instance import Facts  # noqa: E402
-from flux_ensemble.queues.nested.jobspec import (  # noqa: E402
-    MemberTag,
-    Size,
-    member_jobspec,
-    member_tag,
-)
+from flux_ensemble.queues.nested.jobspec import member_jobspec, member_tag  # noqa: E402
 from flux_ensemble.queues.nested.life import Phase  # noqa: E402
 from flux_ensemble.queues.nested.member import NestedMember  # noqa: E402
 from flux_ensemble.queues.nested.member_job import MemberJob  # noqa: E402
 from flux_ensemble.queues.nested.pump import Pump  # noqa: E402
 from flux_ensemble.queues.nested.route import Route, connect  # noqa: E402
 from flux_ensemble.queues.nested.service_handle import Followed  # noqa: E402
+from flux_ensemble.queues.nested.shape import (  # noqa: E402
+    MemberTag,
+    Shape,
+    Size,
+)
 from flux_ensemble.queues.nested.site import Site  # noqa: E402
+from flux_ensemble.queues.providers.flux import FluxProvider  # noqa: E402
 from flux_ensemble.runtime.ports import FLEET_EVENTS  # noqa: E402
 
 #: A job that runs no process.
@@ -259,22 +260,23 @@ class Sites(Bench):
             lost=keep(self.lost),
             gone=keep(self.gone),
         )
+        self.flux = FluxProvider(self.queue, os.getuid(), self.said.append)
         self.site = Site(
-            self.queue,
-            owner=os.getuid(),
+            self.broker,
             told=told,
             log_error=self.said.append,
         )
+        self.flux.adopt = partial(self.site.adopt, self.flux)
         self.journal = Journal(
             partial(StreamingRequest, self.handle, self.broker.inbox),
-            event=self.site.event,
+            event=self.flux.event,
             backlog=lambda job, jobspec: None,
             lost=self.errors.append,
         )
         ready: list[bool] = []
-        self.journal.catch_up(FLEET_EVENTS, False, self.site.past, lambda: ready.append(True))
+        self.journal.catch_up(FLEET_EVENTS, False, self.flux.past, lambda: ready.append(True))
         self.until(lambda: bool(ready))
-        self.site.caught_up()
+        self.flux.caught_up(self.site.__contains__)
 
     def tag(self, ordinal: int) -> MemberTag:
         return MemberTag("test", self.runs.get(ordinal, 1), "pool", ordinal, self.epoch)
@@ -283,8 +285,13 @@ class Sites(Bench):
         """Start members, and wait until they are up."""
         for ordinal in ordinals:
             size = Size(1, 1, duration=duration)
-            self.site.start(small_member(self.tag(ordinal), size, **keys))
+            self.ask(ordinal, size, **keys)
         self.until(lambda: self.up.keys() >= set(ordinals))
+
+    def ask(self, ordinal: int, size: Size = SMALL, **keys: Any) -> None:
+        """Ask for a member."""
+        shape = Shape(self.tag(ordinal), "1.0", size, dict(os.environ), "/", **keys)
+        self.site.start(self.flux, shape, lambda job, then: then())
 
     def limit(self, ordinal: int, seconds: float) -> None:
         """Give a member so many seconds more."""
@@ -566,7 +573,7 @@ def ways() -> dict[str, Any]:
     # Of another Flux, and one that ends before it has begun.
     bench.broker.handle.attr_get = lambda name: "0.1.0"
     bench.site.connect(bench.tag(4), uri)
-    bench.site.start(small_member(bench.tag(5)))
+    bench.ask(5)
     bench.site.end(bench.tag(5))
     bench.until(lambda: {4, 5} <= bench.gone.keys())
     # It was somebody else's, and goes on.

@@ -1,0 +1,323 @@
+"""Starts members by `sbatch`, follows them by `squeue`, and ends them by `scancel`.
+
+    start ──► asked ──look──► sbatch, held ──► written ──► released ──┐
+    find ───► sought ──look──┬───────────────────────────────────────►├──► followed ──► over
+                             └── nothing there: over
+    squeue, once for all members, each POLL_SECONDS ──► look
+
+A start looks for a job with its tag first, because an earlier service may have submitted one, and
+again when the answer of `sbatch` was lost. A job with the tag of a member which is another job is
+cancelled: it is one whose submission was cut off, and has never been released.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from flux_ensemble.queues.flux.pipeline import Report
+from flux_ensemble.queues.nested.life import UNNEEDED
+from flux_ensemble.queues.nested.provider import JobName, Started, Written
+from flux_ensemble.queues.nested.shape import Shape
+from flux_ensemble.queues.providers.slurm.command import Command, Outcome
+from flux_ensemble.queues.providers.slurm.job import COLUMNS, Seen, describe, mark, read
+from flux_ensemble.runtime.ports import Handle, Loop
+from flux_ensemble.texts import bounded
+
+#: Seconds between two lists of the jobs.
+POLL_SECONDS = 1.0
+
+#: Seconds that `squeue` may take.
+LIST_SECONDS = 60.0
+
+#: How often a job has to be missing in the list until it counts as over: a controller that has just
+#: begun may not list all of them.
+MISSED = 3
+
+#: Of the sentences in which Slurm says that it cannot be asked for now; any other is a refusal.
+_TROUBLES = (
+    "unable to contact slurm controller",
+    "socket timed out",
+    "connection refused",
+    "resource temporarily unavailable",
+    "communication connection failure",
+    "slurmctld is currently",
+    "zero bytes were transmitted",
+)
+
+
+@dataclass(slots=True)
+class _Following:
+    """A member, as the provider knows it.
+
+    Attributes:
+        member: is told.
+        comment: the tag of its job.
+        job: asked for, until it is submitted; None for one that an earlier service started.
+        written: see `Provider.start`; None for such a one.
+        submitting: sbatch runs.
+        id: of its job.
+        released: it was, or is being released.
+        seen: its job in the latest list.
+        missed: in how many lists in a row it was not.
+    """
+
+    member: Started
+    comment: str
+    job: Mapping[str, Any] | None = None
+    written: Written | None = None
+    submitting: bool = False
+    id: str | None = None
+    released: bool = False
+    seen: Seen | None = None
+    missed: int = 0
+    waits: str | None = None
+    reached: bool = False
+    began: bool = False
+
+
+class SlurmProvider:
+    """A `queues.nested.provider.Provider`.
+
+    Args:
+        loop: of the service.
+        log_error: writes a line to the service's log.
+        run: runs a command; see `Command`.
+    """
+
+    tells = False
+
+    def __init__(
+        self,
+        loop: Loop,
+        log_error: Callable[[str], None],
+        run: Callable[..., Any] = Command,
+    ) -> None:
+        self._loop = loop
+        self._log_error = log_error
+        self._run = run
+        self._members: dict[str, _Following] = {}
+        self._poll: Handle | None = None
+        self._listing = False
+        self._trouble: str | None = None
+        self._closed = False
+
+    # -- requests ---------------------------------------------------------------------
+
+    def describe(self, shape: Shape) -> Mapping[str, Any]:
+        """Return how sbatch is asked for a member."""
+        return describe(shape)
+
+    def start(self, member: Started, job: Mapping[str, Any], written: Written) -> None:
+        """Submit the job of a member, once the list shows that there is none."""
+        self._follow(_Following(member, job["comment"], job, written))
+
+    def find(self, member: Started, home: str, job: str | None) -> None:
+        """Follow the job of a member that is written down."""
+        self._follow(_Following(member, mark(member.tag, home), id=job))
+
+    def _follow(self, following: _Following) -> None:
+        self._members[following.comment] = following
+        self._look_soon(0.0)
+
+    def end(self, job: JobName, reason: str, done: Report) -> None:
+        """Cancel a job."""
+
+        def ended(outcome: Outcome) -> None:
+            gone = outcome.error is not None and "invalid job id" in outcome.error.lower()
+            failed = outcome.error is not None and not gone
+            done(OSError(errno.EAGAIN, outcome.error) if failed else None)
+
+        self._run(self._loop, ["scancel", "--", str(job)], ended)
+
+    def why(self, job: JobName) -> str | None:
+        """Return Slurm's reason why a job waits, such as "waits in Slurm: Priority"."""
+        for following in self._members.values():
+            if following.id == job and following.seen is not None and following.seen.waits:
+                return f"waits in Slurm: {following.seen.reason}"
+        return None
+
+    def forget(self, job: JobName) -> None:
+        """Follow a job no more."""
+        for comment, following in list(self._members.items()):
+            if following.id == job:
+                del self._members[comment]
+
+    def close(self) -> None:
+        """Follow nothing any more."""
+        self._closed = True
+        self._members.clear()
+        if self._poll is not None:
+            self._poll.cancel()
+
+    # -- the list -----------------------------------------------------------------------
+
+    def _look_soon(self, seconds: float) -> None:
+        if self._listing or self._closed:
+            return
+        if self._poll is not None:
+            self._poll.cancel()
+        self._poll = self._loop.timer(seconds, self._look)
+
+    def _look(self) -> None:
+        """List the jobs of the user, as they are from now on."""
+        self._poll = None
+        if not self._members:
+            return
+        self._listing = True
+        # Those that are asked for while squeue runs have to wait for the next list.
+        asked = list(self._members.values())
+        words = ["squeue", "--noheader", "--array", "--states=all", "--me", f"--format={COLUMNS}"]
+        self._run(self._loop, words, partial(self._listed, asked), limit=LIST_SECONDS)
+
+    def _listed(self, asked: list[_Following], outcome: Outcome) -> None:
+        self._listing = False
+        if self._closed:
+            return
+        if outcome.error is not None:
+            self._log_trouble(f"cannot ask Slurm for its jobs: {outcome.error}")
+            for following in asked:
+                if following.id is None:
+                    following.member.waits(OSError(errno.EAGAIN, outcome.error))
+        else:
+            self._log_trouble(None)
+            jobs = read(outcome.output)
+            for following in asked:
+                if self._members.get(following.comment) is following:
+                    self._update(following, jobs.get(following.comment, {}))
+        self._look_soon(POLL_SECONDS)
+
+    def _log_trouble(self, trouble: str | None) -> None:
+        """Log a trouble once, and when it is over."""
+        if trouble != self._trouble:
+            self._trouble = trouble
+            self._log_error(trouble or "Slurm answers again")
+
+    def _update(self, following: _Following, jobs: Mapping[str, Seen]) -> None:
+        member = following.member
+        if following.submitting:
+            return
+        if following.id is None:
+            found = next(iter(jobs.values()), None)
+            if found is not None:
+                # An earlier service, or an earlier attempt, has submitted it.
+                self._submitted(following, found.job)
+            elif member.unwanted:
+                self._drop(following)
+                member.give_up(UNNEEDED)
+            else:
+                self._submit(following)
+            return
+        for seen in jobs.values():
+            if seen.job != following.id and seen.alive:
+                self._cancel_copy(following, seen)
+        self._advance(following, jobs.get(following.id))
+
+    def _advance(self, following: _Following, seen: Seen | None) -> None:
+        """Tell a member what the list shows of its job."""
+        member = following.member
+        if seen is None:
+            following.missed += 1
+            if following.missed >= MISSED:
+                self._over(following, "its job is not in Slurm's list any more")
+            return
+        following.missed = 0
+        following.seen = seen
+        if member.job is None:
+            member.submitted(seen.job)
+        if seen.held:
+            if following.written is None:
+                # Its id is written down, and the service that did so died before it released it.
+                self._release(following)
+            return
+        if not seen.alive:
+            why = "" if seen.reason in ("None", "") else f" ({seen.reason})"
+            self._over(following, f"its job in Slurm is {seen.state}{why}")
+        elif seen.state != "PENDING":
+            if not following.began:
+                following.began = True
+                member.began()
+            if seen.uri is not None and not following.reached:
+                following.reached = True
+                member.reached(seen.uri)
+
+    def _over(self, following: _Following, reason: str) -> None:
+        self._drop(following)
+        following.member.broke(reason)
+        following.member.over()
+
+    def _drop(self, following: _Following) -> None:
+        self._members.pop(following.comment, None)
+
+    # -- submitting ---------------------------------------------------------------------
+
+    def _submit(self, following: _Following) -> None:
+        if following.job is None:
+            # It was written down by nobody, so it was never released.
+            self._over(following, "its job was never submitted")
+            return
+        following.submitting = True
+        self._run(
+            self._loop,
+            ["sbatch", *following.job["arguments"]],
+            partial(self._answered, following),
+            environment=following.job["environment"],
+            script=following.job["script"],
+        )
+
+    def _answered(self, following: _Following, outcome: Outcome) -> None:
+        following.submitting = False
+        if self._closed:
+            return
+        job = outcome.output.strip().partition(";")[0]
+        if outcome.error is None and job.isdecimal():
+            self._submitted(following, job)
+            return
+        error = outcome.error or "sbatch printed no id"
+        unknown = outcome.late or outcome.error is None
+        if unknown or any(trouble in error.lower() for trouble in _TROUBLES):
+            # The next list shows whether it was submitted nevertheless.
+            following.member.waits(OSError(errno.EAGAIN, error))
+            return
+        self._drop(following)
+        following.member.refused(f"Slurm refuses its job: {error}")
+
+    def _submitted(self, following: _Following, job: str) -> None:
+        following.id = job
+        following.member.submitted(job)
+        written, following.written = following.written, None
+        if written is not None and self._members.get(following.comment) is following:
+            following.written = written
+            written(job, partial(self._durable, following))
+
+    def _durable(self, following: _Following) -> None:
+        following.written = None
+        if self._members.get(following.comment) is following:
+            self._release(following)
+
+    def _release(self, following: _Following) -> None:
+        if following.released or following.id is None:
+            return
+        following.released = True
+        self._run(
+            self._loop,
+            ["scontrol", "release", following.id],
+            partial(self._did_release, following),
+        )
+
+    def _did_release(self, following: _Following, outcome: Outcome) -> None:
+        if outcome.error is not None:
+            # The next list shows whether it is still held.
+            following.released = False
+            self._log_trouble(f"cannot release job {following.id} in Slurm: {outcome.error}")
+
+    def _cancel_copy(self, following: _Following, copy: Seen) -> None:
+        tag = following.member.tag
+        self._log_error(
+            f"{bounded(tag.name)}: job {copy.job} of Slurm is cancelled: its tag is that of member "
+            f"{bounded(tag.member)}, which is job {following.id}"
+        )
+        self.end(copy.job, "a copy", lambda error: None)
