@@ -61,7 +61,7 @@ def no_fence() -> None:
 def no_member_fence() -> None:
     """Have a member that is lost count as one of which nothing runs any more."""
 
-    def fence(self: Any, job: int) -> None:
+    def fence(self: Any, job: int | str) -> None:
         self._conclude(fenced=False)
 
     member_job.MemberJob._fence = fence  # type: ignore[method-assign]

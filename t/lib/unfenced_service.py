@@ -12,7 +12,7 @@ from flux_ensemble.queues.nested.member_job import MemberJob  # noqa: E402
 from flux_ensemble.service.serve import serve  # noqa: E402
 
 
-def fence(self: MemberJob, job: int) -> None:
+def fence(self: MemberJob, job: int | str) -> None:
     """Do not cancel it."""
 
 
