@@ -372,7 +372,7 @@ def test_all_actions_have_a_bounded_number_of_expressions() -> None:
     rules = f"- {{trigger: job-fail, action: {action}}}\n" * (reading.MAX_EXPRESSIONS // 200)
     assert load_text(JOBS + rules, name="test")
     one = "- {trigger: job-fail, action: {name: submit, label: sim, nodes: '{1}'}}\n"
-    sentence, _ = problems(JOBS + rules + one)
+    (sentence,) = problems(JOBS + rules + one)
     assert sentence.endswith(
         f"expected at most {reading.MAX_EXPRESSIONS} expressions in all actions"
     )
@@ -380,7 +380,7 @@ def test_all_actions_have_a_bounded_number_of_expressions() -> None:
 
 def test_all_retries_have_a_bounded_number_of_expressions() -> None:
     on = ", ".join(["1 == 2"] * (groups_reading.MAX_EXPRESSIONS + 1))
-    sentence, _ = problems(f"jobs: [{{name: a, command: x, retries: {{times: 1, on: [{on}]}}}}]\n")
+    (sentence,) = problems(f"jobs: [{{name: a, command: x, retries: {{times: 1, on: [{on}]}}}}]\n")
     assert sentence.endswith(
         f"expected at most {groups_reading.MAX_EXPRESSIONS} expressions in retries"
     )
