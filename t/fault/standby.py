@@ -93,7 +93,7 @@ def hold_moves() -> None:
 
     def when_told(self: Any, work: Callable[[], None]) -> None:
         if hold_of(os.environ["FLUX_URI"], "moves").exists():
-            self._site._queue.broker.loop.timer(0.01, lambda: when_told(self, work))
+            self._site._broker.loop.timer(0.01, lambda: when_told(self, work))
         else:
             work()
 
