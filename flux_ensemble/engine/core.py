@@ -503,6 +503,8 @@ class Core:
             state["failed"] = self.failed
         if self.away:
             state["away"] = self.away
+        if absences := self.workload.absences.dump():
+            state["absences"] = absences
         if self.rerun:
             state["rerun"] = [[*job, number] for job, number in self.rerun.items()]
             state["replaced"] = {group: dict(counts) for group, counts in self.replaced.items()}
@@ -514,6 +516,7 @@ class Core:
             setattr(self, name, value[name])
         self.t_walltime, self.failed = value.get("t_walltime"), value.get("failed", 0)
         self.away = value.get("away", 0.0)
+        self.workload.absences.load(value.get("absences", ()))
         for rule, number, index, retry in value.get("rerun", ()):
             self.rerun[rule, number, index] = retry
         for group, counts in value.get("replaced", {}).items():

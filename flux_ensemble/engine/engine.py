@@ -32,6 +32,7 @@ from flux_ensemble.engine.dispatch import Dispatch
 from flux_ensemble.engine.evaluation import Evaluation
 from flux_ensemble.engine.event_batches import EventBatches
 from flux_ensemble.engine.events import (
+    Absent,
     AllocationChanged,
     AllocationEnding,
     CommandDone,
@@ -111,6 +112,7 @@ class Engine(Core):
             Started: self._on_started,
             Interrupted: self.observer.on_interrupted,
             MemberChanged: self.scaling.on_changed,
+            Absent: self._on_absent,
             ShareChanged: self._on_share,
             AllocationChanged: self._on_allocation,
             AllocationEnding: self._on_ending,
@@ -371,6 +373,10 @@ class Engine(Core):
         if state.rule.trigger == "time-left":
             seen["left"] = self.stats.lookup(LEFT)
         return (TriggerQueue(state, Cause(seen)),)
+
+    def _on_absent(self, event: Absent) -> Iterable[TriggerQueue]:
+        self.workload.absences.add(event.since, event.t)
+        return ()
 
     def _on_share(self, event: ShareChanged) -> Iterable[TriggerQueue]:
         self.stats.share = event.share

@@ -301,6 +301,18 @@ class MemberChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Absent:
+    """There was no Flux instance, or no local run, until the time of this event.
+
+    Args:
+        since: when the ensemble is last known to have gone on.
+    """
+
+    t: float
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
 class ShareChanged:
     """Jobs of other ensembles began to compete with those of this one, or ended to.
 
@@ -423,6 +435,7 @@ Event = (
     | Request
     | Interrupted
     | MemberChanged
+    | Absent
     | ShareChanged
     | AllocationChanged
     | AllocationEnding

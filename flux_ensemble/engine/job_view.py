@@ -10,6 +10,7 @@ from flux_ensemble.document import jobspec
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.jobspec import NO_FILE
 from flux_ensemble.document.model import RETRY_RULE, Spec
+from flux_ensemble.engine.absences import Absences
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.intervals import ids
 from flux_ensemble.engine.job_keys import MAX_ID, named, split
@@ -73,7 +74,8 @@ class JobView:
         if field.name == "runtime":
             return runtime(self._job.t_start, self._job.t_end, self._t)
         if field.name == "pending":
-            return pending(self._job.t_submit, self._job.t_start)
+            job = self._job
+            return pending(self._core.workload.absences, job.id, job.t_submit, job.t_start)
         if self._job.firing is None:
             return None
         if field.name == "efficiency":
@@ -139,9 +141,9 @@ class CombinationView:
         return {**told, IDLE: dict(self._went)} if self._went else told
 
 
-def pending(t_submit: float, t_start: float | None) -> float | None:
+def pending(absences: Absences, key: int, t_submit: float, t_start: float | None) -> float | None:
     """Return the seconds that a job waited until it started; None if it has not started."""
-    return None if t_start is None else max(0.0, t_start - t_submit)
+    return None if t_start is None else absences.waited(key, t_submit, t_start)
 
 
 def efficiency(job: ActiveJob, job_set: JobSet, seconds: float | None) -> float | None:
@@ -200,6 +202,8 @@ _STREAMS = ("stdout", "stderr")
 
 _NO_RERUN: Final[Mapping[tuple[str, int, int], int]] = {}
 
+_NO_ABSENCES: Final = Absences()
+
 
 @lru_cache
 def _nodes(ranks: str) -> int:
@@ -227,6 +231,7 @@ class Describer:
         kept: gives the file that the queue keeps for what a job writes, by its id, where the
             document names none; None where it goes to the KVS.
         rerun: `Core.rerun` of the engine.
+        absences: `Workload.absences` of the engine.
     """
 
     def __init__(
@@ -237,12 +242,14 @@ class Describer:
         member: Callable[[int], str] = str,
         kept: Callable[[int], str] | None = None,
         rerun: Mapping[tuple[str, int, int], int] = _NO_RERUN,
+        absences: Absences = _NO_ABSENCES,
     ) -> None:
         self._cwd = cwd
         self._label = label
         self._member = member
         self._kept = kept
         self._rerun = rerun
+        self._absences = absences
         self._of_trials = [part.describer(spec) for part in parts("trial_row")]
         self._submissions = Submissions(spec.groups, _REMEMBERED)
         #: Name and index of a job set -> True if its jobs write to files.
@@ -288,7 +295,7 @@ class Describer:
         values["t_alloc"] = _time(job.t_alloc)
         values["t_run"] = t_start
         values["t_end"] = t_end
-        values["pending"] = _time(pending(t_submit, t_start))
+        values["pending"] = _time(pending(self._absences, job.id, t_submit, t_start))
         values["runtime"] = None if seconds is None else round(seconds, 6)
         values["output"], values["error"] = self._paths(job, job_set, params)
         return cast(JobRow, {key: values[key] for key in _KEYS if key in values})

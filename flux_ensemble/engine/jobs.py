@@ -14,6 +14,7 @@ from enum import IntEnum
 from signal import SIGKILL
 from typing import Any, Final
 
+from flux_ensemble.engine.absences import Absences
 from flux_ensemble.engine.compact import columns, unusual
 from flux_ensemble.engine.events import CPU, RSS, JobEvent
 from flux_ensemble.engine.firings import Firing
@@ -245,7 +246,7 @@ class ActiveJob:
         phase = phases.get(before)
         if phase is None:
             if name == "submit" and event.context.get("again"):
-                # A local run that goes on after an interruption has put the job into its queue.
+                # In logs of local runs that have no `Absent` yet.
                 self.t_submit = event.t
             return False
         self.phase = phase
@@ -478,14 +479,14 @@ def _size(value: Any) -> int:
         return MAX_MEMO + 1
 
 
-def ages_of(jobs: Iterable[ActiveJob], gauge: str, t: float) -> Iterator[float]:
+def ages_of(jobs: Iterable[ActiveJob], gauge: str, t: float, absences: Absences) -> Iterator[float]:
     """Yield the ages in seconds at time `t` of the jobs that are "waiting" or "running"."""
     for job in jobs:
         if gauge == "running":
             if job.phase is Phase.RUNNING and job.t_start is not None:
                 yield max(0.0, t - job.t_start)
         elif job.phase < Phase.RUNNING:
-            yield max(0.0, t - job.t_submit)
+            yield absences.waited(job.id, job.t_submit, t)
 
 
 def dump_jobs(jobs: Sequence[ActiveJob]) -> dict[str, Any]:

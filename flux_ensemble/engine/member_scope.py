@@ -75,7 +75,8 @@ class MemberScope:
             ages = None
             if t is not None and (variable in GAUGES or variable == "pending"):
                 gauge = "waiting" if variable == "pending" else variable
-                ages = ages_of(self.jobs(ordinal, (group,)), gauge, t)
+                jobs = self.jobs(ordinal, (group,))
+                ages = ages_of(jobs, gauge, t, core.workload.absences)
             return core.stats.of_members.lookup(name, path, ages)
 
         return value_of

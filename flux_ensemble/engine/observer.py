@@ -279,7 +279,7 @@ class Observer:
 
     def _on_start(self, job: ActiveJob, group: str, event: JobEvent, known: str | None) -> News:
         stats = self._core.stats
-        pending = max(0.0, event.t - job.t_submit)
+        pending = self._core.workload.absences.waited(job.id, job.t_submit, event.t)
         stats.observe(group, "pending", pending)
         stats.pending_nodes -= job.nodes
         job.nodes = 0

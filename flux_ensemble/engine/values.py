@@ -131,8 +131,9 @@ class Values:
     def _point(self, best: Best, job: ActiveJob) -> Point | None:
         """Return a job with its value of a best's variable; None if it has no finite value."""
         value: Any = None
-        if best.variable == "pending":
-            value = None if job.t_start is None else max(0.0, job.t_start - job.t_submit)
+        core = self._core
+        if best.variable == "pending" and job.t_start is not None:
+            value = core.workload.absences.waited(job.id, job.t_submit, job.t_start)
         elif best.variable == "duration":
             value = None if job.t_end is None else runtime(job.t_start, job.t_end, job.t_end)
         else:

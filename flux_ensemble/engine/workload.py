@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from flux_ensemble.document.job_sets import Group
+from flux_ensemble.engine.absences import Absences
 from flux_ensemble.engine.backlog import Backlog
 from flux_ensemble.engine.combinations import Combinations, parse_name
 from flux_ensemble.engine.events import Tag
@@ -39,6 +40,8 @@ class Workload:
         #: The number of further jobs that may be sent; negative if more appeared than expected.
         self.room = limit
         self.firings = Firings()
+        #: The spans in which there was no Flux instance, or no local run.
+        self.absences = Absences()
         self.jobs: dict[int, ActiveJob] = {}
         self._active: dict[str, dict[int, ActiveJob]] = {group: {} for group in groups}
         self._waiting = dict.fromkeys(groups, 0)
@@ -386,7 +389,7 @@ class Workload:
 
     def ages(self, group: str, gauge: str, t: float) -> Iterator[float]:
         """Return the ages in seconds at time `t` of the group's "waiting" or "running" jobs."""
-        return ages_of(self._active[group].values(), gauge, t)
+        return ages_of(self._active[group].values(), gauge, t, self.absences)
 
     def dump(self) -> dict[str, Any]:
         """Return jobs and firings as JSON; the counts follow from them."""

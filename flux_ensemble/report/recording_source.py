@@ -100,7 +100,8 @@ class RecordingTap:
         spec = self._engine.spec
         members = self._engine.members
         named = str if members is None else members.name_of
-        describer = Describer(spec, spec.directory, str, named)
+        absences = self._engine.workload.absences
+        describer = Describer(spec, spec.directory, str, named, absences=absences)
         position = 0
         while position < len(self._records):
             for job in self._records.jobs(position):

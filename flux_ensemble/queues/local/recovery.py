@@ -258,8 +258,6 @@ class Recovered:
         for id in [id for id in engine.workload.jobs if id <= self.last_id]:
             yield JobEvent(now, id, "validate")
             if id not in self.placed:
-                # It waits in the queue of this run from now on.
-                yield JobEvent(now, id, "submit", {"again": True})
                 continue
             t, kind, note = t_known, "lost", "lost when the run was killed"
             if t_end is not None and id in started:

@@ -37,7 +37,7 @@ from flux_ensemble.document.functions import unresolved
 from flux_ensemble.document.members import NOT_LOCAL
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import Record
-from flux_ensemble.engine.events import Interrupted, JobEvent
+from flux_ensemble.engine.events import Absent, Interrupted, JobEvent
 from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.why import why
 from flux_ensemble.eventlog import Entry, Stored
@@ -251,8 +251,15 @@ class LocalRun:
         self._queue = self._make_queue(cluster)
         stack.callback(self._queue.close)
         self._ensemble = self._make_ensemble(cwd, recorder)
-        kept, rerun = kept_files(log.directory.path), self._ensemble.engine.rerun
-        self._describer = Describer(spec, cwd, str, kept=kept, rerun=rerun)
+        engine = self._ensemble.engine
+        self._describer = Describer(
+            spec,
+            cwd,
+            str,
+            kept=kept_files(log.directory.path),
+            rerun=engine.rerun,
+            absences=engine.workload.absences,
+        )
         note = self._ensemble.note
         self._functions = FunctionWorker(spec, loop, note, listener.note, **self._where)
         stack.callback(self._functions.close)
@@ -350,6 +357,7 @@ class LocalRun:
         t_end = t_stopped(before)
         if t_end is not None:
             ensemble.post([Interrupted(t_end, recovered.started(ensemble.engine))])
+        ensemble.post([Absent(now, t_known)])
         for event in recovered.events(ensemble.engine, now, t_end, t_known):
             ensemble.job_event(event)
 

@@ -24,13 +24,14 @@ jobs that the queue does not know any more.
 from __future__ import annotations
 
 import signal
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
-from flux_ensemble.engine.events import Interrupted, JobEvent, Tag
+from flux_ensemble.engine.events import Absent, Event, Interrupted, JobEvent, Tag
 from flux_ensemble.engine.job_keys import ENCLOSING, ordinal_of
 from flux_ensemble.engine.jobs import LOST, ActiveJob
 from flux_ensemble.faults import ENDINGS
@@ -307,12 +308,17 @@ class CatchUp:
         if past.interrupted:
             t_end = ensemble.facts.t_shutdown or past.events[0][0]
             ensemble.post([Interrupted(t_end, tuple(sorted(set(past.interrupted))))])
-        total = len(past.events)
+        events: list[Event] = [event for _, event in past.events]
+        begun, t_known = self._t_instance, self.t_known[ensemble]
+        if begun is not None and 0 < t_known < begun:
+            place = bisect_left(past.events, begun, key=itemgetter(0))
+            events.insert(place, Absent(begun, t_known))
+        total = len(events)
         for done in range(0, total, SLICE):
             if done:
                 self.behind[ensemble.name] = f"{done:,} of {total:,} events of its jobs"
                 yield
-            ensemble.post(event for _, event in past.events[done : done + SLICE])
+            ensemble.post(events[done : done + SLICE])
         for event in past.surplus:
             ensemble.violation(event)
 

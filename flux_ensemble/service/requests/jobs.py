@@ -130,6 +130,7 @@ def describer_of(ensemble: Ensemble) -> Describer:
         lambda id: str(JobID(id).f58),
         _names(ensemble),
         rerun=engine.rerun,
+        absences=engine.workload.absences,
     )
 
 

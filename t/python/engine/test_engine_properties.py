@@ -37,6 +37,7 @@ from flux_ensemble.engine.codec import command_from_json, encode, event_from_jso
 from flux_ensemble.engine.commands import Finish, Record
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import (
+    Absent,
     AllocationChanged,
     AllocationEnding,
     Interrupted,
@@ -459,6 +460,11 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def there_is_time_again(self):
         self.post(AllocationChanged(self.tick(), None))
+
+    @rule(seconds=st.floats(0.0, 100.0))
+    def nothing_was_there(self, seconds):
+        t = self.tick()
+        self.post(Absent(t, t - seconds))
 
     @rule(share=st.sampled_from([0.25, 0.5, 1.0]))
     def others_compete(self, share):

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from play import Finish, Play, Started, StartTimer, StopTimer, document, on_start, submit
 
-from flux_ensemble.engine.events import AllocationChanged, ShareChanged
+from flux_ensemble.engine.events import Absent, AllocationChanged, ShareChanged
+from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.metrics.paths import MetricPath, parse_path
 
@@ -286,3 +287,24 @@ def test_a_share_that_no_rule_reads_is_nothing_to_tell() -> None:
     assert not play(SLOW).engine.wants_share
     read = {**SLOW, "action": {"name": "submit", "label": "b", "count": "{1 + share.queue}"}}
     assert play(read).engine.wants_share
+
+
+def test_a_job_does_not_wait_while_there_is_no_instance() -> None:
+    p = play({"trigger": "job-start", "when": "job.pending > 8", "action": submit("b")})
+    p.event(1, "submit")
+    p.event(2, "submit")
+    since = p.t + 5
+    p.t = since + 60
+    p.post(Absent(p.t, since))
+    ages = list(p.engine.workload.ages("a", "waiting", p.t + 1.0))
+    assert ages == [pytest.approx(6.0, abs=0.1)] * 2
+    again = restore(p.engine.spec, json.loads(json.dumps(dump(p.engine))), [])
+    assert list(again.workload.ages("a", "waiting", p.t + 1.0)) == ages
+    p.t += 2
+    for name in ("validate", "start"):
+        p.event(1, name)
+    assert p.engine.metrics(p.t)["mean"]["a-pending"] == pytest.approx(7.0, abs=0.1)
+    assert p.submitted("b") == 0, "job.pending is no more than that, too"
+    (job,) = [each for each in p.engine.workload.jobs.values() if each.id == 1]
+    describer = Describer(p.engine.spec, "/", str, absences=p.engine.workload.absences)
+    assert describer.describe(job, p.t)["pending"] == pytest.approx(7.0, abs=0.1)

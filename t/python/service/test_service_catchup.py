@@ -322,3 +322,18 @@ def test_list_and_status_say_which_ensembles_are_behind(monkeypatch: pytest.Monk
         assert reports._service()["recovering"] == {**recovery.coming, **past.behind}
     listed = {one["name"]: one for one in reports.list(owner=True)["ensembles"]}
     assert "recovering" not in listed["test"]["reason"]
+
+
+def test_a_job_that_waited_for_the_next_instance_did_not_wait_in_between() -> None:
+    bench = Bench()
+    ensemble, _ = bench.load(
+        rules=[on_start("a")], jobs=[{"name": "a", "command": "x", "count": 2}]
+    )
+    past = CatchUp(bench.tracker, [ensemble], t_instance=5000.0)
+    own = [*begun(), entry(2010.0, "finish", status=0), entry(2010.1, "clean")]
+    waited = [entry(2000.0, "submit", userid=OWNER), entry(2000.1, "validate")]
+    past.history(1, jobspec(tag()), own)
+    past.history(2, jobspec(tag(index=1)), [*waited, entry(5002.0, "start")])
+    past.apply()
+    pending = ensemble.engine.metrics(5003.0)["max"]["a-pending"]
+    assert pending == pytest.approx(12.1, abs=0.01)
