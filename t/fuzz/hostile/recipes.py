@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from flux_ensemble import __version__
+from flux_ensemble.queues.nested.link import FORMAT
 from flux_ensemble.service.requests.protocol import TOPICS
 from hostile import documents
 from hostile.values import GARBAGE, LONG, encode, garbled, mutated, odd, odd_text
@@ -136,6 +137,7 @@ class Recipes:
             "reason": "enough", "run": rng.randrange(2**40), "member": "pool.0", "ordinal": 1,
             "epoch": rng.choice((0, 1, 7)), "contact": rng.choice(("1.1", "2.1", "7.0")),
             "version": rng.choice((__version__, "9")),
+            "format": rng.choice((FORMAT, 0, 9)),
             "number": rng.choice((0, 1, 2)), "taken": rng.choice((0, 1)),
             "items": rng.choice(([], [["up", 1]], [["event"]], ["x"], [[7, {}]])),
             "filter": rng.choice(("returncode == 0", "job.params.x > 1", "runtime < 10")),

@@ -330,8 +330,8 @@ def test_a_job_that_waited_for_the_next_instance_did_not_wait_in_between() -> No
         rules=[on_start("a")], jobs=[{"name": "a", "command": "x", "count": 2}]
     )
     past = CatchUp(bench.tracker, [ensemble], t_instance=5000.0)
-    own = [*begun(), entry(2010.0, "finish", status=0), entry(2010.1, "clean")]
-    waited = [entry(2000.0, "submit", userid=OWNER), entry(2000.1, "validate")]
+    own: list[Any] = [*begun(), entry(2010.0, "finish", status=0), entry(2010.1, "clean")]
+    waited: list[Any] = [entry(2000.0, "submit", userid=OWNER), entry(2000.1, "validate")]
     past.history(1, jobspec(tag()), own)
     past.history(2, jobspec(tag(index=1)), [*waited, entry(5002.0, "start")])
     past.apply()
