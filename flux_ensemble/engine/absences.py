@@ -5,7 +5,7 @@ A job that waited on a member waited there, whatever became of the instance of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from flux_ensemble.engine.job_keys import ordinal_of
 
@@ -45,6 +45,6 @@ class Absences:
         """Return the spans as JSON."""
         return [[since, until] for since, until in self._spans]
 
-    def load(self, value: Iterable[tuple[float, float]]) -> None:
+    def load(self, value: Iterable[Sequence[float]]) -> None:
         """Set the spans from the result of `dump`."""
-        self._spans = [(since, until) for since, until in value]
+        self._spans = [(span[0], span[1]) for span in value]
