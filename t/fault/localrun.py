@@ -155,6 +155,14 @@ class LocalRun:
                 job.events[-1] = (name, seen, context)
         return [job for job in jobs.values() if job.counts]
 
+    def absences(self) -> list[tuple[float, float]]:
+        """The spans in which it did not run, as it has put them down."""
+        return [
+            (value["since"], value["t"])
+            for line in (self.files / "events").read_text().splitlines()
+            if (value := json.loads(line)).get("type") == "Absent"
+        ]
+
     def _events(self) -> Iterator[dict[str, Any]]:
         """Job events, from a file of events or from the batches of a log."""
         events = self.files / "events"
@@ -320,7 +328,7 @@ def verified(run: LocalRun, jobs: list[Job]) -> verify.Findings:
     findings.expect([], snapshot["status"]["errors"], "errors in status")
     verify.check_tags(expected, jobs, findings)
     verify.check_log(expected, run.entries(), findings)
-    verify.check_metrics(jobs, snapshot["metrics"], findings)
+    verify.check_metrics(jobs, snapshot["metrics"], findings, run.absences())
     return findings
 
 

@@ -129,8 +129,15 @@ def mark_beaten(expected: Expected, jobs: Iterable[Job]) -> None:
             job.beaten = bool(ends) and job.id != min(ends)[1]
 
 
-def fold(jobs: Iterable[Job]) -> tuple[dict[str, Counter[str]], dict[str, dict[str, list[float]]]]:
-    """Counts by group, and the values of its streams, out of the events of its jobs."""
+def fold(
+    jobs: Iterable[Job], absences: Sequence[tuple[float, float]] = ()
+) -> tuple[dict[str, Counter[str]], dict[str, dict[str, list[float]]]]:
+    """Counts by group, and the values of its streams, out of the events of its jobs.
+
+    Args:
+        jobs: of one ensemble.
+        absences: spans in which nothing was there that ran jobs, so that none waited for nodes.
+    """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for job in jobs:
@@ -139,7 +146,9 @@ def fold(jobs: Iterable[Job]) -> tuple[dict[str, Counter[str]], dict[str, dict[s
         counts[group]["submitted"] += 1
         submit, start, finish = (job.first(name) for name in ("submit", "start", "finish"))
         if submit and start:
-            values[group]["pending"].append(max(0.0, start[0] - submit[0]))
+            away = [min(until, start[0]) - max(since, submit[0]) for since, until in absences]
+            waited = start[0] - submit[0] - sum(max(0.0, span) for span in away)
+            values[group]["pending"].append(max(0.0, waited))
         if start and finish and _outcome(job, finish) == "success":
             values[group]["duration"].append(max(0.0, finish[0] - start[0]))
         if finish or job.first("clean"):
@@ -178,9 +187,14 @@ def _outcome(job: Job, finish: tuple[float, Mapping[str, Any]] | None) -> str:
     return "timeout" if "timeout" in kinds else "canceled" if "cancel" in kinds else "failed"
 
 
-def check_metrics(jobs: list[Job], metrics: Mapping[str, Any], findings: Findings) -> None:
+def check_metrics(
+    jobs: list[Job],
+    metrics: Mapping[str, Any],
+    findings: Findings,
+    absences: Sequence[tuple[float, float]] = (),
+) -> None:
     """Counts and statistics are those of a fold over the jobs from scratch."""
-    counts, values = fold(jobs)
+    counts, values = fold(jobs, absences)
     for group, told in metrics["count"].items():
         ours = counts[group]
         for counter, number in told.items():
