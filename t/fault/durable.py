@@ -57,6 +57,18 @@ class Durable:
             for line in (self.text(key) or "").splitlines():
                 yield json.loads(line)
 
+    def absences(self) -> list[tuple[float, float]]:
+        """The spans in which there was no instance, as its log has them."""
+        return sorted(
+            {
+                (event["since"], event["t"])
+                for entry in self.lines()
+                if entry["name"] == "batch"
+                for event in entry["context"]["events"]
+                if isinstance(event, dict) and event["type"] == "Absent"
+            }
+        )
+
     def entries(self) -> list[dict[str, Any]]:
         """The entries for people; those of a batch that was committed twice are there once.
 

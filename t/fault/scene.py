@@ -256,7 +256,7 @@ class Scene:
         if lossy or purged:
             verify.check_sums(expected, jobs, metrics, findings)
         else:
-            verify.check_metrics(jobs, metrics, findings)
+            verify.check_metrics(jobs, metrics, findings, durable.absences())
             verify.check_outcomes(expected, metrics, findings)
             verify.check_record(jobs, self.recorded(name), findings)
         verify.check_calls(expected, calls or self.calls, findings)
