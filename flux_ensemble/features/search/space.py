@@ -89,12 +89,12 @@ class Space:
 
     @property
     def is_conditional(self) -> bool:
-        """Whether a point may lack values of variables."""
+        """True if a point may lack values of variables."""
         return bool(self._conditions)
 
     @property
     def is_constrained(self) -> bool:
-        """Whether there are points that are left out."""
+        """True if there are points that are left out."""
         return bool(self._where)
 
     def has(self, name: str, values: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What starts the members of a pool and ends them, such as Flux or Slurm: a provider.
+"""Providers, such as Flux or Slurm, which start the members of a pool and end them.
 
     start, find, end ──► Provider ──► submitted, reached, began, broke, expires, over ──► Started
 

@@ -1,4 +1,4 @@
-"""What a member is to be, whoever starts it: its identity, its size, and what runs in it."""
+"""The description of a member, whoever starts it: its identity, its size, and what runs in it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a member is to be, whoever starts it.
+    """The description of a member, whoever starts it.
 
     Args:
         tag: of the member.

@@ -20,7 +20,7 @@ LIMIT_SECONDS = 150.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a command has answered.
+    """The answer of a command.
 
     Args:
         output: its standard output.

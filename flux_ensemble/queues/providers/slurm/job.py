@@ -1,7 +1,7 @@
 """The job of a member in Slurm: how it is asked for, and what Slurm says of it.
 
     sbatch --hold --comment 'flux-ensemble TAG' ──► id ──► written down ──► scontrol release
-                                   squeue ──► a `Seen` for each ◄── the instance adds its URI
+                                   squeue ──► a `SlurmJob` for each ◄── the instance adds its URI
 
 Slurm has no fence: a submission that was cut off can appear later, and there are no events, only a
 list. So a job is submitted held, with a tag that says whose it is, and released when its id is
@@ -58,7 +58,7 @@ COLUMNS = "%i|%T|%e|%r|%k"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SlurmJob:
     """A job, as `squeue` lists it.
 
     Args:
@@ -144,7 +144,7 @@ def describe(shape: Shape) -> dict[str, Any]:
     }
 
 
-def read(output: str) -> dict[str, dict[str, Seen]]:
+def read(output: str) -> dict[str, dict[str, SlurmJob]]:
     """Read what `squeue` has answered.
 
     Args:
@@ -162,7 +162,7 @@ def read(output: str) -> dict[str, dict[str, Seen]]:
     >>> read("8|RUNNING|N/A|None|(null)")
     {}
     """
-    jobs: dict[str, dict[str, Seen]] = {}
+    jobs: dict[str, dict[str, SlurmJob]] = {}
     for line in output.splitlines():
         job, state, ends, reason, comment = (*line.split("|", 4), "", "", "", "")[:5]
         if not comment.startswith(f"{MARK} ["):
@@ -170,5 +170,5 @@ def read(output: str) -> dict[str, dict[str, Seen]]:
         tag, closed, told = comment.rpartition("]")
         if closed:
             uri = told.strip() or None
-            jobs.setdefault(tag + closed, {})[job] = Seen(job, state, ends, reason, uri)
+            jobs.setdefault(tag + closed, {})[job] = SlurmJob(job, state, ends, reason, uri)
     return jobs

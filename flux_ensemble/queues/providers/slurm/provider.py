@@ -23,7 +23,7 @@ from flux_ensemble.queues.nested.life import UNNEEDED
 from flux_ensemble.queues.nested.provider import JobName, Started, Written
 from flux_ensemble.queues.nested.shape import Shape
 from flux_ensemble.queues.providers.slurm.command import Command, Outcome
-from flux_ensemble.queues.providers.slurm.job import COLUMNS, Seen, describe, mark, read
+from flux_ensemble.queues.providers.slurm.job import COLUMNS, SlurmJob, describe, mark, read
 from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.texts import bounded
 
@@ -72,7 +72,7 @@ class _Following:
     submitting: bool = False
     id: str | None = None
     released: bool = False
-    seen: Seen | None = None
+    seen: SlurmJob | None = None
     missed: int = 0
     waits: str | None = None
     reached: bool = False
@@ -196,7 +196,7 @@ class SlurmProvider:
             self._trouble = trouble
             self._log_error(trouble or "Slurm answers again")
 
-    def _update(self, following: _Following, jobs: Mapping[str, Seen]) -> None:
+    def _update(self, following: _Following, jobs: Mapping[str, SlurmJob]) -> None:
         member = following.member
         if following.submitting:
             return
@@ -216,7 +216,7 @@ class SlurmProvider:
                 self._cancel_copy(following, seen)
         self._advance(following, jobs.get(following.id))
 
-    def _advance(self, following: _Following, seen: Seen | None) -> None:
+    def _advance(self, following: _Following, seen: SlurmJob | None) -> None:
         """Tell a member what the list shows of its job."""
         member = following.member
         if seen is None:
@@ -314,7 +314,7 @@ class SlurmProvider:
             following.released = False
             self._log_trouble(f"cannot release job {following.id} in Slurm: {outcome.error}")
 
-    def _cancel_copy(self, following: _Following, copy: Seen) -> None:
+    def _cancel_copy(self, following: _Following, copy: SlurmJob) -> None:
         tag = following.member.tag
         self._log_error(
             f"{bounded(tag.name)}: job {copy.job} of Slurm is cancelled: its tag is that of member "
