@@ -57,12 +57,13 @@ class _Following:
         member: is told.
         comment: the tag of its job.
         job: asked for, until it is submitted; None for one that an earlier service started.
-        written: see `Provider.start`; None for such a one.
+        written: see `Provider.start`; None for such a one, and once the id is written down.
         submitting: sbatch runs.
         id: of its job.
         released: it was, or is being released.
         seen: its job in the latest list.
         missed: in how many lists in a row it was not.
+        began, reached: the member was told that it began, and its URI.
     """
 
     member: Started
@@ -74,7 +75,6 @@ class _Following:
     released: bool = False
     seen: SlurmJob | None = None
     missed: int = 0
-    waits: str | None = None
     reached: bool = False
     began: bool = False
 
@@ -288,10 +288,8 @@ class SlurmProvider:
     def _submitted(self, following: _Following, job: str) -> None:
         following.id = job
         following.member.submitted(job)
-        written, following.written = following.written, None
-        if written is not None and self._members.get(following.comment) is following:
-            following.written = written
-            written(job, partial(self._durable, following))
+        if following.written is not None and self._members.get(following.comment) is following:
+            following.written(job, partial(self._durable, following))
 
     def _durable(self, following: _Following) -> None:
         following.written = None
