@@ -7,23 +7,18 @@ that fails goes into the error.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shlex
-import signal
 import string
-import subprocess
-import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping
-from functools import partial
 
-from flux_ensemble.runtime.ports import Handle, Loop
+from flux_ensemble.runtime.command import Command, Outcome
+from flux_ensemble.runtime.ports import Loop
 
 #: Number of commands that run at once.
 COMMANDS = 32
 
-#: Bytes of a command's output that go into the error.
+#: Characters of a command's output that go into the error.
 OUTPUT = 400
 
 #: Fields that a template may name.
@@ -79,7 +74,7 @@ class Commands:
         self._environment = environment
         self._limit = limit
         self._waiting: deque[tuple[int, str, Ended]] = deque()
-        self._running: set[_Command] = set()
+        self._running: set[Command] = set()
 
     def run(self, rank: int, host: str, ended: Ended) -> None:
         """Run the command for one broker."""
@@ -97,93 +92,26 @@ class Commands:
         while self._waiting and len(self._running) < COMMANDS:
             rank, host, ended = self._waiting.popleft()
             words = [word.format(host=host, rank=rank) for word in self._words]
-            try:
-                command = _Command(self._loop, words, self._environment, self._limit)
-            except (OSError, ValueError) as error:
-                ended(f"cannot run {words[0]!r}: {error}")
-                continue
-            self._running.add(command)
-            command.ended = partial(self._ended, command, ended)
+            self._run(words, ended)
 
-    def _ended(self, command: _Command, ended: Ended, reason: str | None) -> None:
-        self._running.discard(command)
-        self._loop.timer(0.0, self._next)
-        ended(reason)
+    def _run(self, words: list[str], ended: Ended) -> None:
+        def done(outcome: Outcome) -> None:
+            self._running.discard(command)
+            if self._waiting:
+                self._loop.timer(0.0, self._next)
+            ended(_reason(words, self._limit, outcome))
+
+        command = Command(self._loop, words, done, limit=self._limit, environment=self._environment)
+        self._running.add(command)
 
 
-class _Command:
-    """A running command.
-
-    Attributes:
-        ended: called once when the command has ended.
-    """
-
-    def __init__(
-        self, loop: Loop, words: list[str], environment: Mapping[str, str], limit: float
-    ) -> None:
-        self.ended: Ended = lambda reason: None
-        self._words = words
-        self._limit = limit
-        self._late = False
-        # Not a pipe: a broker that the command leaves behind may hold it open, or fill it.
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115
-        try:
-            self._process = subprocess.Popen(
-                words,
-                env=environment,
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=self._output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            self._fd = os.pidfd_open(self._process.pid)
-        except BaseException:
-            self._output.close()
-            raise
-        self._watched: list[Handle] = [
-            loop.reader(self._fd, self._exited),
-            loop.timer(limit, self._too_late),
-        ]
-
-    def kill(self) -> None:
-        """Kill the command and release its descriptors; `ended` is not called."""
-        self._signal()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=1.0)
-        self._close()
-
-    def _signal(self) -> None:
-        # The command has a session of its own, so its descendants are killed too.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-
-    def _too_late(self) -> None:
-        self._late = True
-        self._signal()
-
-    def _exited(self) -> None:
-        status = self._process.wait()
-        reason = None
-        if self._late:
-            reason = f"{shlex.join(self._words)!r} did not end within {self._limit:g} s"
-        elif status:
-            how = f"exit status {status}" if status > 0 else f"signal {-status}"
-            reason = f"{shlex.join(self._words)!r} failed ({how})"
-        if reason is not None:
-            said = self._said()
-            reason = f"{reason}: {said}" if said else reason
-        self._close()
-        self.ended(reason)
-
-    def _said(self) -> str:
-        """Return the end of the command's output as one line."""
-        size = self._output.seek(0, os.SEEK_END)
-        self._output.seek(max(0, size - OUTPUT))
-        return " ".join(self._output.read().decode("utf-8", "replace").split())
-
-    def _close(self) -> None:
-        for handle in self._watched:
-            handle.cancel()
-        os.close(self._fd)
-        self._output.close()
+def _reason(words: list[str], limit: float, outcome: Outcome) -> str | None:
+    """Return why a command has failed, with the end of what it wrote; None if it has not."""
+    if outcome.late:
+        reason = f"{shlex.join(words)!r} did not end within {limit:g} s"
+    elif outcome.how:
+        reason = f"{shlex.join(words)!r} failed ({outcome.how})"
+    else:
+        return outcome.error
+    said = " ".join(f"{outcome.output} {outcome.said}".split())[-OUTPUT:]
+    return f"{reason}: {said}" if said else reason

@@ -13,9 +13,9 @@ import pytest
 
 from flux_ensemble.queues.nested.provider import JobName, Started
 from flux_ensemble.queues.nested.shape import MemberTag, Shape, Size
-from flux_ensemble.queues.providers.slurm.command import Outcome
 from flux_ensemble.queues.providers.slurm.job import describe, mark
 from flux_ensemble.queues.providers.slurm.provider import SlurmProvider
+from flux_ensemble.runtime.command import Outcome
 
 HOME = "12.5"
 

@@ -22,8 +22,8 @@ from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.nested.life import UNNEEDED
 from flux_ensemble.queues.nested.provider import JobName, Started, Written
 from flux_ensemble.queues.nested.shape import Shape
-from flux_ensemble.queues.providers.slurm.command import Command, Outcome
 from flux_ensemble.queues.providers.slurm.job import COLUMNS, SlurmJob, describe, mark, read
+from flux_ensemble.runtime.command import Command, Outcome
 from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.texts import bounded
 
@@ -32,6 +32,9 @@ POLL_SECONDS = 1.0
 
 #: Seconds that `squeue` may take.
 LIST_SECONDS = 60.0
+
+#: Seconds that another command may take: a full queue blocks `sbatch` for 120 of them.
+COMMAND_SECONDS = 150.0
 
 #: How often a job has to be missing in the list until it counts as over: a controller that has just
 #: begun may not list all of them.
@@ -131,7 +134,8 @@ class SlurmProvider:
             failed = outcome.error is not None and not gone
             done(OSError(errno.EAGAIN, outcome.error) if failed else None)
 
-        self._run(self._loop, ["scancel", "--", str(job)], ended)
+        words = ["scancel", "--", str(job)]
+        self._run(self._loop, words, ended, limit=COMMAND_SECONDS)
 
     def why(self, job: JobName) -> str | None:
         """Return Slurm's reason why a job waits, such as "waits in Slurm: Priority"."""
@@ -264,6 +268,7 @@ class SlurmProvider:
             self._loop,
             ["sbatch", *following.job["arguments"]],
             partial(self._answered, following),
+            limit=COMMAND_SECONDS,
             environment=following.job["environment"],
             script=following.job["script"],
         )
@@ -304,6 +309,7 @@ class SlurmProvider:
             self._loop,
             ["scontrol", "release", following.id],
             partial(self._did_release, following),
+            limit=COMMAND_SECONDS,
         )
 
     def _did_release(self, following: _Following, outcome: Outcome) -> None:

@@ -1,4 +1,8 @@
-"""Runs a command of Slurm beside the service, with a time limit."""
+"""Runs a command beside the loop: with a time limit, and its output in files.
+
+Its output is no pipe: nobody reads while it runs, and a process that it leaves behind may hold the
+output open for ever.
+"""
 
 from __future__ import annotations
 
@@ -10,39 +14,45 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import IO
 
 from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.texts import bounded
 
-#: Seconds that a command may take. A full queue blocks `sbatch` for 120 seconds.
-LIMIT_SECONDS = 150.0
+#: Seconds within which a command that was killed is gone.
+_GONE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The answer of a command.
+    """The outcome of a command.
 
     Args:
         output: its standard output.
         error: why it failed, in words; None if it succeeded.
-        late: it was killed after LIMIT_SECONDS, so nobody knows what it has done.
+        late: it was killed after its time limit, so nobody knows what it has done.
+        how: the way in which it failed, such as "exit status 1"; "" if it succeeded, was late, or
+            did not begin.
+        said: its standard error.
     """
 
     output: str
     error: str | None = None
     late: bool = False
+    how: str = ""
+    said: str = ""
 
 
 class Command:
-    """A running command.
+    """A running command, in a session of its own.
 
     Args:
         loop: for timers and file descriptors.
         words: the command.
-        done: receives the outcome; not called from within this call.
-        environment: of the command; None for that of the service.
+        done: receives the outcome, once; not called from within this call.
+        limit: seconds after which it is killed, with all that it has started.
+        environment: of the command; None for that of this process.
         script: its standard input.
-        limit: seconds after which it is killed.
     """
 
     def __init__(
@@ -51,15 +61,15 @@ class Command:
         words: Sequence[str],
         done: Callable[[Outcome], None],
         *,
+        limit: float,
         environment: Mapping[str, str] | None = None,
         script: str = "",
-        limit: float = LIMIT_SECONDS,
     ) -> None:
         self._words = words
         self._done = done
         self._late = False
         self._watched: list[Handle] = []
-        # Not pipes: nobody reads while it runs.
+        self._process: subprocess.Popen[bytes] | None = None
         with tempfile.TemporaryFile() as given:
             given.write(script.encode())
             given.seek(0)
@@ -75,8 +85,9 @@ class Command:
                     stderr=self._errors,
                     start_new_session=True,
                 )
-            except OSError as error:
-                outcome = Outcome("", f"cannot run {words[0]}: {error.strerror}")
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or error
+                outcome = Outcome("", f"cannot run {words[0]!r}: {reason}")
                 self._watched.append(loop.timer(0.0, lambda: self._end(outcome)))
                 return
         self._fd = os.pidfd_open(self._process.pid)
@@ -85,32 +96,50 @@ class Command:
             loop.timer(limit, self._too_late),
         ]
 
+    def _signal(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
     def _too_late(self) -> None:
         self._late = True
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._signal()
 
     def _exited(self) -> None:
+        assert self._process is not None
         status = self._process.wait()
-        os.close(self._fd)
-        error = None
+        error, how = None, ""
+        output, said = (_read(file) for file in (self._output, self._errors))
         if self._late:
             error = f"{self._words[0]} did not end in time"
         elif status:
-            self._errors.seek(0)
-            said = " ".join(self._errors.read().decode(errors="replace").split())
-            error = bounded(said) or f"{shlex.join(self._words)} exited with {status}"
-        self._output.seek(0)
-        self._end(Outcome(self._output.read().decode(errors="replace"), error, self._late))
+            how = f"exit status {status}" if status > 0 else f"signal {-status}"
+            error = bounded(" ".join(said.split())) or f"{shlex.join(self._words)} failed ({how})"
+        self._end(Outcome(output, error, self._late, how, said))
 
     def _end(self, outcome: Outcome) -> None:
         self.close()
         self._done(outcome)
 
+    def kill(self) -> None:
+        """Kill it, with all that it has started; there is no outcome."""
+        self._signal()
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=_GONE_SECONDS)
+        self.close()
+
     def close(self) -> None:
         """Wait for it no more; it goes on to its end."""
         for handle in self._watched:
             handle.cancel()
+        if self._process is not None and self._watched:
+            os.close(self._fd)
         self._watched.clear()
         self._output.close()
         self._errors.close()
+
+
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
