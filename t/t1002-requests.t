@@ -123,6 +123,28 @@ test_expect_success 'rerun runs again what did not succeed, and refuses a filter
 	refused EINVAL "expected an expression" rerun name=idle filter:=3
 '
 
+test_expect_success 'the last jobs are sent alone, with how many there are' '
+	refused EPROTO "expected a streaming request" jobs name=idle last:=2 &&
+	refused EINVAL "last: expected at most 10000, not 10001" jobs name=idle last:=10001 &&
+	refused EINVAL "last: expected a number of jobs, 1 or more" jobs name=idle last:=0 &&
+	cat >last.py <<-EOF &&
+	from flux_ensemble.client import Client, EnsembleError
+
+	client = Client()
+	every = [job["id"] for job in client.jobs("idle")]
+	last = client.jobs("idle", last=1)
+	assert [job["id"] for job in last] == every[-1:], (list(last), every)
+	assert last.total == len(every) > 1
+	try:
+	    stream = client.send("jobs", {"name": "idle", "last": 2, "group": "sleep"}, stream=True)
+	    stream.get()
+	    raise AssertionError("taken")
+	except OSError as error:
+	    assert "last: expected without group" in str(error), error
+	EOF
+	python3 last.py
+'
+
 test_expect_success 'search refuses an ensemble without one, and a number of trials that is none' '
 	refused ENOENT "ensemble .idle. has no search" search name=idle more:=1 &&
 	refused EINVAL "more: expected a number of trials, 1 or more" search name=idle more:=0 &&

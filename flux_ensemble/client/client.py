@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble import eventlog
@@ -173,6 +173,7 @@ class Client(Connection):
         group: str | None = None,
         outcome: str | None = None,
         interrupted: bool = False,
+        last: int | None = None,
     ) -> Jobs:
         """Return the jobs of an ensemble, active ones last; `to_pandas()` makes a table of them.
 
@@ -183,12 +184,18 @@ class Client(Connection):
             outcome: only jobs that ended so: success, failed, canceled, timeout or interrupted.
             interrupted: include attempts that were interrupted and whose jobs run again. They are
                 also included if `outcome` or `filter` names them.
+            last: only so many of the last jobs. Where nothing else is chosen the service sends
+                no others, so they are there at once; `total` is the number of all, afterwards.
 
         >>> [(job["id"], job["returncode"]) for job in client.jobs("demo", outcome="failed")]
         []
+        >>> jobs = client.jobs("demo", last=10)
+        >>> list(jobs), jobs.total
+        ([], 0)
         """
         asked = {"name": name, "filter": filter, "group": group, "outcome": outcome}
-        return Jobs(self, asked, interrupted=interrupted or wants_interrupted(filter, outcome))
+        all_attempts = interrupted or wants_interrupted(filter, outcome)
+        return Jobs(self, asked, interrupted=all_attempts, last=last)
 
     def submit(
         self,
@@ -399,16 +406,23 @@ class Jobs(JobTable):
     Args:
         connection: to the service.
         payload: of the requests: the ensemble, and the selection of jobs.
-        interrupted: as for `JobTable`.
+        interrupted, last: as for `JobTable`.
 
     Attributes:
         dropped: after an iteration, the number of jobs that the record had no room for.
     """
 
     def __init__(
-        self, connection: Connection, payload: dict[str, Any], *, interrupted: bool
+        self,
+        connection: Connection,
+        payload: dict[str, Any],
+        *,
+        interrupted: bool,
+        last: int | None = None,
     ) -> None:
-        super().__init__(self._requested, interrupted=interrupted)
+        super().__init__(
+            self._requested, interrupted=interrupted, last=last, page=self._requested_page
+        )
         self._connection = connection
         self._payload = payload
         self.dropped = 0
@@ -423,17 +437,31 @@ class Jobs(JobTable):
     def _requested(self) -> Iterator[JobRow]:
         after: int | None = 0
         while after is not None:
-            t_sent = time.monotonic()
-            future = self._connection.send(
-                "jobs", {**self._payload, "after": after, "count": PAGE}, stream=True
-            )
-            try:
-                while True:
-                    answer = self._connection.response(future, t_sent)
-                    yield from answer["jobs"]
-                    if "next" in answer:
-                        after, self.dropped = answer["next"], answer["dropped"]
-                    future.reset()
-            except OSError as exc:
-                if exc.errno != errno.ENODATA:
-                    raise failure(exc, "jobs") from exc
+            for answer in self._answers({"after": after, "count": PAGE}):
+                yield from answer["jobs"]
+                if "next" in answer:
+                    after, self.dropped = answer["next"], answer["dropped"]
+
+    def _requested_page(self, last: int) -> tuple[Sequence[JobRow], int] | None:
+        chosen = any(self._payload[key] for key in ("filter", "group", "outcome"))
+        if chosen or self._interrupted or last > PAGE:
+            return None
+        rows: list[JobRow] = []
+        total = None
+        for answer in self._answers({"last": last}):
+            rows += answer["jobs"]
+            if "total" in answer:
+                total, self.dropped = answer["total"], answer["dropped"]
+        return None if total is None else (rows[-last:], total)
+
+    def _answers(self, more: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Send a request, and yield the responses to it."""
+        t_sent = time.monotonic()
+        future = self._connection.send("jobs", {**self._payload, **more}, stream=True)
+        try:
+            while True:
+                yield self._connection.response(future, t_sent)
+                future.reset()
+        except OSError as exc:
+            if exc.errno != errno.ENODATA:
+                raise failure(exc, "jobs") from exc

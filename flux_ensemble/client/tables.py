@@ -6,10 +6,13 @@ its earlier attempts, whose rows are `replaced`, are in a list of jobs only if t
 
 from __future__ import annotations
 
+import errno
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
+from flux_ensemble.client.errors import EnsembleError
 from flux_ensemble.extras import library
 from flux_ensemble.scalars import measured
 from flux_ensemble.texts import one_line, printable, shortened
@@ -62,9 +65,12 @@ class JobTable:
         others: returns jobs whose fields are columns too, such as those of which `rows` are a few.
         interrupted: include the attempts that were interrupted and whose jobs ran again. Without
             it, attempts that were to run again, and did not, come last.
+        last: only so many of the last jobs; None for all.
+        page: returns the last jobs, and the number of all; None if only who reads all knows them.
 
     Attributes:
         left_out: after an iteration, the number of such attempts that were left out.
+        total: after an iteration, the number of jobs, of which the last ones are there.
 
     >>> job = {"id": 1, "group": "md", "outcome": None, "params": {"t": 300}, "memo": {"loss": 0.5}}
     >>> jobs = JobTable(lambda: [job])
@@ -81,7 +87,14 @@ class JobTable:
         others: Callable[[], Iterable[JobRow]] | None = None,
         *,
         interrupted: bool = True,
+        last: int | None = None,
+        page: Callable[[int], tuple[Iterable[JobRow], int] | None] = lambda _: None,
     ) -> None:
+        if last is not None and last < 1:
+            raise EnsembleError(errno.EINVAL, f"last: expected 1 or more jobs, not {last}")
+        self._last = last
+        self._page = page
+        self.total = 0
         self._rows = rows
         self._more = others
         self._interrupted = interrupted
@@ -126,7 +139,22 @@ class JobTable:
             raise IndexError(f"there is no job {place!r}: jobs() has {jobs}") from None
 
     def _requested_now(self) -> Iterator[JobRow]:
-        self.left_out = 0
+        self.left_out = self.total = 0
+        page = None if self._last is None else self._page(self._last)
+        if page is not None:
+            rows, self.total = page
+            yield from rows
+            return
+        kept: deque[JobRow] | None = None if self._last is None else deque(maxlen=self._last)
+        for row in self._every():
+            self.total += 1
+            if kept is None:
+                yield row
+            else:
+                kept.append(row)
+        yield from kept or ()
+
+    def _every(self) -> Iterator[JobRow]:
         if self._interrupted:
             yield from self._rows()
             return

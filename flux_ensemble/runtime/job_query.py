@@ -1,12 +1,14 @@
 """Queries for jobs of an ensemble: in its record, and then among the active jobs.
 
 A record can be long, so a query consists of steps, between which the service does other work. A
-query can go on where another one stopped: the record only grows at its end.
+query can go on where another one stopped: the record only grows at its end. A query for the last
+jobs begins that far from the end, and reads nothing before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Self
 
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.job_view import Describer
@@ -18,8 +20,9 @@ from flux_ensemble.runtime.durability.records import Records
 STEP = 200
 MOST = 25_000
 
-#: Jobs that a query finds, unless another number is requested.
+#: Jobs that a query finds, unless another number is requested; most of the last jobs.
 COUNT = 1000
+MOST_LAST = 10_000
 
 
 class JobQuery:
@@ -59,11 +62,43 @@ class JobQuery:
         self._group = group
         self._outcome = outcome
         self._left = count
+        #: The number of the last jobs to find; None for all.
+        self._page: int | None = None
         self._last = after + MOST
         self._gone: Iterator[ActiveJob] = iter(())
         self._active: Iterator[ActiveJob] | None = None
         self.over = False
         self.next: int | None = after
+        self._total = 0
+
+    @classmethod
+    def of_last(cls, last: int, engine: Engine, records: Records, describer: Describer) -> Self:
+        """Return a query for the last jobs.
+
+        Args:
+            last: number of jobs; there are more if jobs end meanwhile.
+            engine, records, describer: as for the class.
+        """
+        everything = len(records) + len(engine.workload.active())
+        query = cls(
+            engine,
+            records,
+            describer,
+            matches=lambda _: True,
+            after=min(max(everything - last, 0), len(records)),
+            count=MOST,
+        )
+        query._page = last
+        return query
+
+    @property
+    def total(self) -> int | None:
+        """How many jobs there were when the query was over; None if attempts have run again.
+
+        Only who reads all attempts knows which of them count.
+        """
+        ran_again = self._engine.interrupted or self._engine.rerun
+        return None if ran_again else self._total
 
     def step(self, now: float) -> list[JobRow]:
         """Examine some more jobs, and return those found; `now` is the time."""
@@ -97,7 +132,11 @@ class JobQuery:
                 self.next += 1
                 return job
             # Listed at once, so that a job that ends later is not looked for in the record, too.
-            self._active = iter(list(self._engine.workload.active()))
+            active = list(self._engine.workload.active())
+            self._total = self.next + len(active)
+            if self._page is not None:
+                active = active[max(self._total - self._page - self.next, 0) :]
+            self._active = iter(active)
             self.next = None
         job = next(self._active, None)
         self.over = job is None

@@ -295,6 +295,11 @@ def chosen(target: Target, name: str, choice: Choice) -> Iterator[Iterable[Any]]
             from flux_ensemble.metrics.job_filter import keys_in
 
             report_unknown(target, name, keys_in(choice.filter))
+    _say_missing(found)
+
+
+def _say_missing(found: Any) -> None:
+    """Report the jobs that are missing in a table of jobs that was read."""
     if number := getattr(found, "left_out", 0):
         say(left_out(number, "--interrupted"))
     # Not known of a local run.
@@ -352,24 +357,20 @@ def jobs(
             rows = list(named_jobs(target, name, which))
         _show(target, name, rows, order, output)
         return
-    if not interrupted and (page := _page(target, name, choice, order, output)) is not None:
-        _show_last(target, name, *page, order, output)
+    most = 0 if output.as_json else MOST_JOBS
+    if order.count is not None:
+        most = order.count
+    if most and order.sort is None and choice == Choice() and not interrupted:
+        # Not all of them are read.
+        with naming(target, name):
+            page = target.jobs(name, last=most)
+            rows = list(page)
+        _show_last(target, name, rows, page.total, order, output)
+        _say_missing(page)
         return
     with chosen(target, name, replace(choice, interrupted=interrupted)) as found:
-        rows, total = order.take(found, 0 if output.as_json else MOST_JOBS)
+        rows, total = order.take(found, most)
         _show_last(target, name, rows, total, order, output)
-
-
-def _page(
-    target: Target, name: str, choice: Choice, order: Order, output: Output
-) -> tuple[list[Any], int] | None:
-    """Return the last jobs of a local run, and the number of all; None if all have to be read."""
-    most = MOST_JOBS if order.count is None else order.count
-    whole = output.as_json or most == 0 or order.sort is not None or choice != Choice()
-    if whole or not isinstance(target, LocalClient):
-        return None
-    with naming(target, name):
-        return target.last_jobs(name, most)
 
 
 def _show_last(

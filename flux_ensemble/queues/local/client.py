@@ -107,15 +107,20 @@ class LocalClient:
         group: str | None = None,
         outcome: str | None = None,
         interrupted: bool = False,
+        last: int | None = None,
     ) -> JobTable:
         """Do as `Client.jobs`; with active jobs only if the run reports them."""
+        all_attempts = interrupted or wants_interrupted(filter, outcome)
+        chosen = any((filter, group, outcome, all_attempts))
         return JobTable(
             lambda: self._jobs(name, filter, group, outcome),
             lambda: self._jobs(name, None, group, None) if filter or outcome else (),
-            interrupted=interrupted or wants_interrupted(filter, outcome),
+            interrupted=all_attempts,
+            last=last,
+            page=lambda most: None if chosen else self._last_jobs(name, most),
         )
 
-    def last_jobs(self, name: str, most: int) -> tuple[builtins.list[Any], int] | None:
+    def _last_jobs(self, name: str, most: int) -> tuple[builtins.list[Any], int] | None:
         """Return the last of all jobs, and their number: see `States.last_jobs`."""
         with _sentences():
             active = {job["id"]: job for job in self._active(name)}

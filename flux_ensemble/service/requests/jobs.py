@@ -27,8 +27,12 @@ from flux_ensemble.service.requests.messages import Responder, Streams, is_owner
 from flux_ensemble.service.requests.registration import request_handler
 from flux_ensemble.service.status.reports import Reports
 from flux_ensemble.service.status.waits import Cause
+from flux_ensemble.texts import listed
 
 Payload = Mapping[str, Any]
+
+#: Keys of a request that choose jobs, of which the last are not known without reading all.
+_CHOOSING = ("filter", "group", "outcome", "after", "count")
 
 
 class JobRequests:
@@ -62,17 +66,9 @@ class JobRequests:
             raise RequestError(errno.EPROTO, "ensemble.jobs: expected a streaming request")
         ensemble = self._ensembles.get(payload["name"])
         keys = None if is_owner(message) else GUESTS
-        search = JobQuery(
-            ensemble.engine,
-            ensemble.records,
-            describer_of(ensemble),
-            matches=_matches(payload.get("filter"), keys),
-            group=_group(ensemble, payload.get("group")),
-            outcome=_outcome(payload.get("outcome")),
-            after=payload.get("after", 0),
-            count=payload.get("count", COUNT),
-        )
-        answer = _Answer(self._responder, self._streams, message, ensemble, search, keys)
+        search = _query(ensemble, payload, keys)
+        is_page = "last" in payload
+        answer = _Answer(self._responder, self._streams, message, ensemble, search, keys, is_page)
         self._streams.add(answer)
 
         def begin(cause_of: Callable[[ActiveJob], Cause | None]) -> None:
@@ -80,6 +76,25 @@ class JobRequests:
             answer.go_on(self._loop)
 
         self._reports.job_waits(ensemble, begin)
+
+
+def _query(ensemble: Ensemble, payload: Payload, keys: tuple[str, ...] | None) -> JobQuery:
+    """Return the query that a request asks for; `keys` are those of a guest."""
+    what = ensemble.engine, ensemble.records, describer_of(ensemble)
+    if "last" in payload:
+        if beside := [key for key in _CHOOSING if key in payload]:
+            raise RequestError(
+                errno.EINVAL, f"ensemble.jobs: last: expected without {listed(beside)}"
+            )
+        return JobQuery.of_last(payload["last"], *what)
+    return JobQuery(
+        *what,
+        matches=_matches(payload.get("filter"), keys),
+        group=_group(ensemble, payload.get("group")),
+        outcome=_outcome(payload.get("outcome")),
+        after=payload.get("after", 0),
+        count=payload.get("count", COUNT),
+    )
 
 
 class Reruns:
@@ -145,7 +160,9 @@ class _Answer:
         ensemble: Ensemble,
         search: JobQuery,
         keys: tuple[str, ...] | None,
+        is_page: bool,
     ) -> None:
+        self._is_page = is_page
         self._responder = responder
         self._streams = streams
         self.message = message
@@ -179,6 +196,7 @@ class _Answer:
             "next": self._search.next,
             "recorded": records.total,
             "dropped": records.dropped,
+            **({"total": self._search.total} if self._is_page else {}),
         }
         self._responder.respond(self.message, last)
         self.stop()

@@ -18,6 +18,7 @@ from flux_ensemble.document.keys.forms import MAX_INT
 from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Problems
 from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.runtime.job_query import MOST_LAST
 from flux_ensemble.texts import shown
 
 
@@ -117,6 +118,7 @@ TOPICS: Mapping[str, Topic] = {
             "outcome": Field(str, "an outcome"),
             "after": Field(int, "a number of jobs, 0 or more"),
             "count": Field(int, "a number of jobs, 1 or more", minimum=1),
+            "last": Field(int, "a number of jobs, 1 or more", minimum=1, maximum=MOST_LAST),
         },
         guest=True,
         streaming=True,

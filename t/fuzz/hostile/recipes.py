@@ -133,7 +133,7 @@ class Recipes:
             "search": "s", "more": 1, "points": [{"x": 1}],
             "cancel": rng.random() < 0.5, "cwd": "/tmp", "environment": {"A": "b"},
             "overrides": rng.choice(({}, {"nodes": 1, "duration": "1m"}, {"urgency": 20})),
-            "rule": rng.choice(rules), "outcome": rng.choice(("success", "failed")), "after": 0,
+            "last": rng.choice((1, 5)), "rule": rng.choice(rules), "outcome": rng.choice(("success", "failed")), "after": 0,
             "reason": "enough", "run": rng.randrange(2**40), "member": "pool.0", "ordinal": 1,
             "epoch": rng.choice((0, 1, 7)), "contact": rng.choice(("1.1", "2.1", "7.0")),
             "version": rng.choice((__version__, "9")),

@@ -18,6 +18,7 @@ from flux_ensemble.client import reconnect as outage
 from flux_ensemble.client.client import PAGE
 from flux_ensemble.client.errors import failure
 from flux_ensemble.client.reconnect import FIRST_PAUSE, GROWTH
+from flux_ensemble.service.requests.protocol import TOPICS
 
 
 class Future:
@@ -402,6 +403,34 @@ def test_jobs_come_page_by_page() -> None:
         {**asked, "after": 0},
         {**asked, "after": 7},
     ]
+
+
+def test_the_last_jobs_are_one_request() -> None:
+    last = {"jobs": [], "next": None, "dropped": 2, "total": 90}
+    handle = Handle([{"jobs": [{"id": 7}]}, {"jobs": [{"id": 8}, {"id": 9}]}, last, NO_MORE])
+    jobs = Client(handle).jobs("a", last=2)
+    assert [job["id"] for job in jobs] == [8, 9]
+    assert (jobs.total, jobs.dropped, jobs.left_out) == (90, 2, 0)
+    assert [payload for _, payload, _ in handle.sent] == [{"name": "a", "last": 2}]
+
+
+@pytest.mark.parametrize("chosen", [{}, {"group": "g"}, {"interrupted": True}])
+def test_all_jobs_are_read_where_the_service_does_not_know_the_last_ones(
+    chosen: dict[str, Any],
+) -> None:
+    unknown = [{"jobs": [], "next": None, "dropped": 0, "total": None}, NO_MORE]
+    rows = [{"id": id, "rule": "r", "firing": id} for id in (1, 2, 3)]
+    every = [{"jobs": rows}, {"jobs": [], "next": None, "dropped": 0}, NO_MORE]
+    handle = Handle(*([every] if chosen else [unknown, every]))
+    jobs = Client(handle).jobs("a", last=2, **chosen)
+    assert [job["id"] for job in jobs] == [2, 3]
+    assert jobs.total == 3
+
+
+def test_the_service_takes_as_many_last_jobs_as_the_client_requests() -> None:
+    assert TOPICS["jobs"].fields["last"].maximum >= PAGE
+    with pytest.raises(EnsembleError, match="last: expected 1 or more jobs, not 0"):
+        Client(Handle()).jobs("a", last=0)
 
 
 def test_jobs_that_cannot_be_had_are_an_error_with_a_sentence() -> None:

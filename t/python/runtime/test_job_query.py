@@ -95,6 +95,41 @@ def test_jobs_that_end_between_two_steps_are_found_once(monkeypatch: pytest.Monk
     assert sorted(found) == list(range(1, JOBS + 1))
 
 
+def test_the_last_jobs_are_found_without_those_before() -> None:
+    bench = Bench()
+    describer = Describer(bench.play.engine.spec, "/", str)
+    for last in (1, 5, 6, 12, JOBS, 100):
+        query = JobQuery.of_last(last, bench.play.engine, bench.records, describer)
+        assert ids(query) == list(range(1, JOBS + 1))[-last:]
+        assert (query.next, query.total) == (None, JOBS)
+
+
+def test_of_the_last_jobs_none_is_missed_that_ends_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "STEP", 1)
+    for last in (3, 8, 20):
+        bench = Bench(gone=15)
+        describer = Describer(bench.play.engine.spec, "/", str)
+        query = JobQuery.of_last(last, bench.play.engine, bench.records, describer)
+        found = [job["id"] for job in query.step(0.0)]
+        for job in range(16, 22):
+            bench.play.end(job)
+        found += ids(query)
+        # Jobs are in the order in which they ended, and these were the next ones.
+        assert found[-last:] == list(range(1, JOBS + 1))[-last:]
+        assert query.total == JOBS
+
+
+def test_how_many_jobs_there_are_is_not_said_where_attempts_ran_again() -> None:
+    bench = Bench()
+    describer = Describer(bench.play.engine.spec, "/", str)
+    query = JobQuery.of_last(3, bench.play.engine, bench.records, describer)
+    bench.play.engine.rerun["a", 0, 1] = 0
+    ids(query)
+    assert query.total is None
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
