@@ -444,7 +444,7 @@ class Jobs(JobTable):
 
     def _requested_page(self, last: int) -> tuple[Sequence[JobRow], int] | None:
         chosen = any(self._payload[key] for key in ("filter", "group", "outcome"))
-        if chosen or self._interrupted or last > PAGE:
+        if chosen or last > PAGE:
             return None
         rows: list[JobRow] = []
         total = None

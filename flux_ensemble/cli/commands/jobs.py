@@ -360,10 +360,10 @@ def jobs(
     most = 0 if output.as_json else MOST_JOBS
     if order.count is not None:
         most = order.count
-    if most and order.sort is None and choice == Choice() and not interrupted:
+    if most and order.sort is None and choice == Choice():
         # Not all of them are read.
         with naming(target, name):
-            page = target.jobs(name, last=most)
+            page = target.jobs(name, interrupted=interrupted, last=most)
             rows = list(page)
         _show_last(target, name, rows, page.total, order, output)
         _say_missing(page)

@@ -111,7 +111,7 @@ class LocalClient:
     ) -> JobTable:
         """Do as `Client.jobs`; with active jobs only if the run reports them."""
         all_attempts = interrupted or wants_interrupted(filter, outcome)
-        chosen = any((filter, group, outcome, all_attempts))
+        chosen = any((filter, group, outcome))
         return JobTable(
             lambda: self._jobs(name, filter, group, outcome),
             lambda: self._jobs(name, None, group, None) if filter or outcome else (),

@@ -414,7 +414,7 @@ def test_the_last_jobs_are_one_request() -> None:
     assert [payload for _, payload, _ in handle.sent] == [{"name": "a", "last": 2}]
 
 
-@pytest.mark.parametrize("chosen", [{}, {"group": "g"}, {"interrupted": True}])
+@pytest.mark.parametrize("chosen", [{}, {"group": "g"}])
 def test_all_jobs_are_read_where_the_service_does_not_know_the_last_ones(
     chosen: dict[str, Any],
 ) -> None:
