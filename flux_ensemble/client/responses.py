@@ -193,6 +193,14 @@ class FrontTrial(TypedDict):
     params: dict[str, Any]
 
 
+class Importance(TypedDict):
+    """The importance of a variable of a search: a share from 0 to 1, of so many trials."""
+
+    name: str
+    share: float
+    trials: int
+
+
 class SearchStatus(TypedDict):
     """A search (docs/rpc.md, `ensemble.status`); `best` has the best trial first.
 
@@ -224,6 +232,7 @@ class SearchStatus(TypedDict):
     best: list[BestTrial]
     front: NotRequired[list[FrontTrial]]
     front_size: NotRequired[int]
+    importances: NotRequired[dict[str, list[Importance]]]
 
 
 class MemberStatus(TypedDict):

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from flux_ensemble.metrics.importance import Importance, importances
 from flux_ensemble.metrics.units import with_unit
 from flux_ensemble.report.gather import Run, Slices
-from flux_ensemble.report.importance import Importance, importances
 from flux_ensemble.report.markup import Markup, h, meter, table
 from flux_ensemble.report.summary import extreme, mode_of
 from flux_ensemble.report.texts import NOTHING, number, plural, seconds, spelling
@@ -53,15 +53,14 @@ def searches(run: Run, key: str) -> Iterator[Markup]:
             yield _front(run, search)
             directions = search["direction"].split(", ")
             for objective, how in zip(search["objective"].split(", "), directions, strict=True):
-                yield from importance_of(run, key, search["group"], objective, mode_of(how))
+                yield from _matter(run, key, search, objective, mode_of(how))
         else:
             values = _values(run.jobs.trials.get(search["group"], ()), search.get("aggregate"))
             yield _counts(search, run.source.status)
             if values:
                 yield _course(run, search, values, f"{key}-search-{position}")
             yield _best(run, search)
-            mode = mode_of(search["direction"])
-            yield from importance_of(run, key, search["group"], search["objective"], mode)
+            yield from _matter(run, key, search, search["objective"], mode_of(search["direction"]))
     if len(found) > _SEARCHES:
         yield h("p.quiet", f"There are {len(found) - _SEARCHES} further searches.")
 
@@ -175,12 +174,34 @@ def importance_of(run: Run, ids: str, group: str, key: str, mode: str | None) ->
     """
     params, values = run.jobs.values_of(group, key)
     found = importances(params, values)
+    yield from _parts(run, ids, group, key, mode, found, plural(len(values), "job"))
+
+
+def _matter(
+    run: Run, ids: str, search: Mapping[str, Any], key: str, mode: str | None
+) -> Iterator[Markup]:
+    """Yield the importances of a search's variables for an objective, as its status has them."""
+    of = search.get("importances", {}).get(key, ())
+    found = [Importance(one["name"], one["share"], one["trials"]) for one in of]
+    trials = plural(max((one.points for one in found), default=0), "trial")
+    yield from _parts(run, ids, search["group"], key, mode, found, trials)
+
+
+def _parts(
+    run: Run,
+    ids: str,
+    group: str,
+    key: str,
+    mode: str | None,
+    found: Sequence[Importance],
+    points: str,
+) -> Iterator[Markup]:
     if not found:
         return
     of = f" of {group}" if len(run.source.status["groups"]) > 1 else ""
     label = with_unit(run.source.status, [group], key)
     if len(found) > 1:
-        yield from _importances(found, of, label, len(values))
+        yield from _importances(found, of, label, points)
     slices = Slices(group, key, label, mode, tuple(one.name for one in found[:_SLICES]))
     if slices not in run.slices:
         if len(run.slices) == _SLICED:
@@ -188,7 +209,8 @@ def importance_of(run: Run, ids: str, group: str, key: str, mode: str | None) ->
             run.notes.extend([note] if note not in run.notes else [])
             return
         run.slices.append(slices)
-    yield _sliced(slices, run.slices.index(slices), ids, of, len(found), len(values))
+    jobs = len(run.jobs.values_of(group, key)[1])
+    yield _sliced(slices, run.slices.index(slices), ids, of, len(found), jobs)
 
 
 def _sliced(slices: Slices, number: int, ids: str, of: str, params: int, jobs: int) -> Markup:
@@ -209,17 +231,24 @@ def _sliced(slices: Slices, number: int, ids: str, of: str, params: int, jobs: i
     )
 
 
-def _importances(found: Sequence[Importance], of: str, label: str, jobs: int) -> Iterator[Markup]:
+def _importances(found: Sequence[Importance], of: str, label: str, points: str) -> Iterator[Markup]:
+    shown = found[:_IMPORTANCES]
+    # Of variables under a condition it is among the trials that have them.
+    differ = len({one.points for one in found}) > 1
     yield table(
-        f"Importance of the parameters{of} for {label}, from {plural(jobs, 'job')}",
-        ["Parameter", "Importance"],
-        [[name, [meter(share, "share"), f"{share:.0%}"]] for name, share in found[:_IMPORTANCES]],
+        f"Importance of the parameters{of} for {label}, from {points}",
+        ["Parameter", "Importance", *["Trials"] * differ],
+        [
+            [one.name, [meter(one.share, "share"), f"{one.share:.0%}"], *[one.points] * differ]
+            for one in shown
+        ],
+        numeric=range(2, 3),
     )
     yield h(
         "p.quiet",
         f"Importance: the share of the variance of the ranks of {label} between ranges of the "
         "parameter, less what chance gives (epsilon squared). It is that of each parameter alone, "
-        "among the points that were tried.",
+        "among the points that were tried" + ", and that have the parameter" * differ + ".",
     )
 
 

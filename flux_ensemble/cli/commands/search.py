@@ -14,18 +14,18 @@ from flux_ensemble.cli.commands.rerun import Rerun
 from flux_ensemble.cli.commands.run import QUIET_OPTION
 from flux_ensemble.cli.common import MOST, OK, USAGE, Failure, naming, say
 from flux_ensemble.cli.display.formats import Output, Table, print_json, table_options
+from flux_ensemble.cli.display.searches import detail_lines, found
 from flux_ensemble.cli.display.tables import BESTS, best_rows
 from flux_ensemble.cli.prose import fitted
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.results.best import for_guests, none_best, none_kept, ties
 from flux_ensemble.results.hosts import Target, label_of
-from flux_ensemble.scalars import brief
 from flux_ensemble.texts import one_line
 from flux_ensemble.words import ended_trials, more_trials, shown_search
 
 if TYPE_CHECKING:
-    from flux_ensemble.client.responses import BestTrial, EnsembleStatus, FrontTrial, SearchStatus
+    from flux_ensemble.client.responses import EnsembleStatus, SearchStatus
     from flux_ensemble.queues.local.run import LocalRun
 
 _SEARCHES = Table(
@@ -131,7 +131,7 @@ def search(
     output: Output,
     target: Target,
 ) -> int:
-    """Show the searches of ensemble NAME, or search ID alone, and the best trials.
+    """Show the searches of ensemble NAME, or search ID alone, the best trials, and what matters.
 
     With -o only the table of searches is printed. The trials are jobs: "jobs NAME" shows them.
     With --more or --add the search goes on; an ensemble that has ended goes on, too, and is
@@ -159,7 +159,8 @@ def search(
         for search in searches:
             if search["trouble"]:
                 click.echo(f"\n{fitted(one_line(search['trouble']))}")
-            _print_best(search, output.no_header)
+            for line in detail_lines(search, header=not output.no_header):
+                click.echo(line)
     return OK
 
 
@@ -236,10 +237,6 @@ def _chosen(searches: list[SearchStatus], name: str, id: str | None) -> list[Sea
 
 def _row(search: SearchStatus, status: EnsembleStatus) -> dict[str, Any]:
     """Return a row of the table of searches; `status` is the ensemble's."""
-    trials = search["best"]
-    found = f"{trials[0]['value']:.6g}" if trials else "-"
-    if "front_size" in search:
-        found = f"front {search['front_size']}"
     keys, ways = search["objective"].split(", "), search["direction"].split(", ")
     return {
         **search,
@@ -248,44 +245,10 @@ def _row(search: SearchStatus, status: EnsembleStatus) -> dict[str, Any]:
         "canceled": search["canceled"] or "",
         "pruned": search.get("pruned", 0) or "",
         "objective": ", ".join(f"{way[:3]} {key}" for way, key in zip(ways, keys, strict=True)),
-        "best": found,
+        "best": found(search),
         "ask_seconds": search["ask_seconds"] or "",
         "trial_seconds": search["trial_seconds"] or "",
     }
-
-
-def _print_best(search: SearchStatus, no_header: bool) -> None:
-    """Print the best trials of a search, or those of its Pareto front, with their parameters."""
-    found: list[tuple[BestTrial | FrontTrial, list[float]]]
-    if "front" in search:
-        keys = search["objective"].split(", ")
-        found = [(trial, trial["values"]) for trial in search["front"]]
-    else:
-        keys = ["value"]
-        found = [(trial, [trial["value"]]) for trial in search["best"]]
-    if not found:
-        return
-    names = list(dict.fromkeys(name for trial, _ in found for name in trial["params"]))
-    rows = [
-        [
-            str(trial["trial"]),
-            *(f"{value:.6g}" for value in values),
-            *(_text(trial["params"], name) for name in names),
-        ]
-        for trial, values in found
-    ]
-    if not no_header:
-        rows.insert(0, ["TRIAL", *(one_line(name).upper() for name in (*keys, *names))])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    click.echo()
-    for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        click.echo(" ".join(cells))
-
-
-def _text(params: Mapping[str, Any], name: str) -> str:
-    # A trial need not have a variable that is there under a condition.
-    return one_line(brief(params[name])) if name in params else "-"
 
 
 COMMANDS = (search, best)

@@ -1,4 +1,4 @@
-"""The live view in Textual: lists of ensembles, groups, members, rules, failures and log; keys."""
+"""The live view in Textual: lists of ensembles, groups, searches, rules and so on, and keys."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from textual.widgets import Footer, Static
 from flux_ensemble.cli.display.job_names import submitted_text
 from flux_ensemble.cli.display.progress import active_first
 from flux_ensemble.cli.display.reasons import reasons
+from flux_ensemble.cli.display.searches import detail_lines
 from flux_ensemble.cli.display.views import as_text
 from flux_ensemble.cli.top import lines
 from flux_ensemble.cli.top.picture import Picture
@@ -106,6 +107,7 @@ class TopApp(App[Exception | None]):
             with Vertical(id="left"):
                 yield self._rows("Ensembles", self._draw_ensembles, itemgetter("name"))
                 yield self._rows("Groups", self._draw_groups, attrgetter("name"))
+                yield self._rows("Searches", self._draw_searches, itemgetter("id"))
                 yield self._rows("Members", self._draw_members, itemgetter("name"))
                 yield self._rows("Rules", self._draw_rules, itemgetter("id"))
             with Vertical(id="right"):
@@ -151,6 +153,7 @@ class TopApp(App[Exception | None]):
         self._list("ensembles").show(picture.ensembles if many else ())
         groups = self._list("groups")
         groups.show(active_first(picture.groups, max(groups.size.height - 1, 3)))
+        self._list("searches").show(picture.searches)
         self._list("members").show(picture.members)
         self._list("rules").show(picture.rules)
         self._list("failures").show(picture.failures)
@@ -171,7 +174,7 @@ class TopApp(App[Exception | None]):
         # The title has a second line if it is too long for one.
         above = 1 + (self._title_width > self.size.width) + bool(self.picture.trouble)
         room = self.size.height - above - 1
-        columns = [("ensembles", "groups", "members", "rules"), ("failures", "log")]
+        columns = [("ensembles", "groups", "searches", "members", "rules"), ("failures", "log")]
         for names in columns if wide else [columns[0] + columns[1]]:
             found = [self._list(name) for name in names]
             for rows, height in zip(
@@ -186,6 +189,10 @@ class TopApp(App[Exception | None]):
 
     def _draw_groups(self, seen: Sequence[Any], width: int) -> list[lines.Line]:
         return lines.group_lines(seen, width, self._ascii)
+
+    def _draw_searches(self, seen: Sequence[Any], width: int) -> list[lines.Line]:
+        status = self.picture.status or {}
+        return lines.search_lines(seen, status, width, self._ascii)
 
     def _draw_members(self, seen: Sequence[Any], width: int) -> list[lines.Line]:
         return lines.member_lines(seen, self.picture.runs, self.picture.t, width, self._ascii)
@@ -273,6 +280,9 @@ class TopApp(App[Exception | None]):
                 self._poller.look_now()
             case "groups":
                 self._open_jobs(f"Jobs of {item.name}", item.name, None)
+            case "searches":
+                text = "\n".join(detail_lines(item)).strip("\n")
+                self._open(TextScreen(f"Search {item['id']}", text, ascii_only=self._ascii))
             case "members":
                 member = item["name"]
                 self._open_jobs(f"Jobs of {member}", None, f'job.member == "{member}"')

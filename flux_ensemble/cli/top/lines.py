@@ -17,6 +17,7 @@ from flux_ensemble.cli.display.progress import (
     percent,
     told_apart,
 )
+from flux_ensemble.cli.display.searches import search_line
 from flux_ensemble.cli.display.tables import MEMBER_STYLES
 from flux_ensemble.cli.top.picture import Picture
 from flux_ensemble.client.responses import Entry, MemberStatus, RuleReason, Summary
@@ -89,6 +90,16 @@ def _labels(names: Sequence[str], width: int, ascii_only: bool) -> list[str]:
     labels = told_apart(names, name_room(width), ascii_only)
     longest = max(map(len, labels), default=0)
     return [f"{label:<{longest}}" for label in labels]
+
+
+def search_lines(
+    searches: Sequence[Mapping[str, Any]], status: Mapping[str, Any], width: int, ascii_only: bool
+) -> list[Line]:
+    """Return a line for each search: its progress, the best so far, and what matters."""
+    labels = _labels([search["id"] for search in searches], width, ascii_only)
+    return [
+        search_line(search, status, label) for search, label in zip(searches, labels, strict=True)
+    ]
 
 
 def rule_lines(rules: Sequence[RuleReason], now: float, width: int, ascii_only: bool) -> list[Line]:
@@ -234,6 +245,7 @@ def plain_view(picture: Picture, label: Callable[[int], str]) -> list[Line]:
             more = (Span(", "), *details) if details else ()
             lines.append((Span(f"  {', '.join(words)}"), *more))
     for name, found in (
+        ("Searches", search_lines(picture.searches, status, ENDLESS, True)),
         ("Members", member_lines(picture.members, picture.runs, picture.t, ENDLESS, True)),
         ("Rules", rule_lines(picture.rules, picture.t, ENDLESS, True)),
         ("Failures", failure_lines(picture.failures, ENDLESS, True)),

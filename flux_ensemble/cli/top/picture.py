@@ -41,6 +41,11 @@ class Picture:
     trouble: str = ""
 
     @property
+    def searches(self) -> Sequence[Mapping[str, Any]]:
+        """The searches of the ensemble."""
+        return () if self.status is None else self.status.get("searches", ())
+
+    @property
     def members(self) -> Sequence[MemberStatus]:
         """The members of the ensemble that have not ended."""
         return () if self.status is None else members_of(self.status)

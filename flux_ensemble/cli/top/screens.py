@@ -27,6 +27,7 @@ KEYS = """\
 Tab, Shift-Tab        go to the next list, or the one before
 arrows, Page keys     move in a list (or j, k, Space, g, G)
 Enter                 ensemble: look at it; group, member, failure: its jobs;
+                      search: its best trials, and the importances;
                       rule: why it fires or does not; job: its output
 o                     the output of the last job of a failure
 p, r                  pause the ensemble, let it go on

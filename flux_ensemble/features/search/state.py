@@ -9,6 +9,7 @@ from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.features.search.early_stop import stopping
 from flux_ensemble.features.search.keys import MAX_BATCH
+from flux_ensemble.features.search.matter import Matter
 from flux_ensemble.features.search.model import INDEPENDENT, Search, Value
 from flux_ensemble.features.search.trials import CANCELED, COMPLETE, FAILED, Trials
 from flux_ensemble.metrics.names import INTERRUPTED
@@ -55,6 +56,7 @@ class SearchState:
     def __init__(self, search: Search) -> None:
         self.search = search
         self.trials = Trials(search)
+        self._matter = Matter(self.trials)
         self.state = IDLE
         self.reason = ""
         self.more = 0
@@ -218,6 +220,7 @@ class SearchState:
                 for trial in trials.best
             ],
             **self._report_front(),
+            "importances": self._matter.report(),
         }
 
     def _report_front(self) -> dict[str, Any]:

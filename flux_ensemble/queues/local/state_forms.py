@@ -176,6 +176,8 @@ _STATUS: Form = {
 
 _FRONT: Form = [{"trial": _count, "values": [_number], "params": _object}]
 
+_IMPORTANCES: Form = {...: [{"name": _text, "share": _number, "trials": _count}]}
+
 _SEARCH: Form = {
     **dict.fromkeys(("id", "group", "state", "reason", "sampler", "objective", "direction"), _text),
     **dict.fromkeys(
@@ -213,7 +215,9 @@ def _status(value: Any) -> bool:
         and fits(value.get("units", {}), {...: _text})
         and fits(value.get("searches", []), [_SEARCH])
         and all(
-            fits(search.get("front", []), _FRONT) and fits(search.get("front_size", 0), _count)
+            fits(search.get("front", []), _FRONT)
+            and fits(search.get("front_size", 0), _count)
+            and fits(search.get("importances", {}), _IMPORTANCES)
             for search in value.get("searches", [])
         )
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -24,6 +25,7 @@ from textual.pilot import Pilot
 
 from flux_ensemble import Action, Ensemble, Job, Rule
 from flux_ensemble.cli.display.progress import Paces, Progress, active_first, bar_lines
+from flux_ensemble.cli.main import run_command
 from flux_ensemble.cli.top import lines
 from flux_ensemble.cli.top.app import TopApp
 from flux_ensemble.cli.top.live import fit
@@ -159,6 +161,61 @@ def test_a_rule_opens_why_it_fires_or_not_and_an_entry_all_of_it(root: Path) -> 
         await until(pilot, lambda: "state: completed" in screen_of(pilot))
 
     with_app(root, (80, 24), check, name="study")
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a run with a search, in which x matters and y does not."""
+    root = tmp_path_factory.mktemp("searched") / "states"
+    variables = {"x": {"low": 0, "high": 1}, "y": {"low": 0, "high": 1}}
+    given = {"id": "hpo", "group": "md", "variables": variables, "minimize": "loss"}
+    memo = "import flux_ensemble; flux_ensemble.memo(loss={x})"
+    Ensemble(
+        name="tune",
+        seed=7,
+        search=[{**given, "sampler": "random", "trials": 12, "parallel": 6}],
+        jobs=[Job(name="md", command=[sys.executable, "-c", memo, "{y}"])],
+        rules=[Rule(trigger="start", action=Action(name="search", label="hpo"))],
+    ).run("local", state_dir=root, cores=6)
+    return root
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_search_has_its_best_and_what_matters_and_opens_all_of_it(
+    searched: Path, size: tuple[int, int]
+) -> None:
+    seen = r"hpo  done  12 of 12 trials; best loss 0\.\d+; importance x \d\d%, y \d+%"
+
+    async def check(pilot: Pilot[Any], poller: Poller) -> None:
+        await until(pilot, lambda: bool(re.search(seen, screen_of(pilot))))
+        assert max(map(len, screen_of(pilot).splitlines())) <= size[0]
+        await pilot.press("tab")
+        await until(pilot, lambda: pilot.app.focused is not None)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, TextScreen))
+        await until(pilot, lambda: "IMPORTANCE" in screen_of(pilot))
+        assert "Search hpo" in screen_of(pilot)
+        assert screen_of(pilot).index("TRIAL ") < screen_of(pilot).index("IMPORTANCE LOSS TRIALS")
+
+    with_app(searched, size, check)
+
+
+def test_what_a_search_has_found_is_in_plain_text_too(
+    searched: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    local = ["--queue", "local", "--state-dir", str(searched)]
+    assert run_command(["top", "tune", *local, "--once"]) == 0
+    once = capsys.readouterr().out
+    assert re.search(r"\nSearches\n  hpo  done  12 of 12 trials; best loss .* at x=0\.", once)
+    assert run_command(["search", "tune", *local]) == 0
+    table = capsys.readouterr().out.split("\n\n")[-1].splitlines()
+    assert table[0].split() == ["IMPORTANCE", "LOSS", "TRIALS"]
+    assert [row.split()[0] for row in table[1:]] == ["x", "y"]
+    assert run_command(["search", "tune", *local, "--json"]) == 0
+    (search,) = json.loads(capsys.readouterr().out)["searches"]
+    (x, y) = search["importances"]["loss"]
+    assert (x["name"], x["trials"], y["name"]) == ("x", 12, "y")
+    assert x["share"] > 0.6 > y["share"]
 
 
 def test_of_many_ensembles_those_that_go_on_come_first_and_then_the_latest() -> None:

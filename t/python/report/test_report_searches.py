@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from browser import browsing
 from reports import simulated, write
 
 from flux_ensemble.report.gather import gather
-from flux_ensemble.report.importance import MOST, importances
 from flux_ensemble.report.searches import _drawing, course, searches
 
 SEARCHES: dict[str, Any] = {
@@ -206,7 +204,7 @@ def test_each_objective_has_the_importances_of_the_parameters() -> None:
     pytest.importorskip("optuna")
     tables = importance_tables(MATTERS)
     assert [*tables] == [
-        f"Importance of the parameters for {key}, from 60 jobs" for key in ("loss", "gain")
+        f"Importance of the parameters for {key}, from 60 trials" for key in ("loss", "gain")
     ]
     loss, gain = (dict(one) for one in tables.values())
     assert list(loss)[:2] == ["x", "y"]
@@ -249,42 +247,6 @@ def test_of_few_trials_or_a_single_parameter_there_are_no_importances(
             }
         }
     assert importance_tables(few) == {}
-
-
-def test_importances_know_effects_that_are_no_trend_and_take_chance_for_nothing() -> None:
-    x = [number / 60 for number in range(60)]
-    chance = random.Random(1)
-    noise = [chance.random() for _ in x]
-    many = [f"{number // 2}" for number in range(60)]
-    chance.shuffle(many)
-    found = importances(
-        {"x": x, "noise": noise, "many": many, "same": [1] * 60, "name": [*map(str, range(60))]},
-        [(one - 0.5) ** 2 for one in x],
-    )
-    assert found is not None
-    assert found[0].name == "x"
-    shares = dict(found)
-    assert shares.keys() == {"x", "noise", "many"}
-    assert shares["x"] > 0.9
-    assert max(shares["noise"], shares["many"]) < 0.2
-
-
-def test_a_value_that_diverged_does_not_hide_what_matters() -> None:
-    x = [number % 10 for number in range(50)]
-    y = [number // 10 for number in range(50)]
-    found = importances({"x": x, "y": y}, [*map(float, x[:-1]), 1e30])
-    assert found is not None
-    assert found[0].name == "x"
-    assert found[0].share > 0.8
-    assert importances({"x": x}, [1.0] * 50) is None
-    assert importances({"x": x[:9]}, [*map(float, x[:9])]) is None
-
-
-def test_of_very_many_points_evenly_spaced_ones_are_used() -> None:
-    x = [number % 7 for number in range(MOST * 3)]
-    found = importances({"x": x, "y": x[::-1]}, x)
-    assert found is not None
-    assert dict(found)["x"] > 0.99
 
 
 def test_no_search_no_section() -> None:

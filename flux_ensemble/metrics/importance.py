@@ -6,7 +6,7 @@ are. Ranks are used because a few diverged values would be nearly all of the var
 
 The share that chance alone gives is taken off (Kelley's epsilon squared), so that a parameter
 without any effect is near 0 however few the points are. What parameters only do together is not in
-it.
+it. For a parameter that only some points have, it is the share among these.
 
     values ──► ranks ──► between ranges of a parameter / in all
 """
@@ -15,10 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 #: Least number of points, and most: of more points evenly spaced ones are used.
 LEAST, MOST = 10, 20_000
+
+#: The value of a parameter that a point does not have.
+ABSENT: Final = object()
 
 #: Number of points of a range of a number, and most ranges of it.
 _EACH, _RANGES = 5, 8
@@ -30,45 +33,48 @@ class Importance(NamedTuple):
     Attributes:
         name: the parameter.
         share: from 0, no effect by itself, to 1.
+        points: the number of points that it is computed from, which all have the parameter.
     """
 
     name: str
     share: float
+    points: int
 
 
-def importances(
-    params: Mapping[str, Sequence[Any]], values: Sequence[float]
-) -> list[Importance] | None:
+def importances(params: Mapping[str, Sequence[Any]], values: Sequence[float]) -> list[Importance]:
     """Return the importances of parameters, the greatest first.
 
-    Parameters whose values are all the same are left out, and texts that are all different.
+    Parameters whose values are all the same are left out, texts that are all different, and
+    parameters that fewer than `LEAST` points have.
 
     Args:
-        params: the values of each parameter, a value for each point.
+        params: the values of each parameter, a value or `ABSENT` for each point.
         values: the value of each point.
 
     Returns:
-        None if there are too few points, or all values are the same.
+        Empty if there are too few points, or all values are the same.
 
     >>> x = [number / 40 for number in range(40)]
     >>> noise = [number * 17 % 40 for number in range(40)]
     >>> found = importances({"noise": noise, "x": x, "same": [1] * 40}, [one**2 for one in x])
-    >>> [(name, round(share, 2)) for name, share in found]
-    [('x', 0.98), ('noise', 0.0)]
+    >>> [(name, round(share, 2), points) for name, share, points in found]
+    [('x', 0.98, 40), ('noise', 0.0, 40)]
     """
-    if len(values) < LEAST or len(set(values)) == 1:
-        return None
     if len(values) > MOST:
         places = [place * len(values) // MOST for place in range(MOST)]
         values = [values[place] for place in places]
         params = {name: [of[place] for place in places] for name, of in params.items()}
     ranks = _ranks(values)
-    ranges = {name: _ranges(of) for name, of in params.items()}
-    found = [
-        Importance(name, _share(of, ranks))
-        for name, of in ranges.items()
-        if 1 < len(set(of)) < len(of)
-    ]
+    found = []
+    for name, of in params.items():
+        having = [place for place, value in enumerate(of) if value is not ABSENT]
+        if len(having) < LEAST or len({values[place] for place in having}) == 1:
+            continue
+        whole = len(having) == len(values)
+        ranges = _ranges(of if whole else [of[place] for place in having])
+        if 1 < len(set(ranges)) < len(ranges):
+            among = ranks if whole else _ranks([values[place] for place in having])
+            found.append(Importance(name, _share(ranges, among), len(having)))
     return sorted(found, key=lambda one: (-one.share, one.name))
 
 
