@@ -953,6 +953,22 @@ class MemberStart(OfMember, tag="member-start"):
         return f"{self.member} was asked for"
 
 
+class QueuesUnknown(OfMember, tag="queues-unknown"):
+    """It is not known whether an instance has the queues that jobs name.
+
+    >>> QueuesUnknown(member="other.0", reason="no answer within 10 s").sentence(0.0, str)
+    'it is not known whether other.0 has the queues that jobs name: no answer within 10 s'
+    """
+
+    style = "warn"
+    announces = True
+
+    reason: str
+
+    def sentence(self, t: float, jobid: JobId) -> str:
+        return f"it is not known whether {self.member} has the queues that jobs name: {self.reason}"
+
+
 class MemberUp(OfMember, tag="member-up"):
     """A member is up.
 

@@ -152,6 +152,44 @@ test_expect_success 'a member that was to end is not lost when it has while ther
 	flux ensemble cancel shrunk
 '
 
+test_expect_success 'a queue that an instance has not is refused at load, with those that it has' '
+	rm -f queued.uri &&
+	{ flux start -c "$SHARNESS_TEST_SRCDIR/lib/queues.toml" sh -c "flux getattr local-uri >queued.part &&
+		mv queued.part queued.uri && exec flux event sub --count=1 queued.end" >/dev/null & } &&
+	wait_until test -e queued.uri &&
+	queued=$(cat queued.uri) &&
+	cat >queued.yaml <<-EOD &&
+	members: [{name: other, uri: "$queued"}]
+	jobs:
+	  - {name: a, command: "true", queue: batch}
+	  - {name: b, command: "true", attributes: {system: {queue: debg}}}
+	  - {name: c, command: "true", params: {q: [batch, nowhere]}, queue: "{q}"}
+	rules: [{trigger: start, action: {name: submit, label: a}}]
+	finish: never
+	EOD
+	test_must_fail flux ensemble load queued.yaml 2>err && cat err &&
+	grep "queued.yaml:4: jobs\[1\].*member .other., whose instance has no queue .debg." err &&
+	grep "did you mean .debug.? its queues: batch, debug" err &&
+	is 1 "$(wc -l <err)" &&
+	sed -i s/debg/debug/ queued.yaml &&
+	flux ensemble load queued.yaml &&
+	wait_entry queued member-up &&
+	is 0 "$(entries queued queues-unknown)" &&
+	flux ensemble cancel queued &&
+	flux ensemble rm queued
+'
+
+test_expect_success 'an instance that does not say its queues is no reason to refuse a document' '
+	pid=$(FLUX_URI=$queued flux getattr broker.pid) &&
+	kill -STOP $pid &&
+	sed "s/debug/nowhere/" queued.yaml >mute.yaml &&
+	flux ensemble load mute.yaml &&
+	kill -CONT $pid &&
+	flux ensemble log mute | grep "not known whether other.0 has the queues.*no answer within 10 s" &&
+	flux ensemble cancel mute &&
+	FLUX_URI=$queued flux event pub queued.end
+'
+
 test_expect_success 'one that is gone is lost after reconnect-limit, and its jobs run elsewhere' '
 	rm -f go &&
 	flux config load <<-EOD &&

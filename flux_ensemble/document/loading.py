@@ -21,6 +21,7 @@ from flux_ensemble.document.job_lint import Finding
 from flux_ensemble.document.keys.document import FORMER, below
 from flux_ensemble.document.keys.members import TASKS
 from flux_ensemble.document.lint import Warnings, lint
+from flux_ensemble.document.members_reader import QueuesOf, unknown_queues
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
@@ -55,6 +56,8 @@ class LoadOptions(TypedDict, total=False):
         here: the files that the document names are on this machine. If not, none is looked at, and
             what follows from their contents is not checked: the Spec lacks it.
         workers: the jobs run as tasks of so many workers, which the document does not name.
+        queues: returns the names of the queues of the instance with a URI, which is there already;
+            None if they are not known.
     """
 
     name: str | None
@@ -66,6 +69,7 @@ class LoadOptions(TypedDict, total=False):
     packages: bool
     here: bool
     workers: int | None
+    queues: QueuesOf
 
 
 def load_text(text: str, **options: Unpack[LoadOptions]) -> Spec:
@@ -193,6 +197,7 @@ class _Loader:
     packages: bool = True
     here: bool = True
     workers: int | None = None
+    queues: QueuesOf = unknown_queues
 
     def load(self) -> Spec:
         """Check the document.
@@ -215,6 +220,7 @@ class _Loader:
                     self.elastic,
                     self.files,
                     here=self.here,
+                    queues=self.queues,
                 )
                 spec = reader.read(value, self.name, self.file)
         if self.problems or spec is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,6 +33,17 @@ from flux_ensemble.texts import listed, shown
 
 #: What URIs begin with that Flux resolves; sites can have plugins for others.
 SCHEMES = ("local", "ssh", "jobid", "pid", "slurm", "lsf")
+
+#: Returns the names of the queues of an instance by its URI; None if they are not known.
+QueuesOf = Callable[[str], Collection[str] | None]
+
+
+def unknown_queues(uri: str) -> None:
+    """Know the queues of no instance.
+
+    >>> unknown_queues("local:///run/flux/local")
+    """
+
 
 #: The value of Flux's shell option `mpi` that asks for nothing.
 NO_MPI = "none"
@@ -272,6 +283,7 @@ def check_placement(
     entries: Sequence[Any],
     rules: Sequence[Any],
     problems: Problems,
+    queues: QueuesOf = unknown_queues,
 ) -> None:
     """Check that the jobs of each group can run on some member, however they are submitted.
 
@@ -282,6 +294,7 @@ def check_placement(
         entries: the valid part of `jobs:`.
         rules: the valid part of `rules:`.
         problems: collects the problems.
+        queues: see `loading.LoadOptions`.
 
     >>> problems = Problems()
     >>> check_placement({}, [], [], [], [], problems)
@@ -320,7 +333,8 @@ def check_placement(
                     f"({hint(member, known)}members and labels: {listed(known)})",
                 )
         elif declared and len(pools) == len(declared):
-            sizes = _Sizes([pool for pool in pools if member is None or pool.has(member)], problems)
+            fitting = [pool for pool in pools if member is None or pool.has(member)]
+            sizes = _Sizes(fitting, problems, queues)
             sizes.check_group(group, at)
             for index, entry in enumerate(entries):
                 if entry is not None and entry.get("name") == name:
@@ -351,10 +365,13 @@ class _Sizes:
     Args:
         pools: these members.
         problems: collects the problems.
+        queues: see `loading.LoadOptions`.
     """
 
-    def __init__(self, pools: Collection[Pool], problems: Problems) -> None:
+    def __init__(self, pools: Collection[Pool], problems: Problems, queues: QueuesOf) -> None:
         self._problems = problems
+        self._queues = queues
+        self._there = [(pool.name, pool.uri) for pool in pools if pool.uri is not None]
         #: Nobody knows how large an instance is that is there already.
         self._known = all(pool.uri is None for pool in pools)
         self._most = max(pool.nodes for pool in pools)
@@ -410,6 +427,18 @@ class _Sizes:
                 f"which would refuse it; leave out the queue, or write 'queue: {queue}' in the "
                 "entry of 'members', which is submitted to a queue itself",
             )
+        # A queue that a parameter names is known with the jobs.
+        if type(queue) is str and "{" not in queue:
+            for name, uri in self._there:
+                known = self._queues(uri)
+                if known is not None and queue not in known:
+                    have = f"its queues: {listed(sorted(known))}" if known else "it has none"
+                    near = hint(queue, sorted(known))
+                    self._problems.add(
+                        place,
+                        f"the job may be submitted to member {name!r}, whose instance has no queue "
+                        f"{queue!r} ({near}{have})",
+                    )
 
     def _check_mpi(self, attributes: Any, place: Path) -> None:
         options: Any = attributes

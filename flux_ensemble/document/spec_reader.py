@@ -25,7 +25,13 @@ from flux_ensemble.document.keys.metrics import BEST_KEYS, UNIT_KEYS
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.keys.rules import SCALE_ACTIONS
 from flux_ensemble.document.members import Pool
-from flux_ensemble.document.members_reader import check_placement, pool_names, read_pools
+from flux_ensemble.document.members_reader import (
+    QueuesOf,
+    check_placement,
+    pool_names,
+    read_pools,
+    unknown_queues,
+)
 from flux_ensemble.document.model import Limits, Scaling, Spec
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.document.rules import read_rules, rule_id
@@ -103,7 +109,9 @@ class SpecReader:
         files: dict[str, str] | None,
         *,
         here: bool = True,
+        queues: QueuesOf = unknown_queues,
     ) -> None:
+        self._queues = queues
         self._document = document
         self._problems = problems
         self._directory = directory
@@ -193,7 +201,8 @@ class SpecReader:
             filled = section.filled(filled, found[key], self._named[key].values())
         groups = reader.read(filled)
         pools = read_pools(value.get("members", []), problems)
-        check_placement(groups, pools, self._pooled, entries, value.get("rules", []), problems)
+        rules = value.get("rules", [])
+        check_placement(groups, pools, self._pooled, entries, rules, problems, self._queues)
         for section in sections():
             key = section.key
             section.check(found[key], groups, problems)

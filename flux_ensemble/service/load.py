@@ -31,6 +31,7 @@ from flux_ensemble.service.files import WantedFiles, read_files
 from flux_ensemble.service.functions import FunctionChecks, Prepared
 from flux_ensemble.service.lifetimes import Lifetimes
 from flux_ensemble.service.marks import DEATHS, REPLAY, Marks
+from flux_ensemble.service.member_queues import Answer, WantedQueues, ask
 from flux_ensemble.service.members import Members
 from flux_ensemble.service.recovery.recovery import Reading, Recovery
 from flux_ensemble.service.registry import Ensembles
@@ -102,25 +103,31 @@ class Loading:
     @request_handler("load")
     def load(self, message: Message, payload: Payload) -> None:
         """Load an ensemble; the response follows when its start is durable."""
-        self._load(message, payload, WantedFiles())
+        self._load(message, payload, WantedFiles(), WantedQueues())
 
-    def _load(self, message: Message, payload: Payload, files: WantedFiles) -> None:
-        """Read a document, after the files that it names.
+    def _load(
+        self, message: Message, payload: Payload, files: WantedFiles, queues: WantedQueues
+    ) -> None:
+        """Read a document, after the files that it names and the queues of its instances.
 
         Args:
             message, payload: the request.
             files: the texts of those files, as far as they are known.
+            queues: the queues of instances that are there already, as far as they are known.
         """
         elastic = self._members.elastic or "scaler" in payload
         try:
-            spec = read_document(payload, files, elastic=elastic)
+            spec = read_document(payload, files, elastic=elastic, queues=queues)
         except RequestError:
             # An error in a document whose files are not read yet is no verdict.
             if not files.missing:
                 raise
         if files.missing:
-            read = partial(self._read, message, payload, files)
+            read = partial(self._read, message, payload, files, queues)
             read_files(self._loop, files.missing, document_directory(payload), read)
+            return
+        if queues.missing:
+            ask(self._loop, queues.missing, partial(self._told, message, payload, files, queues))
             return
         check_context(payload)
         uninstalled = objection(spec, payload.get("file"))
@@ -131,25 +138,45 @@ class Loading:
             payload = {**payload, "name": name, "asked": spec.name}
             self._remember(name, spec.name)
             spec = spec.renamed(name)
-        self._checks.run(message, spec, payload, partial(self._make, message, payload, spec, files))
+        make = partial(self._make, message, payload, spec, files, queues)
+        self._checks.run(message, spec, payload, make)
 
     def _read(
         self,
         message: Message,
         payload: Payload,
         files: WantedFiles,
+        queues: WantedQueues,
         result: dict[str, str] | str,
     ) -> None:
         """Continue a load with the files that its document names."""
+        if isinstance(result, str):
+            file = payload.get("file") or "document"
+            self._responder.refuse(message, errno.EINVAL, f"{file}: {result}")
+            return
+        files.take(result)
+        self._go_on(message, payload, files, queues)
+
+    def _told(
+        self,
+        message: Message,
+        payload: Payload,
+        files: WantedFiles,
+        queues: WantedQueues,
+        answers: Mapping[str, Answer],
+    ) -> None:
+        """Continue a load with the queues of the instances that its document names."""
+        queues.take(answers)
+        self._go_on(message, payload, files, queues)
+
+    def _go_on(
+        self, message: Message, payload: Payload, files: WantedFiles, queues: WantedQueues
+    ) -> None:
         if self._closed is not None:
             self._responder.refuse(message, errno.EAGAIN, self._closed)
             return
         try:
-            if isinstance(result, str):
-                file = payload.get("file") or "document"
-                raise RequestError(errno.EINVAL, f"{file}: {result}")
-            files.take(result)
-            self._load(message, payload, files)
+            self._load(message, payload, files, queues)
         except RequestError as refusal:
             self._responder.refuse(message, refusal.errno, str(refusal))
         except ENDINGS:
@@ -163,6 +190,7 @@ class Loading:
         payload: Payload,
         spec: Spec,
         files: dict[str, str],
+        queues: WantedQueues,
         prepared: Prepared | None,
     ) -> None:
         if self._free_name(spec.name) != spec.name:
@@ -184,6 +212,10 @@ class Loading:
         ensemble = self._assembly.make(spec, load, store, recorder=recorder, prepared=prepared)
         self._ensembles.add(ensemble)
         ensemble.note(eventlog.Load(document=document))
+        for pool in spec.members:
+            if pool.uri in queues.unknown:
+                reason = queues.unknown[pool.uri]
+                ensemble.note(eventlog.QueuesUnknown(member=f"{pool.name}.0", reason=reason))
         ensemble.owe(self._responder.answer_to(message))
         self._lifetimes.begin(ensemble)
 

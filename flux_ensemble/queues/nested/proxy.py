@@ -51,15 +51,13 @@ class Proxy:
         self._loop = loop
         self._done = done
         self._told = b""
-        # ssh must not prompt.
-        environment = {**os.environ, "FLUX_SSH": os.environ.get("FLUX_SSH", "ssh -o BatchMode=yes")}
         self._process = subprocess.Popen(
             ["flux", "proxy", uri, _SCRIPT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env=environment,
+            env=proxy_environment(),
         )
         assert self._process.stdout is not None
         self._limit = loop.timer(seconds, self._late)
@@ -103,6 +101,11 @@ class Proxy:
         self._limit.cancel()
         self._reader.cancel()
         self._done(result)
+
+
+def proxy_environment() -> dict[str, str]:
+    """Return the environment of a `flux proxy`, whose ssh must not prompt."""
+    return {**os.environ, "FLUX_SSH": os.environ.get("FLUX_SSH", "ssh -o BatchMode=yes")}
 
 
 def here(uri: str) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
+from flux_ensemble.document.members_reader import QueuesOf, unknown_queues
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.runtime.recording import Recorder
@@ -50,13 +51,20 @@ def check_context(payload: Mapping[str, Any]) -> None:
         )
 
 
-def read_document(payload: Mapping[str, Any], files: dict[str, str], *, elastic: bool) -> Spec:
+def read_document(
+    payload: Mapping[str, Any],
+    files: dict[str, str],
+    *,
+    elastic: bool,
+    queues: QueuesOf = unknown_queues,
+) -> Spec:
     """Read and check the document of an `ensemble.load` request.
 
     Args:
         payload: of the request; `protocol.parse` has checked its form.
         files: the texts of the files that it names, as for `document.loading.load_text`.
         elastic: the member can change its size.
+        queues: as for `document.loading.load_text`.
 
     Raises:
         RequestError: EINVAL; for a document, with one line for each error.
@@ -72,7 +80,7 @@ def read_document(payload: Mapping[str, Any], files: dict[str, str], *, elastic:
     directory = document_directory(payload)
     where: dict[str, Any] = {"name": payload.get("name"), "file": file, "directory": directory}
     # The client has expanded algorithms of other packages; their code must not run in the service.
-    how: dict[str, Any] = {"elastic": elastic, "files": files, "packages": False}
+    how: dict[str, Any] = {"elastic": elastic, "files": files, "packages": False, "queues": queues}
     how["workers"] = payload.get("workers")
     try:
         if "text" in payload:

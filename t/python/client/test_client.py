@@ -406,7 +406,7 @@ def test_jobs_come_page_by_page() -> None:
 
 
 def test_the_last_jobs_are_one_request() -> None:
-    last = {"jobs": [], "next": None, "dropped": 2, "total": 90}
+    last: dict[str, Any] = {"jobs": [], "next": None, "dropped": 2, "total": 90}
     handle = Handle([{"jobs": [{"id": 7}]}, {"jobs": [{"id": 8}, {"id": 9}]}, last, NO_MORE])
     jobs = Client(handle).jobs("a", last=2)
     assert [job["id"] for job in jobs] == [8, 9]

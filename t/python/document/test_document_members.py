@@ -501,3 +501,29 @@ def test_with_tasks_asked_for_by_the_command_a_document_is_checked_as_one_with_w
     found = problems(None, [{**SIM, **keys}], [rule], workers=2)
     assert said in found
     assert bool(found) == bool(said)
+
+
+def test_a_queue_is_one_of_those_of_each_instance_that_is_there_already() -> None:
+    text = (
+        "name: a\n"
+        "members: [{name: x, uri: 'local:///x'}, {name: y, uri: 'local:///y', labels: [bare]}]\n"
+        "jobs:\n"
+        "- {name: g, command: a, queue: batch, member: x}\n"
+        "- {name: h, command: a, retries: {times: 1, with: {queue: debg}}, member: x}\n"
+        "- {name: i, command: a, queue: batch, member: bare}\n"
+        "- {name: j, command: a, queue: '{q}', params: {q: [nowhere]}}\n"
+        "- {name: k, command: a, queue: batch}\n"
+    )
+    queues = {"local:///x": {"batch", "debug"}, "local:///y": set()}
+    with pytest.raises(DocumentError) as caught:
+        load_text(text, queues=queues.get)
+    start, no_queue = "the job may be submitted to member", "whose instance has no queue"
+    assert [line.partition(": ")[2] for line in str(caught.value).splitlines()] == [
+        f"jobs[1].retries.with.queue: {start} 'x', {no_queue} 'debg' "
+        "(did you mean 'debug'? its queues: batch, debug)",
+        f"jobs[2].queue: {start} 'y', {no_queue} 'batch' (it has none)",
+        f"jobs[4].queue: {start} 'y', {no_queue} 'batch' (it has none)",
+    ]
+    # Nobody has asked, or been answered.
+    load_text(text)
+    load_text(text, queues={"local:///x": {"batch", "debg"}}.get)

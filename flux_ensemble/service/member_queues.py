@@ -1,0 +1,132 @@
+"""Asks the instances that a document names by their URI which queues they have.
+
+A group may name a queue of such an instance. Which ones there are is known only there, so each is
+asked before the ensemble is made, in a process of its own and with a time limit.
+
+    load request ──► a first look at the document: which instances? ──► ask ──► queues, or why not
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from flux_ensemble.queues.nested.proxy import proxy_environment
+from flux_ensemble.runtime.ports import Loop
+from flux_ensemble.texts import bounded
+
+#: Seconds within which the instances have to answer.
+SECONDS = 10.0
+
+#: Prints the queues as JSON; where there are none, an empty object.
+_COMMAND = ("flux", "config", "get", "--default={}", "queues")
+
+#: The names of the queues of an instance, or why they are not known.
+Answer = frozenset[str] | str
+
+
+class WantedQueues:
+    """The queues of instances by their URIs, which notes the instances that were not asked.
+
+    Attributes:
+        missing: the URIs of those, in order.
+        unknown: why the queues of an instance are not known, by its URI.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, frozenset[str]] = {}
+        self.missing: dict[str, None] = {}
+        self.unknown: dict[str, str] = {}
+
+    def __call__(self, uri: str) -> frozenset[str] | None:
+        if uri not in self._known and uri not in self.unknown:
+            self.missing[uri] = None
+        return self._known.get(uri)
+
+    def take(self, answers: Mapping[str, Answer]) -> None:
+        """Add what the missing instances have said."""
+        for uri, answer in answers.items():
+            if isinstance(answer, str):
+                self.unknown[uri] = answer
+            else:
+                self._known[uri] = answer
+        self.missing.clear()
+
+
+def ask(loop: Loop, uris: Iterable[str], take: Callable[[dict[str, Answer]], None]) -> None:
+    """Ask instances for their queues, all at once, and call back once.
+
+    Args:
+        loop: of the service.
+        uris: of the instances, one or more.
+        take: receives their answers; not called from within this call.
+    """
+    wanted = list(uris)
+    answers: dict[str, Answer] = {}
+
+    def answered(uri: str, answer: Answer) -> None:
+        answers[uri] = answer
+        if len(answers) == len(wanted):
+            take(answers)
+
+    for uri in wanted:
+        _Question(loop, uri, partial(answered, uri))
+
+
+class _Question:
+    def __init__(self, loop: Loop, uri: str, take: Callable[[Answer], None]) -> None:
+        self._take = take
+        self._said = b""
+        self._process = subprocess.Popen(
+            ["flux", "proxy", uri, *_COMMAND],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=proxy_environment(),
+        )
+        assert self._process.stdout is not None
+        self._limit = loop.timer(SECONDS, self._late)
+        self._reader = loop.reader(self._process.stdout.fileno(), self._read)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        data = os.read(self._process.stdout.fileno(), 65536)
+        self._said += data
+        if not data:
+            self._end(queues(self._said.decode(errors="replace")))
+
+    def _late(self) -> None:
+        self._end(f"no answer within {SECONDS:g} s")
+
+    def _end(self, answer: Answer) -> None:
+        self._limit.cancel()
+        self._reader.cancel()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        # ssh may hang, and is a process of the same session.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._take(answer)
+
+
+def queues(said: str) -> Answer:
+    """Read the answer of an instance, which stands in the last line.
+
+    >>> sorted(queues('a banner\\n{"debug":{},"batch":{"requires":["batch"]}}\\n'))
+    ['batch', 'debug']
+    >>> queues("ssh: connect to host n1 port 22: Connection refused\\n")
+    'ssh: connect to host n1 port 22: Connection refused'
+    """
+    last = (said.splitlines() or ["it says nothing"])[-1]
+    try:
+        found = json.loads(last)
+    except ValueError:
+        found = None
+    return frozenset(found) if isinstance(found, dict) else bounded(last)
