@@ -148,11 +148,12 @@ def running_again(jobs: int, unsent: int, which: str = "", *, would: bool = Fals
     return f"{counted(again, 'job')} {run} again{which}{others}"
 
 
-#: States of a trial: its job is in the queue, has given a value, or was stopped early.
-ACTIVE, COMPLETE, PRUNED = "active", "complete", "pruned"
+#: States of a trial: its job is in the queue, has given a value, has given one and violates a
+#: constraint, or was stopped early.
+ACTIVE, COMPLETE, INFEASIBLE, PRUNED = "active", "complete", "infeasible", "pruned"
 
 #: States of trials that have ended, as they are counted for each search.
-TRIAL_ENDS = (COMPLETE, "failed", PRUNED, "canceled")
+TRIAL_ENDS = (COMPLETE, INFEASIBLE, "failed", PRUNED, "canceled")
 
 
 def ended_trials(search: Mapping[str, Any]) -> int:
@@ -161,8 +162,32 @@ def ended_trials(search: Mapping[str, Any]) -> int:
     >>> ended_trials({"complete": 3, "failed": 1, "canceled": 0})
     4
     """
-    # A search without early stopping has no pruned trials.
+    # A search without early stopping has no pruned trials, for example.
     return sum(search.get(state, 0) for state in TRIAL_ENDS)
+
+
+def unfeasible(search: Mapping[str, Any], yet: str = " yet") -> str | None:
+    """Return that no trial of a search is feasible, and which one is the nearest.
+
+    Args:
+        search: an entry of the status.
+        yet: follows if there may still be one.
+
+    Returns:
+        None if some are feasible, or none is infeasible.
+
+    >>> nearest = {"trial": 7, "violations": {"mass <= 3": 0.25, "loss >= 0": -1.0}}
+    >>> unfeasible({"complete": 0, "nearest": nearest})
+    'no trial is feasible yet; the least violation is that of trial 7 (mass <= 3, by 0.25)'
+    """
+    nearest = search.get("nearest")
+    if nearest is None or search["complete"]:
+        return None
+    by = (f"{text}, by {one:.4g}" for text, one in nearest["violations"].items() if one > 0)
+    return (
+        f"no trial is feasible{yet}; the least violation is that of trial {nearest['trial']} "
+        f"({'; '.join(by)})"
+    )
 
 
 def known_jobs(counts: Mapping[str, Any]) -> int:

@@ -201,10 +201,25 @@ class Importance(TypedDict):
     trials: int
 
 
+class NearestTrial(TypedDict):
+    """The trial of a search that violates its constraints the least, while none is feasible.
+
+    `violations` has by how much, by the text of each constraint; 0 or less if it holds. With
+    several objectives there are `values`.
+    """
+
+    trial: int
+    value: NotRequired[float]
+    values: NotRequired[list[float]]
+    violations: dict[str, float]
+    params: dict[str, Any]
+
+
 class SearchStatus(TypedDict):
     """A search (docs/rpc.md, `ensemble.status`); `best` has the best trial first.
 
-    With several objectives `best` is empty, and there is a `front` instead.
+    With several objectives `best` is empty, and there is a `front` instead. `subject_to`,
+    `infeasible` and `nearest` are there with constraints on outcomes.
     """
 
     id: str
@@ -215,12 +230,14 @@ class SearchStatus(TypedDict):
     objective: str
     direction: str
     trials: int
+    subject_to: NotRequired[list[str]]
     repeats: NotRequired[int]
     aggregate: NotRequired[str]
     parallel: int
     active: int
     stock: int
     complete: int
+    infeasible: NotRequired[int]
     failed: int
     canceled: int
     pruned: NotRequired[int]
@@ -230,6 +247,7 @@ class SearchStatus(TypedDict):
     idle_seconds: float
     trouble: str | None
     best: list[BestTrial]
+    nearest: NotRequired[NearestTrial]
     front: NotRequired[list[FrontTrial]]
     front_size: NotRequired[int]
     importances: NotRequired[dict[str, list[Importance]]]

@@ -285,7 +285,7 @@ class Describer:
             values["replaced"] = f"{RETRY_RULE}:{replaced}"
         if firing.trial is not None:
             for describe in self._of_trials:
-                values.update(describe(firing.trial, job))
+                values.update(describe(firing.trial, job, params))
         values["params"] = params
         values["nnodes"] = None if job.ranks is None else _nodes(job.ranks)
         for name in ("ntasks", "ncores", "ngpus", "duration", "urgency"):

@@ -36,7 +36,15 @@ from flux_ensemble.metrics.operations import Value
 
 #: States of a job, as in flux-jobs(1), and of a trial.
 STATES = ("pending", "running", "inactive")
-TRIAL_STATES = ("active", "complete", "failed", "canceled", "pruned", INTERRUPTED)
+TRIAL_STATES = (
+    "active",
+    "complete",
+    "infeasible",
+    "failed",
+    "canceled",
+    "pruned",
+    INTERRUPTED,
+)
 
 #: A parameter or a key of a memo in brackets.
 _BRACKETS = re.compile(r"""\b(params|memo)\[(["'])(.*?)\2\]""")
@@ -109,8 +117,8 @@ class JobRow(TypedDict):
     trial: NotRequired[Annotated[int, Column(
         "of a job of a [search](searches.md), the number of its trial")]]
     trial_state: NotRequired[Annotated[str, Column(
-        "what this job has made of its trial: `active`, `complete`, `failed`, `canceled`, "
-        "`pruned`, or `interrupted`: the trial runs again", check=_trial_state,
+        "what this job has made of its trial: `active`, `complete`, `infeasible`, `failed`, "
+        "`canceled`, `pruned`, or `interrupted`: the trial runs again", check=_trial_state,
     )]]
     params: Annotated[dict[str, Any], Column(
         "the values of its parameters; one that is not written as JSON has it, such as `1.10` or "

@@ -12,7 +12,7 @@ from flux_ensemble.report.gather import Run, Slices
 from flux_ensemble.report.markup import Markup, h, meter, table
 from flux_ensemble.report.summary import extreme, mode_of
 from flux_ensemble.report.texts import NOTHING, number, plural, seconds, spelling
-from flux_ensemble.words import aggregate, ended_trials, shown_search
+from flux_ensemble.words import aggregate, ended_trials, shown_search, unfeasible
 
 #: Limits of searches, variables of one, best trials, and trials of a Pareto front in a report.
 _SEARCHES, _VARIABLES, _BEST, _FRONT = 10, 8, 10, 20
@@ -21,6 +21,7 @@ _SEARCHES, _VARIABLES, _BEST, _FRONT = 10, 8, 10, 20
 _STATES = {
     "active": "Active",
     "complete": "Complete",
+    "infeasible": "Infeasible",
     "failed": "Failed",
     "pruned": "Stopped early",
     "canceled": "Canceled",
@@ -48,6 +49,8 @@ def searches(run: Run, key: str) -> Iterator[Markup]:
     for position, search in enumerate(found[:_SEARCHES]):
         if search["trouble"]:
             yield h("p", f"{search['trouble']}.")
+        if "subject_to" in search:
+            yield h("p.quiet", f"Subject to {' and '.join(search['subject_to'])}.")
         if "front" in search:
             yield _counts(search, run.source.status)
             yield _front(run, search)
@@ -56,6 +59,9 @@ def searches(run: Run, key: str) -> Iterator[Markup]:
                 yield from _matter(run, key, search, objective, mode_of(how))
         else:
             values = _values(run.jobs.trials.get(search["group"], ()), search.get("aggregate"))
+            if "subject_to" in search and "repeats" in search:
+                # Whether a trial is feasible is not known from each of its jobs.
+                values = []
             yield _counts(search, run.source.status)
             if values:
                 yield _course(run, search, values, f"{key}-search-{position}")
@@ -113,7 +119,8 @@ def _counts(search: Mapping[str, Any], status: Mapping[str, Any]) -> Markup:
 
 def _best(run: Run, search: Mapping[str, Any]) -> Markup:
     if not search["best"]:
-        return h("p", "No trial is complete, so there is no best one.")
+        words = unfeasible(search, "") or "no trial is complete"
+        return h("p", f"{words[0].upper()}{words[1:]}, so there is no best one.")
     rows = [
         [str(trial["trial"]), number(trial["value"]), *_params(trial, search["best"])]
         for trial in search["best"][:_BEST]

@@ -14,7 +14,7 @@ from flux_ensemble.report.markup import Child, Markup, h
 from flux_ensemble.report.source import Failure
 from flux_ensemble.report.texts import NOTHING, amount, number, plural, seconds, spelling
 from flux_ensemble.report.usage import Usage
-from flux_ensemble.words import shown_state
+from flux_ensemble.words import shown_state, unfeasible
 
 #: The outcomes of jobs, in the order of the report, with the words for them.
 OUTCOMES = {
@@ -318,7 +318,8 @@ def _best_trial(search: Mapping[str, Any], status: Mapping[str, Any]) -> Iterato
     what = f"{_WORDS[_MODES[search['direction']]]} {of}"
     if not search["best"]:
         yield h("p.big", h("b", NOTHING), h("span", f" {what}"))
-        yield h("p.quiet", f"No trial of {name} is complete.")
+        words = unfeasible(search, "")
+        yield h("p.quiet", f"{name}: {words}." if words else f"No trial of {name} is complete.")
         return
     trial = search["best"][0]
     yield from _point(trial, what)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed
+from flux_ensemble.words import unfeasible
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import BestJob, EnsembleStatus
@@ -119,7 +120,7 @@ def none_best(target: Target, status: EnsembleStatus) -> Iterator[str]:
         if search["trouble"]:
             yield search["trouble"]
         elif not search.get("front", search["best"]):
-            yield f"{search['id']}: no trial is complete{yet}"
+            yield f"{search['id']}: {unfeasible(search, yet) or f'no trial is complete{yet}'}"
 
 
 def unpublished_in(

@@ -205,6 +205,33 @@ def _stopping() -> Part:
     }  # fmt: skip
 
 
+#: The constraint of a search: some of its trials violate it.
+BOUND = 0.02
+
+
+def _bounded() -> Part:
+    return {
+        "search": [
+            {
+                "id": "bounded",
+                "group": "bounded-trial",
+                "variables": {"x": {"low": 0, "high": 1}},
+                "minimize": "loss",
+                "subject-to": f"loss >= {BOUND}",
+                "sampler": "random",
+                "trials": 8,
+                "parallel": 4,
+            }
+        ],
+        "jobs": [job("bounded-trial", "trial", given=["x"])],
+        "rules": [
+            {"id": "bounded-begin", "trigger": "start",
+             "action": {"name": "search", "label": "bounded"}},
+        ],
+        "simulate": {"bounded-trial": {"memo": {"loss": {"expression": "(x - 0.3) ** 2"}}}},
+    }  # fmt: skip
+
+
 def _retries() -> Part:
     return {
         "jobs": [
@@ -490,6 +517,8 @@ FEATURES: Mapping[str, Feature] = {
                 {"search-trial": 8, "search-final": 1}, trials={"search": 8}),
         Feature("retried", "a search by TPE, whose failed trials run again", _retried_search,
                 {"retried-trial": 6}, trials={"retried": 6}),
+        Feature("bounded", "a search with a constraint on outcomes", _bounded,
+                {"bounded-trial": 8}, trials={"bounded": 8}),
         # How many of its trials go on to the end follows from the order of what they publish.
         Feature("stopping", "a search that stops trials early", _stopping, {},
                 finished={"stopping-trial": 8}, trials={"stopping": 8}),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .evidence import Began, Evidence, Row
-from .features import Feature
+from .features import BOUND, Feature
 
 OUTCOMES = ("success", "failed", "canceled", "timeout", "interrupted")
 
@@ -424,6 +424,10 @@ def _best(features: Sequence[Feature], seen: Evidence, problems: Problems) -> No
 # -- searches -------------------------------------------------------------------------------
 
 
+#: States of trials that were tried to their end.
+_OVER = ("complete", "infeasible", "pruned")
+
+
 def _searches(features: Sequence[Feature], seen: Evidence, problems: Problems) -> None:
     """Each trial was tried to its end, once, and the best one is the best."""
     found = _matched(seen)
@@ -437,7 +441,7 @@ def _searches(features: Sequence[Feature], seen: Evidence, problems: Problems) -
             problems.same(f"failed and canceled trials of {name}", (0, 0),
                           (search["failed"], search["canceled"]))  # fmt: skip
             problems.same(f"trials of {name} that are over", trials,
-                          search["complete"] + search.get("pruned", 0))  # fmt: skip
+                          sum(search.get(state, 0) for state in _OVER))  # fmt: skip
             _trials(search, [row for row in seen.rows if row.get("trial") is not None
                              and row["group"] == search["group"]], found, problems)  # fmt: skip
 
@@ -446,7 +450,7 @@ def _trials(
     search: Row, rows: Sequence[Row], found: Mapping[int, Began], problems: Problems
 ) -> None:
     name, objective = search["id"], search["objective"]
-    ended = Counter(row["trial"] for row in rows if row["trial_state"] in ("complete", "pruned"))
+    ended = Counter(row["trial"] for row in rows if row["trial_state"] in _OVER)
     problems.same(f"how often trials of {name} are over", dict.fromkeys(range(search["trials"]), 1),
                   dict(sorted(ended.items())))  # fmt: skip
     points: dict[int, set[str]] = defaultdict(set)
@@ -454,9 +458,14 @@ def _trials(
         points[row["trial"]].add(str(row["params"]))
     for trial, params in points.items():
         problems.same(f"points of trial {trial} of {name}", 1, len(params))
-    for state in ("complete", "pruned"):
+    for state in _OVER:
         problems.same(f"{state} trials of {name} in jobs", search.get(state, 0),
                       sum(row["trial_state"] == state for row in rows))  # fmt: skip
+    if "subject_to" in search:
+        over = [row for row in rows if id(row) in found and row["trial_state"] in _OVER]
+        beyond = [row["trial"] for row in over if found[id(row)].memo[objective] < BOUND]
+        told = [row["trial"] for row in over if row["trial_state"] == "infeasible"]
+        problems.same(f"infeasible trials of {name}", beyond, told)
     mode = "min" if search["direction"] == "minimize" else "max"
     extreme = _extreme(
         ((found[id(row)].memo[objective], row) for row in rows

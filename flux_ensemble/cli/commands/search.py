@@ -22,7 +22,7 @@ from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.results.best import for_guests, none_best, none_kept, ties
 from flux_ensemble.results.hosts import Target, label_of
 from flux_ensemble.texts import one_line
-from flux_ensemble.words import ended_trials, more_trials, shown_search
+from flux_ensemble.words import ended_trials, more_trials, shown_search, unfeasible
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus, SearchStatus
@@ -40,6 +40,7 @@ _SEARCHES = Table(
         "active": "ACTIVE",
         "stock": "STOCK",
         "complete": "COMPLETE",
+        "infeasible": "INFEASIBLE",
         "failed": "FAILED",
         "canceled": "CANCELED",
         "pruned": "PRUNED",
@@ -54,12 +55,14 @@ _SEARCHES = Table(
         "default": {
             "description": "searches, and how far they are",
             "format": "+:{id:<6} +:{state:<7} ?:{reason:<9} +:{sampler:<7} {trials:>6} {active:>6} "
-            "{complete:>8} {failed:>6} ?:{canceled:>8} ?:{pruned:>6} +:{objective:<9} {best:>10}",
+            "{complete:>8} ?:{infeasible:>10} {failed:>6} ?:{canceled:>8} "
+            "?:{pruned:>6} +:{objective:<9} {best:>10}",
         },
         "long": {
             "description": "with the times of asks and trials, and of slots that were empty",
             "format": "+:{id:<6} +:{state:<7} ?:{reason:<9} +:{sampler:<7} {trials:>6} {active:>6} "
-            "{complete:>8} {failed:>6} ?:{canceled:>8} ?:{pruned:>6} +:{objective:<9} {best:>10} "
+            "{complete:>8} ?:{infeasible:>10} {failed:>6} ?:{canceled:>8} "
+            "?:{pruned:>6} +:{objective:<9} {best:>10} "
             "{asks:>5} {ask_seconds!F:>8h} {trial_seconds!F:>8h} {idle_seconds!F:>8h}",
         },
     },
@@ -74,6 +77,7 @@ _SEARCHES = Table(
         "failed",
         "reason",
         "ask_seconds",
+        "infeasible",
         "complete",
     ),
 )
@@ -157,8 +161,8 @@ def search(
     output.show(_SEARCHES, [_row(search, status) for search in searches])
     if output.is_default:
         for search in searches:
-            if search["trouble"]:
-                click.echo(f"\n{fitted(one_line(search['trouble']))}")
+            if words := search["trouble"] or unfeasible(search):
+                click.echo(f"\n{fitted(one_line(words))}")
             for line in detail_lines(search, header=not output.no_header):
                 click.echo(line)
     return OK
@@ -242,6 +246,7 @@ def _row(search: SearchStatus, status: EnsembleStatus) -> dict[str, Any]:
         **search,
         "state": shown_search(search, status),
         "trials": f"{ended_trials(search)}/{search['trials']}",
+        "infeasible": search.get("infeasible", 0) or "",
         "canceled": search["canceled"] or "",
         "pruned": search.get("pruned", 0) or "",
         "objective": ", ".join(f"{way[:3]} {key}" for way, key in zip(ways, keys, strict=True)),

@@ -9,12 +9,26 @@ from flux_ensemble.cli.display.tables import words_of
 from flux_ensemble.metrics.importance import LEAST
 from flux_ensemble.scalars import brief
 from flux_ensemble.texts import one_line
-from flux_ensemble.words import STATE_STYLES, Line, Span, counted, ended_trials, shown_search
+from flux_ensemble.words import (
+    STATE_STYLES,
+    Line,
+    Span,
+    counted,
+    ended_trials,
+    shown_search,
+    unfeasible,
+)
 
 #: The variables that the line of a search names for each objective.
 _NAMED = 3
 
-_COUNTED = (("active", "action"), ("failed", "bad"), ("pruned", "detail"), ("canceled", "warn"))
+_COUNTED = (
+    ("active", "action"),
+    ("infeasible", "detail"),
+    ("failed", "bad"),
+    ("pruned", "detail"),
+    ("canceled", "warn"),
+)
 
 
 def found(search: Mapping[str, Any]) -> str:
@@ -47,6 +61,8 @@ def search_line(search: Mapping[str, Any], status: Mapping[str, Any], label: str
             spans += [Span(", "), Span(f"{search[key]:,} {key}", style)]
     if search["trouble"]:
         spans.append(Span(f"; {search['trouble']}", "bad"))
+    elif words := unfeasible(search):
+        spans.append(Span(f"; {words}", "warn"))
     if "front_size" in search:
         spans.append(Span(f"; {counted(search['front_size'], 'trial')} in the Pareto front"))
     elif search["best"]:
@@ -85,7 +101,8 @@ def detail_lines(search: Mapping[str, Any], *, header: bool = True) -> list[str]
     for rows in tables:
         if len(rows) > 1:
             lines += ["", *_aligned(rows)[0 if header else 1 :]]
-    if search["state"] == "running" and search["complete"] < LEAST <= search["trials"]:
+    valued = search["complete"] + search.get("infeasible", 0)
+    if search["state"] == "running" and valued < LEAST <= search["trials"]:
         lines += ["", f"the importance of variables is known from {LEAST} complete trials on"]
     return lines
 

@@ -194,6 +194,7 @@ def described(search: Search, seed: int) -> dict[str, Any]:
         "parallel": search.parallel,
         "variables": [variable.to_json() for variable in search.variables],
         **({"where": list(search.where)} if search.where else {}),
+        **({"subject_to": list(search.subject_to)} if search.subject_to else {}),
     }
 
 

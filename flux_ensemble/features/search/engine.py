@@ -51,7 +51,6 @@ from flux_ensemble.features.search.state import (
 )
 from flux_ensemble.features.search.trials import (
     CANCELED,
-    COMPLETE,
     FAILED,
     Part,
     Trials,
@@ -492,18 +491,16 @@ class Searches:
             if again and job.interrupted and number in state.trials.active:
                 state.trials.interrupted(number)
             return None if again else _changed(id)
-        how, value, reason = judge(state.search, job)
-        if value is None and number in state.stopped:
-            how = PRUNED
-        elif how == INTERRUPTED:
+        params = state.trials.params(state.trials.all[number])
+        part = judge(state.search, job, params, stopped=number in state.stopped)
+        if part.how == INTERRUPTED:
             # An interrupted job that does not run again is not needed any more.
-            how = CANCELED
-        if how == FAILED and self._is_retried(state.search, job):
+            part = part._replace(how=CANCELED)
+        if part.how == FAILED and self._is_retried(state.search, job):
             state.runs_again(number)
             attempt = firing.overrides, 0.0, firing.attempt + 1, firing.avoid
             self._sending.retry(firing, job.index, *attempt, failed=job)
             return None
-        part = Part(how, value, reason, job.id, job.interrupted)
         return _changed(id) if self._over(state, number, part, t) else ()
 
     def _over(self, state: SearchState, number: int, part: Part, t: float, many: int = 1) -> bool:
@@ -518,9 +515,9 @@ class Searches:
         if end is None:
             return False
         if end.value is not None:
-            self._complete(state, number, end.value, t)
+            self._complete(state, number, end, end.value, t)
         elif end.how == PRUNED:
-            self._prune(state, number, t)
+            self._prune(state, number, end, t)
         else:
             self._fail(state, number, end, t)
         return True
@@ -539,19 +536,19 @@ class Searches:
             and not (job.interrupted or job.canceling or firing.cancel_unseen)
         )
 
-    def _prune(self, state: SearchState, number: int, t: float) -> None:
+    def _prune(self, state: SearchState, number: int, end: Part, t: float) -> None:
         """End a trial that was stopped early, whose job is over."""
         value, step = state.stopped[number]
         state.failures = 0
         state.exhausted = False
-        state.end(number, PRUNED, value, t, step)
+        state.end(number, PRUNED, value, t, step, end.violations)
         self._asking.changed(state)
 
-    def _complete(self, state: SearchState, number: int, value: Value, t: float) -> None:
+    def _complete(self, state: SearchState, number: int, end: Part, value: Value, t: float) -> None:
         state.failures = 0
         state.exhausted = False
         trials = state.trials
-        if state.end(number, COMPLETE, value, t):
+        if state.end(number, end.how, value, t, violations=end.violations):
             search, params = state.search, trials.params(trials.all[number])
             found, id = search.to_json(value), search.id
             self._core.record(

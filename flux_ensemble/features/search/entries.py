@@ -173,7 +173,8 @@ class SearchDone(OfSearch, tag="search-done"):
 
     Fields:
         reason: why.
-        trials: how many have ended; complete, failed, canceled, pruned: how many of them how.
+        trials: how many have ended; complete, infeasible, failed, canceled, pruned: how many of
+            them how.
         front: how many trials are in the Pareto front.
         best: parameters, value and number of the best trial.
     """
@@ -184,6 +185,7 @@ class SearchDone(OfSearch, tag="search-done"):
     reason: str
     trials: int
     complete: int
+    infeasible: int | None = None
     failed: int
     canceled: int
     pruned: int | None = None
@@ -191,7 +193,10 @@ class SearchDone(OfSearch, tag="search-done"):
     best: Mapping[str, Any] | None = None
 
     def sentence(self, t: float, jobid: JobId) -> str:
-        counts = f"{self.complete} complete, {self.failed} failed"
+        counts = f"{self.complete} complete"
+        if self.infeasible is not None:
+            counts += f", {self.infeasible} infeasible"
+        counts += f", {self.failed} failed"
         if self.pruned is not None:
             counts += f", {self.pruned} stopped early"
         found = ""

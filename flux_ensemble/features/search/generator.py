@@ -30,7 +30,7 @@ from flux_ensemble import scalars
 from flux_ensemble.features.search.model import Variable
 from flux_ensemble.features.search.samplers import MAX_ANSWER, seed_of, with_choices, with_places
 from flux_ensemble.features.search.space import Rows
-from flux_ensemble.features.search.trials import ENDED, STATE
+from flux_ensemble.features.search.trials import ENDED, STATE, parse_end
 from flux_ensemble.features.search.unit_cube import Qmc
 from flux_ensemble.features.search.vocs import adapted, identity, plain, vocs_of
 from flux_ensemble.runtime.custom.child import ReportedFailure
@@ -209,8 +209,8 @@ class SearchGenerator:
 
     def _result(self, end: Sequence[Any]) -> dict[str, Any] | None:
         """Return the result of a trial for the generator; None if it has none."""
-        number, value, *step = end
-        if value is None or step:
+        number, value, step, violations = parse_end(end)
+        if value is None or step is not None:
             return None
         params, attributes = self._points[number]
         keys = dict(attributes.get(KEYS, {}))
@@ -222,7 +222,8 @@ class SearchGenerator:
         for name, spellings in self._spellings.items():
             if isinstance(point[name], str):
                 point[name] = scalars.number(spellings.get(point[name], point[name]))
-        return {**keys, **point, **dict(zip(names, values, strict=True))}
+        bounds = dict(zip(self._search.get("subject_to", ()), violations, strict=True))
+        return {**keys, **point, **bounds, **dict(zip(names, values, strict=True))}
 
     def _state(self) -> dict[str, Any]:
         """Return the state of a generator that can load it; empty if it cannot."""

@@ -56,7 +56,13 @@ class Grid:
         """Add a point that was given, which is not given again."""
         self._known.add(_key(params))
 
-    def end(self, number: int, value: Any, step: float | None = None) -> None:
+    def end(
+        self,
+        number: int,
+        value: Any,
+        step: float | None = None,
+        violations: Sequence[float] = (),
+    ) -> None:
         """Do nothing: outcomes have no effect."""
 
     def suggest(

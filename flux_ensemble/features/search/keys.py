@@ -93,6 +93,8 @@ _POINTS = {
 
 _EXPRESSION = text("an expression of the variables, such as opt == 'sgd'")
 
+_OUTCOME = text("a comparison such as mass <= 3")
+
 _VARIABLE_KEYS = (
     Key("low", _NUMBER, "The least value.", (1e-5,)),
     Key("high", _NUMBER, "The greatest value.", (0.1,)),
@@ -372,6 +374,15 @@ SEARCH_KEYS = (
         ("lr * batch <= 1", ["x + y <= 1", "x < y"]),
         read=None,
         more="See [constraints](spaces.md#constraints).",
+    ),
+    Key(
+        "subject-to",
+        or_list(_OUTCOME, "a comparison of what trials publish, or a list of them"),
+        "Constraints on the outcomes of trials, comparisons of what they publish: a trial that "
+        "violates one is infeasible, and never the best.",
+        ("mass <= 3", ["1 <= mass <= 3", "seconds <= 60 * layers"]),
+        read=None,
+        more="See [constraints on outcomes](spaces.md#constraints-on-outcomes).",
     ),
     Key(
         "repeats",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flux_ensemble.features.search.model import Search, Variable
-from flux_ensemble.features.search.trials import COMPLETE, Trial, Trials
+from flux_ensemble.features.search.trials import COMPLETE, INFEASIBLE, Trial, Trials
 from flux_ensemble.metrics.importance import ABSENT, importances
 
 #: The most trials that are used: of more, evenly spaced ones.
@@ -27,7 +27,8 @@ class Matter:
 
     def report(self) -> dict[str, list[dict[str, Any]]]:
         """Return the importances for each objective as JSON (docs/status.md)."""
-        complete = self._trials.counts[COMPLETE]
+        counts = self._trials.counts
+        complete = counts[COMPLETE] + counts.get(INFEASIBLE, 0)
         if self._complete != complete:
             self._complete, self._found = complete, self._computed(complete)
         return self._found
@@ -35,7 +36,7 @@ class Matter:
     def _computed(self, complete: int) -> dict[str, list[dict[str, Any]]]:
         search = self._trials.search
         ended = map(self._trials.all.__getitem__, self._trials.ended)
-        trials = [trial for trial in ended if trial.state == COMPLETE]
+        trials = [trial for trial in ended if trial.state in (COMPLETE, INFEASIBLE)]
         if complete > MOST:
             trials = [trials[place * complete // MOST] for place in range(MOST)]
         params = _params(search, trials)

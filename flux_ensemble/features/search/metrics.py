@@ -13,6 +13,7 @@ FAMILIES = {
             "best.trial": "the number of the best trial",
             "trials": "trials that have ended",
             "complete": "trials that are complete",
+            "infeasible": "trials that violate a constraint, with `subject-to`",
             "failed": "trials that failed",
             "canceled": "trials that were cancelled",
             "pruned": "trials that were stopped early, with `stop`",

@@ -15,11 +15,11 @@ from typing import Any
 
 from flux_ensemble.document.model import Spec
 from flux_ensemble.features.search.keys import MEAN, SAMPLERS, SKIP
+from flux_ensemble.features.search.outcomes import Outcome, outcomes_of, published
 from flux_ensemble.features.search.paths import SEARCH, Searched
 from flux_ensemble.features.search.space import DRAWS, Space
 from flux_ensemble.features.search.steps import Steps
 from flux_ensemble.features.search.unit_cube import at
-from flux_ensemble.metrics.numbers import finite
 from flux_ensemble.scalars import Spelled, as_text, identity, number, packed
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
@@ -32,8 +32,9 @@ GENERATOR = "generator"
 RANGES_ONLY = ("cma",)
 ONE_OBJECTIVE = ("cma", "gp")
 
-#: Those that have no variables under a condition.
+#: Those that have no variables under a condition, and no constraints on the outcomes of trials.
 UNCONDITIONAL = ("cma", "gp", GENERATOR)
+UNCONSTRAINED = ("cma", "gp")
 
 #: Most objectives of one search.
 MAX_OBJECTIVES = 8
@@ -266,6 +267,7 @@ class Search:
         trials: how many there are at most.
         points: the points that are tried first; the suggester chooses the values that are missing.
         where: constraints on the points, expressions of the variables.
+        subject_to: constraints on the outcomes of trials.
         repeats: how many jobs a trial has.
         aggregate: what its value is of theirs, one of `AGGREGATES`.
         parallel: how many are in the queue at once.
@@ -291,6 +293,7 @@ class Search:
     trials: int = 1
     points: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
     where: tuple[str, ...] = ()
+    subject_to: tuple[str, ...] = ()
     repeats: int = 1
     aggregate: str = MEAN
     parallel: int = 1
@@ -359,7 +362,8 @@ class Search:
     def metrics(self) -> Searched:
         """The parts of the search that expressions can name."""
         names = tuple(variable.name for variable in self.variables)
-        return Searched(self.id, self.group, names, self.several, self.stop is not None)
+        stops, bound = self.stop is not None, bool(self.subject_to)
+        return Searched(self.id, self.group, names, self.several, stops, bound)
 
     @property
     def several(self) -> bool:
@@ -372,15 +376,28 @@ class Search:
         Raises:
             ValueError: one of them is no finite number.
         """
-        values = []
-        for objective in self.objectives:
-            given = memo.get(objective.key)
-            value = finite(given) if type(given) in (int, float) else None
-            if value is None:
-                others = f", but {listed(memo)}" if memo and given is None else ""
-                raise ValueError(f"it published no number {objective.key!r}{others}")
-            values.append(value)
+        values = [published(memo, objective.key) for objective in self.objectives]
         return tuple(values) if self.several else values[0]
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """The constraints on the outcomes of trials."""
+        return outcomes_of(self.subject_to, tuple(variable.name for variable in self.variables))
+
+    def violations(self, params: Mapping[str, Any], memo: Mapping[str, Any]) -> tuple[float, ...]:
+        """Return by how much a trial violates each constraint on its outcome.
+
+        Args:
+            params: the values that it has of the variables.
+            memo: what its job has published.
+
+        Raises:
+            ValueError: that is unknown.
+
+        >>> Search("hpo", "trial", (), (), subject_to=("mass <= 3",)).violations({}, {"mass": 4.5})
+        (1.5,)
+        """
+        return tuple(outcome.violation(params, memo) for outcome in self.outcomes)
 
     def aggregated(self, values: Sequence[Value]) -> Value:
         """The value of a trial, of those of its jobs; that of each objective by itself.
@@ -389,11 +406,19 @@ class Search:
         >>> search.aggregated([3, 1, 2]), search.aggregated([(1, 8), (3, 4)])
         (2, (2.0, 6.0))
         """
-        of = AGGREGATES[self.aggregate]
         several = [value for value in values if isinstance(value, tuple)]
         if several:
-            return tuple(map(of, zip(*several, strict=True)))
+            return self.aggregated_each(several)
+        of = AGGREGATES[self.aggregate]
         return of([value for value in values if not isinstance(value, tuple)])
+
+    def aggregated_each(self, values: Sequence[Sequence[float]]) -> tuple[float, ...]:
+        """Return the aggregates of the first numbers of a trial's jobs, of the second, and so on.
+
+        >>> Search("hpo", "trial", (), ()).aggregated_each([[1.0, 8.0], [3.0, 4.0]])
+        (2.0, 6.0)
+        """
+        return tuple(map(AGGREGATES[self.aggregate], zip(*values, strict=True)))
 
     def costs(self, value: Value) -> tuple[float, ...]:
         """Values of the objectives with such signs that less is better.

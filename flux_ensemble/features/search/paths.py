@@ -16,6 +16,9 @@ COUNTS = ("trials", "complete", "failed", "canceled")
 #: The number of trials that were stopped early, if the search has `stop`.
 PRUNED = "pruned"
 
+#: The number of trials that violate a constraint, if the search has some on their outcomes.
+INFEASIBLE = "infeasible"
+
 #: The number of trials in the Pareto front, if there are several objectives.
 FRONT = "front"
 
@@ -27,7 +30,8 @@ OF_BEST = ("value", "trial")
 class Searched:
     """A search: its name, the group of its trials, and the variables that it varies.
 
-    A search with several objectives has no best trial; it has the size of its Pareto front.
+    A search with several objectives has no best trial; it has the size of its Pareto front. One
+    that is `bound` has constraints on the outcomes of trials.
     """
 
     id: str
@@ -35,6 +39,7 @@ class Searched:
     variables: tuple[str, ...]
     several: bool = False
     stops: bool = False
+    bound: bool = False
 
     def path(self, keys: list[str]) -> MetricPath:
         """Return the metric with these keys, the first two of which are "search" and its name.
@@ -46,7 +51,11 @@ class Searched:
         'search.hpo.best.lr'
         """
         _, _, *rest = keys
-        fields = [*COUNTS, *([PRUNED] if self.stops else [])]
+        fields = [*COUNTS]
+        if self.bound:
+            fields.append(INFEASIBLE)
+        if self.stops:
+            fields.append(PRUNED)
         if self.several:
             fields.append(FRONT)
         else:

@@ -31,6 +31,7 @@ from flux_ensemble.features.search.model import (
     ONE_OBJECTIVE,
     RANGES_ONLY,
     UNCONDITIONAL,
+    UNCONSTRAINED,
     Generator,
     Objective,
     Search,
@@ -39,6 +40,7 @@ from flux_ensemble.features.search.model import (
     Variable,
     space_of,
 )
+from flux_ensemble.features.search.outcomes import Outcome
 from flux_ensemble.features.search.paths import OF_BEST, Searched
 from flux_ensemble.features.search.space import CircleError
 from flux_ensemble.metrics.expressions import compile_expression
@@ -56,8 +58,9 @@ VOCS = "vocs"
 def declared(entries: Any) -> dict[str, Searched]:
     """Return the parts of all searches that expressions can name, even of those with problems.
 
-    >>> declared([{"id": "hpo", "group": "a", "variables": {"x": 3}}, {"id": 5}])
-    {'hpo': Searched(id='hpo', group='a', variables=('x',), several=False, stops=False)}
+    >>> found = declared([{"id": "hpo", "group": "a", "variables": {"x": 3}}, {"id": 5}])
+    >>> found["hpo"].group, found["hpo"].variables
+    ('a', ('x',))
     """
     found: dict[str, Searched] = {}
     for entry in entries if isinstance(entries, list) else ():
@@ -75,6 +78,7 @@ def declared(entries: Any) -> dict[str, Searched]:
                 tuple(names),
                 len(_wanted(entry)) > 1,
                 "stop" in entry,
+                "subject-to" in entry,
             )
     return found
 
@@ -165,11 +169,14 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
                 "'grid' tries every value; 'qmc' covers a range",
             )
     generator = _generator(entry, variables, objectives, at, problems)
-    where = _where(entry.get("where", ()))
+    where = _listed(entry.get("where", ()))
     _check_space(variables, where, entry, at, problems)
+    subject_to = _listed(entry.get("subject-to", ()))
+    _check_outcomes(subject_to, variables, entry, at, problems)
     search = Search(
         variables=tuple(variables),
         where=where,
+        subject_to=subject_to,
         objectives=objectives,
         sampler=entry.get("sampler", SAMPLERS[0]) if generator is None else GENERATOR,
         trials=trials,
@@ -218,9 +225,14 @@ def _check_jobs(
         problems.add((*at, "aggregate"), "'aggregate' is for 'repeats', and a trial is one job")
 
 
-def _where(given: Any) -> tuple[str, ...]:
-    listed = [given] if isinstance(given, str) else given
-    return tuple(one for one in listed if one is not None)
+def _others(samplers: Collection[str]) -> str:
+    return listed(one for one in SAMPLERS if one not in samplers)
+
+
+def _listed(given: Any) -> tuple[str, ...]:
+    """Return a text, or the texts of a list that have a valid form."""
+    texts = [given] if isinstance(given, str) else given
+    return tuple(one for one in texts if one is not None)
 
 
 def _check_space(
@@ -241,7 +253,9 @@ def _check_space(
         if suggests in UNCONDITIONAL:
             what = "a generator" if suggests == GENERATOR else f"the sampler {suggests!r}"
             problems.add(
-                here, f"expected no condition, because {what} has none; 'tpe' has conditions"
+                here,
+                f"expected no condition, because {what} has none (samplers that have: "
+                f"{_others(UNCONDITIONAL)})",
             )
     for index, text in enumerate(where):
         single = isinstance(entry["where"], str)
@@ -257,6 +271,47 @@ def _check_space(
             (*at, "variables", error.names[0], "when"),
             f"conditions go round in a circle: {' needs '.join(error.names)}",
         )
+
+
+def _check_outcomes(
+    texts: Sequence[str],
+    variables: Sequence[Variable],
+    entry: Mapping[str, Any],
+    at: Path,
+    problems: Problems,
+) -> None:
+    """Check the constraints on the outcomes of trials."""
+    if not texts:
+        return
+    here = (*at, "subject-to")
+    sampler = entry.get("sampler")
+    if sampler in UNCONSTRAINED:
+        problems.add(
+            here,
+            f"expected none, because the sampler {sampler!r} has no constraints on outcomes "
+            f"(samplers that have: {_others(UNCONSTRAINED)})",
+        )
+    if isinstance(entry.get("on-failure"), dict):
+        problems.add(
+            (*at, "on-failure"),
+            "expected no penalty with 'subject-to': the sampler would take a trial that failed "
+            "for one that is feasible",
+        )
+    names = tuple(variable.name for variable in variables)
+    for index, text in enumerate(texts):
+        place = here if isinstance(entry["subject-to"], str) else (*here, index)
+        if text in texts[:index]:
+            problems.add(place, f"the constraint {shown(text)} is there twice")
+        try:
+            Outcome(text, names).check({one.name: one.example for one in variables})
+        except (SyntaxError, RecursionError, MemoryError):
+            problems.add(
+                place, f"expected a comparison such as 'mass <= 3', not {shown(text)}{remedy(text)}"
+            )
+        except ValueError as error:
+            # A variable with a problem of its own is not there.
+            if not problems.blames((*at, "variables")):
+                problems.add(place, str(error))
 
 
 def _check_expression(

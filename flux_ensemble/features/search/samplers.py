@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from flux_ensemble.features.search.gaussian import Gaussian
 from flux_ensemble.features.search.grid import Grid
+from flux_ensemble.features.search.outcomes import violated
 from flux_ensemble.features.search.space import DRAWS, NoPointError, Rows, rows_of
 from flux_ensemble.features.search.steps import Steps
 from flux_ensemble.features.search.trials import GIVEN
@@ -56,13 +57,20 @@ class Sampler(Protocol):
         """Add a point that was given; its trial is pending."""
         ...
 
-    def end(self, number: int, value: Value | None, step: float | None = None) -> None:
+    def end(
+        self,
+        number: int,
+        value: Value | None,
+        step: float | None = None,
+        violations: Sequence[float] = (),
+    ) -> None:
         """Note the end of a trial; it has no value if it failed or was canceled.
 
         Args:
             number: of the trial.
             value: of the objective, or of each.
             step: the step of the value, if the trial was stopped early.
+            violations: by how much each constraint on outcomes is violated, as far as it is known.
         """
         ...
 
@@ -105,8 +113,8 @@ class SearchSampler:
             attributes = request["attributes"].get(str(self._points))
             self._sampler.add(self._rows.placed(params), attributes)
             self._points += 1
-        for number, value, *step in request["ends"]:
-            self._sampler.end(number, value, *step)
+        for number, value, *rest in request["ends"]:
+            self._sampler.end(number, value, *rest)
         points: list[dict[str, Any]] = []
         size = 0
         partial = request.get("fixed", ())
@@ -215,6 +223,8 @@ class Optuna:
         self._values: dict[int, Value | None] = {}
         #: The steps of the values of trials that were stopped early.
         self._steps: dict[int, int] = {}
+        #: By how much trials violate constraints on outcomes.
+        self._violations: dict[int, Sequence[float]] = {}
         self._random = optuna.samplers.RandomSampler(seed=0)
         self._study = self._new_study()
         self._some: Any = None
@@ -294,14 +304,29 @@ class Optuna:
             values=None if value is None else _listed(value),
             params=self._external(params),
             distributions={name: self._distributions[name] for name in self._external(params)},
-            system_attrs=dict(attributes or {}),
+            system_attrs={**(attributes or {}), **self._constraints(number)},
             intermediate_values=published,
         )
 
-    def end(self, number: int, value: Value | None, step: float | None = None) -> None:
+    def _constraints(self, number: int | None) -> dict[str, float]:
+        """Return the constraints of a trial as `Trial.set_constraint` stores them."""
+        violations = () if number is None else self._violations.get(number, ())
+        return {f"constraints:{place}": one for place, one in enumerate(violations)}
+
+    def end(
+        self,
+        number: int,
+        value: Value | None,
+        step: float | None = None,
+        violations: Sequence[float] = (),
+    ) -> None:
         """Note the end of a trial."""
         self._values[number] = value
         self._some = None
+        if violations:
+            self._violations[number] = violations
+        for key, violation in self._constraints(number).items():
+            self._storage.set_trial_system_attr(number, key, violation)
         if step is not None:
             self._steps[number] = int(step)
             self._storage.set_trial_intermediate_value(number, int(step), value)
@@ -438,7 +463,13 @@ class Optuna:
         # The best for each objective; with a single objective, these are the best.
         signs = [-1.0 if maximize else 1.0 for maximize in self._search["maximize"]]
         for place, sign in enumerate(signs):
-            costs = {number: sign * _listed(self._values[number])[place] for number in complete}
+            costs = {
+                number: (
+                    violated(self._violations.get(number, ())),
+                    sign * _listed(self._values[number])[place],
+                )
+                for number in complete
+            }
             kept.update(_by_cost(costs)[: BEST // len(signs)])
         kept.update(number for number in range(len(self._points)) if number not in self._values)
         study = self._new_study()
@@ -470,7 +501,13 @@ class Random(Optuna):
         if self._grid is not None:
             self._grid.add(params, None)
 
-    def end(self, number: int, value: Value | None, step: float | None = None) -> None:
+    def end(
+        self,
+        number: int,
+        value: Value | None,
+        step: float | None = None,
+        violations: Sequence[float] = (),
+    ) -> None:
         """Do nothing: outcomes have no effect."""
 
     def suggest(
@@ -502,7 +539,7 @@ class Random(Optuna):
         raise NoPointError
 
 
-def _by_cost(costs: Mapping[int, float]) -> list[int]:
+def _by_cost(costs: Mapping[int, tuple[float, float]]) -> list[int]:
     """Return the numbers of trials, the best one first."""
     return sorted(costs, key=lambda number: (costs[number], number))
 

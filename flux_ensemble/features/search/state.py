@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from flux_ensemble.engine.jobs import ActiveJob
@@ -11,8 +12,18 @@ from flux_ensemble.features.search.early_stop import stopping
 from flux_ensemble.features.search.keys import MAX_BATCH
 from flux_ensemble.features.search.matter import Matter
 from flux_ensemble.features.search.model import INDEPENDENT, Search, Value
-from flux_ensemble.features.search.trials import CANCELED, COMPLETE, FAILED, Trials
+from flux_ensemble.features.search.outcomes import violated
+from flux_ensemble.features.search.paths import PRUNED
+from flux_ensemble.features.search.trials import (
+    CANCELED,
+    COMPLETE,
+    FAILED,
+    INFEASIBLE,
+    Part,
+    Trials,
+)
 from flux_ensemble.metrics.names import INTERRUPTED
+from flux_ensemble.words import unfeasible
 
 #: States of a search.
 IDLE, RUNNING, CLOSING, DONE = "idle", "running", "closing", "done"
@@ -94,9 +105,12 @@ class SearchState:
             return f"{name} gave up, as it could not be given points: {self.wrong}"
         if self.reason == "failures":
             return f"{name} gave up after {self.failures} failed trials in a row: {self.wrong}"
-        if self.state == DONE and trials.counts[FAILED] and not trials.counts[COMPLETE]:
-            return f"{name} found nothing in {ended} trial{'s'[: ended != 1]}: {self.wrong}"
-        return None
+        if self.state != DONE or trials.counts[COMPLETE]:
+            return None
+        of = f"{name} found nothing in {ended} trial{'s'[: ended != 1]}: "
+        if trials.nearest is not None:
+            return f"{of}{unfeasible({**trials.counts, **self._report_nearest()}, '')}"
+        return f"{of}{self.wrong}" if trials.counts[FAILED] else None
 
     @property
     def timer(self) -> str:
@@ -154,13 +168,19 @@ class SearchState:
         return self.total - len(self.trials.all)
 
     def end(
-        self, number: int, how: str, value: Value | None, t: float, step: float | None = None
+        self,
+        number: int,
+        how: str,
+        value: Value | None,
+        t: float,
+        step: float | None = None,
+        violations: Sequence[float] = (),
     ) -> bool:
         """End an active trial; the arguments and the result are those of `Trials.end`."""
         self.stopped.pop(number, None)
         if self.stopping is not None:
-            self.stopping.end(number, how == COMPLETE)
-        return self.trials.end(number, how, value, t, step)
+            self.stopping.end(number, how in (COMPLETE, INFEASIBLE))
+        return self.trials.end(number, how, value, t, step, violations)
 
     def runs_again(self, number: int) -> None:
         """Note that the job of an active trial runs once more."""
@@ -205,6 +225,7 @@ class SearchState:
             "objective": ", ".join(objective.key for objective in search.objectives),
             "direction": ", ".join(objective.direction for objective in search.objectives),
             "trials": self.total,
+            **({"subject_to": list(search.subject_to)} if search.subject_to else {}),
             **({"repeats": search.repeats, "aggregate": search.aggregate} if several else {}),
             "parallel": search.parallel,
             "active": len(trials.active),
@@ -219,9 +240,24 @@ class SearchState:
                 {"trial": trial.number, "value": trial.value, "params": trials.params(trial)}
                 for trial in trials.best
             ],
+            **self._report_nearest(),
             **self._report_front(),
             "importances": self._matter.report(),
         }
+
+    def _report_nearest(self) -> dict[str, Any]:
+        """Return the infeasible trial that is nearest while none is feasible; else nothing."""
+        search, trials = self.search, self.trials
+        trial = trials.nearest
+        if trial is None or trials.counts[COMPLETE]:
+            return {}
+        nearest = {
+            "trial": trial.number,
+            "value" if not search.several else "values": search.to_json(trial.value),
+            "violations": dict(zip(search.subject_to, trial.violations, strict=True)),
+            "params": trials.params(trial),
+        }
+        return {"nearest": nearest}
 
     def _report_front(self) -> dict[str, Any]:
         """Return size and first trials of the Pareto front; empty for a single objective."""
@@ -272,24 +308,37 @@ class SearchState:
             self.stopped = {number: (last, step) for number, last, step in value["stopped"]}
 
 
-def judge(search: Search, job: ActiveJob) -> tuple[str, Value | None, str]:
+def judge(
+    search: Search, job: ActiveJob, params: Mapping[str, Any], *, stopped: bool = False
+) -> Part:
     """Judge a trial by its job, which has ended.
 
     Args:
         search: the search of the trial.
         job: the job of the trial.
+        params: the values that the trial has of the variables.
+        stopped: it was stopped early.
 
     Returns:
-        One of `COMPLETE`, `FAILED`, `CANCELED` and `INTERRUPTED`; the value, if the trial is
-        complete; and the reason, if it is not.
+        How the trial ended: `COMPLETE`, `INFEASIBLE`, `PRUNED`, `FAILED`, `CANCELED` or
+        `INTERRUPTED`.
     """
-    outcome = job.outcome or ""
-    if outcome == "success":
+    how, value, reason = job.outcome or "", None, job.outcome or ""
+    violations: tuple[float, ...] = ()
+    if how == "success":
         try:
-            return COMPLETE, search.values(job.memo), ""
+            value, violations = search.values(job.memo), search.violations(params, job.memo)
+            how, reason = INFEASIBLE if violated(violations) else COMPLETE, ""
         except ValueError as error:
-            return FAILED, None, str(error)
-    return (outcome if outcome in (CANCELED, INTERRUPTED) else FAILED), None, outcome
+            how, value, reason = FAILED, None, str(error)
+    elif how not in (CANCELED, INTERRUPTED):
+        how = FAILED
+    if value is None and stopped:
+        how = PRUNED
+        with suppress(ValueError):
+            # Of a job that has published too little so far, it is unknown.
+            violations = search.violations(params, job.memo)
+    return Part(how, value, reason, job.id, job.interrupted, violations)
 
 
 def trial_name(id: str, number: int) -> str:

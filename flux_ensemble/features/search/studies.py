@@ -25,7 +25,7 @@ from flux_ensemble.document.yaml_reader import read_yaml
 from flux_ensemble.eventlog import Load, read
 from flux_ensemble.features.search.model import Search, Variable, searches_of
 from flux_ensemble.scalars import as_text, identity
-from flux_ensemble.words import ACTIVE, COMPLETE, PRUNED
+from flux_ensemble.words import ACTIVE, COMPLETE, INFEASIBLE, PRUNED
 
 #: Suffixes of the files that Optuna can keep studies in.
 JOURNALS, DATABASES = (".journal", ".log"), (".db", ".sqlite", ".sqlite3")
@@ -39,6 +39,7 @@ _DIRECTIONS = {False: StudyDirection.MINIMIZE, True: StudyDirection.MAXIMIZE}
 _STATES = {
     ACTIVE: TrialState.RUNNING,
     COMPLETE: TrialState.COMPLETE,
+    INFEASIBLE: TrialState.COMPLETE,
     PRUNED: TrialState.PRUNED,
 }
 
@@ -174,12 +175,15 @@ def _trial(search: Search, distributions: Mapping[str, Any], jobs: Sequence[Job]
     if not jobs:
         return create_trial(state=TrialState.FAIL)
     # The last job decides, with several for a trial the last that has a value.
-    complete = [one for one in jobs if search.repeats > 1 and one["trial_state"] == COMPLETE]
+    complete = [
+        one for one in jobs if search.repeats > 1 and one["trial_state"] in (COMPLETE, INFEASIBLE)
+    ]
     job = (complete or jobs)[-1]
     state = _STATES.get(job["trial_state"], TrialState.FAIL)
     if any(one["trial_state"] == ACTIVE for one in jobs[-search.repeats :]):
         state = TrialState.RUNNING
-    values, steps = _values(search, state, [one["memo"] for one in complete or [job]])
+    memos = [one["memo"] for one in complete or [job]]
+    values, steps = _values(search, state, memos)
     # The job has some value of a variable, too, whose condition does not hold for the trial.
     params = search.space.settled(job["params"])
     trial = create_trial(
@@ -192,6 +196,7 @@ def _trial(search: Search, distributions: Mapping[str, Any], jobs: Sequence[Job]
         },
         distributions={name: one for name, one in distributions.items() if name in params},
         intermediate_values=steps,
+        constraints=_constraints(search, state, params, memos),
         user_attrs={"job": str(job["id"]), "outcome": job["outcome"]},
     )
     trial.datetime_start = _time(job["t_run"] or job["t_submit"])
@@ -213,6 +218,23 @@ def _values(
         step = memo.get(search.stop.step)
         return values, {int(step): values[0]} if isinstance(step, (int, float)) else None
     return (values, None) if state == TrialState.COMPLETE else (None, None)
+
+
+def _constraints(
+    search: Search,
+    state: TrialState,
+    params: Mapping[str, Any],
+    memos: Sequence[Mapping[str, Any]],
+) -> dict[str, float]:
+    """Return by how much a trial violates each constraint on outcomes, by the text of that."""
+    if state not in (TrialState.COMPLETE, TrialState.PRUNED):
+        return {}
+    try:
+        violations = search.aggregated_each([search.violations(params, memo) for memo in memos])
+    except ValueError:
+        # One that was stopped early may have published too little.
+        return {}
+    return dict(zip(search.subject_to, violations, strict=True))
 
 
 def _time(t: float | None) -> datetime.datetime | None:

@@ -17,13 +17,16 @@ from operator import le
 from typing import Any, NamedTuple
 
 from flux_ensemble.features.search.model import Search, Value
+from flux_ensemble.features.search.outcomes import violated
 from flux_ensemble.features.search.paths import FRONT
 from flux_ensemble.scalars import Spelled
-from flux_ensemble.words import ACTIVE, COMPLETE, PRUNED
+from flux_ensemble.words import ACTIVE, COMPLETE, INFEASIBLE, PRUNED
 
 #: States of a trial; a snapshot holds the first two letters of each.
 STOCK, FAILED, CANCELED = "stock", "failed", "canceled"
-_STATES = {state[:2]: state for state in (STOCK, ACTIVE, COMPLETE, FAILED, CANCELED, PRUNED)}
+_STATES = {
+    state[:2]: state for state in (STOCK, ACTIVE, COMPLETE, INFEASIBLE, FAILED, CANCELED, PRUNED)
+}
 
 #: Keys of the attributes of a generator's points: the state of the generator after the last point
 #: of an ask, and the number of trials that had ended before the ask.
@@ -48,6 +51,7 @@ class Part(NamedTuple):
         reason: why not.
         id: of the job.
         interrupted: it was lost too often.
+        violations: by how much each constraint on outcomes is violated; empty if that is unknown.
     """
 
     how: str
@@ -55,12 +59,22 @@ class Part(NamedTuple):
     reason: str
     id: int
     interrupted: bool
+    violations: Sequence[float] = ()
 
 
 class Trial:
     """A trial of a search; its parameters are in the order of the search's variables."""
 
-    __slots__ = ("attributes", "number", "params", "state", "step", "t_sent", "value")
+    __slots__ = (
+        "attributes",
+        "number",
+        "params",
+        "state",
+        "step",
+        "t_sent",
+        "value",
+        "violations",
+    )
 
     def __init__(
         self, number: int, params: Sequence[Any], attributes: Mapping[str, Any] | None
@@ -74,6 +88,8 @@ class Trial:
         self.value: Value | None = None
         #: The step of the value, if the trial was stopped early.
         self.step: float | None = None
+        #: By how much each constraint on outcomes is violated; empty if that is unknown.
+        self.violations: Sequence[float] = ()
         self.t_sent: float | None = None
 
 
@@ -96,6 +112,8 @@ class Trials:
         best: the best complete trials, the best one first; empty for several objectives.
         front: the Pareto front of several objectives: the complete trials that no other trial
             dominates (`dominates`), in the order of the first objective.
+        nearest: the infeasible trial that violates its constraints the least in all; None if there
+            is none.
         counts: state -> the number of trials that have ended in it.
         seconds: the time per trial, as a moving mean of those that were not interrupted; None
             before the first of them has ended.
@@ -112,9 +130,10 @@ class Trials:
         self.ended: list[int] = []
         self.best: list[Trial] = []
         self.front: list[Trial] = []
-        self.counts = dict.fromkeys((COMPLETE, FAILED, CANCELED), 0)
-        if search.stop is not None:
-            self.counts[PRUNED] = 0
+        self.nearest: Trial | None = None
+        bound = (INFEASIBLE,) if search.subject_to else ()
+        stopped = (PRUNED,) if search.stop is not None else ()
+        self.counts = dict.fromkeys((COMPLETE, *bound, FAILED, CANCELED, *stopped), 0)
         self.seconds: float | None = None
         #: The number of times that points in stock were dropped or got other numbers, by which
         #: samplers notice that; not in a snapshot.
@@ -231,13 +250,21 @@ class Trials:
             return None
         complete = [one for one in parts if one.value is not None]
         if complete:
-            values = [one.value for one in complete if one.value is not None]
-            return complete[-1]._replace(value=self.search.aggregated(values))
+            value = self.search.aggregated([one.value for one in complete if one.value is not None])
+            violations = self.search.aggregated_each([one.violations for one in complete])
+            how = INFEASIBLE if violated(violations) else COMPLETE
+            return complete[-1]._replace(how=how, value=value, violations=violations)
         # The failure of a program says more than the loss of a job or a cancel.
         return max(parts, key=lambda one: (one.how == FAILED, not one.interrupted))
 
     def end(
-        self, number: int, state: str, value: Value | None, t: float, step: float | None = None
+        self,
+        number: int,
+        state: str,
+        value: Value | None,
+        t: float,
+        step: float | None = None,
+        violations: Sequence[float] = (),
     ) -> bool:
         """End an active trial at time `t`; return whether it is now the best, or in the front."""
         trial = self.all[number]
@@ -246,11 +273,18 @@ class Trials:
         if trial.t_sent is not None and state != CANCELED:
             self.seconds = moved(self.seconds, max(0.0, t - trial.t_sent))
         trial.state, trial.value, trial.step, trial.t_sent = state, value, step, None
+        trial.violations = violations
         self.ended.append(number)
         self.counts[state] += 1
-        return state == COMPLETE and self._rank(trial)
+        return self._rank(trial)
 
     def _rank(self, trial: Trial) -> bool:
+        if trial.state == INFEASIBLE and (
+            self.nearest is None or violated(trial.violations) < violated(self.nearest.violations)
+        ):
+            self.nearest = trial
+        if trial.state != COMPLETE:
+            return False
         if self.search.several:
             return self._dominate(trial)
         insort(self.best, trial, key=self._key)
@@ -324,6 +358,8 @@ class Trials:
     def _end(self, number: int) -> list[Any]:
         trial = self.all[number]
         end = [number, self.search.to_json(trial.value)]
+        if trial.violations:
+            return [*end, trial.step, list(trial.violations)]
         return end if trial.step is None else [*end, trial.step]
 
     # -- snapshots ------------------------------------------------------------------
@@ -347,7 +383,13 @@ class Trials:
     def _dump_parts(self) -> list[Any]:
         to_json = self.search.to_json
         return [
-            [number, [[how, to_json(value), *rest] for how, value, *rest in parts]]
+            [
+                number,
+                [
+                    [how, to_json(value), *rest, *([list(violations)] if violations else [])]
+                    for how, value, *rest, violations in parts
+                ],
+            ]
             for number, parts in self.parts.items()
         ]
 
@@ -365,20 +407,30 @@ class Trials:
         for number, t_sent in value["sent"]:
             self.active[number] = None
             self.all[number].t_sent = t_sent
-        for number, of_objective, *step in value["ended"]:
+        for end in value["ended"]:
+            number, of_objective, step, violations = parse_end(end)
             trial = self.all[number]
-            trial.step = step[0] if step else None
+            trial.step, trial.violations = step, violations
             trial.value = _value(of_objective)
             self.ended.append(number)
             self.counts[trial.state] += 1
-            if trial.state == COMPLETE:
-                self._rank(trial)
+            self._rank(trial)
         self.seconds, self.given = value["seconds"], value.get("given", 0)
         self.partial.extend(value.get("partial", ()))
         for number, parts in value.get("parts", ()):
             self.parts[number] = [
                 Part(how, _value(of_objective), *rest) for how, of_objective, *rest in parts
             ]
+
+
+def parse_end(end: Sequence[Any]) -> tuple[int, Any, float | None, Sequence[float]]:
+    """Return the number of a trial, its value, the step of that, and its violations.
+
+    >>> parse_end([3, 0.5]), parse_end([3, 0.5, 9]), parse_end([3, 0.5, None, [-1.0]])
+    ((3, 0.5, None, ()), (3, 0.5, 9, ()), (3, 0.5, None, [-1.0]))
+    """
+    number, value, step, violations = [*end, None, None][:4]
+    return number, value, step, violations or ()
 
 
 def _value(given: Any) -> Value | None:

@@ -41,7 +41,13 @@ class Qmc:
     def add(self, params: Sequence[Any], attributes: Any) -> None:
         """Do nothing: earlier points have no effect."""
 
-    def end(self, number: int, value: Any, step: float | None = None) -> None:
+    def end(
+        self,
+        number: int,
+        value: Any,
+        step: float | None = None,
+        violations: Sequence[float] = (),
+    ) -> None:
         """Do nothing: outcomes have no effect."""
 
     def suggest(

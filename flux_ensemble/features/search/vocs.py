@@ -35,7 +35,8 @@ def vocs_of(search: Mapping[str, Any]) -> Any:
     """Return the VOCS of a search, as `advisers.described` gives it.
 
     A range is a continuous variable; a range of integers has the `dtype` int, since the standard
-    has no other type for it. Choices are a discrete variable.
+    has no other type for it. Choices are a discrete variable. A constraint on outcomes has its text
+    as its name, and its violation as its value.
     """
     from gest_api.vocs import VOCS, ContinuousVariable, DiscreteVariable
 
@@ -52,7 +53,8 @@ def vocs_of(search: Mapping[str, Any]) -> Any:
     objectives = {
         name: "MAXIMIZE" if maximize else "MINIMIZE" for name, maximize in search["objectives"]
     }
-    return VOCS(variables=variables, objectives=objectives)
+    constraints = {text: ["LESS_THAN", 0.0] for text in search.get("subject_to", ())}
+    return VOCS(variables=variables, objectives=objectives, constraints=constraints)
 
 
 def identity(params: Any) -> tuple[tuple[type, Any], ...]:

@@ -178,6 +178,8 @@ _FRONT: Form = [{"trial": _count, "values": [_number], "params": _object}]
 
 _IMPORTANCES: Form = {...: [{"name": _text, "share": _number, "trials": _count}]}
 
+_NEAREST: Form = {"trial": _count, "violations": {...: _number}, "params": _object}
+
 _SEARCH: Form = {
     **dict.fromkeys(("id", "group", "state", "reason", "sampler", "objective", "direction"), _text),
     **dict.fromkeys(
@@ -218,6 +220,9 @@ def _status(value: Any) -> bool:
             fits(search.get("front", []), _FRONT)
             and fits(search.get("front_size", 0), _count)
             and fits(search.get("importances", {}), _IMPORTANCES)
+            and fits(search.get("infeasible", 0), _count)
+            and fits(search.get("subject_to", []), [_text])
+            and fits([search["nearest"]] if "nearest" in search else [], [_NEAREST])
             for search in value.get("searches", [])
         )
     )

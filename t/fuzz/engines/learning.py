@@ -18,6 +18,7 @@ _STOPS: tuple[dict[str, Any], ...] = (
     {"stop": {"policy": "median", "step": "epoch", "trials": 1}},
     {"stop": {"policy": "patience", "step": "epoch", "patience": 0}},
     {"stop": {"policy": "threshold", "step": "epoch", "upper": 2}},
+    {"subject-to": ["cost <= 0.5", "loss >= k / 8"]},
 )
 _OBJECTIVES: tuple[dict[str, Any], ...] = (
     {"minimize": "loss"},
@@ -69,6 +70,8 @@ def learning(random: Random) -> dict[str, Any]:
         "on-failure": on_failure,
         "sequential": random.random() < 0.2,
     }
+    if "subject-to" in search and isinstance(on_failure, dict):
+        search["on-failure"] = "skip"
     if random.random() < 0.3:
         del search["sampler"]
         search |= {"generator": "package:Class", "initial": random.randint(0, 2)}

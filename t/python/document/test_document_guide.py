@@ -24,7 +24,7 @@ from flux_ensemble.document.keys.rules import (
 )
 from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.features.search.keys import SAMPLERS, SEARCH
-from flux_ensemble.features.search.paths import COUNTS, FRONT, OF_BEST, PRUNED
+from flux_ensemble.features.search.paths import COUNTS, FRONT, INFEASIBLE, OF_BEST, PRUNED
 from flux_ensemble.metrics import about
 from flux_ensemble.metrics.families import FAMILIES
 from flux_ensemble.metrics.names import COUNTERS, GAUGES, MEMBER_METRICS, STREAMS
@@ -104,7 +104,14 @@ def _pairs(table: Mapping[str, Iterable[str]]) -> list[str]:
         (_pairs(about.INSTANCE), _pairs(MEMBER_METRICS)),
         (
             FAMILIES["search"].fields,
-            ("best.VARIABLE", *(f"best.{name}" for name in OF_BEST), *COUNTS, PRUNED, FRONT),
+            (
+                "best.VARIABLE",
+                *(f"best.{name}" for name in OF_BEST),
+                *COUNTS,
+                INFEASIBLE,
+                PRUNED,
+                FRONT,
+            ),
         ),
     ],
     ids=["counters", "variables", "functions", "instance", "search"],

@@ -16,6 +16,7 @@ from test_crashes import BAD_LUCK, crashing
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.snapshot import dump
+from flux_ensemble.features.search.outcomes import violated
 from flux_ensemble.runtime.durability import wal as wal
 from flux_ensemble.runtime.durability.replay import replay
 from flux_ensemble.scalars import as_text
@@ -28,7 +29,7 @@ pytest.importorskip("optuna")
 KINDS = {
     "random": 5, "qmc": 5, "tpe": 1, "stop": 5, "generator": 1, "given": 1, "queue": 5, "more": 1,
     "grid": 5, "hyperband": 5, "threshold": 5, "repeats": 5, "partial": 1, "conditional": 1,
-    "constrained": 5,
+    "constrained": 5, "subject": 1,
 }  # fmt: skip
 POINTS = [{"x": number / 16, "k": number % 9 + 1} for number in range(7)]
 #: Of which the sampler chooses the rest, in turns with whole ones.
@@ -50,6 +51,7 @@ OTHERS: dict[str, dict[str, Any]] = {
         "variables": {"x": [0.25, 0.5, 0.75], "k": {"low": 1, "high": 9, "integer": True}},
     },
     "among": {"sampler": "qmc"},
+    "subject": {"sampler": "tpe", "subject-to": ["loss <= 0.04", "loss >= k / 1000"]},
     "conditional": {
         "sampler": "tpe",
         "variables": {
@@ -235,7 +237,10 @@ def points(world: World, sampler: str) -> dict[int, list[str]]:
         trial = state.trials.all[number]
         assert parameters(job) == [as_text(value) for value in trial.params]
         # One that failed before its cancellation reached it was stopped all the same.
-        assert trial.state in (STATES[job.outcome or ""], *["pruned"] * (job.outcome == "failed"))
+        states = {STATES[job.outcome or ""], *["pruned"] * (job.outcome == "failed")}
+        if trial.violations:
+            states = {"infeasible" if violated(trial.violations) else "complete"}
+        assert trial.state in states
     for number, point in enumerate(OTHERS.get(sampler, {}).get("points", ())):
         found = dict(zip(("x", "k"), parameters(trials[number]), strict=True))
         assert found | {name: str(value) for name, value in point.items()} == found
@@ -243,6 +248,7 @@ def points(world: World, sampler: str) -> dict[int, list[str]]:
         # Each is tried once.
         tried = Counter(map(tuple, map(parameters, trials.values())))
         assert all(tried[tuple(map(str, point.values()))] == 1 for point in POINTS)
+    assert sampler != "subject" or state.trials.counts["infeasible"] > 3
     assert sampler not in WORLDS or state.trials.counts["pruned"] > 3
     # What `on-failure: retry` runs again has the parameters of its trial.
     again = [job for job in world.jobs.values() if job.tag.rule == "retry"]
