@@ -88,12 +88,12 @@ class JobTable:
         *,
         interrupted: bool = True,
         last: int | None = None,
-        page: Callable[[int], tuple[Iterable[JobRow], int] | None] = lambda _: None,
+        page: Callable[[int], tuple[Iterable[JobRow], int] | None] | None = None,
     ) -> None:
         if last is not None and last < 1:
             raise EnsembleError(errno.EINVAL, f"last: expected 1 or more jobs, not {last}")
         self._last = last
-        self._page = page
+        self._page = page or (lambda _: None)
         self.total = 0
         self._rows = rows
         self._more = others
