@@ -32,6 +32,7 @@ from flux_ensemble.words import (
     in_words,
     pairs,
     running_again,
+    undone_jobs,
     word,
 )
 
@@ -285,6 +286,8 @@ class Epoch(Entry, tag="epoch"):
         away: for how many seconds the local run was interrupted, or there was no instance.
         ago: how many seconds before this the next instance began; it starts jobs before there is a
             service.
+        undone: the jobs that ended, and whose results a crash of the instance undid.
+        since: when what was undone began, in epoch seconds.
     """
 
     style = "warn"
@@ -295,6 +298,8 @@ class Epoch(Entry, tag="epoch"):
     firings: int | None = None
     away: float | None = None
     ago: float | None = None
+    undone: int | None = None
+    since: float | None = None
 
     def sentence(self, t: float, jobid: JobId) -> str:
         if self.epoch is not None:
@@ -310,7 +315,10 @@ class Epoch(Entry, tag="epoch"):
         return f"the service was started again, and goes on{self._interrupted()}"
 
     def _interrupted(self) -> str:
-        return "" if self.away is None else f", interrupted for {in_words(self.away)}"
+        away = "" if self.away is None else f", interrupted for {in_words(self.away)}"
+        if self.undone is None or self.since is None:
+            return away
+        return f"{away}; {undone_jobs(self.undone, self.since)}"
 
 
 class Shutdown(Entry, tag="shutdown"):

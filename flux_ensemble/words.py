@@ -7,6 +7,7 @@ the styles where it has colours.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import fsum
 from typing import Any, NamedTuple
@@ -80,6 +81,44 @@ def elapsed(status: Mapping[str, Any], now: float) -> float | None:
     if t_start is None:
         return None
     return max(0.0, float((now if t_end is None else t_end) - t_start - status.get("away", 0.0)))
+
+
+def undone_jobs(jobs: int, since: float) -> str:
+    """Return what is said of jobs that had ended, but for a crash of their instance.
+
+    Args:
+        jobs: how many.
+        since: when the last checkpoint before the crash was, in epoch seconds.
+    """
+    at = time.strftime("%H:%M:%S", time.localtime(since))
+    runs = "it runs" if jobs == 1 else "they run"
+    whose = f"result{'s'[: jobs != 1]} of {counted(jobs, 'job')}"
+    return f"a crash undid the {whose} since the checkpoint of {at}; {runs} again"
+
+
+def all_undone(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is said of the results of an ensemble that crashes undid, a sentence for each.
+
+    Args:
+        status: of the ensemble, or its summary.
+    """
+    for span in status.get("absences", ()):
+        if span.get("undone"):
+            yield undone_jobs(span["undone"], span["since"])
+
+
+def left_out(status: Mapping[str, Any]) -> tuple[float, float]:
+    """Return what `elapsed` leaves out: the seconds without a run, and those whose work was undone.
+
+    >>> left_out({"away": 80.0, "absences": [{"since": 0, "until": 80, "undone": 2, "ended": 20}]})
+    (60.0, 20.0)
+    """
+    undone = sum(
+        float(span["ended"] - span["since"])
+        for span in status.get("absences", ())
+        if span.get("undone")
+    )
+    return max(0.0, status.get("away", 0.0) - undone), undone
 
 
 def plain(line: Line) -> str:

@@ -34,6 +34,20 @@ class RunEnded(Ended):
     trouble: str
 
 
+class Absence(TypedDict):
+    """A span in which an ensemble did not run, in epoch seconds.
+
+    If a crash of the instance undid results, `undone` is of how many jobs, those since `since`, and
+    `ended` is when the crash was. `over` is True if the ensemble had ended, before a `rerun`.
+    """
+
+    since: float
+    until: float
+    undone: NotRequired[int]
+    ended: NotRequired[float]
+    over: NotRequired[bool]
+
+
 class Summary(TypedDict):
     """An ensemble of `list`.
 
@@ -52,6 +66,7 @@ class Summary(TypedDict):
     #: start it was interrupted.
     resumable: NotRequired[bool]
     away: NotRequired[float]
+    absences: NotRequired[list[Absence]]
 
 
 _GaveUp = TypedDict("_GaveUp", {"gave-up": int})
@@ -315,7 +330,7 @@ class EnsembleStatus(TypedDict):
     """An ensemble of `status`; `errors` are the service's errors about it.
 
     `t_predicted` is when its jobs are predicted to end; `away` is for how many seconds since its
-    start a local run was interrupted.
+    start it did not run, and `absences` are the spans of that.
     """
 
     name: str
@@ -341,6 +356,7 @@ class EnsembleStatus(TypedDict):
     pools: NotRequired[dict[str, PoolStatus]]
     t_predicted: NotRequired[float]
     away: NotRequired[float]
+    absences: NotRequired[list[Absence]]
 
 
 class Status(TypedDict):

@@ -1,31 +1,74 @@
-"""The spans in which there was no Flux instance, or no local run: nobody waits in them.
+"""The spans in which an ensemble did not run: all that knows of them has them from here.
 
-A job that waited on a member waited there, whatever became of the instance of the service.
+In most there was no Flux instance, or no local run, so that nobody waited in them. In others the
+ensemble had ended, before a request went on with it. A job that waited on a member waited there,
+whatever became of the instance of the service.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from flux_ensemble.engine.job_keys import ordinal_of
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """One of the spans.
+
+    Args:
+        since, until: in epoch seconds.
+        undone: how many jobs ended at its beginning whose results a crash of the instance undid.
+        ended: when that crash was; None if nothing is known to be undone.
+        over: the ensemble had ended.
+    """
+
+    since: float
+    until: float
+    undone: int = 0
+    ended: float | None = None
+    over: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the span as JSON, as the status has it."""
+        value: dict[str, Any] = {"since": self.since, "until": self.until}
+        if self.undone:
+            value.update(undone=self.undone, ended=self.ended)
+        if self.over:
+            value["over"] = True
+        return value
 
 
 class Absences:
     """The spans, in order.
 
     >>> absences = Absences()
-    >>> absences.add(10.0, 70.0)
+    >>> absences.add(Absence(10.0, 70.0))
     >>> absences.waited(1, 5.0, 71.0), absences.waited(2, 80.0, 81.0)
     (6.0, 1.0)
+    >>> absences.seconds
+    60.0
     """
 
     def __init__(self) -> None:
-        self._spans: list[tuple[float, float]] = []
+        self._spans: list[Absence] = []
 
-    def add(self, since: float, until: float) -> None:
-        """Note a span, in epoch seconds."""
-        if until > since:
-            self._spans.append((since, until))
+    def add(self, span: Absence) -> None:
+        """Note a span, unless it is empty."""
+        if span.until > span.since:
+            self._spans.append(span)
+
+    @property
+    def latest(self) -> Absence | None:
+        """The latest span; None without one."""
+        return self._spans[-1] if self._spans else None
+
+    @property
+    def seconds(self) -> float:
+        """How long they are together."""
+        return sum((span.until - span.since for span in self._spans), 0.0)
 
     def waited(self, key: int, t_submit: float, t: float) -> float:
         """Return for how many seconds a job waited until time `t`.
@@ -37,14 +80,15 @@ class Absences:
         """
         waited = t - t_submit
         if self._spans and not ordinal_of(key):
-            for since, until in self._spans:
-                waited -= max(0.0, min(until, t) - max(since, t_submit))
+            for span in self._spans:
+                if not span.over:
+                    waited -= max(0.0, min(span.until, t) - max(span.since, t_submit))
         return max(0.0, waited)
 
-    def dump(self) -> list[list[float]]:
+    def dump(self) -> list[dict[str, Any]]:
         """Return the spans as JSON."""
-        return [[since, until] for since, until in self._spans]
+        return [span.to_json() for span in self._spans]
 
-    def load(self, value: Iterable[Sequence[float]]) -> None:
+    def load(self, value: Iterable[Mapping[str, Any]]) -> None:
         """Set the spans from the result of `dump`."""
-        self._spans = [(span[0], span[1]) for span in value]
+        self._spans = [Absence(**span) for span in value]

@@ -13,7 +13,7 @@ from typing import Any
 
 from flux_ensemble.engine import commands, events
 from flux_ensemble.engine.commands import Command, SubmitJobs
-from flux_ensemble.engine.events import Event, JobEvent, JobsAlike, MemberEnded, Tag
+from flux_ensemble.engine.events import Absent, Event, JobEvent, JobsAlike, MemberEnded, Tag
 
 _EVENTS = {cls.__name__: cls for cls in events.Event.__args__}
 _COMMANDS = {cls.__name__: cls for cls in commands.Command.__args__}
@@ -95,6 +95,8 @@ def to_json(item: Event | Command) -> dict[str, Any]:
         del value["used"]
     if cls is MemberEnded and not value["outage"]:
         del value["outage"]
+    if cls is Absent and not value["undone"]:
+        del value["undone"], value["ended"]
     return value
 
 

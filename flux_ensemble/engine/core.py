@@ -16,6 +16,7 @@ from flux_ensemble import eventlog
 from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.keys.rules import RUNNING_TRIGGER
 from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE, Rule, Spec
+from flux_ensemble.engine.absences import Absence
 from flux_ensemble.engine.commands import (
     CancelJobs,
     Command,
@@ -68,7 +69,6 @@ class Core:
         t_start, t_end: when the ensemble began and ended, or None.
         firings: the number of firings of all rules.
         failed: the number of jobs that failed or ran out of time, and did not run again.
-        away: the seconds between the ends of the ensemble and the reruns that went on with it.
         rerun: the number of the retry that runs a job again which was over, by the rule, the number
             and the index of each of its attempts.
         replaced: how many attempts of such jobs there are, by group and outcome; those that were
@@ -102,7 +102,6 @@ class Core:
         self.t_end: float | None = None
         self.firings = 0
         self.failed = 0
-        self.away = 0.0
         self.rerun: dict[tuple[str, int, int], int] = {}
         self.replaced: dict[str, dict[str, int]] = {}
         self.t_walltime: float | None = None
@@ -461,7 +460,7 @@ class Core:
             self.unsent.close(rest.rule, rest.number)
             self.unsent.open(rest)
         self.state, self.reason, self._final = "running", "", None
-        self.away += max(0.0, self.t - self.t_end)
+        self.workload.absences.add(Absence(self.t_end, self.t, over=True))
         self.t_end = None
         self.workload.reopen()
         if self.spec.heartbeat:
@@ -501,8 +500,6 @@ class Core:
             state["unsent"] = self.unsent.dump()
         if self.failed:
             state["failed"] = self.failed
-        if self.away:
-            state["away"] = self.away
         if absences := self.workload.absences.dump():
             state["absences"] = absences
         if self.rerun:
@@ -515,7 +512,6 @@ class Core:
         for name in _DUMPED:
             setattr(self, name, value[name])
         self.t_walltime, self.failed = value.get("t_walltime"), value.get("failed", 0)
-        self.away = value.get("away", 0.0)
         self.workload.absences.load(value.get("absences", ()))
         for rule, number, index, retry in value.get("rerun", ()):
             self.rerun[rule, number, index] = retry

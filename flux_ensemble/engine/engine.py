@@ -25,6 +25,7 @@ from typing import Any
 from flux_ensemble import eventlog
 from flux_ensemble.document.keys.rules import AGAIN, RUNNING_TRIGGER
 from flux_ensemble.document.model import Spec
+from flux_ensemble.engine.absences import Absence
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.commands import Command, Effect, StartMember, StartTimer
 from flux_ensemble.engine.core import HEARTBEAT, Core
@@ -375,7 +376,8 @@ class Engine(Core):
         return (TriggerQueue(state, Cause(seen)),)
 
     def _on_absent(self, event: Absent) -> Iterable[TriggerQueue]:
-        self.workload.absences.add(event.since, event.t)
+        absence = Absence(event.since, event.t, event.undone, event.ended)
+        self.workload.absences.add(absence)
         return ()
 
     def _on_share(self, event: ShareChanged) -> Iterable[TriggerQueue]:

@@ -305,11 +305,15 @@ class Absent:
     """There was no Flux instance, or no local run, until the time of this event.
 
     Args:
-        since: when the ensemble is last known to have gone on.
+        since: when the ensemble is last known to have gone on, but for what was undone.
+        undone: how many jobs ended after that whose results a crash of the instance undid.
+        ended: when that crash was; None if nothing is known to be undone.
     """
 
     t: float
     since: float
+    undone: int = 0
+    ended: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

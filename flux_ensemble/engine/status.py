@@ -35,7 +35,7 @@ def status(engine: Engine) -> dict[str, Any]:
         "failed": engine.failed,
         "interrupted": engine.interrupted,
         "retries": engine.pending_table.jobs_again,
-        **({"away": engine.away} if engine.away else {}),
+        **_absences(engine),
         **({"best": engine.stats.bests.report()} if engine.stats.bests.kept else {}),
         **({"units": dict(engine.spec.units)} if engine.spec.units else {}),
         **{
@@ -46,6 +46,13 @@ def status(engine: Engine) -> dict[str, Any]:
         },
         **({"pools": _pools(engine, engine.members)} if engine.members is not None else {}),
     }
+
+
+def _absences(engine: Engine) -> dict[str, Any]:
+    """Return the spans in which the ensemble did not run, and how long they are together."""
+    absences = engine.workload.absences
+    spans = absences.dump()
+    return {"away": absences.seconds, "absences": spans} if spans else {}
 
 
 def _pools(engine: Engine, members: Members) -> dict[str, Any]:

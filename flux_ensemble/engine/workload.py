@@ -40,7 +40,7 @@ class Workload:
         #: The number of further jobs that may be sent; negative if more appeared than expected.
         self.room = limit
         self.firings = Firings()
-        #: The spans in which there was no Flux instance, or no local run.
+        #: The spans in which the ensemble did not run.
         self.absences = Absences()
         self.jobs: dict[int, ActiveJob] = {}
         self._active: dict[str, dict[int, ActiveJob]] = {group: {} for group in groups}

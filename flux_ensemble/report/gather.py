@@ -330,6 +330,11 @@ class Jobs:
 class Log:
     """The log of one ensemble: firings as columns, and lines of text.
 
+    Args:
+        line: converts an entry, given the time of the log's beginning, to a line of text.
+        environment: values of environment variables may be included.
+        gaps: the spans in which the ensemble did not run.
+
     Attributes:
         document: as it was loaded, or None if the beginning of the log is gone.
         count: number of entries.
@@ -337,7 +342,14 @@ class Log:
         digest: of the entries of the engine.
     """
 
-    def __init__(self, line: Callable[[eventlog.Stored, float], str], *, environment: bool) -> None:
+    def __init__(
+        self,
+        line: Callable[[eventlog.Stored, float], str],
+        *,
+        environment: bool,
+        gaps: Sequence[Gap] = (),
+    ) -> None:
+        self.gaps = gaps
         self._line = line
         self._environment = environment
         self._times = Times("t")
@@ -348,8 +360,6 @@ class Log:
         self._t_start: float | None = None
         self.document: str | Mapping[str, Any] | None = None
         self.count = self.fired = 0
-        #: When the run was interrupted.
-        self.gaps: list[Gap] = []
         self._head: list[eventlog.Stored] = []
         self._tail: deque[eventlog.Stored] = deque(maxlen=TAIL)
 
@@ -358,14 +368,6 @@ class Log:
         t, context, read = entry["timestamp"], entry["context"], eventlog.read(entry)
         if self._t_start is None:
             self._t_start = t
-        match read:
-            case (
-                eventlog.Epoch(away=float(away))
-                | eventlog.Rerun(away=float(away))
-                | eventlog.Reopen(away=float(away))
-            ) if away > 0:
-                until = t - ((read.ago or 0.0) if isinstance(read, eventlog.Epoch) else 0.0)
-                self.gaps.append((until - away, until))
         # First, because this refuses an entry that is none of ours.
         shown = entry if self._environment else {**entry, "context": without_environment(context)}
         self._line(shown, t)
@@ -393,10 +395,7 @@ class Log:
         return self._lines(self._tail)
 
     def _lines(self, entries: Iterable[eventlog.Stored]) -> list[str]:
-        """Return entries as lines; as in charts, the time without an instance is left out.
-
-        What an instance logs before the entry that tells how long it was away is shifted, too.
-        """
+        """Return entries as lines; as in charts, the time without an instance is left out."""
         start = self._t_start or 0.0
         return [self._line(one, start + skipped(one["timestamp"], self.gaps)) for one in entries]
 
@@ -484,7 +483,8 @@ def gather(
     Raises:
         OSError: jobs or log cannot be had.
     """
-    log = Log(line, environment=environment)
+    gaps = [(span["since"], span["until"]) for span in source.status.get("absences", ())]
+    log = Log(line, environment=environment, gaps=gaps)
     members = MembersSeen()
     for entry in source.entries:
         members.take_entry(entry["timestamp"], log.add(entry))

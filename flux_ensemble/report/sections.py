@@ -142,9 +142,6 @@ def _course(content: Content, key: str) -> Iterator[Markup]:
     if run.source.size is not None:
         nodes, cores = run.source.size
         text += f"; the cluster has {plural(nodes, 'node')} of {plural(cores, 'core')}"
-    if run.log.away:
-        # They were submitted again, which is the only time that is known of them.
-        text += ". Jobs that waited when the run was interrupted wait here from when it went on"
     yield _chart(key, "running", "Jobs that run and wait", text + ".")
     ended = sum(count for (_, outcome), count in run.jobs.outcomes.items() if outcome)
     text = f"{plural(ended - run.jobs.replaced, noun(run))} had ended after {seconds(run.span)}"

@@ -14,7 +14,7 @@ from flux_ensemble.report.markup import Child, Markup, h
 from flux_ensemble.report.source import Failure
 from flux_ensemble.report.texts import NOTHING, amount, number, plural, seconds, spelling
 from flux_ensemble.report.usage import Usage
-from flux_ensemble.words import shown_state, unfeasible
+from flux_ensemble.words import left_out, shown_state, unfeasible
 
 #: The outcomes of jobs, in the order of the report, with the words for them.
 OUTCOMES = {
@@ -203,9 +203,15 @@ def _happened(run: Run, usage: Usage | None) -> Iterator[Markup]:
     parts = [plural(run.log.fired, "firing") + " of rules"]
     if status.get("retries"):
         parts.append(plural(status["retries"], "further attempt"))
-    if run.log.away:
-        away = seconds(run.log.away)
-        parts.append(f"it did not run for {away}, which the times and charts leave out")
+    away, undone = left_out(status)
+    if away or undone:
+        parts.append(f"it did not run for {seconds(away)}, which the times and charts leave out")
+    if undone:
+        jobs = sum(span.get("undone", 0) for span in status["absences"])
+        parts.append(
+            f"so they do the {seconds(undone)} before a crash, which undid the results of "
+            f"{plural(jobs, 'job')}"
+        )
     if usage is not None:
         parts.append(f"something ran on the nodes {usage.share(run.span):.0%} of the time")
     yield h("p.quiet", "; ".join(parts) + ".")

@@ -105,7 +105,7 @@ class Ensemble:
     Attributes:
         fleet: as given.
         facts: of the time outside its engine.
-        absent: the seconds without an instance, as far as they are known, until `facts` has them.
+        absent: the seconds without an instance, as far as is known, until the engine has them.
         records: its jobs that have ended.
     """
 
@@ -240,8 +240,8 @@ class Ensemble:
         report = status(self.engine)
         if self._broke:
             report.update(state=self.state, reason=self.reason, t_end=self.facts.t_stopped)
-        if away := self.facts.away + self.absent:
-            report["away"] = report.get("away", 0.0) + away
+        if self.absent:
+            report["away"] = report.get("away", 0.0) + self.absent
         return {
             **report,
             "directory": self.cwd,
@@ -254,7 +254,7 @@ class Ensemble:
         status = self.status()
         return {
             **{key: status[key] for key in ("name", "state", "reason", "t_start", "t_end")},
-            **({"away": status["away"]} if "away" in status else {}),
+            **{key: status[key] for key in ("away", "absences") if key in status},
             "active": status["jobs"]["active"],
             "waiting": status["jobs"]["waiting"],
             "finished": sum(group["finished"] for group in status["groups"].values()),

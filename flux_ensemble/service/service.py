@@ -36,6 +36,7 @@ from flux_ensemble.queues.flux.journal import Journal
 from flux_ensemble.queues.flux.queue import FluxQueue
 from flux_ensemble.queues.flux.shutdown import Shutdown
 from flux_ensemble.queues.flux.stream import StreamingRequest
+from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.service.assembly import Assembly
 from flux_ensemble.service.attachments import Attachments
 from flux_ensemble.service.claim import ClaimedError, Claims
@@ -47,6 +48,7 @@ from flux_ensemble.service.logger import log_exception
 from flux_ensemble.service.marks import Marks
 from flux_ensemble.service.members import Members
 from flux_ensemble.service.needs import Needs
+from flux_ensemble.service.recovery.ended import EndedFile
 from flux_ensemble.service.recovery.recovery import RETRY_LIMIT, Recovery
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.requests.dispatch import Dispatcher
@@ -156,6 +158,13 @@ class Service:
         )
         self._stores = KvsStores(handle, self._broker.guard)
         self._marks = Marks()
+        kept = kept_directory(handle.attr_get)
+        self._ended = EndedFile(
+            None if kept is None else Path(kept, f"{self._name}.ended"),
+            self._ensembles,
+            self._broker.loop,
+            lambda: self._recovery.ready,
+        )
         self._recovery = Recovery(
             self._claim,
             partial(self._marks.of, replay=True),
@@ -168,6 +177,7 @@ class Service:
             self._error,
             self._fleets,
             t_instance(handle.attr_get),
+            self._ended.before,
         )
         self._members = Members(
             self._broker,
@@ -214,7 +224,7 @@ class Service:
             self._queue,
             self._log,
             lambda ensemble: self._lifetimes.changed(ensemble),
-            lambda ensemble: self._needs.stirred(ensemble),
+            self._stirred,
             self._marks,
             lambda: self._members.scaler,
             self._fleets,
@@ -419,6 +429,11 @@ class Service:
         """Handle a client that has disconnected, or ends a stream."""
         self._streams.gone(message)
         self._attachments.gone(message)
+
+    def _stirred(self, ensemble: Ensemble) -> None:
+        """Note that an ensemble got its first jobs in the queue, or has none left."""
+        self._needs.stirred(ensemble)
+        self._ended.stirred()
 
     def _job_event(
         self, job: int, entry: Mapping[str, Any], jobspec: Mapping[str, Any] | None

@@ -30,7 +30,7 @@ from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.queues.local.client import summary_of
 from flux_ensemble.results.hosts import Target, command_of, label_of
 from flux_ensemble.texts import hanging
-from flux_ensemble.words import STATE_STYLES, counted, shown_state
+from flux_ensemble.words import STATE_STYLES, all_undone, counted, shown_state
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus, Status, Summary
@@ -90,14 +90,22 @@ def list_ensembles(
 
 
 def _print_ensembles(summaries: Sequence[Summary], output: Output) -> None:
-    """Print a table; the reasons for which it has no room follow, but for those of every day."""
+    """Print a table; what it has no column for follows: results that a crash undid, and reasons.
+
+    Reasons follow if there is no room for them, but for those of every day.
+    """
     now = time.time()
     rows = [ensemble_row(summary, now) for summary in summaries]
-    if not output.show(ENSEMBLES, rows) or not output.is_default:
+    narrow = output.show(ENSEMBLES, rows)
+    if not output.is_default:
         return
-    told = [row for row in rows if row["reason"] and row["state"] not in ("running", "completed")]
-    for number, row in enumerate(told[-_MOST_REASONS:]):
-        click.echo("\n" * (not number) + fitted(hanging(f"{row['name']}: {row['reason']}")))
+    told: list[tuple[str, str]] = []
+    for row, summary in zip(rows, summaries, strict=True):
+        if narrow and row["reason"] and row["state"] not in ("running", "completed"):
+            told.append((row["name"], row["reason"]))
+        told += [(row["name"], text) for text in all_undone(summary)]
+    for number, (name, text) in enumerate(told[-_MOST_REASONS:]):
+        click.echo("\n" * (not number) + fitted(hanging(f"{name}: {text}")))
 
 
 @click.command

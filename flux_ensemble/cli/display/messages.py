@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble import eventlog
-from flux_ensemble.words import STATE_STYLES, Line, Span, counted, elapsed, ended_trials
+from flux_ensemble.words import (
+    STATE_STYLES,
+    Line,
+    Span,
+    counted,
+    elapsed,
+    ended_trials,
+    left_out,
+)
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -32,8 +40,11 @@ def closing(status: EnsembleStatus) -> Line:
     state, reason = status["state"], status["reason"]
     took = None if status["t_end"] is None else elapsed(status, status["t_end"])
     after = "" if took is None else f" after {fsd(took)}"
-    if status.get("away"):
-        after += f", not counting {fsd(status['away'])} in which it did not run"
+    away, undone = left_out(status)
+    if away:
+        after += f", not counting {fsd(away)} in which it did not run"
+    if undone:
+        after += f", and {fsd(undone)} whose results a crash undid"
     wrong = troubles.joined(status)
     return (
         Span(f"{status['name']}: "),

@@ -346,6 +346,8 @@ def summary_of(status: EnsembleStatus) -> Summary:
         summary["resumable"] = True
     if "away" in status:
         summary["away"] = status["away"]
+    if "absences" in status:
+        summary["absences"] = status["absences"]
     return summary
 
 

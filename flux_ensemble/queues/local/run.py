@@ -350,14 +350,15 @@ class LocalRun:
         # Not later than now: the clock may have been set back.
         now = self._loop.now()
         t_known = min(now, max(self._log.t_known, ensemble.engine.t))
-        firings = ensemble.engine.firings
-        ensemble.note(eventlog.Epoch(version=__version__, firings=firings, away=now - t_known))
+        absent = Absent(now, t_known)
+        firings, away = ensemble.engine.firings, absent.t - absent.since
+        ensemble.note(eventlog.Epoch(version=__version__, firings=firings, away=away))
         self._queue.adopt(recovered, ensemble.engine)
         ensemble.go_on(ensemble.engine.pending, purged=False)
         t_end = t_stopped(before)
         if t_end is not None:
             ensemble.post([Interrupted(t_end, recovered.started(ensemble.engine))])
-        ensemble.post([Absent(now, t_known)])
+        ensemble.post([absent])
         for event in recovered.events(ensemble.engine, now, t_end, t_known):
             ensemble.job_event(event)
 

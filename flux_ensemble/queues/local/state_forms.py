@@ -208,11 +208,20 @@ _BEST_OF: Form = {
 }
 
 
+def _absence(value: Any) -> bool:
+    return (
+        fits(value, {"since": _time, "until": _time})
+        and fits(value.get("undone", 0), _count)
+        and fits(value.get("ended", 0.0), _time)
+    )
+
+
 def _status(value: Any) -> bool:
     # The keys are missing without a search, a best job or a unit.
     return (
         fits(value, _STATUS)
         and fits(value.get("away", 0.0), _time)
+        and fits(value.get("absences", []), [_absence])
         and fits(value.get("best", []), [_BEST_OF])
         and fits(value.get("units", {}), {...: _text})
         and fits(value.get("searches", []), [_SEARCH])

@@ -54,7 +54,6 @@ class Facts:
         stopped, t_stopped: the reason and the time of its engine's stop, or None.
         errors: errors about it, oldest first.
         violations: number of jobs with the tag of another job.
-        away: the seconds for which nothing ran, because the instance, or the local run, had ended.
     """
 
     epoch: int = 0
@@ -63,7 +62,6 @@ class Facts:
     t_stopped: float | None = None
     errors: list[str] = field(default_factory=list)
     violations: int = 0
-    away: float = 0.0
 
     def take(self, stored: Stored) -> None:
         """Apply an entry of the service; entries of the engine are ignored."""
@@ -71,7 +69,6 @@ class Facts:
             case Epoch():
                 self.epoch = self.epoch if entry.epoch is None else entry.epoch
                 self.t_shutdown = None
-                self.away += entry.away or 0.0
             case Shutdown():
                 self.t_shutdown = stored["timestamp"]
             case Error():
@@ -243,7 +240,8 @@ def _restored(
         return Replayed(
             restore(spec, snapshot["engine"], values),
             Timers.from_json(snapshot["agenda"]),
-            Facts(**snapshot["facts"]),
+            # Those before 0.2.0 had the time without an instance, too.
+            Facts(**{key: value for key, value in snapshot["facts"].items() if key != "away"}),
             snapshot["number"],
             total=snapshot["entries"],
             records=records,

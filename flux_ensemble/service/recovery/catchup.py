@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
-from flux_ensemble.engine.events import Absent, Event, Interrupted, JobEvent, Tag
+from flux_ensemble.engine.events import Absent, Interrupted, JobEvent, Tag
 from flux_ensemble.engine.job_keys import ENCLOSING, ordinal_of
 from flux_ensemble.engine.jobs import LOST, ActiveJob
 from flux_ensemble.faults import ENDINGS
@@ -39,6 +39,7 @@ from flux_ensemble.metrics.signals import signal_of
 from flux_ensemble.queues.flux.steps import Step, Steps
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.interruption import lost
+from flux_ensemble.service.recovery.ended import NOTHING_NOTED, Ended, ended_jobs
 from flux_ensemble.service.tracker import LAST_EVENTS, Tracker, job_name
 
 Entry = Mapping[str, Any]
@@ -89,11 +90,13 @@ class CatchUp:
         ordinal: number of the member whose journal it is.
         t_instance: when the Flux instance began; what is older is of an earlier instance with the
             same state. None if that is unknown.
+        ended: what an earlier instance noted, before it crashed, of the jobs that had ended.
 
     Attributes:
         doubtful: first memos that the journal may have reported wrongly, by job ids.
         behind: progress of the ensembles that have not handled all events yet, by name.
-        t_known: when each is last known to have gone on, before this instance began if it did.
+        t_known: when each is last known to have gone on, before this instance began if it did, and
+            but for what was undone.
     """
 
     def __init__(
@@ -102,7 +105,9 @@ class CatchUp:
         ensembles: Iterable[Ensemble],
         ordinal: int = ENCLOSING,
         t_instance: float | None = None,
+        ended: Mapping[str, Ended] = NOTHING_NOTED,
     ) -> None:
+        self._noted = ended
         self._tracker = tracker
         self._t_instance = t_instance
         self._ensembles = list(ensembles)
@@ -277,9 +282,9 @@ class CatchUp:
 
     def applying(self) -> Generator[None, None, None]:
         """Do as `apply`, in steps, between which the service can do other work."""
-        for ensemble, past in self._past.items():
+        for ensemble in self._ensembles:
             try:
-                yield from self._apply(ensemble, past)
+                yield from self._apply(ensemble, self._past[ensemble])
             except ENDINGS:
                 raise
             except BaseException as error:
@@ -300,7 +305,6 @@ class CatchUp:
             for job in jobs.keys() - {first}:
                 if jobs[job][-1]["name"] not in LAST_EVENTS:
                     past.surplus.append(_event(job, jobs[job][0], tag))
-        self._end_with_instance(ensemble, past)
         # By time, then by job. Both sorts are stable, so the entries of a job stay in order. Two
         # sorts by one number each take a tenth of the time of one sort by both.
         past.events.sort(key=lambda timed: timed[1].job)
@@ -308,19 +312,41 @@ class CatchUp:
         if past.interrupted:
             t_end = ensemble.facts.t_shutdown or past.events[0][0]
             ensemble.post([Interrupted(t_end, tuple(sorted(set(past.interrupted))))])
-        events: list[Event] = [event for _, event in past.events]
-        begun, t_known = self._t_instance, self.t_known[ensemble]
-        if begun is not None and 0 < t_known < begun:
-            place = bisect_left(past.events, begun, key=itemgetter(0))
-            events.insert(place, Absent(begun, t_known))
-        total = len(events)
-        for done in range(0, total, SLICE):
-            if done:
-                self.behind[ensemble.name] = f"{done:,} of {total:,} events of its jobs"
-                yield
-            ensemble.post(events[done : done + SLICE])
+        place = bisect_left(past.events, self._t_instance or 0.0, key=itemgetter(0))
+        yield from self._post(ensemble, past.events, 0, place)
+        self._absent(ensemble)
+        self._end_with_instance(ensemble, past)
+        yield from self._post(ensemble, past.events, place, len(past.events))
         for event in past.surplus:
             ensemble.violation(event)
+
+    def _post(
+        self, ensemble: Ensemble, events: list[tuple[float, JobEvent]], first: int, stop: int
+    ) -> Iterator[None]:
+        """Post some of the events, in steps."""
+        for done in range(first, stop, SLICE):
+            if done:
+                self.behind[ensemble.name] = f"{done:,} of {len(events):,} events of its jobs"
+                yield
+            ensemble.post(event for _, event in events[done : min(done + SLICE, stop)])
+
+    def _absent(self, ensemble: Ensemble) -> None:
+        """Have the engine know that there was no instance, and what the last one had done in vain.
+
+        It has the events of the last instance. If its jobs had more results in that, Flux has gone
+        back to a checkpoint.
+        """
+        begun, since = self._t_instance, self.t_known[ensemble]
+        if begun is None or not 0 < since < begun:
+            return
+        noted, undone = self._noted.get(ensemble.name), 0
+        if noted is not None and noted.run == ensemble.run and since < noted.t < begun:
+            undone = max(0, noted.jobs - ended_jobs(ensemble))
+            if not undone:
+                since = self.t_known[ensemble] = noted.t
+        ended = noted.t if noted is not None and undone else None
+        ensemble.post([Absent(begun, since, undone, ended)])
+        ensemble.absent = 0.0
 
     def settle(self, now: float, newest: int) -> bool:
         """Do as `settling`, at once."""

@@ -32,6 +32,7 @@ from flux_ensemble.runtime.durability.replay import Replayed, count_events, repl
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import FLEET_EVENTS, Loop, Marker
 from flux_ensemble.service.recovery.catchup import CatchUp
+from flux_ensemble.service.recovery.ended import NOTHING_NOTED, Ended
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.store.errors import why_unreadable
 from flux_ensemble.service.tracker import Tracker
@@ -139,6 +140,7 @@ class Recovery:
         log_error: writes a line to the service's log.
         fleets: find the members of ensembles again.
         t_instance: when the Flux instance began; None if that is unknown.
+        ended: what an earlier instance noted of the jobs that had ended.
 
     Attributes:
         epoch: number of services that have begun in this instance.
@@ -160,8 +162,10 @@ class Recovery:
         log_error: Callable[[str], None],
         fleets: Fleets,
         t_instance: float | None = None,
+        ended: Mapping[str, Ended] = NOTHING_NOTED,
     ) -> None:
         self._claim = claim
+        self._ended = ended
         self.mark = mark
         self._stores = stores
         self._journal = journal
@@ -177,7 +181,8 @@ class Recovery:
         self.ready = False
         self.unreadable = ensembles.unreadable
         self.coming = ensembles.coming
-        self._restored: list[tuple[Ensemble, list[Effect]]] = []
+        #: The live ensembles: with their commands without an outcome, and the engine's time.
+        self._restored: list[tuple[Ensemble, list[Effect], float]] = []
         self._then: Callable[[], None] = lambda: None
         self._attempts = 0
         self._blind = True
@@ -210,8 +215,9 @@ class Recovery:
         for ensemble in sorted(restored, key=lambda ensemble: ensemble.run):
             self._ensembles.add(ensemble)
             if ensemble.live:
-                self._restored.append((ensemble, ensemble.engine.pending))
-                ensemble.absent = self._away(ensemble.engine.t)
+                t = ensemble.engine.t
+                self._restored.append((ensemble, ensemble.engine.pending, t))
+                ensemble.absent = self._away(t)
         self.coming.clear()
 
     @property
@@ -234,7 +240,9 @@ class Recovery:
             names |= FLEET_EVENTS
         queue_wide = any(ensemble.needs[1] for ensemble in live)
         self._tracker.learning |= queue_wide
-        catch_up = self._catch_up = CatchUp(self._tracker, live, t_instance=self._t_instance)
+        catch_up = self._catch_up = CatchUp(
+            self._tracker, live, t_instance=self._t_instance, ended=self._ended
+        )
         self._journal.catch_up(
             names,
             queue_wide,
@@ -324,10 +332,9 @@ class Recovery:
         self.ready = True
         self._fleets.settle()
         restored, self._restored = self._restored, []
-        for ensemble, unfinished in restored:
+        for ensemble, unfinished, t in restored:
             try:
-                ensemble.absent = 0.0  # its entry has it
-                ensemble.note(self._epoch(ensemble), sync=True)
+                ensemble.note(self._epoch(ensemble, t), sync=True)
                 ensemble.go_on(unfinished, purged=purged)
             except ENDINGS:
                 raise
@@ -335,13 +342,17 @@ class Recovery:
                 ensemble.broken(error)
         self._then()
 
-    def _epoch(self, ensemble: Ensemble) -> eventlog.Epoch:
-        """Return the entry of a service that goes on with an ensemble."""
-        t = self._catch_up.t_known.get(ensemble, 0.0) if self._catch_up is not None else 0.0
-        away, ago = self._away(t) or None, None
-        if away and self._t_instance is not None:
-            ago = max(0.0, self._loop.now() - self._t_instance)
-        return eventlog.Epoch(epoch=self.epoch, version=__version__, away=away, ago=ago)
+    def _epoch(self, ensemble: Ensemble, t: float) -> eventlog.Epoch:
+        """Return the entry of a service that goes on with an ensemble, restored as at time `t`."""
+        entry = partial(eventlog.Epoch, epoch=self.epoch, version=__version__)
+        absence = ensemble.engine.workload.absences.latest
+        if absence is None or absence.until <= t:
+            return entry()
+        ago = max(0.0, self._loop.now() - absence.until)
+        if absence.ended is None:
+            return entry(away=absence.until - absence.since, ago=ago)
+        away = absence.until - absence.ended
+        return entry(away=away, ago=ago, undone=absence.undone, since=absence.since)
 
     def _away(self, t: float) -> float:
         """Return for how long there was no instance, since a time at which there was one."""

@@ -141,7 +141,6 @@ def test_the_time_in_which_a_run_was_interrupted_counts_nowhere(home: Home) -> N
     home.shell("flux-ensemble report two")
     page = (home.path / "two.html").read_text()
     assert "it did not run for" in page
-    assert "Jobs that waited when the run was interrupted wait here from when" in page
 
 
 def test_a_run_of_standard_input_goes_on_with_the_document_that_is_kept(home: Home) -> None:

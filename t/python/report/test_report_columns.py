@@ -103,28 +103,19 @@ def test_a_column_that_begins_late_has_no_values_before() -> None:
     assert unpacked(column, 4) == [None, None, 5, None]
 
 
-def test_the_log_leaves_out_the_time_in_which_the_run_was_interrupted() -> None:
-    log = Log(lambda entry, begin: f"{entry['timestamp'] - begin:g}", environment=False)
+def test_the_log_leaves_out_the_spans_in_which_the_ensemble_did_not_run() -> None:
+    log = Log(
+        lambda entry, begin: f"{entry['timestamp'] - begin:g}",
+        environment=False,
+        gaps=[(105.0, 155.0)],
+    )
     for t, name, context in (
         (100.0, "start", {}),
         (105.0, "start", {}),
-        (165.0, "epoch", {"version": "1", "firings": 1, "away": 50.0}),
-        (167.0, "start", {}),
-    ):
-        log.add({"timestamp": t, "name": name, "context": context})
-    assert log.head == ["0", "5", "15", "17"]
-    assert log.gaps == [(115.0, 165.0)]
-    assert log.away == 50.0
-
-
-def test_what_is_logged_before_the_time_away_is_known_is_in_order_with_what_follows() -> None:
-    log = Log(lambda entry, begin: f"{entry['timestamp'] - begin:g}", environment=False)
-    epoch = {"version": "1", "firings": 1, "away": 50.0, "ago": 10.0}
-    for t, name, context in (
-        (100.0, "start", {}),
         (157.0, "start", {}),  # by jobs of the next instance, which ran before there was a service
-        (165.0, "epoch", epoch),
+        (165.0, "epoch", {"version": "1", "firings": 1, "away": 50.0, "ago": 10.0}),
         (167.0, "start", {}),
     ):
         log.add({"timestamp": t, "name": name, "context": context})
-    assert log.head == ["0", "7", "15", "17"]
+    assert log.head == ["0", "5", "7", "15", "17"]
+    assert log.away == 50.0

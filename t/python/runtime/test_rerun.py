@@ -93,7 +93,7 @@ def test_jobs_that_failed_run_again_with_their_parameters_after_the_end() -> Non
     play.check_status()
     assert play.status()["groups"]["a"]["failed"] == 0
     assert play.status()["away"] == pytest.approx(play.recorded("rerun")[0]["away"])
-    assert 99.9 < play.engine.away < play.t - t_end
+    assert 99.9 < play.engine.workload.absences.seconds < play.t - t_end
     assert [one.state for one in play.of(Finish)] == ["completed", "completed"]
     rows = play.rows()
     assert [row["params"]["x"] for row in rows] == [1, 2, 3, 1, 3]
@@ -110,7 +110,7 @@ def test_a_job_runs_again_beside_the_others_while_the_ensemble_goes_on() -> None
     play.run(1, 256)
     play.begin(2)
     assert play.rerun() == {"jobs": 1, "reopened": False}
-    assert play.engine.away == 0.0
+    assert play.engine.workload.absences.seconds == 0.0
     for job in (3, 4):
         play.run(job)
     play.end(2)

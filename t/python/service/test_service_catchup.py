@@ -13,12 +13,15 @@ from play import on_start
 from test_service_ensembles import Bench, jobspec, tag
 
 from flux_ensemble.bindings import require_flux
+from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.snapshot import FORMAT, dump, restore
 from flux_ensemble.runtime.durability.replay import Facts, Replayed
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.service.recovery import catchup as module
 from flux_ensemble.service.recovery.catchup import CatchUp
+from flux_ensemble.service.recovery.ended import Ended
+from flux_ensemble.words import all_undone, left_out
 
 OWNER = 1000
 FOREIGN = {
@@ -337,3 +340,60 @@ def test_a_job_that_waited_for_the_next_instance_did_not_wait_in_between() -> No
     past.apply()
     pending = ensemble.engine.metrics(5003.0)["max"]["a-pending"]
     assert pending == pytest.approx(12.1, abs=0.01)
+
+
+def crashed(finished: int, noted: Ended | None) -> tuple[Ensemble, list[ActiveJob]]:
+    """Four jobs, of which some ended before a checkpoint of an earlier instance; and the others."""
+    bench = Bench()
+    ensemble, _ = bench.load(
+        rules=[on_start("a")], jobs=[{"name": "a", "command": "x", "count": 4}]
+    )
+    for job in range(1, 5):
+        live(bench, job, jobspec(tag(index=job - 1)), begun())
+    running = [ensemble.engine.workload.jobs[job] for job in range(finished + 1, 5)]
+    before = {} if noted is None else {"test": noted._replace(run=ensemble.run)}
+    past = CatchUp(bench.tracker, [ensemble], t_instance=5000.0, ended=before)
+    lost = [entry(5001.0, "finish", status=9), entry(5001.1, "clean")]
+    own = [entry(2010.0, "finish", status=0), entry(2010.1, "clean")]
+    for job in range(1, 5):
+        ends = own if job <= finished else lost
+        past.history(job, jobspec(tag(index=job - 1)), [*begun(), *ends])
+    past.apply()
+    return ensemble, running
+
+
+def test_results_that_a_crash_undid_are_counted_and_the_time_since_the_checkpoint_is_left_out() -> (
+    None
+):
+    ensemble, _ = crashed(1, Ended(0, 3, 2500.0))
+    status: Any = ensemble.status()
+    span = {"since": 2010.1, "until": 5000.0, "undone": 2, "ended": 2500.0}
+    assert status["absences"] == [span]
+    assert status["away"] == pytest.approx(5000.0 - 2010.1)
+    assert left_out(status) == pytest.approx((2500.0, 2500.0 - 2010.1))
+    (text,) = all_undone(ensemble.summary())
+    assert text.startswith("a crash undid the results of 2 jobs since the checkpoint of ")
+    assert text.endswith("; they run again")
+    # The status is the same after the next restart, and from a snapshot.
+    dumped = dump(ensemble.engine)["state"]
+    assert dumped["absences"] == [span]
+
+
+def test_a_crash_that_undid_no_result_ended_the_instance_when_that_was_last_noted() -> None:
+    ensemble, running = crashed(1, Ended(0, 1, 2500.0))
+    assert ensemble.status()["absences"] == [{"since": 2500.0, "until": 5000.0}]
+    # Jobs that ran ended with it.
+    assert [job.t_end for job in running] == [2500.0] * 3
+
+
+@pytest.mark.parametrize(
+    "noted",
+    [
+        pytest.param(None, id="nothing is noted"),
+        pytest.param(Ended(0, 3, 2009.0), id="it is older than what is kept"),
+        pytest.param(Ended(0, 3, 5003.0), id="it is of this instance"),
+    ],
+)
+def test_nothing_is_said_to_be_undone_if(noted: Ended | None) -> None:
+    ensemble, _ = crashed(1, noted)
+    assert ensemble.status()["absences"] == [{"since": 2010.1, "until": 5000.0}]

@@ -14,7 +14,7 @@ from flux_ensemble import eventlog
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.engine.events import CommandFailed, Tag
+from flux_ensemble.engine.events import Absent, CommandFailed, Tag
 from flux_ensemble.runtime.durability.replay import KEPT_ERRORS, Replayed
 from flux_ensemble.runtime.durability.wal import WriteAheadLog
 from flux_ensemble.runtime.ensemble import Ensemble
@@ -341,8 +341,13 @@ def test_time_without_an_instance_counts_for_no_request_from_the_first_one_on() 
     ensemble.absent = 30.0
     assert ensemble.status()["away"] == ensemble.summary()["away"] == 30.0
     ensemble.absent = 0.0
+    t = ensemble.engine.t
+    ensemble.post([Absent(t + 25.0, t)])
+    # The entry of the log says it to people, and counts for nothing.
     ensemble.note(eventlog.Epoch(epoch=2, version="1", away=25.0, ago=3.0))
     assert ensemble.status()["away"] == ensemble.summary()["away"] == 25.0
+    span = {"since": t, "until": t + 25.0}
+    assert ensemble.status()["absences"] == ensemble.summary()["absences"] == [span]
 
 
 def test_what_breaks_after_the_end_does_not_change_how_it_ended() -> None:
