@@ -154,7 +154,7 @@ def _article(content: Content, key: str) -> Markup:
 def _titles(inside: Sequence[Markup], key: str) -> Iterator[tuple[str, str]]:
     """Yield the names and the titles of sections, from their own markup."""
     for section in inside:
-        name = section.split(f'id="{key}-', 1)[1].split('-title"', 1)[0]
+        name = section.split(f'id="{key}-', 1)[1].split('"', 1)[0]
         yield name, section.split("</h3>", 1)[0].rsplit(">", 1)[1]
 
 

@@ -43,6 +43,15 @@ def test_totals_are_those_of_the_status() -> None:
     assert status["groups"]["sim"]["timeout"]
 
 
+def test_each_link_of_the_sections_leads_to_one() -> None:
+    page = html(simulated(SWEEP))
+    (links,) = re.findall('<nav class="parts".*?</nav>', page)
+    targets = [unescape(target) for target in re.findall('href="#([^"]*)"', links)]
+    assert len(targets) > 5
+    for target in targets:
+        assert page.count(f' id="{target}"') == 1
+
+
 def test_each_job_has_its_times_parameters_and_memo() -> None:
     jobs = [
         job(1, params={"t": 300}, memo={"fom": 0.5}),
