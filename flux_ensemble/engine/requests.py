@@ -22,6 +22,7 @@ from flux_ensemble.engine.reruns import Reruns
 from flux_ensemble.engine.scaler import Scaler
 from flux_ensemble.engine.trigger_queue import TriggerQueue
 from flux_ensemble.metrics.paths import no_group
+from flux_ensemble.words import counted
 
 
 class Requests:
@@ -76,6 +77,13 @@ class Requests:
 
     def _check_running(self) -> None:
         core = self._core
+        if core.state == "ending":
+            jobs = counted(len(core.workload.jobs), "job")
+            raise RequestError(
+                errno.EAGAIN,
+                f"ensemble {core.spec.name!r} is about to end, as soon as {jobs} that it cancels "
+                f"{'is' if jobs == '1 job' else 'are'} gone; try again then",
+            )
         if not core.acting:
             raise RequestError(
                 errno.EINVAL, f"ensemble {core.spec.name!r} has ended ({core.state})"

@@ -129,7 +129,7 @@ class Rerun:
             _check_filter(self.filter)
         results = Results(self.report, self.exports, force=self.force)
         with naming(self.target, self.name):
-            status = self.target.status(self.name)["ensembles"][0]
+            status = self._ended_or_live(self.target.status(self.name)["ensembles"][0])
         self.before = status
         self._check(results, status)
         if isinstance(self.target, LocalClient):
@@ -148,6 +148,18 @@ class Rerun:
             return code or FAILED
         wrong = results.write(self.target, self.ended)
         return code or wrong
+
+    def _ended_or_live(self, status: EnsembleStatus) -> EnsembleStatus:
+        """Return the status, after the end of an ensemble that is about to end."""
+        if status["state"] != "ending":
+            return status
+        jobs = counted(status["jobs"]["active"], "job")
+        say(
+            f"{self.name!r} is about to end: waiting until "
+            f"{jobs} that it cancels {'is' if jobs == '1 job' else 'are'} gone"
+        )
+        self.target.wait(self.name)
+        return self.target.status(self.name)["ensembles"][0]
 
     def _check(self, results: Results, status: EnsembleStatus) -> None:
         """Check before anything runs that the files can be written, once it has ended."""

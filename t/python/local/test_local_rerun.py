@@ -193,6 +193,23 @@ def test_what_was_never_sent_before_a_cancel_runs_by_a_rerun(home: Cases, tmp_pa
     ]  # fmt: skip
 
 
+def test_a_rerun_while_jobs_are_being_cancelled_waits_until_they_are_gone(
+    home: Cases, tmp_path: Path
+) -> None:
+    (tmp_path / "slow.yaml").write_text(
+        DOCUMENT.replace("sh case.sh {x}", "sh slow.sh {x}").replace("[1, 2, 3, 4]", "[1]")
+    )
+    # It is killed five seconds after its cancellation.
+    (tmp_path / "slow.sh").write_text("trap '' TERM; touch began; while :; do sleep 0.1; done\n")
+    process = home.begin("run", "slow.yaml")
+    wait((tmp_path / "began").exists)
+    home.run("cancel", "slow")
+    said = home.run("rerun", "slow", "--dry-run")
+    assert "'slow' is about to end: waiting until 1 job that it cancels is gone" in said
+    assert "1 job would run again (1 canceled)" in said
+    assert process.wait(timeout=PATIENCE) == 3
+
+
 def test_a_rerun_of_a_search_that_was_cut_short_names_what_goes_on_with_it(
     home: Cases, tmp_path: Path
 ) -> None:

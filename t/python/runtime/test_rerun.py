@@ -105,6 +105,16 @@ def test_jobs_that_failed_run_again_with_their_parameters_after_the_end() -> Non
     assert play.engine.state == "completed"
 
 
+def test_what_is_about_to_end_says_for_how_many_jobs_it_waits() -> None:
+    play = Again()
+    play.begin(1)
+    play.request("cancel")
+    assert play.engine.state == "ending"
+    reply = play.request("submit", group="a")
+    wait = "'test' is about to end, as soon as 1 job that it cancels is gone; try again then"
+    assert wait in str(reply.reason)
+
+
 def test_a_job_runs_again_beside_the_others_while_the_ensemble_goes_on() -> None:
     play = Again()
     play.run(1, 256)
