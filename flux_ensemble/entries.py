@@ -191,7 +191,7 @@ def _convert(
             places[path] = value.place
         table: Any = value.get("params")
         if is_table(table) and (isinstance(value, Job) or "command" in value):
-            columns = {str(name): table[name] for name in table.columns}
+            columns = {str(name): _column(table, name) for name in table.columns}
             value = {"sweep": "zip", **value, "params": columns}
         return {key: _convert(item, (*path, key), places) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -206,6 +206,47 @@ def _convert(
         if hasattr(value, method):
             return _convert(getattr(value, method)(), path, places)
     return _base(value)
+
+
+class Missing:
+    """A cell of a DataFrame without a value, which no parameter can have.
+
+    Args:
+        table: the DataFrame.
+        column: its name.
+        row: its number, from 0 on.
+    """
+
+    def __init__(self, table: object, column: object, row: int) -> None:
+        self._pandas = hasattr(table, "dropna")
+        self._column = column
+        self._row = row
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, and what to do."""
+        remedy = (
+            "df.dropna() leaves such rows out, df.fillna(VALUE) fills them in"
+            if self._pandas
+            else "df.drop_nulls().drop_nans() leaves such rows out, df.fill_null(VALUE) and "
+            "df.fill_nan(VALUE) fill them in"
+        )
+        return f"row {self._row} of the DataFrame has no value of {str(self._column)!r}: {remedy}"
+
+
+def _column(table: Any, name: object) -> list[Any]:
+    """Return the values of a column; those that are missing have a place for it."""
+    column = table[name]
+    values = column.tolist() if hasattr(column, "tolist") else column.to_list()
+    return [
+        Missing(table, name, row) if _is_missing(one) else one for row, one in enumerate(values)
+    ]
+
+
+def _is_missing(value: Any) -> bool:
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return value is None or (isinstance(value, float) and value != value)
 
 
 def _base(value: Any) -> Any:

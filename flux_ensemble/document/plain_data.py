@@ -7,7 +7,7 @@ from typing import Any
 
 from flux_ensemble.document.bounds import MAX_BYTES, MAX_DEPTH, MAX_VALUES
 from flux_ensemble.document.problems import Path, Problems
-from flux_ensemble.entries import is_table
+from flux_ensemble.entries import Missing, is_table
 from flux_ensemble.texts import shown
 
 #: Most characters of all texts together; an aliased text counts each time it is used.
@@ -124,6 +124,8 @@ class _Walk:
         elif kind is int:
             if not -_INT64 <= value < _INT64:
                 self._refuse(path, "expected an integer of at most 64 bits")
+        elif isinstance(value, Missing):
+            self._refuse(path, value.sentence)
         elif value is not None and kind is not bool:
             self._refuse(path, f"expected plain data, not {_named(value)}{_instead(value, path)}")
 

@@ -221,6 +221,25 @@ def test_a_table_as_parameters_is_a_job_for_each_row(library: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("library", "remedy"), [("pandas", "df.dropna()"), ("polars", "df.drop_nulls().drop_nans()")]
+)
+@pytest.mark.parametrize("missing", [float("nan"), None])
+def test_a_cell_of_a_table_without_a_value_is_named_with_what_to_do(
+    library: str, remedy: str, missing: float | None
+) -> None:
+    table = pytest.importorskip(library).DataFrame({"t": [1.0, 2.0, missing], "seed": [1, 2, 3]})
+    text = wrong(jobs=[Job(name="a", command="x {t}", params=table)], rules=[START])
+    assert f"params.t[2]: row 2 of the DataFrame has no value of 't': {remedy} leaves" in text
+
+
+def test_a_cell_of_a_nullable_column_without_a_value_is_named() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"t": pandas.array([1, None], dtype="Int64")})
+    text = wrong(jobs=[Job(name="a", command="x {t}", params=table)], rules=[START])
+    assert "row 1 of the DataFrame has no value of 't': df.dropna() leaves such rows out" in text
+
+
 def test_a_parameter_that_an_f_string_has_replaced_is_told() -> None:
     x, y, rules = [1, 2], 7, [START]
     (told,) = wrong(
