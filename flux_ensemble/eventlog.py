@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 from flux_ensemble.feature_list import parts
 from flux_ensemble.job_ids import shown
+from flux_ensemble.texts import listed
 from flux_ensemble.words import (
     STATE_STYLES,
     Line,
@@ -959,6 +960,24 @@ class MemberStart(OfMember, tag="member-start"):
 
     def sentence(self, t: float, jobid: JobId) -> str:
         return f"{self.member} was asked for"
+
+
+class MemberServices(Entry, tag="member-services"):
+    """Members have services of their own, since ssh does not reach other nodes.
+
+    >>> MemberServices(pools=["pool"], reason="`ssh n2 true` fails: no").sentence(0.0, str)
+    'members of pool submit their jobs themselves (service: child), since `ssh n2 true` fails: no'
+    """
+
+    style = "detail"
+    announces = True
+
+    pools: list[str]
+    reason: str
+
+    def sentence(self, t: float, jobid: JobId) -> str:
+        who = f"members of {listed(self.pools)}"
+        return f"{who} submit their jobs themselves (service: child), since {self.reason}"
 
 
 class QueuesUnknown(OfMember, tag="queues-unknown"):

@@ -39,6 +39,25 @@ test_expect_success 'load the module' '
 	load_module
 '
 
+test_expect_success 'where ssh reaches no other node members have services of their own by themselves' '
+	cat >far.yaml <<-EOD &&
+	members: [{name: pool, count: 2}]
+	jobs: [{name: a, command: "flux getattr hostname"}]
+	rules: [{trigger: start, action: {name: submit, label: a, count: 2}}]
+	EOD
+	FLUX_SSH=false flux start --test-size=2 --test-hosts=here,there flux ensemble run far.yaml >out 2>&1 &&
+	cat out &&
+	grep "pool submit their jobs themselves (service: child), since .false there true. fails: exit code 1" out &&
+	grep "pool.1 is up" out &&
+	sed -i "s/count: 2}\]/count: 2, service: parent}]/" far.yaml &&
+	cat >script <<-EOD &&
+	flux ensemble load far.yaml && flux ensemble log far && flux ensemble cancel far && flux queue drain
+	EOD
+	FLUX_SSH=false flux start --test-size=2 --test-hosts=here,there sh ./script >out &&
+	cat out &&
+	test_must_fail grep themselves out
+'
+
 test_expect_success 'the services of members submit the jobs of an ensemble, and tell what they do' '
 	document shared 20 >shared.yaml &&
 	flux ensemble run shared.yaml &&

@@ -50,8 +50,6 @@ LITTLE_ROOM = 1 << 30
 #: Free space of a rundir, in bytes, below which there is a warning.
 LITTLE_RUNDIR = 64 << 20
 
-#: Seconds until ssh to another node is given up.
-SSH_SECONDS = 10.0
 
 #: Most brokers that are asked one by one.
 MANY_RANKS = 1024
@@ -439,34 +437,30 @@ def members(instance: InstanceInfo) -> Finding:
 
 def ssh(instance: InstanceInfo) -> Finding:
     """Check that the service can reach members on other nodes."""
+    from flux_ensemble.queues.nested.ssh import SECONDS, failed, probe
+
     here = instance.attribute("hostname") if _has(instance, "hostname") else os.uname().nodename
-    hosts = [host for host in _hosts(instance.attribute("hostlist")) if host != here]
-    if not hosts:
+    command = probe(instance.attribute("hostlist"), here)
+    if command is None:
         return Finding("ssh", "ok", "not needed: all brokers are on this node")
-    host = hosts[-1]
-    command = [*shlex.split(os.environ.get("FLUX_SSH", "ssh -o BatchMode=yes")), host, "true"]
-    words = shlex.join(command)
+    text = ""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=SSH_SECONDS,
+            command, capture_output=True, text=True, timeout=SECONDS,
             stdin=subprocess.DEVNULL, check=False,
         )  # fmt: skip
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        why = said[-1] if done.returncode else ""
+        if done.returncode:
+            text = failed(command, done.stderr, done.returncode)
     except subprocess.TimeoutExpired:
-        why = f"no answer within {SSH_SECONDS:.0f} s"
+        text = failed(command, "", None)
     except OSError as error:
-        why = str(error.strerror)
-    if not why:
-        return Finding("ssh", "ok", f"`{words}` works")
-    text = f"`{words}` fails: {why}"
-    if not instance.has_members:
-        return Finding("ssh", "ok", f"{text}; members on other nodes need `service: child`")
+        text = failed(command, str(error.strerror), 1)
+    if not text:
+        return Finding("ssh", "ok", f"`{shlex.join(command)}` works")
     return Finding(
         "ssh",
-        "warning",
-        f"{text}: members on other nodes are not reached, unless they have `service: child`",
-        "write that in the entry of `members`, or allow ssh without a password",
+        "ok",
+        f"{text}; members get services of their own, unless the document has `service: parent`",
     )
 
 
@@ -475,12 +469,6 @@ def _has(instance: InstanceInfo, name: str) -> bool:
         return bool(instance.attribute(name))
     except OSError:
         return False
-
-
-def _hosts(hostlist: str) -> list[str]:
-    from flux.hostlist import Hostlist
-
-    return list(dict.fromkeys(Hostlist(hostlist)))
 
 
 # -- directories ---------------------------------------------------------------------------

@@ -34,6 +34,8 @@ class Outcome:
         how: the way in which it failed, such as "exit status 1"; "" if it succeeded, was late, or
             did not begin.
         said: its standard error.
+        status: its exit status, or the negative number of the signal that ended it; None if it did
+            not begin.
     """
 
     output: str
@@ -41,6 +43,7 @@ class Outcome:
     late: bool = False
     how: str = ""
     said: str = ""
+    status: int | None = None
 
 
 class Command:
@@ -115,7 +118,7 @@ class Command:
         elif status:
             how = f"exit status {status}" if status > 0 else f"signal {-status}"
             error = bounded(" ".join(said.split())) or f"{shlex.join(self._words)} failed ({how})"
-        self._end(Outcome(output, error, self._late, how, said))
+        self._end(Outcome(output, error, self._late, how, said, status))
 
     def _end(self, outcome: Outcome) -> None:
         self.close()

@@ -11,6 +11,7 @@ import errno
 import re
 import time
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -32,6 +33,7 @@ from flux_ensemble.service.functions import FunctionChecks, Prepared
 from flux_ensemble.service.lifetimes import Lifetimes
 from flux_ensemble.service.marks import DEATHS, REPLAY, Marks
 from flux_ensemble.service.member_queues import Answer, WantedQueues, ask
+from flux_ensemble.service.member_services import Ssh, is_open, served
 from flux_ensemble.service.members import Members
 from flux_ensemble.service.recovery.recovery import Reading, Recovery
 from flux_ensemble.service.registry import Ensembles
@@ -52,6 +54,23 @@ from flux_ensemble.service.store.kvs import KvsStore, KvsStores
 Payload = Mapping[str, Any]
 
 
+@dataclass
+class _Known:
+    """What is known of the things that a document names.
+
+    Args:
+        files: their texts.
+        queues: of instances that are there already.
+        ssh_was_tried: it was looked whether ssh reaches other nodes, if members need it.
+        notes: for the log of the ensemble.
+    """
+
+    files: WantedFiles = field(default_factory=WantedFiles)
+    queues: WantedQueues = field(default_factory=WantedQueues)
+    ssh_was_tried: bool = False
+    notes: list[eventlog.Entry] = field(default_factory=list)
+
+
 class Loading:
     """Makes ensembles of load requests or of what the KVS holds.
 
@@ -65,6 +84,8 @@ class Loading:
         members: use the scaler that an ensemble brings.
         marks: know at which event services died.
         log_error: writes a line to the service's log.
+        loop: of the service.
+        ssh: knows whether ssh reaches other nodes.
     """
 
     def __init__(
@@ -79,7 +100,9 @@ class Loading:
         marks: Marks,
         log_error: Callable[[str], None],
         loop: Loop,
+        ssh: Ssh,
     ) -> None:
+        self._ssh = ssh
         self._responder = responder
         self._ensembles = ensembles
         self._assembly = assembly
@@ -103,19 +126,17 @@ class Loading:
     @request_handler("load")
     def load(self, message: Message, payload: Payload) -> None:
         """Load an ensemble; the response follows when its start is durable."""
-        self._load(message, payload, WantedFiles(), WantedQueues())
+        self._load(message, payload, _Known())
 
-    def _load(
-        self, message: Message, payload: Payload, files: WantedFiles, queues: WantedQueues
-    ) -> None:
-        """Read a document, after the files that it names and the queues of its instances.
+    def _load(self, message: Message, payload: Payload, known: _Known) -> None:
+        """Read a document, after what it names is known.
 
         Args:
             message, payload: the request.
-            files: the texts of those files, as far as they are known.
-            queues: the queues of instances that are there already, as far as they are known.
+            known: what is known of that.
         """
         elastic = self._members.elastic or "scaler" in payload
+        files, queues = known.files, known.queues
         try:
             spec = read_document(payload, files, elastic=elastic, queues=queues)
         except RequestError:
@@ -123,11 +144,15 @@ class Loading:
             if not files.missing:
                 raise
         if files.missing:
-            read = partial(self._read, message, payload, files, queues)
+            read = partial(self._read, message, payload, known)
             read_files(self._loop, files.missing, document_directory(payload), read)
             return
         if queues.missing:
-            ask(self._loop, queues.missing, partial(self._told, message, payload, files, queues))
+            ask(self._loop, queues.missing, partial(self._told, message, payload, known))
+            return
+        if is_open(spec) and not known.ssh_was_tried:
+            known.ssh_was_tried = True
+            self._ssh.ask(partial(self._tried, message, payload, known, spec))
             return
         check_context(payload)
         uninstalled = objection(spec, payload.get("file"))
@@ -138,45 +163,43 @@ class Loading:
             payload = {**payload, "name": name, "asked": spec.name}
             self._remember(name, spec.name)
             spec = spec.renamed(name)
-        make = partial(self._make, message, payload, spec, files, queues)
+        make = partial(self._make, message, payload, spec, known)
         self._checks.run(message, spec, payload, make)
 
     def _read(
-        self,
-        message: Message,
-        payload: Payload,
-        files: WantedFiles,
-        queues: WantedQueues,
-        result: dict[str, str] | str,
+        self, message: Message, payload: Payload, known: _Known, result: dict[str, str] | str
     ) -> None:
         """Continue a load with the files that its document names."""
         if isinstance(result, str):
             file = payload.get("file") or "document"
             self._responder.refuse(message, errno.EINVAL, f"{file}: {result}")
             return
-        files.take(result)
-        self._go_on(message, payload, files, queues)
+        known.files.take(result)
+        self._go_on(message, payload, known)
 
     def _told(
-        self,
-        message: Message,
-        payload: Payload,
-        files: WantedFiles,
-        queues: WantedQueues,
-        answers: Mapping[str, Answer],
+        self, message: Message, payload: Payload, known: _Known, answers: Mapping[str, Answer]
     ) -> None:
         """Continue a load with the queues of the instances that its document names."""
-        queues.take(answers)
-        self._go_on(message, payload, files, queues)
+        known.queues.take(answers)
+        self._go_on(message, payload, known)
 
-    def _go_on(
-        self, message: Message, payload: Payload, files: WantedFiles, queues: WantedQueues
+    def _tried(
+        self, message: Message, payload: Payload, known: _Known, spec: Spec, reason: str | None
     ) -> None:
+        """Continue a load when it is known whether ssh reaches other nodes."""
+        if reason is not None:
+            payload, pools = served(spec, payload)
+            if pools:
+                known.notes.append(eventlog.MemberServices(pools=pools, reason=reason))
+        self._go_on(message, payload, known)
+
+    def _go_on(self, message: Message, payload: Payload, known: _Known) -> None:
         if self._closed is not None:
             self._responder.refuse(message, errno.EAGAIN, self._closed)
             return
         try:
-            self._load(message, payload, files, queues)
+            self._load(message, payload, known)
         except RequestError as refusal:
             self._responder.refuse(message, refusal.errno, str(refusal))
         except ENDINGS:
@@ -189,8 +212,7 @@ class Loading:
         message: Message,
         payload: Payload,
         spec: Spec,
-        files: dict[str, str],
-        queues: WantedQueues,
+        known: _Known,
         prepared: Prepared | None,
     ) -> None:
         if self._free_name(spec.name) != spec.name:
@@ -207,14 +229,16 @@ class Loading:
                 "spec": document,
             }
         recorder = open_recorder(payload.get("record"), spec, document)
-        load = {**kept, "run": int(time.time() * 1e6), "files": files}
+        load = {**kept, "run": int(time.time() * 1e6), "files": known.files}
         store = self._stores.create(spec.name, load)
         ensemble = self._assembly.make(spec, load, store, recorder=recorder, prepared=prepared)
         self._ensembles.add(ensemble)
         ensemble.note(eventlog.Load(document=document))
+        for entry in known.notes:
+            ensemble.note(entry)
         for pool in spec.members:
-            if pool.uri in queues.unknown:
-                reason = queues.unknown[pool.uri]
+            if pool.uri in known.queues.unknown:
+                reason = known.queues.unknown[pool.uri]
                 ensemble.note(eventlog.QueuesUnknown(member=f"{pool.name}.0", reason=reason))
         ensemble.owe(self._responder.answer_to(message))
         self._lifetimes.begin(ensemble)

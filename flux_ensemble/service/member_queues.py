@@ -8,15 +8,12 @@ asked before the ensemble is made, in a process of its own and with a time limit
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from flux_ensemble.queues.nested.proxy import proxy_environment
+from flux_ensemble.runtime.command import Command, Outcome
 from flux_ensemble.runtime.ports import Loop
 from flux_ensemble.texts import bounded
 
@@ -69,64 +66,33 @@ def ask(loop: Loop, uris: Iterable[str], take: Callable[[dict[str, Answer]], Non
     wanted = list(uris)
     answers: dict[str, Answer] = {}
 
-    def answered(uri: str, answer: Answer) -> None:
-        answers[uri] = answer
+    def ended(uri: str, outcome: Outcome) -> None:
+        late = f"no answer within {SECONDS:g} s"
+        answers[uri] = late if outcome.late else queues(outcome.output, outcome.said)
         if len(answers) == len(wanted):
             take(answers)
 
     for uri in wanted:
-        _Question(loop, uri, partial(answered, uri))
+        words = ["flux", "proxy", uri, *_COMMAND]
+        done, environment = partial(ended, uri), proxy_environment()
+        Command(loop, words, done, limit=SECONDS, environment=environment)
 
 
-class _Question:
-    def __init__(self, loop: Loop, uri: str, take: Callable[[Answer], None]) -> None:
-        self._take = take
-        self._said = b""
-        self._process = subprocess.Popen(
-            ["flux", "proxy", uri, *_COMMAND],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=proxy_environment(),
-        )
-        assert self._process.stdout is not None
-        self._limit = loop.timer(SECONDS, self._late)
-        self._reader = loop.reader(self._process.stdout.fileno(), self._read)
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        data = os.read(self._process.stdout.fileno(), 65536)
-        self._said += data
-        if not data:
-            self._end(queues(self._said.decode(errors="replace")))
-
-    def _late(self) -> None:
-        self._end(f"no answer within {SECONDS:g} s")
-
-    def _end(self, answer: Answer) -> None:
-        self._limit.cancel()
-        self._reader.cancel()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        # ssh may hang, and is a process of the same session.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._take(answer)
-
-
-def queues(said: str) -> Answer:
+def queues(output: str, said: str) -> Answer:
     """Read the answer of an instance, which stands in the last line.
 
-    >>> sorted(queues('a banner\\n{"debug":{},"batch":{"requires":["batch"]}}\\n'))
+    Args:
+        output, said: standard output and error of the command.
+
+    >>> sorted(queues('{"debug":{},"batch":{"requires":["batch"]}}\\n', "a banner"))
     ['batch', 'debug']
-    >>> queues("ssh: connect to host n1 port 22: Connection refused\\n")
+    >>> queues("", "ssh: connect to host n1 port 22: Connection refused\\n")
     'ssh: connect to host n1 port 22: Connection refused'
     """
-    last = (said.splitlines() or ["it says nothing"])[-1]
     try:
-        found = json.loads(last)
+        found = json.loads((output.splitlines() or [""])[-1])
     except ValueError:
         found = None
-    return frozenset(found) if isinstance(found, dict) else bounded(last)
+    if isinstance(found, dict):
+        return frozenset(found)
+    return bounded((said.splitlines() or ["it says nothing"])[-1])

@@ -46,6 +46,7 @@ from flux_ensemble.service.lifetimes import Lifetimes
 from flux_ensemble.service.load import Loading
 from flux_ensemble.service.logger import log_exception
 from flux_ensemble.service.marks import Marks
+from flux_ensemble.service.member_services import Ssh
 from flux_ensemble.service.members import Members
 from flux_ensemble.service.needs import Needs
 from flux_ensemble.service.recovery.ended import EndedFile
@@ -267,6 +268,7 @@ class Service:
             self._marks,
             self._error,
             self._broker.loop,
+            Ssh.of(self._broker),
         )
         handlers = Handlers(
             self._responder,

@@ -319,7 +319,8 @@ MEMBER_KEYS = (
         choice("the service that submits the jobs of a member", SERVICES),
         "Who submits and follows the jobs of a member: the service of the ensemble (parent), or a "
         "service in the member, which calls that one (child). With auto it is child where there "
-        "may be more than 8 members.",
+        "may be more than 8 members. Where ssh reaches no other node of the instance, it is child "
+        "by default.",
         ("child", "auto"),
         SERVICES[0],
         only=(STARTED,),
