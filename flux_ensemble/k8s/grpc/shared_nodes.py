@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from flux_ensemble.k8s.grpc.backend import (
     Backend,
@@ -45,6 +46,23 @@ def divide(nodes: int, wanted: Mapping[str, int]) -> dict[str, int]:
     return parts
 
 
+class _Namespace:
+    """What is known of a namespace; only who has its lock may look at the rest.
+
+    Attributes:
+        lock: is held over requests to the back end, which may take long.
+        known: canonical names of its clusters.
+        waiting: the sizes for which clusters wait, and when each asked last.
+        users: how many calls have it or wait for it.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.known: set[str] = set()
+        self.waiting: dict[str, tuple[int, float]] = {}
+        self.users = 0
+
+
 class SharedNodes:
     """A back end whose clusters share a number of nodes in each namespace.
 
@@ -73,10 +91,11 @@ class SharedNodes:
         self._backend = backend
         self._nodes = nodes
         self._clock = clock
-        self._known = set(clusters)
-        #: The sizes for which clusters wait, and when each asked last.
-        self._waiting: dict[str, tuple[int, float]] = {}
+        self._namespaces: dict[str, _Namespace] = {}
         self._lock = threading.Lock()
+        for cluster in clusters:
+            of = self._namespaces.setdefault(_namespace(cluster), _Namespace())
+            of.known.add(cluster)
 
     def canonical(self, cluster: str) -> str:
         """See `Backend`."""
@@ -98,36 +117,50 @@ class SharedNodes:
         Raises:
             BackendError: as there; Refused also says for whom the cluster waits.
         """
-        with self._lock:
+        with self._alone(_namespace(cluster)) as of:
             now = self._backend.size(cluster, deadline)
             wanted = target(cluster, now, to=to, by=by)
-            self._known.add(cluster)
+            of.known.add(cluster)
             if wanted <= now.nodes:
-                self._waiting.pop(cluster, None)
+                of.waiting.pop(cluster, None)
                 return self._backend.scale(cluster, deadline=deadline, to=to, by=by)
-            size = self._allowed(cluster, now.nodes, wanted, deadline)
+            size = self._allowed(of, cluster, now.nodes, wanted, deadline)
             grant = self._backend.scale(cluster, deadline=deadline, to=size)
             if grant.size >= wanted:
-                self._waiting.pop(cluster, None)
+                of.waiting.pop(cluster, None)
             return grant
 
-    def _allowed(self, cluster: str, now: int, wanted: int, deadline: float) -> int:
+    @contextmanager
+    def _alone(self, namespace: str) -> Iterator[_Namespace]:
+        """Have a namespace for oneself; the others go on meanwhile."""
+        with self._lock:
+            of = self._namespaces.setdefault(namespace, _Namespace())
+            of.users += 1
+        try:
+            with of.lock:
+                yield of
+        finally:
+            with self._lock:
+                of.users -= 1
+                # A namespace that somebody made up is not kept.
+                if not of.users and not of.known:
+                    del self._namespaces[namespace]
+
+    def _allowed(self, of: _Namespace, cluster: str, now: int, wanted: int, deadline: float) -> int:
         """Return the size that a cluster may grow to, and note that it waits for more.
 
         Raises:
             Refused: it may not grow now.
         """
         t = self._clock()
-        sizes = self._sizes(cluster, deadline)
-        self._waiting[cluster] = wanted, t
-        self._waiting = {
+        sizes = self._sizes(of, cluster, deadline)
+        of.waiting[cluster] = wanted, t
+        of.waiting = {
             name: (most, since)
-            for name, (most, since) in self._waiting.items()
+            for name, (most, since) in of.waiting.items()
             if t - since < WAIT_SECONDS
         }
-        needs = {
-            name: max(size, self._waiting.get(name, (0, t))[0]) for name, size in sizes.items()
-        }
+        needs = {name: max(size, of.waiting.get(name, (0, t))[0]) for name, size in sizes.items()}
         needs[cluster] = wanted
         part = divide(self._nodes, needs)[cluster]
         free = self._nodes - sum(sizes.values()) - now
@@ -136,24 +169,21 @@ class SharedNodes:
             if allowed < wanted:
                 log.info("cluster %r may have %d nodes, and waits for %d", cluster, allowed, wanted)
             return allowed
-        others = sorted(name for name in self._waiting if name in sizes) if free > 0 else [*sizes]
+        others = sorted(name for name in of.waiting if name in sizes) if free > 0 else [*sizes]
         log.info("cluster %r waits for %d nodes, beside %s", cluster, wanted, listed(others))
         raise Refused(self._why(cluster, now, part, free, sum(sizes.values()), len(others)))
 
-    def _sizes(self, cluster: str, deadline: float) -> dict[str, int]:
+    def _sizes(self, of: _Namespace, cluster: str, deadline: float) -> dict[str, int]:
         """Return the sizes of the other clusters of the namespace."""
-        namespace = _namespace(cluster)
         sizes = {}
-        for name in sorted(self._known):
-            if name == cluster or _namespace(name) != namespace:
-                continue
+        for name in sorted(of.known - {cluster}):
             try:
                 sizes[name] = self._backend.size(name, deadline).nodes
             except Refused:
                 continue
             except BackendError as error:
                 log.info("the size of cluster %r is unknown, and counts as none: %s", name, error)
-                self._known.discard(name)
+                of.known.discard(name)
         return sizes
 
     def _why(self, cluster: str, now: int, part: int, free: int, taken: int, others: int) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 pytest.importorskip("grpc")
 
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import PATIENCE
 
 from flux_ensemble.k8s.grpc.backend import BadSize, DryRun, Refused, Size, Unavailable
 from flux_ensemble.k8s.grpc.shared_nodes import WAIT_SECONDS, SharedNodes, divide
@@ -63,6 +67,40 @@ def test_who_was_there_first_does_not_grow_while_another_waits_with_less() -> No
 def test_namespaces_do_not_share() -> None:
     shares, _ = shared(4, "n/a", "m/a", "a")
     assert [grow(shares, name, 9) for name in ("n/a", "m/a", "a")] == [4, 4, 4]
+
+
+def test_a_namespace_whose_back_end_takes_long_keeps_no_other_waiting() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(DryRun):
+        def size(self, cluster: str, deadline: float) -> Size:
+            if cluster == "n/a":
+                begun.set()
+                assert go_on.wait(PATIENCE)
+            return super().size(cluster, deadline)
+
+    shares = SharedNodes(Slow(1, 9), 4)
+    with ThreadPoolExecutor(1) as others:
+        slow = others.submit(grow, shares, "n/a", 9)
+        assert begun.wait(PATIENCE)
+        try:
+            assert grow(shares, "m/a", 9) == 4
+            assert not slow.done()
+        finally:
+            go_on.set()
+        assert slow.result(PATIENCE) == 4
+
+
+def test_a_namespace_that_somebody_made_up_is_not_kept() -> None:
+    class Strict(DryRun):
+        def size(self, cluster: str, deadline: float) -> Size:
+            raise Refused(f"no cluster {cluster!r}")
+
+    shares = SharedNodes(Strict(1, 9), 4)
+    for number in range(3):
+        with pytest.raises(Refused, match="no cluster"):
+            shares.scale(f"made-up-{number}/a", deadline=0.0, by=1)
+    assert not shares._namespaces
 
 
 def test_what_is_no_request_to_grow_is_the_back_ends_matter() -> None:
