@@ -50,6 +50,7 @@ NAMES = {
     "beside-search": ("beside_search", "BENCHMARK"),
     "side-by-side": ("side_by_side", "BENCHMARK"),
     "shares": ("shares", "BENCHMARK"),
+    "shared-nodes": ("shared_nodes", "BENCHMARK"),
     "recover": ("recover", "BENCHMARK"),
     "status-command": ("commands", "STATUS"),
     "validate": ("commands", "VALIDATE"),

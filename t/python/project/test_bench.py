@@ -38,6 +38,7 @@ ROWS = {
     "beside-search": (True, ["while a search runs"]),
     "side-by-side": (True, ["3 ensembles of 5 jobs / one of 15"]),
     "shares": (True, ["two ensembles with shares 1 and 2", "the same, cores that", "first job of"]),
+    "shared-nodes": (False, ["3 clusters that share 12 nodes", "the same, nodes that"]),
     "recover": (
         True,
         ["recovery of an ensemble with 30 finished", "kill: recovery of", "nothing to recover"],
