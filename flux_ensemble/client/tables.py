@@ -66,8 +66,7 @@ class JobTable:
         interrupted: include the attempts that were interrupted and whose jobs ran again. Without
             it, attempts that were to run again, and did not, come last.
         last: only so many of the last jobs; None for all.
-        page: returns the last jobs, and the number of all, or None if only who reads all knows
-            them; None for never.
+        page: returns the last jobs, and the number of all; None if only who reads all knows them.
 
     Attributes:
         left_out: after an iteration, the number of such attempts that were left out.
@@ -141,7 +140,7 @@ class JobTable:
 
     def _requested_now(self) -> Iterator[JobRow]:
         self.left_out = self.total = 0
-        page = None if self._last is None or self._page is None else self._page(self._last)
+        page = None if self._last is None else self._page(self._last)
         if page is not None:
             rows, self.total = page
             yield from rows

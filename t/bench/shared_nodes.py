@@ -137,9 +137,9 @@ def plot(figure: Any, numbers: Numbers) -> None:
 BENCHMARK = Benchmark(
     "shared-nodes",
     "Clusters that share nodes",
-    """Three clusters of a gRPC service with `--shared-nodes 12` ask for all the nodes that they need,
-    again and again until they have them, and give each back after about two seconds. One asks
-    ten times as often as another, and one needs two nodes only. Sizes are those that are granted.""",
+    """Three clusters of a gRPC service with `--shared-nodes 12` ask for all the nodes that they
+    need, again and again until they have them, and give each back after about two seconds. One
+    asks ten times as often as another, and one needs two nodes only. Sizes are those granted.""",
     measure,
     rows,
     plot,
