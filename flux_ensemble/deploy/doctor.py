@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import shlex
+import shutil
 import stat
 import subprocess
 import tempfile
@@ -53,9 +54,6 @@ LITTLE_RUNDIR = 64 << 20
 
 #: Most brokers that are asked one by one.
 MANY_RANKS = 1024
-
-#: The Flux with which everything was tested.
-TESTED = (0, 88)
 
 #: A key that nobody else uses.
 SCRATCH = "ensemble-doctor"
@@ -176,14 +174,70 @@ def flux_version(instance: InstanceInfo) -> Finding:
             "put the `flux` of this instance first on PATH, or install the flux-python of its "
             "version",
         )
-    if parse_version(broker) < MODULES_SINCE:
-        return Finding(
-            "flux",
-            "warning",
-            text,
-            "Python broker modules came with 0.84: run `flux ensemble serve` beside this one",
-        )
-    return Finding("flux", "ok", text)
+    unmet = [
+        need for need in NEEDS if parse_version(broker) < need.since and need.is_used(instance)
+    ]
+    if not unmet:
+        return Finding("flux", "ok", text)
+    text = "; ".join([text, *(f"{need.lacks}, before {_dotted(need.since)}" for need in unmet)])
+    return Finding("flux", "warning", text, "; ".join(need.advice for need in unmet))
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that flux-ensemble, or a document, needs a certain version of Flux for.
+
+    Args:
+        since: major and minor of that version.
+        lacks: what is otherwise.
+        advice: the remedy, besides a newer Flux.
+        is_used: whether an instance needs it.
+    """
+
+    since: tuple[int, int]
+    lacks: str
+    advice: str
+    is_used: Callable[[InstanceInfo], bool] = lambda instance: True
+
+
+def _shrinks(instance: InstanceInfo) -> bool:
+    """Return True if the site has the instance shrink, or rules of an ensemble do."""
+    if config(instance, "ensemble").get("scaler"):
+        return True
+    rules = (rule for one in instance.ensembles for rule in one.get("rules", ()))
+    # With a label it is a pool of members that shrinks.
+    return any("shrink" in rule.get("actions", ()) for rule in rules)
+
+
+def _called_by_flux(instance: InstanceInfo) -> bool:
+    """Return True if only PATH leads from `flux ensemble` to the command."""
+    return shutil.which("flux-ensemble", path=os.environ.get("FLUX_EXEC_PATH", "")) is None
+
+
+#: What older versions of Flux lack.
+NEEDS = (
+    Need(
+        MODULES_SINCE,
+        "there are no broker modules in Python",
+        "run `flux ensemble serve` beside this one",
+    ),
+    Need(
+        (0, 86),
+        "`flux ensemble` is not found on PATH",
+        "call it `flux-ensemble`, or add its folder to FLUX_EXEC_PATH",
+        _called_by_flux,
+    ),
+    Need(
+        (0, 88),
+        "an instance that has shrunk may not grow again",
+        "have rules only grow",
+        _shrinks,
+    ),
+)
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"Flux {version[0]}.{version[1]}"
 
 
 def launch(instance: InstanceInfo) -> Finding:
@@ -412,11 +466,6 @@ def scaler(instance: InstanceInfo) -> Finding:
         advice = "`flux dmesg` says why; the configuration is read when the service starts"
         return Finding("scaler", "problem", text, advice)
     text = f"the instance can change its size: {settings.kind!r}"
-    broker = instance.attribute("version")
-    if parse_version(broker) < TESTED:
-        text += f"; with Flux {broker} one that has shrunk may not grow again"
-        advice = f"use Flux {'.'.join(map(str, TESTED))}, or rules that only grow"
-        return Finding("scaler", "warning", text, advice)
     old = old_settings(table)
     if old:
         text = f"{text}; [ensemble] {'; '.join(old)}"

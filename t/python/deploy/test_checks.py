@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flux_ensemble.deploy.doctor import InstanceInfo, members, others, scaler, tmpdir, waits
+from flux_ensemble.deploy.doctor import (
+    InstanceInfo,
+    flux_version,
+    members,
+    others,
+    scaler,
+    tmpdir,
+    waits,
+)
 
 
 class Handle:
@@ -134,14 +144,35 @@ def test_an_old_key_of_a_scaler_is_a_warning_with_the_new_one() -> None:
     assert scaler(InstanceInfo(handle)).state == "ok"
 
 
-def test_a_scaler_with_an_old_flux_is_a_warning() -> None:
-    handle = Handle(None, {})
-    handle._responses["config.get"] = {"ensemble": {"scaler": "instance", "start-broker": "x"}}
-    handle._responses["attr.get"] = {"value": "0.84.0"}
-    finding = scaler(InstanceInfo(handle))
-    assert finding.state == "warning"
-    assert "with Flux 0.84.0 one that has shrunk may not grow again" in finding.text
-    assert "use Flux 0.88" in finding.advice
+@pytest.mark.parametrize(
+    ("version", "scaler", "rules", "lacks"),
+    [
+        ("0.88.0", "instance", [], []),
+        ("0.87.1", None, [], []),
+        ("0.87.1", None, [{"actions": ["grow", "shrink pool"]}], []),
+        ("0.87.1", None, [{"actions": ["submit a", "shrink"]}], ["may not grow again"]),
+        ("0.85.0", "instance", [], ["is not found on PATH", "may not grow again"]),
+        ("0.83.0", None, [], ["no broker modules", "is not found on PATH"]),
+    ],
+)
+def test_a_flux_that_is_too_old_for_what_is_used_is_a_warning(
+    version: str,
+    scaler: str | None,
+    rules: list[dict[str, Any]],
+    lacks: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("FLUX_EXEC_PATH", raising=False)
+    raw = types.SimpleNamespace(flux_core_version_string=lambda: version.encode())
+    monkeypatch.setitem(sys.modules, "flux.core.inner", types.SimpleNamespace(raw=raw))
+    handle = Handle(None, {"rules": rules})
+    handle._responses["config.get"] = {"ensemble": {"scaler": scaler} if scaler else {}}
+    handle._responses["attr.get"] = {"value": version}
+    finding = flux_version(InstanceInfo(handle))
+    assert finding.state == ("warning" if lacks else "ok")
+    assert finding.text.count(", before Flux 0.") == len(lacks)
+    assert all(text in finding.text for text in lacks)
+    assert bool(finding.advice) == bool(lacks)
 
 
 NOBODY = OSError(errno.ENOSYS, "no such service")
