@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+import threading
 from functools import cache
 from typing import Any
 
 #: A package that jsonschema imports if it is there, for the formats of internationalized URIs. It
 #: computes its grammar when it is imported, which takes seconds. JupyterLab installs it.
 _SLOW = "rfc3987_syntax"
+
+#: One thread at a time hides the slow package: the operator checks several documents at once.
+_HIDING = threading.Lock()
 
 
 @cache
@@ -20,10 +24,11 @@ def jsonschema() -> Any:
     >>> jsonschema().Draft202012Validator({"type": "integer"}).is_valid(3)
     True
     """
-    sys.modules.setdefault(_SLOW, None)  # type: ignore[arg-type]
-    try:
-        import jsonschema
-    finally:
-        if sys.modules[_SLOW] is None:
-            del sys.modules[_SLOW]
+    with _HIDING:
+        sys.modules.setdefault(_SLOW, None)  # type: ignore[arg-type]
+        try:
+            import jsonschema
+        finally:
+            if sys.modules[_SLOW] is None:
+                del sys.modules[_SLOW]
     return jsonschema

@@ -145,6 +145,8 @@ def _state(observed: Observed) -> dict[str, Any]:
         begun = first["status"].get("startTime") if first else None
         state = {"state": "Running", "reason": lacking}
         return {**state, "startTime": begun} if begun else state
+    if of_rank_0 and not live and _phase(of_rank_0[-1]) == "Succeeded":
+        return {"state": "Ending", "reason": "rank 0 has ended, and its Job has yet to say so"}
     lost = [_lost(of_rank_0[-1])] if of_rank_0 and not live else []
     return {
         "state": "Pending",

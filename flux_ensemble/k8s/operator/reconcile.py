@@ -157,6 +157,7 @@ class _Turn:
         self._waits: list[str] = []
         self._owned: dict[tuple[str, str], Resource] = {}
         self._looked = False
+        self._checked = False
         self._awaits_kueue = False
         self._rest_waits = False
         # Remains of an earlier MiniCluster that are not gone yet, by member.
@@ -169,6 +170,7 @@ class _Turn:
             self._look()
             self._looked = True
             self._problems = check(self._ensemble, documents(self._cluster, self._ensemble))
+            self._checked = True
             if not self._problems:
                 self._write()
                 if self._rest_waits:
@@ -549,6 +551,7 @@ class _Turn:
             problems=self._problems,
             refused=self._refused,
             waits=self._waits,
+            checked=self._checked,
             failure=failure,
             suspended=self._suspended(),
             service=service,

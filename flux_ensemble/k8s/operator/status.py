@@ -31,6 +31,7 @@ class StatusFacts:
         service: whether the gRPC service is ready, the reason, and a sentence.
         members: their states: `name` and the result of `members.Kind.status`.
         waits: objects that have to be gone before something can be created; sentences.
+        checked: False if a failure came before the Ensemble was checked: then `Accepted` stays.
     """
 
     generation: int
@@ -41,6 +42,7 @@ class StatusFacts:
     service: tuple[bool, str, str]
     members: Sequence[Mapping[str, Any]]
     waits: Sequence[str] = ()
+    checked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,9 @@ def status(view: StatusFacts, before: Mapping[str, Any], now: str) -> dict[str, 
     phase = _phase(view, states)
     conditions = _conditions(view, phase)
     old = {one["type"]: one for one in before.get("conditions") or ()}
+    if not view.checked:
+        known = [dict(old["Accepted"])] if "Accepted" in old else []
+        conditions = known + [one for one in conditions if one["type"] != "Accepted"]
     for condition in conditions:
         same = old.get(condition["type"], {})
         changed = same.get("status") != condition["status"]

@@ -9,10 +9,15 @@ reopened after some minutes, since one can end silently. When the API server has
 position, everything is listed again. A watch of a kind that the cluster does not have yet is opened
 when the kind appears.
 
-All requests are lightkube's, but its `watch` is not used. It has no list, so it misses what is
-deleted while the API server has forgotten the position; and it splits responses at any Unicode line
-separator, so that a text with U+2028 ends each watch of its object.
-`test_operator_watches` has both.
+All requests are lightkube's, but its `watch` is not used (`test_operator_watches` has each reason):
+
+- It has no list, so it misses what is deleted while the API server has forgotten the position.
+- It splits responses at any Unicode line separator, so that a text with U+2028 ends each watch of
+  its object.
+- It has no read timeout, and so waits for ever on a connection that was lost silently.
+- When a response ends, it asks again at once, however often: nobody can pause in between.
+
+A subclass would need a hook for each of these: more than the loop of `ObjectWatch._watch`.
 """
 
 from __future__ import annotations

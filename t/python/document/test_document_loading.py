@@ -46,6 +46,22 @@ def action(**given: Any) -> Action:
     return spec({"trigger": "start", "action": given}, **source).rules[0].action
 
 
+def test_the_first_documents_can_be_checked_by_several_threads_at_once() -> None:
+    script = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from flux_ensemble.document.loading import load_text
+together = threading.Barrier(8)
+def load(number):
+    together.wait()
+    return load_text("jobs: [{name: a, command: b}]", name="a").name
+with ThreadPoolExecutor(8) as threads:
+    print(set(threads.map(load, range(8))))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("{'a'}\n", "")
+
+
 def test_a_job_group_has_defaults() -> None:
     (jobset,) = load_text("jobs: [{name: a, command: b c}]", name="test").groups["a"].sets
     assert jobset == JobSet(name="a", index=0, command=("b", "c"))

@@ -277,7 +277,7 @@ cores = "0-1"
             "exitCode": code,
             "message": message,
             "finishedAt": _now(),
-            "startedAt": _now(),
+            "startedAt": (pod.get("status") or {}).get("startTime") or _now(),
         }
         state = {
             "name": "flux",

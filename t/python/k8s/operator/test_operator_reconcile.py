@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from ensembles import DOCUMENT, Bench, condition, ensemble, member, write_status
 from memory_api import Failure, MemoryApi
+from memory_jobs import INDEX
 from play import Play, Scale, Started, document, on_start
 
 from flux_ensemble.cli.display import troubles
@@ -19,6 +20,7 @@ from flux_ensemble.client.troubles import sentence
 from flux_ensemble.k8s.operator import names, tls
 from flux_ensemble.k8s.operator.check import check
 from flux_ensemble.k8s.operator.cluster import ClusterFailure
+from flux_ensemble.k8s.operator.members import Observed, kind_of
 from flux_ensemble.k8s.operator.queue import LAST
 from flux_ensemble.k8s.operator.reconcile import Reconciler
 from flux_ensemble.k8s.operator.render import Settings
@@ -367,6 +369,24 @@ def test_the_end_of_a_member_is_what_it_has_left(
     assert bench.events()[-1] == phase
 
 
+@pytest.mark.parametrize(
+    ("phase", "state", "reason"),
+    [
+        ("Succeeded", "Ending", "rank 0 has ended, and its Job has yet to say so"),
+        ("Failed", "Pending", "the pod of rank 0 was lost (it has ended)"),
+    ],
+)
+def test_a_pod_of_rank_0_that_has_succeeded_is_not_lost_while_its_job_is_late(
+    phase: str, state: str, reason: str
+) -> None:
+    cluster = {"metadata": {"uid": "1"}, "spec": {"size": 1}}
+    job: dict[str, Any] = {"metadata": {"name": "sweep-solve"}, "spec": {}, "status": {}}
+    pod = {"metadata": {"labels": {INDEX: "0"}}, "status": {"phase": phase}}
+    found = kind_of(member()).status(member(), Observed(cluster, job, [pod]))
+    assert found["state"] == state
+    assert reason in found["reason"]
+
+
 def test_an_ensemble_is_deleted_some_time_after_its_end(bench: Bench) -> None:
     bench.put(ensemble(ttlSecondsAfterFinished=60))
     bench.look()
@@ -482,6 +502,31 @@ def test_a_namespace_that_is_being_deleted_is_told_and_tried_again(
     api.refuse = lambda *_: None
     bench.look()
     assert there(bench) == list(PARTS)
+
+
+def test_a_failure_before_an_ensemble_was_checked_says_nothing_of_its_documents(
+    bench: Bench, api: MemoryApi
+) -> None:
+    def refuse(method: str, plural: str, name: str) -> None:
+        if method == "GET" and plural == "deployments":
+            raise Failure(403, "Forbidden", "deployments is forbidden")
+
+    def conditions() -> dict[str, str]:
+        with pytest.raises(ClusterFailure, match="deployments is forbidden"):
+            bench.look()
+        found = bench.ensemble()
+        assert found is not None
+        return {one["type"]: one["status"] for one in found["status"]["conditions"]}
+
+    bench.put(ensemble("sweep", member(document="jobs: 1")))
+    api.refuse = refuse
+    assert "Accepted" not in conditions()
+    assert bench.events() == ["ClusterFailure"]
+    api.refuse = lambda *_: None
+    assert condition(bench.look(), "Accepted")[:2] == ("False", "Invalid")
+    # What is known of it stays.
+    api.refuse = refuse
+    assert conditions()["Accepted"] == "False"
 
 
 def test_without_the_flux_operator_it_says_so(bench: Bench, api: MemoryApi) -> None:

@@ -344,39 +344,60 @@ def config_map(name: str, version: int, **data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-def told_by_lightkube(*answers: list[tuple[str, dict[str, Any]]]) -> list[Any]:
-    """What lightkube's own watch yields for events of the API server, and the error at its end."""
-    left = list(answers)
+class Watched:
+    """An API server that sends events to lightkube's own watch, and then an error.
 
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        events = left.pop(0) if left else [("ERROR", {"message": "over", "code": 500})]
+    Args:
+        answers: the events of each response.
+
+    Attributes:
+        requests: what was asked.
+    """
+
+    def __init__(self, *answers: list[tuple[str, dict[str, Any]]]) -> None:
+        self._left = list(answers)
+        self.requests: list[httpx2.Request] = []
+
+    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        over = [("ERROR", {"message": "over", "code": 500})]
+        events = self._left.pop(0) if self._left else over
         lines = [json.dumps({"type": t, "object": o}, ensure_ascii=False) for t, o in events]
+        self.requests.append(request)
         return httpx2.Response(200, content="".join(f"{line}\n" for line in lines).encode())
 
-    def again(error: Exception, count: int) -> OnErrorResult:
-        gone = isinstance(error, ApiError) and error.status.code == 410
-        return OnErrorResult(OnErrorAction.RETRY if gone else OnErrorAction.RAISE)
+    def told(self) -> list[Any]:
+        """What the watch yields, and the error at its end."""
 
-    cluster = Cluster(server="http://kubernetes.invalid")
-    config = KubeConfig.from_one(cluster=cluster, user=User(), namespace="default")
-    seen: list[Any] = []
-    with Client(config=config, transport=httpx2.MockTransport(answer)) as client:
-        try:
-            for what, one in client.watch(ConfigMap, on_error=again):
-                assert one.metadata is not None
-                seen.append((what, one.metadata.name))
-        except Exception as error:
-            seen.append(type(error).__name__)
-    return seen
+        def again(error: Exception, count: int) -> OnErrorResult:
+            gone = isinstance(error, ApiError) and error.status.code == 410
+            return OnErrorResult(OnErrorAction.RETRY if gone else OnErrorAction.RAISE)
+
+        cluster = Cluster(server="http://kubernetes.invalid")
+        config = KubeConfig.from_one(cluster=cluster, user=User(), namespace="default")
+        seen: list[Any] = []
+        with Client(config=config, transport=httpx2.MockTransport(self._answer)) as client:
+            try:
+                for what, one in client.watch(ConfigMap, on_error=again):
+                    assert one.metadata is not None
+                    seen.append((what, one.metadata.name))
+            except Exception as error:
+                seen.append(type(error).__name__)
+        return seen
 
 
 def test_why_lightkubes_own_watch_is_not_used() -> None:
     """When this fails, it may be of use."""
     # A text may have a separator of lines that is none of the protocol.
     separated = config_map("a", 1, text="one\u2028two")
-    assert told_by_lightkube([("ADDED", separated)]) == ["DecodeError"]
+    assert Watched([("ADDED", separated)]).told() == ["DecodeError"]
     # What is deleted while the position is forgotten is not told of.
     gone = {"kind": "Status", "message": "too old resource version", "code": 410}
     two = [("ADDED", config_map("a", 1)), ("ADDED", config_map("b", 2)), ("ERROR", gone)]
-    seen = told_by_lightkube(two, [("ADDED", config_map("b", 2))])
+    seen = Watched(two, [("ADDED", config_map("b", 2))]).told()
     assert seen == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "b"), "ApiError"]
+    # A response that ends is followed by the next request, whatever the caller wants.
+    ends = Watched([], [], [], [])
+    assert ends.told() == ["ApiError"]
+    assert len(ends.requests) == 5
+    # A connection that is lost silently is waited for without end.
+    assert ends.requests[0].extensions["timeout"]["read"] is None
