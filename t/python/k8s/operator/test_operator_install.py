@@ -275,7 +275,8 @@ def test_prometheus_finds_the_operator_and_the_services() -> None:
     assert port["targetPort"] in ports
     assert monitor["spec"]["selector"]["matchLabels"] == service["metadata"]["labels"]
     (endpoint,) = monitor["spec"]["endpoints"]
-    assert endpoint == {"port": port["name"], "interval": "15s"}
+    # The namespaces of the metrics are those of members, and not of the operator.
+    assert endpoint == {"port": port["name"], "interval": "15s", "honorLabels": True}
     of_pods = one_of("PodMonitor", made)
     assert of_pods["metadata"]["labels"]["release"] == "prometheus"
     of_services = one_of("Deployment", render(ensemble(), Settings("a")))["spec"]["template"]
