@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import fsum
 from typing import Any, NamedTuple
 
-from flux_ensemble.scalars import WRITTEN
+from flux_ensemble.scalars import WRITTEN, brief
 from flux_ensemble.texts import hanging
 
 
@@ -161,6 +161,23 @@ def more_trials(more: int, left: int, trials: int, of: str = "") -> str:
     """
     before = f" and {left:,} that {'was' if left == 1 else 'were'} left" if left else ""
     return f"{counted(more, 'more trial')}{of}{before}, {trials:,} in all"
+
+
+def warm_started(told: Mapping[str, Any]) -> str:
+    """Return in words which trials of others a search begins with.
+
+    >>> warm_started({"trials": 40, "best": {"value": 0.25, "params": {"lr": 0.01, "opt": "sgd"}}})
+    'begins with 40 trials of others, the best 0.25 (lr=0.01 opt=sgd)'
+    """
+    words = f"begins with {counted(told['trials'], 'trial')} of others"
+    best = told["best"]
+    if best is None:
+        return words
+    params = {
+        key: brief(value) if isinstance(value, float) else value
+        for key, value in best["params"].items()
+    }
+    return f"{words}, the best {best['value']:.6g} ({' '.join(each_pair(params))})"
 
 
 def running_again(jobs: int, unsent: int, which: str = "", *, would: bool = False) -> str:

@@ -127,4 +127,35 @@ test_expect_success 'the members of an ensemble that has ended start once more' 
 	is completed "$(status_of tasks state)"
 '
 
+test_expect_success 'a new search begins with what an earlier one has found, and needs its file once' '
+	flux ensemble export tune old.csv >out &&
+	sed -e "/points:/d" -e "s/trials: 5/trials: 4/" \
+		-e "s/minimize: loss/&\n    warm-start: {from: old.csv}/" tune.yaml >warm.yaml &&
+	touch gate && rm -f began-* &&
+	flux ensemble load warm.yaml &&
+	two_began() { test "$(ls began-* | wc -l)" -eq 2; } &&
+	wait_until two_began &&
+	rm old.csv &&
+	kill_service &&
+	is running "$(status_of warm state)" &&
+	rm gate &&
+	flux ensemble wait warm &&
+	is 4 "$(status_of warm searches.0.complete)" &&
+	is 11 "$(status_of warm searches.0.warm_start.trials)" &&
+	flux ensemble search warm | grep "^hpo begins with 11 trials of others, the best 0" &&
+	flux ensemble log warm | grep "hpo: begins with 11 trials of others, the best 0" &&
+	ls began-* | sed "s/began-//" | sort >began &&
+	flux ensemble jobs warm --group trial -n -o "{params.x}" | sort >tried &&
+	test_cmp began tried
+'
+
+test_expect_success 'what is wrong with it is said with the file and the line' '
+	printf "x,k,loss\n2,4,1\n" >old.csv &&
+	test_must_fail flux ensemble load warm.yaml 2>err &&
+	grep "warm.yaml:[0-9]*: search.0..warm-start.from: old.csv:2: x: expected a number >= 0" err &&
+	rm old.csv &&
+	test_must_fail flux ensemble load warm.yaml 2>err &&
+	grep "cannot read .old.csv.: No such file or directory" err
+'
+
 test_done

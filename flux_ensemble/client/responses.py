@@ -230,6 +230,20 @@ class NearestTrial(TypedDict):
     params: dict[str, Any]
 
 
+class ToldTrial(TypedDict):
+    """The best trial of others that a search begins with."""
+
+    value: float
+    params: dict[str, Any]
+
+
+class WarmStarted(TypedDict):
+    """The trials of others that a search begins with; `best` is None with several objectives."""
+
+    trials: int
+    best: ToldTrial | None
+
+
 class SearchStatus(TypedDict):
     """A search (docs/rpc.md, `ensemble.status`); `best` has the best trial first.
 
@@ -266,6 +280,7 @@ class SearchStatus(TypedDict):
     front: NotRequired[list[FrontTrial]]
     front_size: NotRequired[int]
     importances: NotRequired[dict[str, list[Importance]]]
+    warm_start: NotRequired[WarmStarted]
 
 
 class MemberStatus(TypedDict):

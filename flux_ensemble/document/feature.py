@@ -26,7 +26,8 @@ class Section:
         key: the key of the document; its metrics are the family of this name.
         declared: returns what expressions can name of the entries, even of those with problems.
         read: returns the entries without problems, and their places: of the valid part of the
-            list, the names of all groups, `limits.jobs`, and what gets the problems.
+            list, the names of all groups, `limits.jobs`, what gets the problems, and what returns
+            the text of a file that the document names.
         filled: returns the entries of `jobs` with the parameters that the section gives them: of
             those entries, what was read and what is declared.
         check: checks what was read with the groups.
@@ -36,6 +37,8 @@ class Section:
         unstarted: yields warnings about entries that no rule starts.
         objection: returns why an ensemble with this document cannot begin here, given the file's
             name; else None.
+        read_of_files: returns what was read of files, by the path in the document that it stands
+            for: with it in its place, the document needs no file.
 
     >>> (section,) = sections()
     >>> section.declared([{"id": "hpo", "group": "a"}])["hpo"].group
@@ -44,13 +47,17 @@ class Section:
 
     key: str
     declared: Callable[[Any], Mapping[str, Named]]
-    read: Callable[[Sequence[Any], Collection[str], int, Problems], Mapping[Any, Path]]
+    read: Callable[
+        [Sequence[Any], Collection[str], int, Problems, Callable[[str, Path], str | None]],
+        Mapping[Any, Path],
+    ]
     filled: Callable[[Sequence[Any], Collection[Any], Collection[Any]], list[Any]]
     check: Callable[[Mapping[Any, Path], Mapping[str, Group], Problems], None]
     varied: Callable[[Mapping[str, Any], Any], Mapping[str, Any]]
     uninstalled: Callable[[Spec], Iterable[tuple[Path, str]]]
     unstarted: Callable[[Spec], Iterable[tuple[Path, str]]]
     objection: Callable[[Spec, str | None], str | None]
+    read_of_files: Callable[[Spec], Mapping[Path, Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, TypedDict, Unpack
 
+from flux_ensemble.document.feature import sections
 from flux_ensemble.document.inputs import missing_inputs
 from flux_ensemble.document.job_lint import Finding
 from flux_ensemble.document.keys.document import FORMER, below
@@ -228,6 +229,7 @@ class _Loader:
         if isinstance(self.document, Expanded):
             packaged = self.document.packaged or None
             spec = replace(spec, expansion=plain_form(self.document), packaged=packaged)
+        spec = self._whole(spec)
         if self.warnings is not None:
             old = [
                 Finding(path, f"{path[-1]!r} is deprecated: use {new[-1]!r}")
@@ -237,6 +239,21 @@ class _Loader:
                 old += (Finding(*found) for found in missing_inputs(spec, self.document.value))
             lint(spec, self.document, self.file, self.warnings, old)
         return spec
+
+    def _whole(self, spec: Spec) -> Spec:
+        """Put what features have read of files in the place of these, which are read only once."""
+        read: dict[Path, Any] = {}
+        for section in sections():
+            read |= section.read_of_files(spec)
+        if not read:
+            return spec
+        value: Any = spec.expansion or plain_form(self.document)
+        for (*above, last), made in read.items():
+            entry = value
+            for step in above:
+                entry = entry[step]
+            entry[last] = made
+        return replace(spec, expansion=value)
 
     def _on_workers(self, value: Mapping[str, Any], workers: int) -> dict[str, Any]:
         """Return the document with workers as its members."""

@@ -315,6 +315,36 @@ class Points:
                 yield row
 
 
+def cells_of(file: str, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each row of a sheet: the number of its line, and its cells by column.
+
+    An empty cell without quotes is None.
+
+    Raises:
+        ValueError: the text is no sheet; the message begins with the file and the line.
+
+    >>> list(cells_of("a.csv", "x,loss\\n1,0.5\\n2,\\n"))
+    [(2, {'x': 1, 'loss': 0.5}), (3, {'x': 2, 'loss': None})]
+    """
+    header: list[str] | None = None
+    for row in _records(text, _separator(file, text.removeprefix(_MARK))):
+        if row.cells is _MALFORMED:
+            raise ValueError(f"{file}:{row.line}: a '\"' is not closed, or not where a cell ends")
+        if not any(map(_holds, row.cells)):
+            continue
+        if header is None:
+            header = row.cells
+            twice = next((one for one in header if one and header.count(one) > 1), None)
+            if twice is not None:
+                raise ValueError(f"{file}:{row.line}: there are several columns {twice!r}")
+            continue
+        extra = any(map(_holds, row.cells[len(header) :]))
+        if extra or len(row.cells) < len(header):
+            raise ValueError(_of_header(file, row, header))
+        cells = zip(header, row.cells, strict=False)
+        yield row.line, {name: _value(cell) if _holds(cell) else None for name, cell in cells}
+
+
 def _of_header(file: str, row: _Row, header: list[str]) -> str:
     """The message about a row that has not as many cells as the header."""
     expected = f"expected {len(header)} values, as the header has"

@@ -19,6 +19,7 @@ from flux_ensemble.document.feature import sections
 from flux_ensemble.document.functions import FunctionLabels, SourceError, defined_names
 from flux_ensemble.document.groups import GroupReader
 from flux_ensemble.document.job_sets import Group
+from flux_ensemble.document.jobspec import read_file
 from flux_ensemble.document.keys.document import DOCUMENT_KEYS, LIMIT_KEYS, SCALING_KEYS
 from flux_ensemble.document.keys.forms import ENSEMBLE_NAME, ENSEMBLE_NAME_RULE, IDENTIFIER, matches
 from flux_ensemble.document.keys.metrics import BEST_KEYS, UNIT_KEYS
@@ -176,6 +177,12 @@ class SpecReader:
             **read_keys(DOCUMENT_KEYS, value, problems, ()),
         )
 
+    def _text(self, file: str, at: Path) -> str | None:
+        """Return the text of a file that a feature reads; None with a problem."""
+        directory = self._directory if self._here else None
+        files = {} if self._files is None else self._files
+        return read_file(file, directory, self._problems, at, files, "trials")
+
     def _metrics(self, value: dict[str, Any], statistics: tuple[Statistic, ...]) -> _Metrics:
         entries, names, problems = value.get("metrics", []), self._names, self._problems
         kept = frozenset(statistic.name for statistic in statistics)
@@ -197,7 +204,8 @@ class SpecReader:
         filled, found = entries, {}
         for section in sections():
             key = section.key
-            found[key] = section.read(value.get(key, []), self._names, most, problems)
+            given = value.get(key, [])
+            found[key] = section.read(given, self._names, most, problems, self._text)
             filled = section.filled(filled, found[key], self._named[key].values())
         groups = reader.read(filled)
         pools = read_pools(value.get("members", []), problems)

@@ -12,7 +12,13 @@ from flux_ensemble.report.gather import Run, Slices
 from flux_ensemble.report.markup import Markup, h, meter, table
 from flux_ensemble.report.summary import extreme, mode_of
 from flux_ensemble.report.texts import NOTHING, number, plural, seconds, spelling
-from flux_ensemble.words import aggregate, ended_trials, shown_search, unfeasible
+from flux_ensemble.words import (
+    aggregate,
+    ended_trials,
+    shown_search,
+    unfeasible,
+    warm_started,
+)
 
 #: Limits of searches, variables of one, best trials, and trials of a Pareto front in a report.
 _SEARCHES, _VARIABLES, _BEST, _FRONT = 10, 8, 10, 20
@@ -51,6 +57,8 @@ def searches(run: Run, key: str) -> Iterator[Markup]:
             yield h("p", f"{search['trouble']}.")
         if "subject_to" in search:
             yield h("p.quiet", f"Subject to {' and '.join(search['subject_to'])}.")
+        if "warm_start" in search:
+            yield h("p", f"Search {search['id']!r} {warm_started(search['warm_start'])}.")
         if "front" in search:
             yield _counts(search, run.source.status)
             yield _front(run, search)

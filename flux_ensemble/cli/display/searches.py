@@ -17,6 +17,7 @@ from flux_ensemble.words import (
     ended_trials,
     shown_search,
     unfeasible,
+    warm_started,
 )
 
 #: The variables that the line of a search names for each objective.
@@ -92,6 +93,8 @@ def _matters(search: Mapping[str, Any]) -> Iterator[str]:
 def detail_lines(search: Mapping[str, Any], *, header: bool = True) -> list[str]:
     """Return the best trials, or those of the Pareto front, and the importances, as tables.
 
+    The trials of others that it begins with have a line.
+
     Args:
         search: an entry of the status.
         header: the tables have headings.
@@ -101,6 +104,8 @@ def detail_lines(search: Mapping[str, Any], *, header: bool = True) -> list[str]
     for rows in tables:
         if len(rows) > 1:
             lines += ["", *_aligned(rows)[0 if header else 1 :]]
+    if "warm_start" in search:
+        lines += ["", one_line(f"{search['id']} {warm_started(search['warm_start'])}")]
     valued = search["complete"] + search.get("infeasible", 0)
     if search["state"] == "running" and valued < LEAST <= search["trials"]:
         lines += ["", f"the importance of variables is known from {LEAST} complete trials on"]

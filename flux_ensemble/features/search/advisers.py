@@ -25,7 +25,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Problems
 from flux_ensemble.engine.commands import Ask
-from flux_ensemble.features.search.model import Search, searches_of
+from flux_ensemble.features.search.model import Search, Told, searches_of
 from flux_ensemble.features.search.trials import Trials
 from flux_ensemble.runtime.custom.worker import FunctionCall, Worker
 from flux_ensemble.scalars import identity
@@ -186,6 +186,10 @@ def described(search: Search, seed: int) -> dict[str, Any]:
             },
             "objectives": [[one.key, one.maximize] for one in search.objectives],
         }
+    told = [
+        [list(one.params), search.to_json(one.value), *_violations(search, one)]
+        for one in search.warm_start.trials
+    ]
     return {
         "id": search.id,
         "seed": seed,
@@ -195,7 +199,13 @@ def described(search: Search, seed: int) -> dict[str, Any]:
         "variables": [variable.to_json() for variable in search.variables],
         **({"where": list(search.where)} if search.where else {}),
         **({"subject_to": list(search.subject_to)} if search.subject_to else {}),
+        **({"told": told} if told else {}),
     }
+
+
+def _violations(search: Search, told: Told) -> list[Any]:
+    """Return the rest of an end, as `samplers` have it: no step, and the violations."""
+    return [None, list(search.violated_by(told))] if search.subject_to else []
 
 
 class Advisers:

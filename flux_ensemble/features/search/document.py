@@ -9,6 +9,7 @@ from flux_ensemble.document.feature import DocumentFeature, Section
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.problems import Path
 from flux_ensemble.features.search.installed import kind, missing, objection, unfound
+from flux_ensemble.features.search.keys import WARM_START
 from flux_ensemble.features.search.model import searches_of
 from flux_ensemble.features.search.paths import SEARCH
 from flux_ensemble.features.search.reader import (
@@ -17,6 +18,7 @@ from flux_ensemble.features.search.reader import (
     read_searches,
     with_variables,
 )
+from flux_ensemble.features.search.warm_start import written
 from flux_ensemble.scalars import as_text, number
 
 
@@ -82,11 +84,33 @@ def _pairs(spec: Spec) -> Iterator[tuple[Path, str, bool]]:
                 )
 
 
+def _left_out(spec: Spec) -> Iterator[tuple[Path, str, bool]]:
+    """Yield what was not taken of the files of warm starts, as notes where that is usual."""
+    for index, search in enumerate(searches_of(spec)):
+        for sentence, usual in search.warm_start.left_out:
+            yield (SEARCH, index, WARM_START, "from"), sentence, usual
+
+
+def read_of_files(spec: Spec) -> dict[Path, Any]:
+    """Return the trials of warm starts whose files were read, by their paths in the document.
+
+    >>> from flux_ensemble.document.loading import load_text
+    >>> read_of_files(load_text("jobs: [{name: hello, command: echo hello}]", name="demo"))
+    {}
+    """
+    return {
+        (SEARCH, index, WARM_START): written(search)
+        for index, search in enumerate(searches_of(spec))
+        if search.warm_start.files
+    }
+
+
 def _findings(
     spec: Spec, jobs: Sequence[Mapping[str, Any]], at_once: bool
 ) -> Iterator[tuple[Path, str] | tuple[Path, str, bool]]:
     yield from _named_as_fields(spec)
     yield from _pairs(spec)
+    yield from _left_out(spec)
 
 
 FEATURE = DocumentFeature(
@@ -102,5 +126,6 @@ FEATURE = DocumentFeature(
         uninstalled=uninstalled,
         unstarted=unstarted,
         objection=objection,
+        read_of_files=read_of_files,
     ),
 )

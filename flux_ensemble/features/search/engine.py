@@ -323,7 +323,12 @@ class Searches:
         self._asking.changed(state)
 
     def _begin(self, state: SearchState, origin: Origin) -> None:
-        id, given = state.search.id, state.begin(origin, self._core.t)
+        id, told = state.search.id, state.search.warm_start.trials
+        if told and state.state == IDLE:
+            best = state.search.best_told
+            found = None if best is None else best[1]
+            self._core.record(entries.Told(search=id, trials=len(told), best=found))
+        given = state.begin(origin, self._core.t)
         if given:
             self._core.record(entries.Given(search=id, first=given.start, points=len(given)))
         self._asking.changed(state)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from flux_ensemble.eventlog import Entry, JobId, Line, Span
 from flux_ensemble.scalars import brief
-from flux_ensemble.words import each_pair, more_trials
+from flux_ensemble.words import counted, each_pair, more_trials
 
 
 class OfSearch(Entry):
@@ -49,6 +49,24 @@ class Given(OfSearch, tag="given"):
     def sentence(self, t: float, jobid: JobId) -> str:
         which, verb = _trials(self.first, self.points), "is" if self.points == 1 else "are"
         return f"{self.search}: {which} {verb} given, and tried first"
+
+
+class Told(OfSearch, tag="told"):
+    """A search begins with trials that others have made.
+
+    Fields:
+        trials: how many.
+        best: the best value of them; None with several objectives.
+    """
+
+    announces = True
+
+    trials: int
+    best: float | None = None
+
+    def sentence(self, t: float, jobid: JobId) -> str:
+        best = "" if self.best is None else f", the best {self.best:.6g}"
+        return f"{self.search}: begins with {counted(self.trials, 'trial')} of others{best}"
 
 
 class More(OfSearch, tag="more"):

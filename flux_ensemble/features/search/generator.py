@@ -77,6 +77,11 @@ class SearchGenerator:
         #: The ends of trials, in their order; and how many of them the generator has received.
         self._ends: list[Sequence[Any]] = []
         self._told = 0
+        # The trials of others are before those of the search.
+        told = self._search.get("told", ())
+        self._points += [(params, {}) for params, _ in told]
+        self._ends += [[number, *end] for number, (_, *end) in enumerate(told)]
+        self._before = len(told)
         self._generator: Any = None
         #: The trials whose points the generator gave itself, or had in the state that it loaded.
         self._own: set[int] = set()
@@ -91,9 +96,9 @@ class SearchGenerator:
         if request.get("reset"):
             self._reset()
         for params in request["points"]:
-            attributes = request["attributes"].get(str(len(self._points)))
+            attributes = request["attributes"].get(str(len(self._points) - self._before))
             self._points.append((params, attributes or {}))
-        self._ends += request["ends"]
+        self._ends += [[self._before + number, *end] for number, *end in request["ends"]]
         try:
             points = self._suggest(request["count"], request.get("fixed", ()))
         except BaseException:

@@ -262,6 +262,45 @@ STOP_KEYS = (
     ),
 )
 
+#: The key of a search with what it learns before its own trials.
+WARM_START = "warm-start"
+
+#: A trial of others: values of the variables, and of the objectives.
+_TOLD = {
+    **list_of(
+        "a list of trials such as [{lr: 0.001, layers: 2, loss: 0.31}]",
+        {
+            "type": "object",
+            "description": "a trial such as {lr: 0.001, layers: 2, loss: 0.31}",
+            "additionalProperties": _VALUE,
+        },
+    ),
+    "minItems": 1,
+}
+
+WARM_START_KEYS = (
+    Key(
+        "from",
+        or_list(text("a file"), "a file, or a list of files"),
+        "The files with the trials: .csv, .tsv, .json, .jsonl or .journal.",
+        ("old.csv", ["old.csv", "study.journal"]),
+        more="An export of an ensemble, a sheet of yours, or a journal of Optuna, relative to "
+        "the document. See [a warm start](spaces.md#a-warm-start).",
+    ),
+    Key(
+        "study",
+        text("the name of a study"),
+        "The study, where a journal of Optuna has several.",
+        ("mlp",),
+    ),
+    Key(
+        "trials",
+        _TOLD,
+        "The trials themselves: of each the values of the variables and of the objectives.",
+        ([{"lr": 0.001, "layers": 2, "loss": 0.31}],),
+    ),
+)
+
 SEARCH_KEYS = (
     Key(
         "id",
@@ -366,6 +405,15 @@ SEARCH_KEYS = (
         more="The suggester chooses the values that are missing, and learns from the results. They "
         "are among the `trials`. See "
         "[points of your own](spaces.md#points-of-your-own).",
+    ),
+    Key(
+        WARM_START,
+        mapping("a mapping such as {from: old.csv}", WARM_START_KEYS),
+        "Trials that others have made, from which the suggester learns before its own.",
+        ({"from": "old.csv"},),
+        read=None,
+        more="They are not among the `trials`, and none of them is the `best`. See "
+        "[a warm start](spaces.md#a-warm-start).",
     ),
     Key(
         "where",
@@ -510,6 +558,7 @@ SPELLED = (
     ("search", None, "variables", None),
     ("search", None, "variables", None, "choices"),
     ("search", None, "points", None, None),
+    ("search", None, WARM_START, "trials", None, None),
 )
 
 #: The trigger on the end of a search.

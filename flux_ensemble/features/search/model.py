@@ -11,11 +11,11 @@ from itertools import product
 from math import prod
 from random import Random
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from flux_ensemble.document.model import Spec
 from flux_ensemble.features.search.keys import MEAN, SAMPLERS, SKIP
-from flux_ensemble.features.search.outcomes import Outcome, outcomes_of, published
+from flux_ensemble.features.search.outcomes import Outcome, outcomes_of, published, violated
 from flux_ensemble.features.search.paths import SEARCH, Searched
 from flux_ensemble.features.search.space import DRAWS, Space
 from flux_ensemble.features.search.steps import Steps
@@ -57,6 +57,9 @@ GRID = "grid"
 
 #: Those that suggest no point of a finite space twice.
 ONCE = (GRID, "random")
+
+#: Fewest trials of others from which CMA-ES can begin, and most for any sampler, with most values.
+LEAST_FOR_CMA, MAX_TOLD, MAX_TOLD_VALUES = 10, 10_000, 100_000
 
 #: Samplers whose points depend on no outcome of a trial.
 INDEPENDENT = frozenset({"random", "qmc", GRID})
@@ -254,6 +257,35 @@ class Stop:
     upper: float | None = None
 
 
+class Told(NamedTuple):
+    """A trial that others have made.
+
+    Args:
+        params: in the order of the variables.
+        value: of the objective, or of each.
+        memo: the numbers that the constraints on outcomes name.
+    """
+
+    params: tuple[Any, ...]
+    value: Value
+    memo: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """Trials that others have made, from which a search learns before its own.
+
+    Args:
+        trials: the trials.
+        files: that they were read from; none where the document has them itself.
+        left_out: what was not taken of the files, in sentences, each with whether that is usual.
+    """
+
+    trials: tuple[Told, ...] = ()
+    files: tuple[str, ...] = ()
+    left_out: tuple[tuple[str, bool], ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Search:
     """An entry of `search:`.
@@ -279,6 +311,7 @@ class Search:
         generator: what suggests the points in place of a sampler.
         batch: how many points are asked for at once; 0 for as many as there are free slots.
         sequential: points are asked for only when no trial is under way.
+        warm_start: what it learns before its own trials.
 
     >>> search = Search("hpo", "trial", (Variable("lr", 0.0, 1.0),), (Objective("loss"),))
     >>> search.metrics.variables, search.values({"loss": 1, "other": 2})
@@ -305,6 +338,7 @@ class Search:
     generator: Generator | None = None
     batch: int = 0
     sequential: bool = False
+    warm_start: WarmStart = field(default=WarmStart(), hash=False)
 
     @property
     def size(self) -> int | None:
@@ -352,6 +386,20 @@ class Search:
     def space(self) -> Space:
         """The conditions of its variables, and its constraints."""
         return space_of(self.variables, self.where)
+
+    @property
+    def best_told(self) -> tuple[tuple[Any, ...], float] | None:
+        """The best feasible trial of others; None if there is none, or several objectives."""
+        told = [
+            (one.params, one.value)
+            for one in self.warm_start.trials
+            if not isinstance(one.value, tuple) and not violated(self.violated_by(one))
+        ]
+        return min(told, key=lambda one: self.costs(one[1]), default=None)
+
+    def violated_by(self, told: Told) -> tuple[float, ...]:
+        """Return by how much a trial of others violates each constraint on its outcome."""
+        return self.violations(self.named(told.params), told.memo)
 
     @property
     def suggests(self) -> str:

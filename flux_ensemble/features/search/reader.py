@@ -19,10 +19,12 @@ from flux_ensemble.features.search.keys import (
     SKIP,
     STOP_KEYS,
     THRESHOLD,
+    WARM_START,
 )
 from flux_ensemble.features.search.model import (
     GENERATOR,
     GRID,
+    LEAST_FOR_CMA,
     MAX_CHOICES,
     MAX_OBJECTIVES,
     MAX_STEPS,
@@ -43,6 +45,7 @@ from flux_ensemble.features.search.model import (
 from flux_ensemble.features.search.outcomes import Outcome
 from flux_ensemble.features.search.paths import OF_BEST, Searched
 from flux_ensemble.features.search.space import CircleError
+from flux_ensemble.features.search.warm_start import Texts, read_warm_start
 from flux_ensemble.metrics.expressions import compile_expression
 from flux_ensemble.metrics.hints import remedy
 from flux_ensemble.metrics.operations import same
@@ -96,7 +99,7 @@ def _wanted(entry: Mapping[str, Any]) -> list[tuple[str, int | None, str]]:
 
 
 def read_searches(
-    entries: Sequence[Any], groups: Collection[str], most: int, problems: Problems
+    entries: Sequence[Any], groups: Collection[str], most: int, problems: Problems, texts: Texts
 ) -> dict[Search, Path]:
     """The searches without problems, and where the document has them.
 
@@ -105,10 +108,11 @@ def read_searches(
         groups: the names of all job groups.
         most: `limits.jobs`.
         problems: collects the problems.
+        texts: returns the texts of files.
 
     >>> entry = {"id": "hpo", "group": "a", "variables": {"x": {"low": 0, "high": "1e-3"}}}
     >>> entry |= {"minimize": "loss", "trials": 10}
-    >>> (search,) = read_searches([entry], ["a"], 100, Problems())
+    >>> (search,) = read_searches([entry], ["a"], 100, Problems(), lambda file, at: None)
     >>> [(variable.name, variable.low, variable.high) for variable in search.variables]
     [('x', 0, 0.001)]
     """
@@ -133,13 +137,15 @@ def read_searches(
                 (*at, "group"), f"group {group!r} is that of search {users[group]!r}; give another"
             )
         users.setdefault(group, id)
-        search = _search(entry, at, most, problems)
+        search = _search(entry, at, most, problems, texts)
         if not problems.blames(at):
             searches[search] = at
     return searches
 
 
-def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -> Search:
+def _search(
+    entry: Mapping[str, Any], at: Path, most: int, problems: Problems, texts: Texts
+) -> Search:
     objectives = _objectives(entry, at, problems)
     trials = entry.get("trials", 1)
     _check_jobs(entry, trials, most, at, problems)
@@ -192,12 +198,48 @@ def _search(entry: Mapping[str, Any], at: Path, most: int, problems: Problems) -
         problems.add((*at, "where"), f"no point was found that it allows: {' and '.join(where)}")
         return search
     search = replace(search, points=tuple(_points(entry.get("points", ()), search, at, problems)))
+    if WARM_START in entry:
+        search = _warm_started(entry[WARM_START], search, (*at, WARM_START), problems, texts)
     if search.size is None or search.sampler not in ONCE:
         return search
-    # Each of the others is tried once.
+    # Each of the others is tried once, if nobody has told of it.
     rows = [row for row in map(search.row, search.points) if row is not None]
-    repeated = len(rows) - len({tuple(map(identity, row)) for row in rows})
-    return replace(search, trials=min(search.trials, search.size + repeated))
+    told = [one.params for one in search.warm_start.trials]
+    left = search.size - len({tuple(map(identity, row)) for row in (*rows, *told)})
+    if left + len(search.points) <= 0:
+        problems.add((*at, WARM_START), "it has each point of the space, so none is left to try")
+        return search
+    return replace(search, trials=min(search.trials, left + len(rows)))
+
+
+def _warm_started(
+    entry: Mapping[str, Any], search: Search, at: Path, problems: Problems, texts: Texts
+) -> Search:
+    """Return a search with the trials of others."""
+    if not entry.keys() & {"from", "trials"} and not problems.blames(at):
+        problems.add(at, "give 'from', a file with trials, or 'trials'")
+    if problems.blames(at) or problems.blames(at[:-1]):
+        return search
+    names = [variable.name for variable in search.variables]
+    both = next((one for one in search.objectives if one.key in names), None)
+    if both is not None:
+        problems.add(
+            at, f"{both.key!r} is a variable and an objective: give one of them another name"
+        )
+        return search
+    if search.sampler == "qmc" or (search.sampler == "random" and search.size is None):
+        problems.add(
+            at, f"the sampler {search.sampler!r} learns from no trial: leave it out, or take 'tpe'"
+        )
+        return search
+    found = read_warm_start(entry, search, texts, at, problems)
+    if search.sampler == "cma" and 0 < len(found.trials) < LEAST_FOR_CMA:
+        problems.add(
+            at,
+            f"the sampler 'cma' begins from at least {LEAST_FOR_CMA} trials, and there "
+            f"{'is' if len(found.trials) == 1 else 'are'} {len(found.trials)}; 'tpe' takes any",
+        )
+    return replace(search, warm_start=found)
 
 
 def _check_jobs(

@@ -103,6 +103,13 @@ class SearchSampler:
     def _reset(self) -> None:
         self._sampler = _SAMPLERS[self._search["sampler"]](self._search)
         self._points = 0
+        # CMA-ES begins at a distribution of them, and they are no trials of its study.
+        told = () if self._search["sampler"] == "cma" else self._search.get("told", ())
+        for number, (params, value, *rest) in enumerate(told):
+            self._sampler.add(self._rows.placed(params), {GIVEN: True})
+            self._sampler.end(number, value, *rest)
+        #: The trials of others are before those of the search.
+        self._before = len(told)
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a request: `{"points": [{"params": {...}}, ...], "seconds": x}`."""
@@ -114,14 +121,14 @@ class SearchSampler:
             self._sampler.add(self._rows.placed(params), attributes)
             self._points += 1
         for number, value, *rest in request["ends"]:
-            self._sampler.end(number, value, *rest)
+            self._sampler.end(self._before + number, value, *rest)
         points: list[dict[str, Any]] = []
         size = 0
         partial = request.get("fixed", ())
         for place in range(request["count"]):
             seed = seed_of(self._search, self._points)
             fixed = self._fixed(partial[place]) if place < len(partial) else NOTHING
-            suggested = self._sampler.suggest(self._points, seed, fixed)
+            suggested = self._sampler.suggest(self._before + self._points, seed, fixed)
             if suggested is None:
                 break
             params, attributes = suggested
@@ -228,6 +235,17 @@ class Optuna:
         self._random = optuna.samplers.RandomSampler(seed=0)
         self._study = self._new_study()
         self._some: Any = None
+        #: For CMA-ES, complete trials of others; None if there are none.
+        self._told: list[Any] | None = None
+        if search["sampler"] == "cma" and "told" in search:
+            self._told = [self._complete(*one) for one in search["told"]]
+
+    def _complete(self, params: Point, value: Value) -> Any:
+        """Make a complete trial that is none of the study."""
+        external = self._external(self._rows.placed(params))
+        return self._optuna.trial.create_trial(
+            values=_listed(value), params=external, distributions=self._distributions
+        )
 
     def _distribution(self, variable: Mapping[str, Any]) -> Any:
         distributions = self._optuna.distributions
@@ -250,7 +268,12 @@ class Optuna:
     def _sampler(self, seed: int) -> Any:
         samplers = self._optuna.samplers
         if self._search["sampler"] == "cma":
-            return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
+            with warnings.catch_warnings():
+                # Optuna warns that to begin with other trials is experimental.
+                warnings.simplefilter("ignore")
+                return samplers.CmaEsSampler(
+                    seed=seed, warn_independent_sampling=False, source_trials=self._told
+                )
         if self._search["sampler"] == "nsga2":
             return samplers.NSGAIISampler(seed=seed)
         with warnings.catch_warnings():

@@ -243,6 +243,7 @@ class SearchState:
             **self._report_nearest(),
             **self._report_front(),
             "importances": self._matter.report(),
+            **self._report_told(),
         }
 
     def _report_nearest(self) -> dict[str, Any]:
@@ -258,6 +259,15 @@ class SearchState:
             "params": trials.params(trial),
         }
         return {"nearest": nearest}
+
+    def _report_told(self) -> dict[str, Any]:
+        """Return how many trials of others it begins with, and the best; empty without them."""
+        search = self.search
+        if not search.warm_start.trials:
+            return {}
+        best = search.best_told
+        found = None if best is None else {"value": best[1], "params": search.named(best[0])}
+        return {"warm_start": {"trials": len(search.warm_start.trials), "best": found}}
 
     def _report_front(self) -> dict[str, Any]:
         """Return size and first trials of the Pareto front; empty for a single objective."""

@@ -191,6 +191,11 @@ _SEARCH: Form = {
     "best": [{"trial": _count, "value": _number, "params": _object}],
 }
 
+#: The trials of others that a search begins with, and what stands for none.
+_TOLD: Form = {"trials": _count, "best": _or_none(lambda one: fits(one, _TOLD_BEST))}
+_TOLD_BEST: Form = {"value": _number, "params": _object}
+_NOT_TOLD = {"trials": 0, "best": None}
+
 #: A best job: its id, or its member and id.
 _BEST: Form = {
     "value": _number,
@@ -232,6 +237,7 @@ def _status(value: Any) -> bool:
             and fits(search.get("infeasible", 0), _count)
             and fits(search.get("subject_to", []), [_text])
             and fits([search["nearest"]] if "nearest" in search else [], [_NEAREST])
+            and fits(search.get("warm_start", _NOT_TOLD), _TOLD)
             for search in value.get("searches", [])
         )
     )

@@ -194,6 +194,38 @@ def test_trials_that_a_kill_ended_run_again_and_have_not_failed(
     assert rows == {("interrupted", True): 24, ("success", False): 30}
 
 
+def test_a_run_with_a_warm_start_goes_on_after_a_kill_without_its_file(tmp_path: Path) -> None:
+    sheet = tmp_path / "old.csv"
+    sheet.write_text("x,fom\n" + "".join(f"0.{digit},{digit}\n" for digit in range(1, 9)))
+    value = many(tmp_path, sampler="tpe", trials=8, parallel=3)
+    value["search"][0]["warm-start"] = {"from": "old.csv"}
+    whole = load_mapping(value, directory=str(tmp_path)).expansion
+    first = Run(tmp_path, value)
+    ran = tmp_path / "ran"
+    while not ran.exists() or len(ran.read_text().splitlines()) < 3:
+        assert first.process.poll() is None
+        time.sleep(TICK)
+    kill(first)
+    sheet.unlink()
+    began = ran.read_text().split()
+    (tmp_path / "go-on").touch()
+    code, out, err = Run(tmp_path, value, "--resume").end()
+    assert (code, err) == (0, ""), out
+    states = States(tmp_path / "state")
+    (search,) = states.status("test")["searches"]
+    assert (search["state"], search["reason"], search["complete"]) == ("done", "trials", 8)
+    assert search["warm_start"] == {"trials": 8, "best": {"value": 8.0, "params": {"x": 0.8}}}
+    # Those that a kill ended run again with the same parameters, which the warm start led to.
+    jobs = [job for job in states.jobs("test") if job["outcome"] == "success"]
+    trials = {job["trial"]: job["params"]["x"] for job in jobs}
+    assert whole is not None
+    (given,) = searches_of(load_mapping(whole))
+    request = {"count": 3, "points": [], "attributes": {}, "ends": []}
+    points = SearchSampler(described(given, 7)).answer(request)["points"]
+    assert [trials[number] for number in range(3)] == [one["params"]["x"] for one in points]
+    assert sorted(began) == sorted(str(trials[number]) for number in range(3))
+
+
 def population(directory: Path) -> dict[str, Any]:
     """24 members, each of which waits in its first round until it may go on."""
     script = (
