@@ -42,6 +42,10 @@ function printAll(articles, drawings) {
     document.documentElement.classList.add("paper");
     for (const article of articles) drawings.get(article).finish();
     redraws.forEach((draw) => draw());
+    for (const table of document.querySelectorAll("[data-jobs] .wide")) {
+      table.classList.remove("tight");
+      table.classList.toggle("tight", table.scrollWidth > table.clientWidth);
+    }
   });
   window.addEventListener("afterprint", () => {
     for (const article of hidden) article.hidden = true;

@@ -20,6 +20,13 @@ function decades(low, high) {
   return Array.from({ length: Math.floor((last - first) / every) + 1 }, (_, at) => 10 ** (first + at * every));
 }
 
+/** Whether numbers are evenly spaced, or their logarithms are. */
+function isEven(numbers, isLog) {
+  const places = numbers.map((value) => (isLog ? Math.log(value) : value)).sort((a, b) => a - b);
+  const step = (places[places.length - 1] - places[0]) / (places.length - 1);
+  return places.every((place, at) => at === 0 || Math.abs(place - places[at - 1] - step) <= 1e-6 * step);
+}
+
 /** A mark of a logarithmic axis. */
 function decade(value) {
   const short = +value.toPrecision(3);
@@ -32,7 +39,9 @@ class Axis {
     this.name = name;
     this.column = column;
     const values = column.values ? column.values.filter((value) => value !== null) : null;
-    this.discrete = values !== null && (values.length <= 12 || values.some((value) => !Number.isFinite(numberOf(value))));
+    // Of a range of which a search has tried few values, these are no steps.
+    const few = values !== null && values.length <= 12 && (isLog === null || isEven(values.map(numberOf), isLog));
+    this.discrete = values !== null && (few || values.some((value) => !Number.isFinite(numberOf(value))));
     if (this.discrete) {
       const sorted = values.sort((a, b) => (numberOf(a) - numberOf(b)) || (`${a}` < `${b}` ? -1 : 1));
       const of = new Map(sorted.map((value, at) => [value, sorted.length > 1 ? at / (sorted.length - 1) : 0.5]));
@@ -136,7 +145,13 @@ class Parallel {
     const { figure } = this.run.about;
     const outcome = this.outcomes[this.run.jobs.columns.outcome.array[row]];
     const other = figure && this.what === `memo.${figure.key}` && this.groups.get(row) !== figure.group;
-    return outcome === "success" && !other;
+    return outcome === "success" && !other && !this.isReplaced(row);
+  }
+
+  /** Whether it is an attempt of a job that ran again. */
+  isReplaced(row) {
+    const { replaced } = this.run.jobs.columns;
+    return Boolean(replaced && replaced.array[row]);
   }
 
   /** How good each job is among those that are compared and have a value: 1 the best, 0 the worst, and those that are not compared. */
@@ -158,7 +173,7 @@ class Parallel {
       for (let at = from; at < to; at++) this.good[rows[at]] = good;
     }
     for (let row = 0; row < this.rows; row++) {
-      if (Number.isNaN(this.good[row]) && !Number.isNaN(this.figure.number(row))) this.good[row] = 0;
+      if (Number.isNaN(this.good[row]) && !Number.isNaN(this.figure.number(row)) && !this.isReplaced(row)) this.good[row] = 0;
     }
   }
 
@@ -217,7 +232,7 @@ class Parallel {
     for (const row of rows) {
       const failed = this.isBad(row);
       const good = this.good[row];
-      if (Number.isNaN(good) && !failed) continue;
+      if (this.isReplaced(row) || (Number.isNaN(good) && !failed)) continue;
       context.setLineDash(failed ? [4, 4] : []);
       context.lineWidth = !failed && good > 0.98 ? 2.5 : 1;
       const [red, green, blue] = failed ? bad : this.shade(good);
@@ -245,6 +260,7 @@ class Parallel {
       const good = new Float64Array(cells);
       const most = { all: 1 };
       for (let row = 0; row < this.rows; row++) {
+        if (this.isReplaced(row)) continue;
         const from = axes[at].place(row);
         const to = axes[at + 1].place(row);
         if (Number.isNaN(from) || Number.isNaN(to)) continue;

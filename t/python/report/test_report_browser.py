@@ -318,6 +318,58 @@ TEXTS = """
   };"""
 
 
+@pytest.mark.parametrize(("params", "whole"), [(5, True), (40, False)])
+def test_on_paper_many_columns_of_jobs_have_whole_words_and_too_many_are_not_cut(
+    browser: Browser, tmp_path: Path, params: int, whole: bool
+) -> None:
+    names = ["momentum", "layers", *(f"p{number}" for number in range(params - 2))]
+    jobs = [
+        job(
+            number, params=dict.fromkeys(names, 0.123456 + number), memo={"loss": 0.5},
+            output=str(tmp_path / f"case-{number}-0.123456.out"),
+        )
+        for number in range(5)
+    ]  # fmt: skip
+    page = browser.open(write(tmp_path / "a.html", source(jobs)), width=PAPER)
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    page.run("window.dispatchEvent(new Event('beforeprint'))")
+    try:
+        cells = page.run(BROKEN)
+        cut = page.run("""return [...document.querySelectorAll(".wide")]
+            .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.ariaLabel)""")
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert cut == []
+    assert (cells == []) is whole
+
+
+def test_axes_of_ranges_are_of_numbers_and_attempts_that_ran_again_have_no_line(
+    browser: Browser, tmp_path: Path
+) -> None:
+    jobs = [
+        job(
+            number, params={"momentum": [None, 0.1, 0.2, 0.9][number % 4], "x": number % 3},
+            memo={"loss": float(number)}, **({"replaced": 1} if number == 9 else {}),
+        )
+        for number in range(10)
+    ]  # fmt: skip
+    variables = {"momentum": {"low": 0, "high": 1, "when": "x > 0"}}
+    loaded = json.dumps({"name": "made", "search": [{"id": "s", "variables": variables}]})
+    entry = {"timestamp": 10.0, "name": "load", "context": {"document": loaded}}
+    page = browser.open(write(tmp_path / "a.html", source(jobs, entries=[entry])))
+    page.run("""
+        const { draw } = Parallel.prototype;
+        Parallel.prototype.draw = function () { window.parallel = this; return draw.call(this); };
+        redraws.forEach((one) => one());
+    """)
+    axes = page.run("return parallel.params.map((one) => [one.name, !!one.discrete])")
+    assert axes == [["momentum", False], ["x", True]]
+    place = page.run("return parallel.params[0].place(2)")
+    assert place == pytest.approx(0.125)
+    assert page.run("return Number.isNaN(parallel.good[9]) && parallel.isReplaced(9)")
+    assert page.complaints() == []
+
+
 def test_numbers_of_many_magnitudes_are_on_logarithmic_axes(
     browser: Browser, tmp_path: Path
 ) -> None:
