@@ -1,7 +1,7 @@
 """Mutants of the engine: whether the tests and the histories notice a small change of it.
 
     t/fuzz/mutants.py [--mutants N] [--seed S] [--results FILE] [--module NAME] [--only TEXT]
-        [--oracle ORACLE]
+        [--oracle ORACLE] [--jobs N]
 
 One place of one module is changed: a comparison, a number, a condition, a statement left out. Two
 oracles judge each mutant: histories of `engines/` that execute the changed line, and which the
@@ -36,6 +36,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -219,14 +220,18 @@ def mutants_of(module: str) -> Iterator[Mutant]:
         for node in ast.iter_child_nodes(outer):
             own = node if isinstance(node, ast.stmt) else statement.get(outer, tree)
             statement[node] = own
+    times: Counter[str] = Counter()
     for at, node in enumerate(ast.walk(tree)):
         if node in left_out:
             continue
         for variant, new in enumerate(changed(node)):
             line = getattr(node, "lineno", None) or node.target.lineno  # type: ignore[attr-defined]
             lines = _lines(statement[node], line)
-            said = f"{_said(node)} -> {_said(new)}"
-            yield Mutant(module, at, variant, line, lines, f"{module}:{line} {said}")
+            name = f"{module}:{line} {_said(node)} -> {_said(new)}"
+            times[name] += 1
+            # Verdicts are kept by name.
+            name += f" ({times[name]})" if times[name] > 1 else ""
+            yield Mutant(module, at, variant, line, lines, name)
 
 
 def _lines(statement: ast.AST, line: int) -> range:
@@ -294,7 +299,12 @@ def drawn(number: int, seed: int, of: Collection[str] = ()) -> list[Mutant]:
 
 
 def forked(work: Callable[[], int], seconds: float | None = None) -> int:
-    """Run something in a process of its own; its exit status, 1 where it took too much."""
+    """Run something in a process of its own; return 1 if it failed or took too much, or 0."""
+    return failed(begun(work, seconds))
+
+
+def begun(work: Callable[[], int], seconds: float | None = None) -> int:
+    """Begin something in a process of its own, and return the process id."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -309,10 +319,16 @@ def forked(work: Callable[[], int], seconds: float | None = None) -> int:
                 os.dup2(quiet, 2)
             status = work()
         except BaseException:
+            # Nothing is raised beyond `os._exit`.
             if seconds is None:
-                raise
+                traceback.print_exc()
         finally:
             os._exit(status)
+    return child
+
+
+def failed(child: int) -> int:
+    """Wait for a process; return 1 if it failed, or 0."""
     return 1 if os.waitpid(child, 0)[1] else 0
 
 
@@ -507,6 +523,11 @@ class Judge:
         made = lambda: histories(self._number, self._seed)  # noqa: E731
         return kept(name, made, [ROOM, FEATURES, HERE / "engines"])
 
+    def learn(self) -> None:
+        """Learn what the oracles have to know, once for all processes."""
+        for oracle in self._oracles:
+            getattr(self, f"_{oracle}")
+
     def verdict(self, mutant: Mutant) -> str:
         """Return which oracle notices a mutant: `histories`, `tests`, or `survived`."""
         for oracle in self._oracles:
@@ -551,6 +572,12 @@ def preload() -> None:
     assert not engine, engine
 
 
+def read(results: Path) -> dict[str, str]:
+    """Return the verdicts of a file, the last on each mutant."""
+    lines = results.read_text().splitlines() if results.exists() else ()
+    return {line["mutant"]: line["verdict"] for line in map(json.loads, lines)}
+
+
 def main() -> None:
     """Judge mutants, and say which survive."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -561,6 +588,7 @@ def main() -> None:
     parser.add_argument("--module", metavar="NAME", action="append", default=[])
     parser.add_argument("--only", metavar="TEXT", default="")
     parser.add_argument("--oracle", choices=ORACLES, action="append", help="ask this one only")
+    parser.add_argument("--jobs", metavar="N", type=int, default=1, help="processes that judge")
     parser.add_argument("--list", action="store_true", help="name them, and judge none")
     given = parser.parse_args()
     mutants = [
@@ -569,20 +597,34 @@ def main() -> None:
     if given.list:
         print(*(one.called for one in mutants), sep="\n")
         return
-    verdicts: dict[str, str] = {}
-    if given.results is not None and given.results.exists():
-        lines = map(json.loads, given.results.read_text().splitlines())
-        verdicts = {line["mutant"]: line["verdict"] for line in lines}
+    results = given.results
+    if results is None:
+        results = Path(tempfile.mkstemp(suffix=".json", prefix="mutants-")[1])
+    verdicts = read(results)
     preload()
     judge = Judge(given.histories, given.seed, given.oracle or ORACLES)
-    for number, mutant in enumerate(mutants, start=1):
-        if verdicts.get(mutant.called, "survived") != "survived":
-            continue
-        verdict = verdicts[mutant.called] = judge.verdict(mutant)
-        print(f"{number}/{len(mutants)} {verdict}: {mutant.called}", flush=True)
-        if given.results is not None:
-            with given.results.open("a") as file:
+    judge.learn()
+    left = [
+        (number, mutant)
+        for number, mutant in enumerate(mutants, start=1)
+        if verdicts.get(mutant.called, "survived") == "survived"
+    ]
+
+    def work(share: int) -> int:
+        for number, mutant in left[share :: given.jobs]:
+            verdict = judge.verdict(mutant)
+            print(f"{number}/{len(mutants)} {verdict}: {mutant.called}", flush=True)
+            # One write of a short line: those of other processes are not mixed with it.
+            with results.open("a") as file:
                 file.write(json.dumps({"mutant": mutant.called, "verdict": verdict}) + "\n")
+        return 0
+
+    children = [begun(partial(work, share)) for share in range(given.jobs)]
+    if sum(map(failed, children)):
+        raise SystemExit("mutants.py: not all were judged")
+    verdicts = read(results)
+    if given.results is None:
+        results.unlink()
     counted = Counter(verdicts[mutant.called] for mutant in mutants)
     print(", ".join(f"{verdict}: {count}" for verdict, count in counted.most_common()))
     raise SystemExit(1 if counted["survived"] else 0)

@@ -62,6 +62,12 @@ def test_the_code_of_a_mutant_has_its_change_and_no_other() -> None:
     assert (3 in code.co_consts, 4 in code.co_consts) == (False, True)
 
 
+def test_mutants_that_read_alike_have_names_of_their_own() -> None:
+    (mutants.ROOM / "small.py").write_text("f(1, 1)")
+    names = [one.called for one in mutants.mutants_of("small")]
+    assert sorted(names) == ["small:1 1 -> 2", "small:1 1 -> 2 (2)", "small:1 f(1, 1) -> pass"]
+
+
 def test_mutants_are_drawn_with_the_seed() -> None:
     drawn = [[one.called for one in mutants.drawn(8, seed)] for seed in (0, 0, 1)]
     assert len(set(drawn[0])) == 8
