@@ -40,6 +40,7 @@ def _first(*names: str) -> Any:
     raise ModuleNotFoundError(f"the tree has no module {' or '.join(names)}")
 
 
+_eventlog = _first("eventlog")
 _loading = _first("document.loading", "spec.loading")
 _codec = _first("engine.codec", "engine.record")
 _engine = _first("engine.engine")
@@ -80,7 +81,7 @@ class Side:
             if step[0] == "event":
                 self.commands = self.engine.handle(_codec.event_from_json(step[1]))
                 # In the order of the fields, which `encode` of the codec sorts.
-                return "\n".join(json.dumps(_codec.to_json(command)) for command in self.commands)
+                return "\n".join(map(_told, map(_codec.to_json, self.commands)))
             text = self._look()
             if step[0] == "restore":
                 self._restore(text)
@@ -125,6 +126,15 @@ class Side:
         """Have the engine keep what stands beside snapshots."""
         self.engine.stats.keep_values()
         self.engine.records.keep()
+
+
+def _told(command: Mapping[str, Any]) -> str:
+    """A command as JSON; with a log entry its sentence."""
+    text = json.dumps(command)
+    if command["type"] != "Record":
+        return text
+    stored = {**command, "timestamp": command["t"]}
+    return f"{text} {_eventlog.read(stored).sentence(command['t'], str)}"
 
 
 _specs: dict[str, Any] = {}
