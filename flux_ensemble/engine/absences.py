@@ -79,7 +79,7 @@ class Absences:
             t: when it started, or is looked at.
         """
         waited = t - t_submit
-        if self._spans and not ordinal_of(key):
+        if not ordinal_of(key):
             for span in self._spans:
                 if not span.over:
                     waited -= max(0.0, min(span.until, t) - max(span.since, t_submit))

@@ -154,6 +154,7 @@ class Mutant:
         node, variant: which node, counted as `ast.walk` comes to it, and which change of it.
         line: of the node.
         lines: all lines of the statement, of which some is executed.
+        at_import: whether the change takes effect when the module is imported.
         called: what it is called in reports; says where and what.
     """
 
@@ -162,6 +163,7 @@ class Mutant:
     variant: int
     line: int
     lines: range = field(compare=False)
+    at_import: bool = field(compare=False)
     called: str = field(compare=False)
 
     @property
@@ -216,10 +218,15 @@ def mutants_of(module: str) -> Iterator[Mutant]:
     tree = ast.parse(modules()[module].read_text())
     left_out = set(_left_out(tree))
     statement: dict[ast.AST, ast.AST] = {}
+    called: set[ast.AST] = set()
     for outer in ast.walk(tree):
+        body = outer.body if isinstance(outer, ast.FunctionDef | ast.Lambda) else ()
+        of_call = body if isinstance(body, Sequence) else [body]
         for node in ast.iter_child_nodes(outer):
             own = node if isinstance(node, ast.stmt) else statement.get(outer, tree)
             statement[node] = own
+            if outer in called or node in of_call:
+                called.add(node)
     times: Counter[str] = Counter()
     for at, node in enumerate(ast.walk(tree)):
         if node in left_out:
@@ -231,7 +238,7 @@ def mutants_of(module: str) -> Iterator[Mutant]:
             times[name] += 1
             # Verdicts are kept by name.
             name += f" ({times[name]})" if times[name] > 1 else ""
-            yield Mutant(module, at, variant, line, lines, name)
+            yield Mutant(module, at, variant, line, lines, node not in called, name)
 
 
 def _lines(statement: ast.AST, line: int) -> range:
@@ -377,8 +384,14 @@ class Known:
     executed: dict[tuple[str, int], set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def of(self, mutant: Mutant) -> list[str]:
-        """The names of those that execute what is changed, the fastest first."""
-        names = set().union(*(self.executed.get((mutant.module, n), ()) for n in mutant.lines))
+        """Return the names of those that execute what is changed, the fastest first.
+
+        A module is imported by the first of those that use it, and all these see the change.
+        """
+        names = set[str]()
+        for (module, line), executing in self.executed.items():
+            if module == mutant.module and (mutant.at_import or line in mutant.lines):
+                names |= executing
         return sorted(names, key=lambda name: (self.seconds[name], name))
 
     def read(self, coverage: Any) -> None:

@@ -92,8 +92,12 @@ class Consultant:
     def ask(self, command: Ask, trials: Trials, done: Callable[[Advice], None]) -> None:
         """Request points, as `runtime.ports.Adviser.ask`; they are returned at once."""
         known = self._known.get(command.search)
-        anew = known is None or known[1] > command.first or known[2] > command.ended
-        if known is None or anew or known[3] != trials.refreshes:
+        if (
+            known is None
+            or known[1] > command.first
+            or known[2] > command.ended
+            or known[3] != trials.refreshes
+        ):
             search = self._searches[command.search]
             known = suggesting(described(search, self._seed)), 0, 0, 0
         sampling, points, ends, _ = known

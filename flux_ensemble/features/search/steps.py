@@ -37,7 +37,7 @@ class Steps(Sequence[Any]):
         """
         place = self._place(value)
         if not 0 <= place < self._count or self[place] != value:
-            raise ValueError(f"{value!r} is no step")
+            raise ValueError(value)
         return place
 
     def __contains__(self, value: Any) -> bool:

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from play import Play, SubmitJobs, document, on_start, submit
 
+from flux_ensemble import eventlog
 from flux_ensemble.engine.codec import event_from_json, to_json
 from flux_ensemble.engine.events import Interrupted
 from flux_ensemble.engine.records import decode, encode
+from flux_ensemble.engine.retries import Fate
 
 
 def played(*rules: dict[str, Any], retries: int = 0) -> Play:
@@ -54,6 +56,13 @@ def test_an_interrupted_job_is_counted_apart_and_is_logged() -> None:
     entry = {"id": 2, "group": "a", "rule": "rule-0", "firing": 0, "index": 1}
     assert play.recorded("interrupted") == [{**entry, "fate": "again", "reason": ""}]
     assert play.status()["interrupted"] == 1
+
+
+def test_each_fate_of_an_interrupted_job_has_a_sentence_of_its_own() -> None:
+    job = {"id": 1, "group": "a", "rule": "r", "firing": 0, "index": 0}
+    entries = [eventlog.Interrupted(**job, fate=fate.value, reason="") for fate in Fate]
+    assert len({entry.sentence(0.0, str) for entry in entries}) == len(Fate)
+    assert len({entry.sentence_of(2) for entry in entries}) == len(Fate)
 
 
 @pytest.mark.parametrize("trigger", ["job-cancel", "job-fail", "job-exception", "job-finish"])

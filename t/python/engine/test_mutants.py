@@ -80,6 +80,19 @@ def test_lines_that_are_changed_are_those_of_the_statement_without_what_is_in_it
     assert lines["small:12 2 -> 3"] == [12]
 
 
+def test_a_change_that_takes_effect_at_the_import_is_judged_by_all_that_use_the_module() -> None:
+    source = "LIMIT = 3\n\ndef f(x=4):\n    g(lambda y=5: 6)\n"
+    (mutants.ROOM / "small.py").write_text(source)
+    by_name = {one.called.partition(" ")[2]: one for one in mutants.mutants_of("small")}
+    at_import = {name for name, one in by_name.items() if one.at_import}
+    assert at_import == {"3 -> 4", "4 -> 5"}
+    known = mutants.Known({"first": 0.1, "other": 0.2})
+    known.executed.update({("small", 1): {"first"}, ("small", 3): {"first"}})
+    known.executed["small", 4] = {"other"}
+    assert known.of(by_name["3 -> 4"]) == ["first", "other"]
+    assert known.of(by_name["6 -> 7"]) == ["other"]
+
+
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_what_takes_no_end_of_processor_time_is_noticed() -> None:
     def never_ends() -> int:

@@ -13,6 +13,7 @@ from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.events import Interrupted, Tag
 from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.snapshot import dump, restore
+from flux_ensemble.features.search.entries import Front
 
 
 def searching(rules: list[dict[str, Any]] | None = None, **given: Any) -> dict[str, Any]:
@@ -566,7 +567,11 @@ def test_of_several_objectives_the_trials_that_are_best_in_one_are_the_front() -
         {"trial": 0, "values": [0.5, 1.0], "params": {"x": 0.01, "kind": "p"}},
         {"trial": 3, "values": [0.9, 2.0], "params": {"x": 0.04, "kind": "p"}},
     ]
-    assert [one["trial"] for one in play.recorded("front")] == [0, 2, 3]
+    found = play.recorded("front")
+    assert [one["trial"] for one in found] == [0, 2, 3]
+    assert Front(**found[1]).sentence(0.0, str) == (
+        "hpo: none is better in all than 0.2, 0.3 (trial 2: x=0.03 kind=p)"
+    )
     assert (play.search["objective"], play.search["direction"]) == (
         "loss, gain",
         "minimize, maximize",

@@ -779,6 +779,7 @@ class SearchSampler:
         ("pass", "return {'points': [{'params': {'x': float('nan'), 'n': 1, 'kind': 'p'}}]}",
          "sampler"),
         ("pass", "return {'points': 5, 'seconds': 0}", "expected a list of points"),
+        ("pass", "return {'points': []}", "its sampler gave what cannot be used: no time"),
     ],
 )  # fmt: skip
 def test_what_a_sampler_does_wrong_is_said(
