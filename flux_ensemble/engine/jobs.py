@@ -268,18 +268,6 @@ class ActiveJob:
                 self.outcome = self._judge(None)
         return True
 
-    def succeeded(self, t_start: float, context: Mapping[str, Any] | None, t_end: float) -> None:
-        """Mark the job as succeeded and gone.
-
-        Args:
-            t_start, context: of the `start` event.
-            t_end: the time of the `finish` event.
-        """
-        self.t_start, self.t_end, self.status = t_start, t_end, 0
-        if context:
-            self._place(context)
-        self.phase, self.outcome = _GONE, "success"
-
     @property
     def returncode(self) -> int | None:
         """The job's exit code, or the negative number of the signal that ended it.

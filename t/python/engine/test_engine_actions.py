@@ -728,3 +728,17 @@ def test_jobs_that_a_rule_leaves_out_are_not_told_as_never_sent():
     play = Play(document(jobs=jobs, rules=[on_start()]))
     play.request("terminate", cancel=True)
     assert "unsent" not in play.status()["groups"]["a"]
+
+
+def test_a_rule_on_jobs_that_run_is_about_those_of_each_group_if_it_names_none():
+    rule = {
+        "id": "long",
+        "trigger": "job-running",
+        "every": 5,
+        "action": {"name": "cancel", "jobs": "trigger", "repetitions": 9},
+    }
+    play = Play(document(rules=[on_start("a"), on_start("b"), rule]))
+    for job in (1, 2, 3):
+        play.begin(job)
+    play.timer("rule:long")
+    assert [one.jobs for one in play.of(CancelJobs)] == [(1,), (2,), (3,)]

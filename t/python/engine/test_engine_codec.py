@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from flux_ensemble.engine import codec
-from flux_ensemble.engine.codec import encode, event_from_json, to_json
+from flux_ensemble.engine.codec import command_from_json, encode, event_from_json, to_json
 from flux_ensemble.engine.events import JobEvent, Tag
 
 
@@ -53,3 +53,11 @@ def test_texts_that_never_come_again_are_not_kept() -> None:
         assert f'"text {number}"' in encode(memo)
         assert encode(JobEvent(1.0, 1, "start")).count('"start"') == 1
     assert len(codec._TEXTS) <= 1000
+
+
+@pytest.mark.parametrize("read", [event_from_json, command_from_json])
+def test_what_has_a_type_that_there_is_not_is_refused_with_its_name(
+    read: Callable[[Mapping[str, Any]], Any],
+) -> None:
+    with pytest.raises(ValueError, match=r"^no event or command of type 'Nothing'$"):
+        read({"type": "Nothing", "t": 1.0})

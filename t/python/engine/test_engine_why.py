@@ -116,6 +116,23 @@ def test_a_count_that_is_out_of_reach_is_told_with_how_far_it_can_get() -> None:
     assert rules_of(play, "s")["never"] == ("count.a.failed is 1 and never falls: it cannot be < 1")
 
 
+def test_no_count_is_out_of_reach_of_jobs_that_may_be_copied() -> None:
+    copy = {"id": "copy", "trigger": "job-running", "group": "a", "when": "job.runtime >= 60",
+            "action": {"name": "copy"}}  # fmt: skip
+    rules = [
+        {"id": "later", "trigger": "timer", "after": 9, "action": submit("a")},
+        {"id": "r", "trigger": "metric", "name": "count.a.success", "when": 5, "action": STOP},
+    ]
+    never = "count.a.success is 0 and can become 2 at most: it cannot be == 5"
+    assert rules_of(Play(document(rules=rules)), "r")["never"] == never
+    play = Play(document(rules=[*rules, copy]))
+    # The jobs may be there, or may still come.
+    assert rules_of(play, "r")["never"] is None
+    play.timer("rule:later")
+    assert rules_of(play, "later")["never"] is not None
+    assert rules_of(play, "r")["never"] is None
+
+
 def test_while_a_custom_call_is_open_nothing_is_out_of_reach() -> None:
     rules = [
         {"trigger": "start", "action": {"name": "custom", "label": "f"}},

@@ -820,6 +820,23 @@ def test_a_trial_whose_node_fails_runs_again_and_has_not_failed(given: dict[str,
     assert play.recorded("trial-failed") == []
 
 
+def test_a_trial_that_runs_again_triggers_no_rule_on_what_its_search_has_found() -> None:
+    rule = {"id": "seen", "trigger": "metric", "when": "search.hpo.complete >= 1",
+            "action": {"name": "refresh", "label": "hpo", "repetitions": 9}}  # fmt: skip
+    play = Search(searching([rule]))
+
+    def fired() -> int:
+        return sum(one["rule"] == "seen" for one in play.recorded("fire"))
+
+    play.try_out(1, loss=1)
+    assert fired() == 1
+    play.begin(2)
+    lost(play, 2)
+    assert fired() == 1
+    play.try_out(3, loss=2)
+    assert fired() == 2
+
+
 def test_the_time_per_trial_is_of_those_that_were_not_interrupted() -> None:
     play = Search(searching(trials=2, parallel=1))
     play.begin(1)

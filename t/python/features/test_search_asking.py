@@ -28,6 +28,7 @@ from flux_ensemble.features.search import gaussian
 from flux_ensemble.features.search.advisers import Advice, Asker, described
 from flux_ensemble.features.search.model import Objective, Search, Stop, Variable
 from flux_ensemble.features.search.samplers import BEST, LATEST, MANY, SearchSampler, seed_of
+from flux_ensemble.features.search.space import NoPointError
 from flux_ensemble.features.search.suggester import suggesting
 from flux_ensemble.features.search.trials import COMPLETE, FAILED, PRUNED, Trials
 from flux_ensemble.features.search.unit_cube import sequence_seed
@@ -649,6 +650,13 @@ def test_a_model_whose_points_are_all_left_out_gives_way_to_draws_from_the_space
     assert all(point["x"] > 0.99 for point in points)
 
 
+@pytest.mark.parametrize("sampler", ["random", "qmc", "tpe"])
+def test_a_sampler_that_finds_no_point_that_is_allowed_says_so(sampler: str) -> None:
+    given = search(sampler, where=("x > 0.9999999999999",))
+    with pytest.raises(NoPointError, match=r"no point that 'where' allows in 10,000 draws"):
+        Asked(given).ask()
+
+
 def test_of_very_many_trials_tpe_sees_the_best_the_latest_and_those_under_way() -> None:
     asked = Asked(search("tpe"))
     total = MANY + LATEST
@@ -779,6 +787,10 @@ class SearchSampler:
         ("pass", "return {'points': [{'params': {'x': float('nan'), 'n': 1, 'kind': 'p'}}]}",
          "sampler"),
         ("pass", "return {'points': 5, 'seconds': 0}", "expected a list of points"),
+        ("pass", "return {'points': [5], 'seconds': 0}",
+         "gave what cannot be used: point 0: expected a mapping with 'params', not 5"),
+        ("pass", "return {'points': [{'params': {'x': 0.5, 'n': 1, 'kind': 'p'},"
+         " 'attributes': 5}], 'seconds': 0}", "point 0: expected a mapping of attributes"),
         ("pass", "return {'points': []}", "its sampler gave what cannot be used: no time"),
     ],
 )  # fmt: skip

@@ -14,7 +14,14 @@ from flux_ensemble.document.loading import DocumentError, load_mapping, load_tex
 from flux_ensemble.document.model import Spec
 from flux_ensemble.extras import install_command
 from flux_ensemble.features.search import installed
-from flux_ensemble.features.search.model import Generator, Objective, Variable, searches_of
+from flux_ensemble.features.search.model import (
+    MAX_OBJECTIVES,
+    MAX_VARIABLES,
+    Generator,
+    Objective,
+    Variable,
+    searches_of,
+)
 from flux_ensemble.scalars import packed
 
 TEXT = """\
@@ -308,6 +315,26 @@ def test_a_finite_space_has_no_more_trials_than_points(sampler: str, trials: int
     )
     (search,) = searches_of(load_text(text, name="test"))
     assert (search.size, search.trials) == (16, trials)
+
+
+def test_a_search_has_a_bounded_number_of_variables_and_of_objectives() -> None:
+    def many(number: int, key: str, each: str) -> str:
+        return f"{key}: [{', '.join(each.format(one) for one in range(number))}]"
+
+    wide = "opt: [sgd, adam]"
+    more = "".join(f"\n      v{number}: [1, 2]" for number in range(MAX_VARIABLES - 3))
+    assert len(searches_of(load_text(TEXT.replace(wide, wide + more), name="test"))) == 1
+    found, _ = changed(wide, f"{wide}{more}\n      last: [1, 2]")
+    assert found == (
+        f"d.yaml:4: search[0].variables: expected at most {MAX_VARIABLES} variables, "
+        f"not {MAX_VARIABLES + 1}"
+    )
+    (search,) = searches_of(
+        load_text(TEXT.replace("minimize: loss", many(MAX_OBJECTIVES, "minimize", "k{}")), name="x")
+    )
+    assert len(search.objectives) == MAX_OBJECTIVES
+    (found,) = changed("minimize: loss", many(MAX_OBJECTIVES + 1, "minimize", "k{}"))
+    assert found.endswith(f"expected at most {MAX_OBJECTIVES} objectives, not {MAX_OBJECTIVES + 1}")
 
 
 def test_points_are_read_as_their_variables_have_values() -> None:
