@@ -676,6 +676,30 @@ def test_a_rerun_sends_what_was_never_sent_as_it_would_have_been():
     assert play.request("rerun", firings=[], unsent=True).result["jobs"] == 0
 
 
+def test_an_ensemble_that_goes_on_has_no_reason_to_have_ended_and_its_timers():
+    rules = [
+        on_start(),
+        {"id": "often", "trigger": "timer", "every": 9, "action": submit("b", repetitions=9)},
+        {"id": "once", "trigger": "timer", "after": 5, "action": submit("b")},
+    ]
+    play = Play(document(rules=rules))
+    play.engine.stats.keep_values()
+    play.timer("rule:once")
+    play.timer("rule:often")
+    for job in list(play.queued):
+        play.run(job)
+    play.request("terminate")
+    assert (play.engine.ended, play.engine.reason) == (True, "terminated by the user")
+    before = len(play.commands)
+    chosen = [
+        {"rule": "rule-0", "firing": 0, "group": "a", "jobs": [[0, 1, "success", 0, 0, None]]}
+    ]
+    play.request("rerun", firings=chosen)
+    assert (play.engine.state, play.engine.reason) == ("running", "")
+    started = [one.key for one in play.commands[before:] if isinstance(one, StartTimer)]
+    assert started == ["rule:often"]
+
+
 def test_a_rerun_sends_what_was_never_sent_beside_jobs_that_still_run():
     jobs = [{"name": "a", "command": "true", "count": 5, "max-active": 2}]
     play = Play(document(jobs=jobs, rules=[on_start()]))

@@ -557,6 +557,18 @@ def test_a_rule_without_by_whose_repetitions_are_used_up_is_named_too():
     ]
 
 
+def test_what_such_a_rule_reads_may_be_empty():
+    p = sampled(
+        by=None,
+        when='count.a.success > 0 and not (mean["a-y"] >= 5)',
+        action=submit("a", repetitions=2),
+    )
+    for job in range(1, 7):
+        p.run(job)
+    (reason,) = unmet_of(p)
+    assert "mean.a-y is empty" in reason
+
+
 @pytest.mark.parametrize(
     ("given", "x"),
     [({}, 9.0), ({"action": submit("a", params={"t": "{job.params.t}"})}, 1.0)],

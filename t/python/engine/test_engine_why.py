@@ -142,6 +142,12 @@ def test_while_a_custom_call_is_open_nothing_is_out_of_reach() -> None:
     assert rules_of(play, "r")["never"] is None
 
 
+def test_a_rule_with_several_triggers_waits_for_each_of_them() -> None:
+    rule = {"id": "r", "trigger": ["job-fail", "job-cancel"], "group": "a", "action": STOP}
+    play = Play(document(rules=[on_start(), rule]))
+    assert rules_of(play, "r")["waits"] == "waits for job-fail or job-cancel of a job of group 'a'"
+
+
 def test_a_disabled_rule_says_who_enables_it() -> None:
     rules = [
         on_start(),

@@ -156,6 +156,19 @@ def test_what_is_dropped_is_not_sent_and_others_are() -> None:
     assert play.engine.idle
 
 
+def test_rules_on_idle_groups_know_of_what_was_dropped_whatever_the_order() -> None:
+    rule = {"trigger": "idle", "group": "md", "by": ["n"], "action": {"name": "submit",
+            "label": "b", "params": {"n": "{job.params.n}"}}}  # fmt: skip
+    after = {"name": "b", "command": "b {n}", "params": {"n": 0}}
+    play = Play(document(jobs=[ordered(), after], rules=[on_start("md"), rule], finish="never"))
+    for job in (1, 2, 3):
+        play.run(job)
+    play.request("cancel", group="md")
+    *_, under_way = [size(play, tag) for tag in play.queued.values() if tag.group == "md"]
+    done = [one.params["n"] for one in play.of(SubmitJobs) if one.group == "b"]
+    assert sorted(done) == sorted({*SIZES} - {under_way})
+
+
 def test_a_request_has_one_answer_whatever_the_order() -> None:
     group = ordered(**{"max-active": 20})
     play = Play(document(jobs=[group], rules=[on_start("md")], finish="never"))

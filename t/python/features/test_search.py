@@ -497,6 +497,36 @@ def test_what_is_wrong_with_a_request_for_more_trials(
     assert dump(play.engine)["state"]["searches"] == state
 
 
+def test_the_limit_of_jobs_holds_for_trials_of_several_jobs() -> None:
+    rule = {
+        "trigger": "search-done",
+        "action": {"name": "search", "label": "hpo", "count": 9, "repetitions": "unlimited"},
+    }
+    play = Search({**searching([rule], **REPEATS, trials=1), "limits": {"jobs": 8}})
+    reply = play.request("search", more=2)
+    assert reply.reason == (
+        "2 more trials would make 3 of search 'hpo' with 3 jobs each, and limits.jobs is 8"
+    )
+    for job in range(1, 7):
+        play.try_out(job, 0.5)
+    assert [entry["more"] for entry in play.recorded("more")] == [1]
+    assert [one.state for one in play.of(Finish)] == ["completed"]
+
+
+def test_of_several_searches_a_request_names_one() -> None:
+    document = searching()
+    other = {**document["search"][0], "id": "other", "group": "c"}
+    document["search"].append(other)
+    document["jobs"].append({"name": "c", "command": "run {x} {kind}"})
+    document["rules"].append({"trigger": "start", "action": {"name": "search", "label": "other"}})
+    play = Search(document)
+    assert play.request("search", more=1).reason == (
+        "ensemble 'test' has 2 searches: name one of them (hpo, other)"
+    )
+    assert play.request("search", search="other", more=1).errno is None
+    assert [one["trials"] for one in play.status()["searches"]] == [4, 5]
+
+
 def test_of_the_states_of_a_generator_the_last_is_in_a_snapshot() -> None:
     play = Search(searching(generator="m:C", parallel=1), start=False)
     play.answers = False
@@ -708,6 +738,8 @@ def test_of_a_trial_some_of_whose_jobs_are_cancelled_the_others_count() -> None:
     play.end(2, 15)
     assert (play.search["complete"], play.search["canceled"]) == (1, 0)
     assert play.search["best"][0]["value"] == 3.0
+    # It was cut short by nobody's fault but the user's, and so tells how long trials take.
+    assert play.search["trial_seconds"] is not None
 
 
 @pytest.mark.parametrize("at", range(0, 30, 3))

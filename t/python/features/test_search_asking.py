@@ -385,6 +385,7 @@ def test_a_value_between_steps_is_none_of_a_range_with_steps() -> None:
     assert variable.objection(0.75) == expected.replace("0.35", "0.75")
     # What a computation made of a step is the step.
     assert (variable.read(0.1 + 0.2), variable.read("0.7")) == (0.3, 0.7)
+    assert variable.read(0.3 - 0.2) == 0.1
     assert (STEPS[1].read("5"), type(STEPS[1].read(5.0))) == (5, int)
 
 

@@ -192,12 +192,14 @@ def test_a_point_that_is_there_already_is_left_out_and_another_one_asked_for(
          "gave point 0: n: expected an integer >= 1 and <= 8, not 'many'"),
         ("[{'x': 0.5, 'n': 1, 'kind': 'z'}]",
          "gave point 0: kind: expected one of 'p', 'q', 'r', not 'z'"),
-        ("[{'x': 0.5, 'n': 1, 'kind': 'p', 'more': 'm' * 5000}]", "bytes of JSON, more than 4096"),
-        ("[{'x': 0.5, 'n': 1, 'kind': 'p', 'more': self}]", "is no JSON"),
+        ("[{'x': 0.5, 'n': 1, 'kind': 'p', 'more': 'm' * 5000}]",
+         "gave point 0, and what is no variable in it is 5012 bytes of JSON, more than 4096"),
+        ("[{'x': 0.5, 'n': 1, 'kind': 'p', 'more': self}]",
+         "gave point 0, and what is no variable in it is no JSON"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_its_points_is_said(how: str, reason: str) -> None:
-    assert reason in refusal(bad(how))
+    assert refusal(bad(how)).startswith(reason)
 
 
 def test_nothing_is_no_error_but_the_end_of_the_points() -> None:
@@ -220,21 +222,21 @@ def test_a_generator_that_is_none_is_refused(name: str, reason: str) -> None:
     given = search("Learner", initial=0)
     assert given.generator is not None
     object.__setattr__(given.generator, "name", name)
-    assert reason in refusal(given)
+    assert refusal(given).startswith(reason)
 
 
 def test_a_generator_that_is_not_there_is_refused_before_its_first_point_is_needed() -> None:
     given = search("Learner", initial=5)
     assert given.generator is not None
     object.__setattr__(given.generator, "name", "generators:Lerner")
-    assert "is not there: 'generators' has no 'Lerner'" in refusal(given)
+    assert refusal(given).startswith("is not there: 'generators' has no 'Lerner'")
 
 
 def test_a_state_that_cannot_be_kept_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import generators
 
     monkeypatch.setattr(generators.Kept, "dump", lambda self: {"model": "m" * 100_000})
-    assert "gave a state of 100013 bytes" in refusal(search("Kept", initial=0))
+    assert refusal(search("Kept", initial=0)).startswith("gave a state of 100013 bytes")
 
 
 def test_a_generator_that_failed_is_made_anew_and_told_all_again() -> None:
