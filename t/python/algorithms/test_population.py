@@ -223,3 +223,10 @@ def test_what_cannot_be_is_refused(jobs: dict[str, Any], use: dict[str, Any], to
     with pytest.raises(DocumentError) as raised:
         load_mapping(document(jobs, **use))
     assert str(raised.value).startswith(f"document: {told}")
+
+
+def test_a_group_of_several_entries_is_no_population() -> None:
+    given = document()
+    given["jobs"].append({**given["jobs"][0], "command": "other"})
+    with pytest.raises(DocumentError, match="expected one entry 'train' with 'count: 1'"):
+        load_mapping(given)

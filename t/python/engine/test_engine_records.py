@@ -108,13 +108,14 @@ def test_what_is_stored_of_a_job_says_all_there_is_to_say_of_it() -> None:
 def test_what_a_job_used_is_known_to_rules_and_stored_where_its_queue_tells_it() -> None:
     when = "job.cpu_seconds > 1 and job.max_rss == 1.024 and job.efficiency > 0.7"
     rule = {"trigger": "job-success", "group": "a", "when": when, "action": submit("b")}
-    a = {"name": "a", "command": "true", "count": 3, "cores": 2}
+    a = {"name": "a", "command": "true", "count": 4, "cores": 2}
     jobs = [a, {"name": "b", "command": "true"}]
     play = played(jobs=jobs, rules=[on_start(), rule])
     uses: list[tuple[int, dict[str, Any]]] = [
         (1, {}),
         (2, {CPU: 1_500_000, RSS: 1000}),
         (3, {CPU: 1, RSS: "x"}),
+        (4, {CPU: "x", RSS: 1}),
     ]
     for job, used in uses:
         play.begin(job)
@@ -122,12 +123,13 @@ def test_what_a_job_used_is_known_to_rules_and_stored_where_its_queue_tells_it()
         play.event(job, "finish", status=0, **used)
         play.event(job, "clean")
     assert play.engine.stats.counts["b"]["submitted"] == 0
-    assert len(play.queued) == 4
+    assert len(play.queued) == 5
     jobs_gone = play.engine.records.take()
     rows = described(play, jobs_gone)
     assert [(row["cpu_seconds"], row["max_rss"], row["efficiency"]) for row in rows] == [
         (None, None, None),
         (1.5, 1.024, 0.75),
+        (None, None, None),
         (None, None, None),
     ]
     assert described(play, through_json(jobs_gone)) == rows

@@ -62,6 +62,8 @@ def test_repetitions_backoff_and_cooldown_are_told() -> None:
     found = rules_of(play, "r")
     assert (found["fired"], found["left"], found["skips"]) == (1, 2, 2)
     assert found["t_cooldown"] > play.t + 59
+    (over,) = why(play.engine, found["t_cooldown"], "r")
+    assert over["t_cooldown"] is None
     assert found["waits"] == "waits for job-success of a job of group 'a'"
 
 

@@ -91,6 +91,24 @@ def test_points_before_there_are_results_are_all_different_or_there_are_fewer() 
     assert len(points) == 4
 
 
+def test_a_point_of_the_user_that_lacks_values_has_those_that_it_has() -> None:
+    asked = Asked(search("Learner", initial=0))
+    asked.trials.give([{"n": 8}, {"kind": "r"}])
+    first, second = asked.ask(2)
+    assert (first["n"], second["kind"]) == (8, "r")
+
+
+@pytest.mark.parametrize("draw", ["random", "numpy.random"])
+def test_a_generator_that_draws_from_the_process_gives_the_same_points_with_the_same_seed(
+    draw: str,
+) -> None:
+    number = f"__import__('importlib').import_module('{draw}').uniform(0.1, 0.9)"
+    first, same, other = [
+        Asked(bad(f"[{{'x': {number}, 'n': 1, 'kind': 'p'}}]"), seed).ask() for seed in (7, 7, 8)
+    ]
+    assert first == same != other
+
+
 def test_failed_trials_and_those_stopped_early_are_withheld() -> None:
     asked = Asked(search("Learner", stop=Stop("asha", "epoch")))
     asked.run(30, 1)
