@@ -211,6 +211,15 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[Path]:
         os.close(directory)
 
 
+@contextlib.contextmanager
+def in_memory(contents: bytes) -> Iterator[str]:
+    """Yield the name of a file in memory: Python's OpenSSL reads keys from files only."""
+    with open(os.memfd_create("memory", os.MFD_CLOEXEC), "wb") as file:
+        file.write(contents)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
+
+
 def check_own_directory(path: Path) -> None:
     """Refuse a directory that is not the user's, or in which others can make files.
 

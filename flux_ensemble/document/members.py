@@ -8,7 +8,7 @@ from typing import Any
 
 from flux_ensemble.document.distributions import Drawable
 from flux_ensemble.document.keys.forms import ON_LOST
-from flux_ensemble.document.keys.members import BREAKER_JOBS, PROVIDERS, RUNS
+from flux_ensemble.document.keys.members import BREAKER_JOBS, FLUX, PROVIDERS, RUNS, TASKS
 
 #: Key of a member's tag, in `attributes.user` of its job.
 MEMBER_KEY = "ensemble-member"
@@ -30,8 +30,9 @@ TIME_MARGIN = 1.1
 
 #: Why the local queue does not take a document.
 NOT_LOCAL = (
-    "members: the local queue has none: run the document in a Flux instance ('flux ensemble run') "
-    "or simulate it ('flux-ensemble simulate'), or leave out that key"
+    "members: the local queue has none but workers in Slurm ('from: slurm' with 'runs: tasks'): "
+    "run the document in a Flux instance ('flux ensemble run') or simulate it ('flux-ensemble "
+    "simulate'), or leave out that key"
 )
 
 
@@ -91,6 +92,15 @@ class Pool:
     silence: float = 0.0
     provider: str = PROVIDERS[0]
     options: Mapping[str, str | bool] = field(default_factory=dict)
+
+    @property
+    def calls_home(self) -> bool:
+        """True if its members are workers that call the service over a network of their own.
+
+        >>> Pool("hpc", provider="slurm", runs="tasks").calls_home, Pool("hpc").calls_home
+        (True, False)
+        """
+        return self.runs == TASKS and self.provider != FLUX
 
     def has(self, wanted: str) -> bool:
         """Return True if `member: WANTED` selects the pool, by its name or a label."""

@@ -239,13 +239,13 @@ def _check_provider(
                 f"{key!r} is of Flux, and the members are jobs of Slurm; write its options, such "
                 "as 'options: {partition: NAME, account: NAME}'",
             )
-    for key, value in (("runs", TASKS), ("service", "child"), ("service", "auto")):
-        if entry.get(key) == value:
-            problems.add(
-                (*at, key),
-                f"'{key}: {value}' is of members that Flux starts; one in Slurm is a Flux instance "
-                f"that the service of the ensemble connects to, so leave out {key!r}",
-            )
+    if entry.get("service") in ("child", "auto"):
+        problems.add(
+            (*at, "service"),
+            f"'service: {entry['service']}' is of members that Flux starts; one in Slurm is a Flux "
+            "instance that the service of the ensemble connects to, or a worker ('runs: tasks'), "
+            "so leave out 'service'",
+        )
 
 
 def _calls(service: str, high: int) -> bool:

@@ -1,11 +1,12 @@
 """Connections to the services of members: their requests, and the channel back to each of them.
 
-    ensemble.attach, a stream ──► Fleets.attached ──► AttachedInstance
+    attach ──► Fleets.attached ──► AttachedInstance
       its responses ◄──── down ──── Way ──── put ◄────────┘ ▲
-    ensemble.report, one at a time ──── up ──► Way ──► taken ┘
+    report, one at a time ──── up ──► Way ──► taken ┘
 
 Both sides send numbered messages (`queues.nested.link`): a lost message is sent again, and a
-repeated one does no harm.
+repeated one does no harm. The requests arrive through Flux (`service.requests.attach`), or through
+a connection of the worker's own (`service.home`).
 """
 
 from __future__ import annotations
@@ -13,19 +14,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Any
-
-from flux.core.inner import lib
-from flux.message import Message
+from typing import Any, Protocol
 
 from flux_ensemble import __version__
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.queues.nested.link import FORMAT, Link, LinkError
 from flux_ensemble.queues.nested.shape import MemberTag
 from flux_ensemble.runtime.ports import Handle, Loop
-from flux_ensemble.service.fleets import Fleets
-from flux_ensemble.service.requests.messages import Responder
-from flux_ensemble.service.requests.registration import request_handler
 from flux_ensemble.texts import bounded
 
 #: Seconds after which a message that was not acknowledged is sent again.
@@ -37,8 +32,7 @@ class Way:
 
     Args:
         contact: its name.
-        message: the streaming request that it answers.
-        respond: sends a response to that request.
+        respond: sends a response to the request that it answers.
         loop: times the repetition of messages.
         over: called when the channel is closed.
     """
@@ -46,13 +40,11 @@ class Way:
     def __init__(
         self,
         contact: str,
-        message: Message,
-        respond: Callable[[Message, Mapping[str, Any]], None],
+        respond: Callable[[Mapping[str, Any]], None],
         loop: Loop,
         over: Callable[[Way], None],
     ) -> None:
         self.contact = contact
-        self.message = message
         self._respond = respond
         self._loop = loop
         self._over = over
@@ -113,7 +105,7 @@ class Way:
 
     def _send(self, message: Mapping[str, Any] | None) -> None:
         if message is not None and not self._closed:
-            self._respond(self.message, {"contact": self.contact, **message})
+            self._respond({"contact": self.contact, **message})
         self._watch()
 
     def _watch(self) -> None:
@@ -151,71 +143,77 @@ def other_format(version: str, number: int) -> str | None:
     )
 
 
+class Members(Protocol):
+    """The members whose services attach: see `service.fleets.Fleets`."""
+
+    def attached(self, tag: MemberTag, channel: Way) -> bool | None: ...
+
+    def unfit(self, tag: MemberTag, reason: str) -> bool: ...
+
+
 class Attachments:
     """The connections to the services of members.
 
     Args:
-        responder: sends the responses.
-        fleets: hold the members.
+        members: of the service.
         loop: times the repetition of messages.
         epoch: returns the number of this service.
     """
 
-    def __init__(
-        self, responder: Responder, fleets: Fleets, loop: Loop, epoch: Callable[[], int]
-    ) -> None:
-        self._responder = responder
-        self._fleets = fleets
+    def __init__(self, members: Members, loop: Loop, epoch: Callable[[], int]) -> None:
+        self._members = members
         self._loop = loop
         self._epoch = epoch
         self._ways: dict[str, Way] = {}
         self._numbers = count(1)
 
-    @request_handler("attach")
-    def attach(self, message: Message, payload: Mapping[str, Any]) -> None:
-        """Connect to the service of a member; each response is a message to that service."""
-        if not message.pimpl.is_streaming():
-            raise RequestError(errno.EPROTO, "ensemble.attach: expected a streaming request")
+    def attach(
+        self,
+        payload: Mapping[str, Any],
+        respond: Callable[[Mapping[str, Any]], None],
+        over: Callable[[], None],
+    ) -> Way:
+        """Connect to the service of a member.
+
+        Args:
+            payload: of its request.
+            respond: sends a response, each of which is a message to that service.
+            over: ends the request, since the channel is closed.
+
+        Raises:
+            RequestError: it is refused.
+        """
         tag = MemberTag(**{key: payload[key] for key in MemberTag.__slots__})
         reason = other_format(payload["version"], payload.get("format", 0))
-        if reason is not None and self._fleets.unfit(tag, reason):
+        if reason is not None and self._members.unfit(tag, reason):
             raise RequestError(errno.EPROTONOSUPPORT, f"member {tag.member!r}: {reason}")
-        contact = f"{self._epoch()}.{next(self._numbers)}"
-        way = Way(contact, message, self._responder.respond, self._loop, self._over)
-        self._ways[contact] = way
-        attached = self._fleets.attached(tag, way)
+
+        def closed(way: Way) -> None:
+            if self._ways.pop(way.contact, None) is not None:
+                over()
+
+        way = Way(f"{self._epoch()}.{next(self._numbers)}", respond, self._loop, closed)
+        self._ways[way.contact] = way
+        attached = self._members.attached(tag, way)
         if attached:
-            return
-        del self._ways[contact]
+            return way
+        del self._ways[way.contact]
         if attached is None:
             reason = f"ensemble {tag.name!r} has no member {tag.member!r} with the number"
             raise RequestError(errno.ENOENT, f"{reason} {tag.ordinal}")
         raise RequestError(errno.EAGAIN, f"member {tag.member!r} is not waited for; retry later")
 
-    @request_handler("report")
-    def report(self, message: Message, payload: Mapping[str, Any]) -> None:
-        """Process a report from the service of a member; the response is the answer to it."""
+    def report(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Process a report from the service of a member; return the answer to it.
+
+        Raises:
+            RequestError: there is no such contact, or the report cannot come at this point.
+        """
         way = self._ways.get(payload["contact"])
         if way is None:
             raise RequestError(errno.ESTALE, f"there is no contact {payload['contact']!r}; attach")
         try:
-            answer = way.take(payload)
+            return way.take(payload) or {}
         except LinkError as error:
             way.lost()
             raise RequestError(errno.EPROTO, f"ensemble.report: {error}") from None
-        self._responder.respond(message, answer or {})
-
-    def gone(self, message: Message) -> None:
-        """Close the channels of a client that has disconnected or ended its stream."""
-        matches = (
-            lib.flux_disconnect_match
-            if message.topic.endswith(".disconnect")
-            else lib.flux_cancel_match
-        )
-        for way in list(self._ways.values()):
-            if matches(message.handle, way.message.handle):
-                way.lost()
-
-    def _over(self, way: Way) -> None:
-        if self._ways.pop(way.contact, None) is not None:
-            self._responder.refuse(way.message, errno.ESTALE, "the contact is over; attach again")

@@ -1,7 +1,7 @@
 """Messages of a member's service to the service of the ensemble: how and when they are sent.
 
-    say, event, outcome ──► held back ──► Link ──ensemble.report──► service of the ensemble
-                              take ◄── Link ◄── responses, and messages of ensemble.attach ◄──┘
+    say, event, outcome ──► held back ──► Link ──send──► service of the ensemble
+                              take ◄── Link ◄── answers, and other messages ◄──┘
 
 One report is under way at a time. The time of the next one depends on what it has to carry
 (`queues.nested.send_buffer`).
@@ -14,11 +14,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from flux_ensemble.queues.flux.broker import Broker
 from flux_ensemble.queues.flux.errors import sentence
 from flux_ensemble.queues.nested.link import Link, LinkError
 from flux_ensemble.queues.nested.send_buffer import OWED_SECONDS, PACE_SECONDS, Held
-from flux_ensemble.runtime.ports import Handle
+from flux_ensemble.runtime.ports import Handle, Loop
 
 #: Seconds without a message after which the latest report is repeated: a service that was killed
 #: does not say so, and its successor refuses the unknown contact.
@@ -30,14 +29,16 @@ FULL = 1000
 #: Seconds after which an unanswered report counts as failed.
 ANSWER_SECONDS = 60.0
 
+#: Sends a message, and calls back with the answer to it, or with the error.
+Send = Callable[[Mapping[str, Any], Callable[[Mapping[str, Any] | Exception], None]], None]
+
 
 class Conversation:
     """The conversation of one contact.
 
     Args:
-        parent: the broker of the enclosing instance.
-        topic: of reports.
-        contact: name of the contact.
+        loop: for timers.
+        send: sends a report.
         taken: receives each item from the service of the ensemble, once, in order.
         active: returns how many jobs have not ended.
         end: ends this process, with a code and a reason.
@@ -49,16 +50,14 @@ class Conversation:
 
     def __init__(
         self,
-        parent: Broker,
-        topic: str,
-        contact: str,
+        loop: Loop,
+        send: Send,
         taken: Callable[[list[Any]], None],
         active: Callable[[], int],
         end: Callable[[int, str], None],
     ) -> None:
-        self._parent = parent
-        self._topic = topic
-        self._contact = contact
+        self._loop = loop
+        self._to = send
         self._taken = taken
         self._active = active
         self._end = end
@@ -132,7 +131,7 @@ class Conversation:
             if self._soon is not None:
                 self._soon.cancel()
             self._t_due = t_due
-            self._soon = self._parent.loop.timer(t_due - now, self._report_now)
+            self._soon = self._loop.timer(t_due - now, self._report_now)
 
     @property
     def _has_news(self) -> bool:
@@ -156,10 +155,8 @@ class Conversation:
         self._t_sent = time.monotonic()
         if self._quiet is not None:
             self._quiet.cancel()
-        self._quiet = self._parent.loop.timer(QUIET_SECONDS, self._again)
-        payload = {"contact": self._contact, **message}
-        future = self._parent.handle.rpc(self._topic, payload)
-        self._parent.call(future, self._answered, seconds=ANSWER_SECONDS)
+        self._quiet = self._loop.timer(QUIET_SECONDS, self._again)
+        self._to(message, self._answered)
 
     def _answered(self, answer: Mapping[str, Any] | Exception) -> None:
         self._reporting = False

@@ -48,8 +48,7 @@ from flux_ensemble.engine.job_keys import ENCLOSING, make, split
 from flux_ensemble.queues.flux.submission import EnsembleRun, SubmissionWait
 from flux_ensemble.queues.nested.callbacks import Gone
 from flux_ensemble.queues.nested.commits import Durable
-from flux_ensemble.queues.nested.instance import Facts
-from flux_ensemble.queues.nested.member import NestedMember
+from flux_ensemble.queues.nested.heard import Facts
 from flux_ensemble.queues.nested.provider import Provider
 from flux_ensemble.queues.nested.service_handle import (
     AttachedInstance,
@@ -79,6 +78,7 @@ class MemberFleet:
         epoch: returns the number of the service.
         cancel: cancels a job of the enclosing instance, with a reason.
         warn: receives a sentence about a problem that keeps no job from being submitted.
+        credentials: makes those of a worker that calls its home over TLS.
 
     Attributes:
         load: as given.
@@ -103,7 +103,9 @@ class MemberFleet:
         epoch: Callable[[], int],
         cancel: Callable[[int, str], None],
         warn: Callable[[str], None],
+        credentials: Callable[[MemberTag], str] = lambda tag: "",
     ) -> None:
+        self._credentials = credentials
         self._site = site
         self._providers = providers
         self._cancel = cancel
@@ -153,7 +155,8 @@ class MemberFleet:
                 self._site.connect(tag, pool.uri, pool.silence)
             else:
                 written = partial(self._started, command, done)
-                self._site.start(self._providers[pool.provider], self._shape(pool, tag), written)
+                shape = replace(self._shape(pool, tag), credentials=self._credentials(tag))
+                self._site.start(self._providers[pool.provider], shape, written)
         except ValueError as error:
             done(CommandFailed(time.time(), command.id, "EINVAL", str(error)))
         else:
@@ -350,6 +353,8 @@ class MemberFleet:
         if isinstance(instance, AttachedInstance):
             member.nested = AttachedMember(instance, self.durable)
         else:
+            from flux_ensemble.queues.nested.member import NestedMember
+
             member.nested = NestedMember(
                 instance,
                 EnsembleRun.of(self._spec, self.load),
@@ -438,8 +443,9 @@ class MemberFleet:
             if waiting is not None:
                 yield tag.member, waiting
             member = self._members.get(tag.ordinal)
-            if member is not None and isinstance(member.nested, NestedMember):
-                for wait in member.nested.waits():
+            nested = None if member is None else member.nested
+            if nested is not None and not isinstance(nested, AttachedMember):
+                for wait in nested.waits():
                     yield tag.member, wait
 
     def places(self) -> dict[str, dict[str, Any]]:

@@ -158,6 +158,14 @@ class Loading:
         uninstalled = objection(spec, payload.get("file"))
         if uninstalled is not None:
             raise RequestError(errno.EINVAL, uninstalled)
+        homeless = next((pool.name for pool in spec.members if pool.calls_home), None)
+        if homeless is not None:
+            raise RequestError(
+                errno.EINVAL,
+                f"members: {homeless!r} has workers in Slurm, which call a home without Flux, for "
+                "now: run the document outside of a Flux instance ('flux-ensemble run --queue "
+                "local'), or leave out 'runs: tasks'",
+            )
         name = self._free_name(spec.name)
         if name != spec.name:
             payload = {**payload, "name": name, "asked": spec.name}

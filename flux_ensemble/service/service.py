@@ -52,6 +52,7 @@ from flux_ensemble.service.needs import Needs
 from flux_ensemble.service.recovery.ended import EndedFile
 from flux_ensemble.service.recovery.recovery import RETRY_LIMIT, Recovery
 from flux_ensemble.service.registry import Ensembles
+from flux_ensemble.service.requests.attach import AttachRequests
 from flux_ensemble.service.requests.dispatch import Dispatcher
 from flux_ensemble.service.requests.handlers import Handlers
 from flux_ensemble.service.requests.jobs import JobRequests, Reruns
@@ -282,8 +283,9 @@ class Service:
         jobs = JobRequests(
             self._responder, self._streams, self._ensembles, self._broker.loop, self._reports
         )
-        self._attachments = Attachments(
-            self._responder, self._fleets, self._broker.loop, lambda: self._recovery.epoch
+        self._attachments = AttachRequests(
+            self._responder,
+            Attachments(self._fleets, self._broker.loop, lambda: self._recovery.epoch),
         )
         self._dispatcher = Dispatcher(
             self._responder,

@@ -17,6 +17,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import signal
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cache, partial
@@ -26,13 +27,14 @@ from flux_ensemble.document.job_sets import TAG_KEY
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.events import JobEvent, Tag
 from flux_ensemble.engine.jobs import ActiveJob
+from flux_ensemble.metrics.signals import signal_of
 from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.flux.steps import Steps
 from flux_ensemble.queues.local.binding import Binding
 from flux_ensemble.queues.local.directory import Directory
 from flux_ensemble.queues.local.processes import ProcessRunner
 from flux_ensemble.queues.local.queue import LocalQueue
-from flux_ensemble.queues.nested.instance import EVENTS, Facts, Heard
+from flux_ensemble.queues.nested.heard import EVENTS, Facts, Heard
 from flux_ensemble.queues.nested.tails import Tails
 from flux_ensemble.queues.virtual.cluster import VirtualCluster
 from flux_ensemble.queues.virtual.queue import VirtualMember
@@ -110,6 +112,8 @@ class TaskQueue:
         binding: of its jobs to cores and GPUs.
         fail: receives the reason why the worker cannot go on.
         tails: receives the end of what failed tasks wrote.
+        doubt: seconds that the end of a task by SIGTERM is kept: what ends the worker may end its
+            tasks first, which is no outcome of theirs. 0 if nothing does that.
 
     Attributes:
         facts: the properties of the worker.
@@ -122,12 +126,17 @@ class TaskQueue:
         binding: Binding,
         fail: Callable[[str], None],
         tails: Tails,
+        *,
+        doubt: float = 0.0,
     ) -> None:
         self.facts = resources
         self._loop = _Turns(loop)
         self._binding = binding
         self._fail = fail
         self._tails = tails
+        self._doubt = doubt
+        #: The events of tasks whose end is kept, by their ids.
+        self._doubted: dict[int, list[JobEvent]] = {}
         self._user = os.getuid()
         self._heard: Heard | None = None
         self._mark: Callable[[int], None] = lambda number: None
@@ -226,6 +235,17 @@ class TaskQueue:
         """The greatest id of the jobs that `attach` has reported: no other job is missing."""
         return max(self._events, default=0)
 
+    def rest(self) -> None:
+        """Start none of the tasks that wait: there is no service."""
+        self.silence()
+        if self._queue is not None:
+            self._queue.rest()
+
+    def go_on(self) -> None:
+        """Start tasks again."""
+        if self._queue is not None:
+            self._queue.go_on()
+
     def silence(self) -> None:
         """Report nothing until the next contact."""
         self._heard = None
@@ -279,6 +299,27 @@ class TaskQueue:
     # -- events --------------------------------------------------------------------------------
 
     def _post(self, event: JobEvent) -> None:
+        if self._doubt and (event.job in self._doubted or self._is_doubtful(event)):
+            kept = self._doubted.setdefault(event.job, [])
+            kept.append(event)
+            if len(kept) == 1:
+                self._loop.timer(self._doubt, partial(self._believe, event.job))
+        else:
+            self._tell(event)
+
+    def _is_doubtful(self, event: JobEvent) -> bool:
+        """Return whether an event is the end of a task by a SIGTERM that nobody asked for here."""
+        return (
+            event.name == "finish"
+            and signal_of(event.context.get("status", 0)) == signal.SIGTERM
+            and not any(entry["name"] == "exception" for entry in self._events[event.job])
+        )
+
+    def _believe(self, job: int) -> None:
+        for event in self._doubted.pop(job):
+            self._tell(event)
+
+    def _tell(self, event: JobEvent) -> None:
         jobspec, context = None, event.context
         if event.tag is not None:
             self._tags[event.job] = event.tag

@@ -15,7 +15,8 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from flux_ensemble import __version__
@@ -33,7 +34,7 @@ from flux_ensemble.queues.flux.stream import StreamingRequest  # noqa: E402
 from flux_ensemble.queues.nested.jobspec import member_tag  # noqa: E402
 from flux_ensemble.queues.nested.link import FORMAT  # noqa: E402
 from flux_ensemble.queues.nested.service_handle import brief  # noqa: E402
-from flux_ensemble.service.conversation import Conversation  # noqa: E402
+from flux_ensemble.service.conversation import ANSWER_SECONDS, Conversation  # noqa: E402
 
 #: Seconds between two times that a member looks which of its jobs have ended, and that jobs run.
 TURN, RUNS = 0.2, 0.1
@@ -122,14 +123,20 @@ class Child:
         message = json.loads(text)
         if self._talk is None:
             self._talk = Conversation(
-                self._children.broker,
-                "ensemble.report",
-                message["contact"],
+                self._children.broker.loop,
+                partial(self._send, message["contact"]),
                 self._asked,
                 lambda: len(self._jobs),
                 lambda code, reason: self._children.fail(OSError(reason)),
             )
         self._talk.take(message)
+
+    def _send(
+        self, contact: str, message: Mapping[str, Any], answered: Callable[..., None]
+    ) -> None:
+        broker, payload = self._children.broker, {"contact": contact, **message}
+        future = broker.handle.rpc("ensemble.report", payload)
+        broker.call(future, answered, seconds=ANSWER_SECONDS)
 
     def _asked(self, item: list[Any]) -> None:
         kind, *rest = item

@@ -337,7 +337,9 @@ class _Run:
         from flux_ensemble.cli.session.local_run import Options, run_locally
 
         cluster = self._cluster()
-        if self.queue is None:
+        if spec.members:
+            say("no Flux instance is used: the jobs run on members, which call this machine")
+        elif self.queue is None:
             fewer = " (--nodes 1: no more at once than it has)" if self.nodes is None else ""
             say(
                 "no Flux instance can be reached: running on this machine as "

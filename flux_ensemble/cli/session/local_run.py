@@ -39,7 +39,7 @@ from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.queues.local.again import Again
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError, advised, default_root
-from flux_ensemble.queues.local.run import FunctionsError, LocalRun, RunError
+from flux_ensemble.queues.local.run import FunctionsError, LocalRun, MakeHome, RunError
 from flux_ensemble.queues.local.state_dir import StateLog, made_of
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
 from flux_ensemble.run_names import named_otherwise
@@ -139,7 +139,7 @@ def run_locally(
         loop = LocalLoop()
         stack.callback(loop.close)
         printer = Printer(view, loop, spec.name, advice, events=options.events)
-        run = _made(stack, spec, cluster, loop, log, printer, user_context(), recorder)
+        run = _made(stack, spec, cluster, loop, log, printer, user_context(), recorder, text)
         if log.resumed:
             run.recover(text)
         else:
@@ -186,7 +186,7 @@ def reopen_locally(
         stack.callback(loop.close)
         advice = partial(advised, root, local=options.local)
         printer = Printer(view, loop, spec.name, advice, events=options.events)
-        run = _made(stack, spec, cluster, loop, log, printer, user_context(cwd), None)
+        run = _made(stack, spec, cluster, loop, log, printer, user_context(cwd), None, text)
         if options.resume:
             log.begin_again(Again(options.again))
             run.recover(text)
@@ -214,15 +214,36 @@ def _made(
     printer: Printer,
     where: Mapping[str, Any],
     recorder: Recorder | None,
+    text: str,
 ) -> LocalRun:
     """Make a run that is printed, and that signals end."""
     try:
-        run = LocalRun(stack, spec, cluster, loop, log, printer, **where, recorder=recorder)
+        run = LocalRun(
+            stack,
+            spec,
+            cluster,
+            loop,
+            log,
+            printer,
+            **where,
+            recorder=recorder,
+            home=_home(spec),
+            text=text,
+        )
         printer.watch(run)
         stack.enter_context(_signals(loop, printer.on_signal))
     except OSError as error:
         raise Failure(f"cannot start the local queue: {error}") from None
     return run
+
+
+def _home(spec: Spec) -> MakeHome | None:
+    """Return what makes the home of members, if the document has some that can have one."""
+    if not spec.members or not all(pool.calls_home for pool in spec.members):
+        return None
+    from flux_ensemble.service.home import Home
+
+    return Home
 
 
 def _told(spec: Spec, log: StateLog, root: Path, advice: Callable[..., str]) -> Spec:
@@ -384,7 +405,7 @@ class Printer:
 
     def _interrupt(self, why: str) -> None:
         if self._forced is None:
-            self._run.interrupt(f"{why}: its jobs are ended")
+            self._run.interrupt(why)
 
     def _on_timeout(self) -> None:
         if self._forced is None:

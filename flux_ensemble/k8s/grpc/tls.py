@@ -16,8 +16,6 @@ import logging
 import os
 import ssl
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +23,7 @@ import grpc
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
-from flux_ensemble.files import read
+from flux_ensemble.files import in_memory, read
 
 log = logging.getLogger(__name__)
 
@@ -187,14 +185,14 @@ class TlsFiles:
         )
         no_authority = f"{str(self.ca)!r} is not the certificate of an authority in PEM"
         try:
-            with _in_memory(cert) as cert_file, _in_memory(key) as key_file:
+            with in_memory(cert) as cert_file, in_memory(key) as key_file:
                 # The password is for keys that have one: without it OpenSSL prompts on the
                 # terminal.
                 context.load_cert_chain(cert_file, key_file, password=lambda: "")
         except ssl.SSLError as exc:
             raise TlsError(f"{unusable}: {_reason(exc)}") from exc
         try:
-            with _in_memory(ca) as ca_file:
+            with in_memory(ca) as ca_file:
                 context.load_verify_locations(ca_file)
         except ssl.SSLError as exc:
             raise TlsError(f"{no_authority}: {_reason(exc)}") from exc
@@ -244,15 +242,6 @@ def _contents(file: Path) -> bytes:
         raise TlsError(f"cannot read {str(file)!r}: {exc.strerror}") from exc
     except ValueError as exc:
         raise TlsError(f"cannot read {str(file)!r}: {exc}") from exc
-
-
-@contextmanager
-def _in_memory(contents: bytes) -> Iterator[str]:
-    """Yield the name of a file in memory, since Python's OpenSSL reads keys from files only."""
-    with open(os.memfd_create("tls", os.MFD_CLOEXEC), "wb") as file:
-        file.write(contents)
-        file.flush()
-        yield f"/proc/self/fd/{file.fileno()}"
 
 
 def _certificates(pem: bytes, unusable: str) -> tuple[x509.Certificate, ...]:

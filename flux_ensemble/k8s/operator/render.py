@@ -3,7 +3,7 @@
     render(ensemble, Settings(image="flux-ensemble:0.2.0")) -> manifests
 
 The manifests are complete except for what only a cluster has: the owner (`owned`), and the contents
-of Secrets (`k8s.operator.tls`). MiniClusters come last, so that the objects that their pods mount
+of Secrets (`certificates`). MiniClusters come last, so that the objects that their pods mount
 exist when these start.
 """
 

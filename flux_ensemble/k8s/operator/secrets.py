@@ -1,4 +1,4 @@
-"""The Secrets of an Ensemble: created, and renewed in time (`flux_ensemble.k8s.operator.tls`)."""
+"""The Secrets of an Ensemble: created, and renewed in time (`flux_ensemble.certificates`)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import datetime
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
+from flux_ensemble import certificates
 from flux_ensemble.k8s.grpc.tls import MEMBER_URI, OWNER_URI
-from flux_ensemble.k8s.operator import names, tls
+from flux_ensemble.k8s.operator import names
 from flux_ensemble.k8s.operator.cluster import ClusterFailure, KubernetesCluster, Resource
 from flux_ensemble.k8s.operator.manifests import owned
 
@@ -62,18 +63,20 @@ class Certificates:
             if not members_only or name != names.service_tls(self._name):
                 self._ensure(there, name, authority, wanted)
 
-    def _wanted(self) -> dict[str, tls.CertificateRequest]:
+    def _wanted(self) -> dict[str, certificates.CertificateRequest]:
         """Return the Secrets of the service and of each member, with their certificate requests."""
         # The last host is for `kubectl port-forward`.
         hosts = [*names.hosts(self._name, self._namespace), "localhost"]
-        found = {names.service_tls(self._name): tls.CertificateRequest(hosts[0], hosts=hosts)}
+        found = {
+            names.service_tls(self._name): certificates.CertificateRequest(hosts[0], hosts=hosts)
+        }
         # If others provide the authority, an earlier Ensemble of this name may have had the same
         # one.
         owner = f"{OWNER_URI}{self._ensemble['metadata']['uid']}"
         for member in self._ensemble["spec"]["members"]:
             name = names.member(self._name, member["name"])
             uris = f"{MEMBER_URI}{self._namespace}/{name}", owner
-            found[names.member_tls(self._name, member["name"])] = tls.CertificateRequest(
+            found[names.member_tls(self._name, member["name"])] = certificates.CertificateRequest(
                 name, uris=uris
             )
         return found
@@ -84,7 +87,9 @@ class Certificates:
         name: str | None = given.get("authoritySecret")
         return name
 
-    def _authority(self, there: MutableMapping[tuple[str, str], Resource]) -> tls.Authority | None:
+    def _authority(
+        self, there: MutableMapping[tuple[str, str], Resource]
+    ) -> certificates.Authority | None:
         given = self._given()
         if given is not None:
             found = self._cluster.get("v1", "Secret", self._namespace, given)
@@ -92,8 +97,10 @@ class Certificates:
                 self.problems.append(f"service.tls.authoritySecret: there is no Secret {given!r}")
                 return None
             try:
-                return tls.read_authority(tls.decoded(found.get("data")), self._now)
-            except tls.UnusableAuthority as exc:
+                return certificates.read_authority(
+                    certificates.decoded(found.get("data")), self._now
+                )
+            except certificates.UnusableAuthority as exc:
                 self.problems.append(f"service.tls.authoritySecret: Secret {given!r}: {exc}")
                 return None
         name = names.authority(self._name)
@@ -101,15 +108,19 @@ class Certificates:
         before = None
         if live is not None:
             try:
-                before = tls.read_authority(tls.decoded(live.get("data")), self._now)
-            except tls.UnusableAuthority:
+                before = certificates.read_authority(
+                    certificates.decoded(live.get("data")), self._now
+                )
+            except certificates.UnusableAuthority:
                 # It was damaged, or has expired while no operator ran: make another one, and new
                 # certificates from it.
                 before = None
-            if before is not None and self._now.timestamp() < tls.t_renew(before.certificate):
+            if before is not None and self._now.timestamp() < certificates.t_renew(
+                before.certificate
+            ):
                 self._due(before.certificate)
                 return before
-        made = tls.new_authority(f"{self._namespace}/{self._name}", self._now, before)
+        made = certificates.new_authority(f"{self._namespace}/{self._name}", self._now, before)
         if not self._put(there, name, made.data(), live):
             return None
         self._due(made.certificate)
@@ -119,16 +130,16 @@ class Certificates:
         self,
         there: MutableMapping[tuple[str, str], Resource],
         name: str,
-        authority: tls.Authority,
-        wanted: tls.CertificateRequest,
+        authority: certificates.Authority,
+        wanted: certificates.CertificateRequest,
     ) -> None:
         live = there.get(("Secret", name))
-        data = tls.decoded(live.get("data")) if live is not None else {}
-        if not tls.is_current(data, wanted, authority, self._now):
-            data = tls.issue(authority, wanted, self._now)
+        data = certificates.decoded(live.get("data")) if live is not None else {}
+        if not certificates.is_current(data, wanted, authority, self._now):
+            data = certificates.issue(authority, wanted, self._now)
             if not self._put(there, name, data, live):
                 return
-        self._due(tls.certificate_of(data), authority)
+        self._due(certificates.certificate_of(data), authority)
 
     def _put(
         self,
@@ -147,7 +158,7 @@ class Certificates:
                     "namespace": self._namespace,
                     "labels": names.labels(self._name, "tls"),
                 },
-                "data": tls.encoded(data),
+                "data": certificates.encoded(data),
             },
             self._ensemble,
         )
@@ -166,6 +177,6 @@ class Certificates:
             return False
         return True
 
-    def _due(self, certificate: Any, authority: tls.Authority | None = None) -> None:
-        due = tls.t_renew(certificate, authority)
+    def _due(self, certificate: Any, authority: certificates.Authority | None = None) -> None:
+        due = certificates.t_renew(certificate, authority)
         self.t_renew = due if self.t_renew is None else min(self.t_renew, due)

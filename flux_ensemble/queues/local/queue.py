@@ -50,7 +50,7 @@ class LocalQueue:
         self._shape = Shapes(spec)
         self._loop = loop
         self._pass: Handle | None = None
-        self._drained = False
+        self._drained = self._resting = False
         self._runner = runner
         self._queue = VirtualQueue(
             Scheduler(cluster),
@@ -92,6 +92,15 @@ class LocalQueue:
         """Start none of the jobs that wait; they can be cancelled."""
         self._drained = True
 
+    def rest(self) -> None:
+        """Start none of the jobs that wait until `go_on`."""
+        self._resting = True
+
+    def go_on(self) -> None:
+        """Start the jobs that wait again."""
+        self._resting = False
+        self._wake()
+
     def stop(self) -> None:
         """Start no more jobs, and end the running ones: SIGTERM, and SIGKILL after a while."""
         self.halt()
@@ -123,7 +132,7 @@ class LocalQueue:
 
     def _schedule(self) -> None:
         self._pass = None
-        if not self._drained:
+        if not (self._drained or self._resting):
             self._queue.schedule()
             # At once: slots stay empty until then, and a turn of the loop can be long.
             self._runner.flush()

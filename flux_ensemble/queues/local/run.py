@@ -15,6 +15,9 @@ The code that starts a run gives it a loop and a `Listener`, and decides when it
     run.drive(interval)
     status, metrics = run.finish()
 
+The jobs can be those of members instead, which call this machine (`service.home`). Then a `Home` is
+in the place of the LocalQueue.
+
 Nothing may happen that cannot be written to the files. If the eventlog or the file of events cannot
 be written any more, the run stops, its jobs are killed, and it can be resumed. The same applies if
 the process that starts the jobs is gone. If only the status cannot be written, the run goes on.
@@ -37,6 +40,7 @@ from flux_ensemble.document.functions import unresolved
 from flux_ensemble.document.members import NOT_LOCAL
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import Record
+from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Absent, Interrupted, JobEvent
 from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.why import why
@@ -63,7 +67,7 @@ from flux_ensemble.runtime.custom.output import PrintedOutput
 from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.ports import Adviser
+from flux_ensemble.runtime.ports import Adviser, Fleet, Handle, Queue
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.rerun import Choice
 
@@ -106,6 +110,65 @@ class Listener(Protocol):
     def progress(self, status: Mapping[str, Any]) -> None:
         """Receive the status of the ensemble, at intervals."""
         ...
+
+
+class Jobs(Protocol):
+    """What runs the jobs of a run: a `LocalQueue`, or members, which go on without the run.
+
+    Attributes:
+        member: of the ensemble.
+        active: number of jobs that wait or run.
+        running: number of jobs that end with the run.
+    """
+
+    @property
+    def member(self) -> Queue: ...
+
+    @property
+    def active(self) -> int: ...
+
+    @property
+    def running(self) -> int: ...
+
+    def adopt(self, recovered: Recovered, engine: Engine) -> None: ...
+
+    def halt(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def abandon(self, reason: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Home(Jobs, Protocol):
+    """Members as what runs the jobs: see `service.home.Home`."""
+
+    @property
+    def run(self) -> int: ...
+
+    @property
+    def fleet(self) -> Fleet: ...
+
+    @property
+    def busy(self) -> bool: ...
+
+    def belongs(
+        self, ensemble: Ensemble, durable: Callable[[Callable[[], None]], None]
+    ) -> None: ...
+
+    def open(self) -> None: ...
+
+    def changed(self) -> None: ...
+
+    def places(self) -> dict[str, dict[str, Any]]: ...
+
+    def late(self, then: Callable[[], None]) -> Handle: ...
+
+
+#: Makes the home of a run: from the document, the loop, the directory, whether the run goes on, the
+#: text of the document, a receiver of lines for people, and `environment` and `cwd`.
+MakeHome = Callable[..., Home]
 
 
 class FunctionWorker:
@@ -203,10 +266,12 @@ class LocalRun:
         listener: receives its news.
         environment, cwd: of its jobs and its custom functions.
         recorder: writes a recording, if given.
+        home: makes the home of members, if the document has some.
+        text: the document, for members.
 
     Raises:
         UnsatisfiableError: a job group requests resources that the cluster does not have, or the
-            document has members.
+            document has members and there is no `home`.
         StateError: the name of one of its files is taken by something else.
         OSError: the files cannot be opened, or no process can be started.
     """
@@ -223,8 +288,10 @@ class LocalRun:
         environment: Mapping[str, str],
         cwd: str,
         recorder: Recorder | None = None,
+        home: MakeHome | None = None,
+        text: str = "",
     ) -> None:
-        if spec.members:
+        if spec.members and home is None:
             raise UnsatisfiableError(NOT_LOCAL)
         self.events = listener.events
         self._stack = stack
@@ -248,7 +315,18 @@ class LocalRun:
         self._where: dict[str, Any] = {"environment": environment, "cwd": cwd}
         if killed := end_leftovers(log.directory):
             listener.note(told(killed))
-        self._queue = self._make_queue(cluster)
+        self._home: Home | None = None
+        if spec.members and home is not None:
+            self._home = home(
+                spec,
+                loop,
+                log.directory,
+                resumed=log.resumed,
+                text=text,
+                log=listener.note,
+                **self._where,
+            )
+        self._queue: Jobs = self._home or self._make_queue(cluster)
         stack.callback(self._queue.close)
         self._ensemble = self._make_ensemble(cwd, recorder)
         engine = self._ensemble.engine
@@ -281,19 +359,29 @@ class LocalRun:
         return LocalQueue(self._spec, cluster, self._loop, runner, self._take)
 
     def _make_ensemble(self, cwd: str, recorder: Recorder | None) -> Ensemble:
-        return Ensemble(
+        home = self._home
+        ensemble = Ensemble(
             self._spec,
-            run=int(time.time() * 1e6),
+            run=int(time.time() * 1e6) if home is None else home.run,
             cwd=cwd,
             member=self._queue.member,
             loop=self._loop,
             custom=lambda ensemble: self._functions.worker(ensemble.engine.function_states),
             log_error=self._listener.note,
-            changed=lambda _: None,
+            changed=lambda _: self._changed(),
             ahead=lambda _: self._events,
             recorder=recorder,
             adviser=self._start_adviser,
+            fleet=None if home is None else home.fleet,
         )
+        if home is not None:
+            home.belongs(ensemble, self._events.barrier)
+        return ensemble
+
+    def _changed(self) -> None:
+        # Not from within the ensemble's driver.
+        if self._home is not None and not self._interrupted:
+            self._loop.timer(0.0, self._home.changed)
 
     def _start_adviser(self) -> Adviser:
         # The feature that asks for points brings them.
@@ -327,6 +415,8 @@ class LocalRun:
         self._ensemble.log.read(self, follow=True)
         self._ensemble.note(eventlog.Load(document=text))
         self._publish()
+        if self._home is not None:
+            self._home.open()
         self._ensemble.start()
         self._loop.timer(0.0, _load_statistics)
 
@@ -353,6 +443,12 @@ class LocalRun:
         absent = Absent(now, t_known)
         firings, away = ensemble.engine.firings, absent.t - absent.since
         ensemble.note(eventlog.Epoch(version=__version__, firings=firings, away=away))
+        if self._home is not None:
+            # The jobs went on, and the members call.
+            unfinished = list(ensemble.engine.pending)
+            self._home.open()
+            ensemble.go_on(unfinished, purged=False)
+            return
         self._queue.adopt(recovered, ensemble.engine)
         ensemble.go_on(ensemble.engine.pending, purged=False)
         t_end = t_stopped(before)
@@ -427,6 +523,8 @@ class LocalRun:
         # Whatever happens from now on, the run has not ended.
         status = {**self._ensemble.status(), "state": "running", "t_end": None}
         self._log.snapshot(status, self._ensemble.engine.metrics(self._loop.now()), 0)
+        if self._home is not None:
+            self._home.open()
         go_on()
         self._publish()
 
@@ -493,7 +591,21 @@ class LocalRun:
         """
         look = self._loop.timer(interval, self._look, interval)
         self._loop.run(lambda: self._over or not self._ensemble.live)
+        if self._home is not None and not self._over:
+            self._end_members(self._home)
         look.cancel()
+
+    def _end_members(self, home: Home) -> None:
+        """End the members of an ensemble that is over, and wait for that for a while."""
+        late: list[bool] = []
+        home.changed()
+        limit = home.late(lambda: late.append(True))
+        self._loop.run(lambda: self._over or not home.busy or bool(late))
+        limit.cancel()
+        if home.busy and not self._over:
+            self._listener.warn("some members have not ended yet; they end by themselves")
+        if not self._over:
+            home.close()
 
     def cancel(self, reason: str | None = None) -> None:
         """End the ensemble with a reason and cancel its jobs, or do not begin it."""
@@ -513,13 +625,19 @@ class LocalRun:
     def interrupt(self, reason: str) -> None:
         """End the jobs, but not the ensemble: a later run goes on with it.
 
+        Members go on without this run.
+
         Args:
-            reason: the reason, as a sentence.
+            reason: the reason, as a clause.
         """
         if self._interrupted or self._stopped is not None:
             return
         self._interrupted = True
-        self._ensemble.suspend(reason)
+        if self._home is not None:
+            # Nothing more is taken in, so members keep it for the next run.
+            self._home.close()
+        then = "its jobs are ended" if self._home is None else "its members go on, and call again"
+        self._ensemble.suspend(f"{reason}: {then}")
         self._queue.stop()
 
     @property
@@ -576,9 +694,8 @@ class LocalRun:
     def _stop(self, reason: str) -> None:
         """Stop the run: nothing may happen that cannot be written down."""
         if self._stopped is None:
-            self._stopped = (
-                f"{reason}: its jobs are killed; when it can be written, --resume goes on"
-            )
+            jobs = "its jobs are killed" if self._home is None else "its members go on"
+            self._stopped = f"{reason}: {jobs}; when it can be written, --resume goes on"
             self._queue.halt()
 
     def _lost(self, reason: str) -> None:
@@ -668,6 +785,11 @@ class LocalRun:
         except BaseException as error:
             self._ensemble.broken(error)
         status = self._ensemble.status()
+        if self._home is not None:
+            places = self._home.places()
+            for pool in status["pools"].values():
+                for member in pool["members"]:
+                    member.update(places.get(member["name"], {"job": None, "uri": None}))
         self._unwritten = ""
         try:
             kept = {**status, "why": self._why()}

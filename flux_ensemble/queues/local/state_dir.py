@@ -14,6 +14,7 @@ Each ensemble has a directory of its name in the state directory:
     control       the socket of `queues.local.control`, while the ensemble runs
     jobs.lock     locked while there may be processes of its jobs
     scratch       the path of its scratch directory (`queues.local.leftovers`)
+    home          the port and the key at which its members call (`service.home`)
 
     asked         the name that was requested for the run
     again         the command that continues the run, or the Python program that does

@@ -13,9 +13,6 @@ from enum import Enum
 #: Reason for cancelling a member that was to end.
 UNNEEDED = "it is not needed any more"
 
-#: Reason for giving up a member whose service does not call.
-SILENT = "its service does not call; 'flux job attach' of its job shows what that prints"
-
 
 class Phase(Enum):
     """A phase in the life of a member."""
@@ -46,3 +43,12 @@ NEXT: dict[Phase, frozenset[Phase]] = {
     Phase.FENCING: frozenset((Phase.GONE,)),
     Phase.GONE: frozenset(),
 }
+
+
+def silent(prints: str) -> str:
+    """Return the reason for giving up a member whose service does not call.
+
+    Args:
+        prints: what shows the output of its job.
+    """
+    return f"its service does not call; {prints} shows what that prints"

@@ -8,7 +8,8 @@ is the kill-fence: if a member is given up, its job is cancelled first, and its 
 for. A member that is reached by a URI alone is no job, and cannot be fenced.
 
 A member with a service of its own, which a worker is too, is not connected to: that service calls
-(`attached`). The time limit for its call is that for a connection to another member.
+(`attached`). The time limit for its call is that for a connection to another member. Only for the
+others Flux is needed, so what connects to them is imported where that is done.
 """
 
 from __future__ import annotations
@@ -19,11 +20,8 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flux.core.handle import Flux
-
-from flux_ensemble.queues.flux.broker import Broker
 from flux_ensemble.queues.flux.delivery import PATIENCE
 from flux_ensemble.queues.flux.delivery import Attempts as Tries
 from flux_ensemble.queues.flux.errors import sentence
@@ -32,15 +30,21 @@ from flux_ensemble.queues.flux.steps import Resume, Steps, run
 from flux_ensemble.queues.flux.submission import SubmissionWait
 from flux_ensemble.queues.nested.attempts import Attempts
 from flux_ensemble.queues.nested.callbacks import Gone, Told
-from flux_ensemble.queues.nested.instance import Heard, Instance
-from flux_ensemble.queues.nested.life import NEXT, SILENT, UNNEEDED, Phase
+from flux_ensemble.queues.nested.heard import Heard
+from flux_ensemble.queues.nested.life import NEXT, UNNEEDED, Phase, silent
 from flux_ensemble.queues.nested.provider import JobName, Provider
 from flux_ensemble.queues.nested.refusals import RefusedError
-from flux_ensemble.queues.nested.route import Route
 from flux_ensemble.queues.nested.service_handle import AttachedInstance, Channel, Followed
 from flux_ensemble.queues.nested.shape import END_TOPIC, MemberTag, Program
 from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.texts import bounded
+
+if TYPE_CHECKING:
+    from flux.core.handle import Flux
+
+    from flux_ensemble.queues.flux.broker import Broker
+    from flux_ensemble.queues.nested.instance import Instance
+    from flux_ensemble.queues.nested.route import Route
 
 #: Seconds until a connection is tried again: the first pause, and the longest.
 RETRY_SECONDS = 0.1
@@ -154,7 +158,8 @@ class MemberJob:
 
     Args:
         tag: of the member.
-        parent: the broker of the enclosing instance.
+        loop: for timers.
+        parent: the broker of the enclosing instance; None if all members call.
         provider: of its job; None if it is reached by a URI alone.
         told: the callbacks.
         drain: seconds before its walltime from which it is sent no more jobs.
@@ -181,7 +186,8 @@ class MemberJob:
     def __init__(
         self,
         tag: MemberTag,
-        parent: Broker,
+        loop: Loop,
+        parent: Broker | None,
         provider: Provider | None,
         told: Told,
         *,
@@ -201,6 +207,7 @@ class MemberJob:
         self.draining: str | None = None
         self.instance: Followed | None = None
         self.attempts = Attempts()
+        self._loop = loop
         self._parent = parent
         self.provider = provider
         self._kills = provider is not None and not provider.tells
@@ -210,8 +217,8 @@ class MemberJob:
         self._silence = silence
         self._follows = follows
         self._log_error = log_error
-        self._route = Route(parent.loop)
-        self._timers = Timers(parent.loop)
+        self._route: Route | None = None
+        self._timers = Timers(loop)
         self._walltime = Walltime(
             self._timers,
             drain,
@@ -224,13 +231,17 @@ class MemberJob:
         self._t_lost: float | None = None
         self._pause = RETRY_SECONDS
         self._was_up = False
-        self._silent = SILENT
+        self._silent = self._unheard
         self._asked = False
         self._orderly = False
         self._why = "its job has ended"
         self._ends = "its instance ends"
         self._closed = False
         self._outage = False
+
+    @property
+    def _unheard(self) -> str:
+        return silent("the output of its job" if self.provider is None else self.provider.prints)
 
     # -- news from its provider ----------------------------------------------------------
 
@@ -304,8 +315,17 @@ class MemberJob:
         if self.program.calls:
             self._timers.later("connect", self._reconnect, lambda: self.give_up(self._silent))
         else:
+            from flux_ensemble.queues.nested.route import Route
+
             assert self.uri is not None
+            if self._route is None:
+                self._route = Route(self._loop)
             self._route.find(self.uri, self.job is not None, self._opened)
+
+    @property
+    def _direct(self) -> bool:
+        """True if there is no proxy on the way: the end of the connection is the member's."""
+        return self._route is None or self._route.direct
 
     def _opened(self, result: Flux | OSError) -> None:
         if self.phase is not Phase.CONNECTING or self._closed:
@@ -313,7 +333,10 @@ class MemberJob:
         if isinstance(result, OSError):
             self._failed(result)
             return
+        from flux_ensemble.queues.nested.instance import Instance
+
         parent, attempts = self._parent, self.attempts
+        assert parent is not None
         self._begin(
             lambda heard: Instance(
                 result, parent, heard, attempts, self._log_error, doubts=self._kills
@@ -337,7 +360,7 @@ class MemberJob:
         if not self.program.calls or self.phase is not Phase.CONNECTING or self._closed:
             return False
         self._timers.stop("connect")
-        self._silent = SILENT
+        self._silent = self._unheard
         self._disconnect()
         self._begin(lambda heard: AttachedInstance(channel, load, heard, self._log_error))
         return True
@@ -366,7 +389,7 @@ class MemberJob:
         instance = self.instance = make(heard)
         names, places = self._follows()
         attached = partial(self._attached, instance)
-        version = self._parent.handle.attr_get("version")
+        version = "" if self._parent is None else self._parent.handle.attr_get("version")
         instance.attach(version, attached, names=names, places=places)
 
     def _attached(self, instance: Followed, error: Exception | None) -> None:
@@ -385,7 +408,7 @@ class MemberJob:
                 # It was drained while there was no connection.
                 self._stop_queue(instance, self.draining)
             self._walltime.watch(instance)
-            if self._silence and isinstance(instance, Instance):
+            if self._silence and not isinstance(instance, AttachedInstance):
                 run(self._listen(instance), over=lambda: instance.closed)
             self._told.up(self.tag, instance, instance.facts)
 
@@ -415,7 +438,7 @@ class MemberJob:
         if self.program.calls:
             return self._find_way()  # its service ends, begins again, and calls
         assert self._t_lost is not None
-        nobody = self._was_up and getattr(error, "errno", 0) in _NOBODY and self._route.direct
+        nobody = self._was_up and getattr(error, "errno", 0) in _NOBODY and self._direct
         if nobody or time.monotonic() - self._t_lost >= self._reconnect:
             self.give_up(sentence(error))
             return
@@ -436,7 +459,7 @@ class MemberJob:
             self._enter(Phase.CONNECTING)
             self._t_lost = time.monotonic()
             self._find_way()
-        elif self.phase is Phase.CONNECTING and not (ending or self._route.direct):
+        elif self.phase is Phase.CONNECTING and not (ending or self._direct):
             # The end of a proxy is not that of the member.
             self._failed(OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
         elif self.phase in (Phase.UP, Phase.CONNECTING):
@@ -544,7 +567,7 @@ class MemberJob:
             assert provider is not None
             Tries(
                 lambda report: provider.end(job, self._why, report),
-                self._parent.loop.timer,
+                self._loop.timer,
                 PATIENCE,
                 partial(self._canceled, job),
             )
@@ -579,7 +602,8 @@ class MemberJob:
         """Stop following the member; it goes on."""
         self._closed = True
         self._disconnect()
-        self._route.close()
+        if self._route is not None:
+            self._route.close()
         self._timers.stop_all()
 
     def _enter(self, phase: Phase) -> None:

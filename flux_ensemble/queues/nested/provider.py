@@ -78,9 +78,11 @@ class Provider(Protocol):
 
     Attributes:
         tells: what ends a job tells the instance in it first, and does not kill all of it at once.
+        prints: what shows the output of a job, for people.
     """
 
     tells: bool
+    prints: str
 
     def describe(self, shape: Shape) -> Mapping[str, Any]:
         """Return the job of a member, as this provider asks for it.

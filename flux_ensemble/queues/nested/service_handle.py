@@ -25,7 +25,7 @@ import errno
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import count
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from flux_ensemble.document.job_sets import TAG_KEY
 from flux_ensemble.document.model import REQUEST_RULE
@@ -35,12 +35,15 @@ from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
 from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.flux.steps import Steps
 from flux_ensemble.queues.nested.commits import Commits, Durable
-from flux_ensemble.queues.nested.instance import Facts, Heard, Instance
+from flux_ensemble.queues.nested.heard import Facts, Heard
 from flux_ensemble.queues.nested.interruptions import Interruptions
 from flux_ensemble.queues.nested.job_columns import ALIKE
-from flux_ensemble.queues.nested.member import NestedMember
 from flux_ensemble.queues.nested.refusals import RefusedError
 from flux_ensemble.runtime.ports import Done
+
+if TYPE_CHECKING:
+    from flux_ensemble.queues.nested.instance import Instance
+    from flux_ensemble.queues.nested.member import NestedMember
 
 
 class Channel(Protocol):
@@ -323,7 +326,7 @@ class AttachedMember:
 
 
 #: A member that is followed, in either way.
-Followed = Instance | AttachedInstance
+Followed: TypeAlias = "Instance | AttachedInstance"
 
 #: The jobs of one ensemble in a member.
-Submitting = NestedMember | AttachedMember
+Submitting: TypeAlias = "NestedMember | AttachedMember"

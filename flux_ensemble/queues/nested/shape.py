@@ -88,6 +88,7 @@ class Shape:
         prefix: of the name of its job.
         attributes: of its job, if Flux starts it (RFC 14).
         options: of its job, if Slurm starts it, by name.
+        credentials: of its worker, if that calls its home over TLS.
     """
 
     tag: MemberTag
@@ -101,6 +102,7 @@ class Shape:
     prefix: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, str | bool] = field(default_factory=dict)
+    credentials: str = ""
 
 
 def job_name(ensemble: str, member: str, prefix: str = "") -> str:

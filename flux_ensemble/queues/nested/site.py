@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.queues.flux.broker import Broker
 from flux_ensemble.queues.nested.callbacks import Told
-from flux_ensemble.queues.nested.instance import IDENTITY
+from flux_ensemble.queues.nested.heard import IDENTITY
 from flux_ensemble.queues.nested.member_job import MemberJob
 from flux_ensemble.queues.nested.provider import Provider, Written
 from flux_ensemble.queues.nested.service_handle import Channel
 from flux_ensemble.queues.nested.shape import MemberTag, Program, Shape
+from flux_ensemble.runtime.ports import Loop
+
+if TYPE_CHECKING:
+    from flux_ensemble.queues.flux.broker import Broker
 
 #: Default of the seconds after which a member that cannot be connected to is given up.
 RECONNECT_SECONDS = 60.0
@@ -30,7 +33,8 @@ class Site:
     """The members of a service.
 
     Args:
-        broker: of the enclosing instance.
+        loop: for timers.
+        broker: of the enclosing instance; None if all members call.
         told: the callbacks.
         log_error: writes a line to the service's log.
         follows: returns the names of job events of members that are followed besides the usual
@@ -43,7 +47,8 @@ class Site:
 
     def __init__(
         self,
-        broker: Broker,
+        loop: Loop,
+        broker: Broker | None,
         *,
         told: Told,
         log_error: Callable[[str], None],
@@ -52,6 +57,7 @@ class Site:
     ) -> None:
         # Do not wait for a broker that has died (flux-core `libflux/connector_local.c`).
         os.environ.setdefault("FLUX_LOCAL_CONNECTOR_RETRY_COUNT", "0")
+        self._loop = loop
         self._broker = broker
         self._told = told
         self._log_error = log_error
@@ -61,8 +67,10 @@ class Site:
         self._members: dict[Key, MemberJob] = {}
         #: The latest member that each instance was, by the instance's IDENTITY.
         self._instances: dict[str, Key] = {}
-        future = broker.handle.rpc("attr.get", {"name": IDENTITY}, 0)
-        self._enclosing = future.get()["value"]
+        self._enclosing = None
+        if broker is not None:
+            future = broker.handle.rpc("attr.get", {"name": IDENTITY}, 0)
+            self._enclosing = future.get()["value"]
 
     def __getitem__(self, tag: MemberTag) -> MemberJob:
         return self._members[tag.key]
@@ -174,6 +182,7 @@ class Site:
     ) -> MemberJob:
         member = self._members[tag.key] = MemberJob(
             tag,
+            self._loop,
             self._broker,
             provider,
             self._told,

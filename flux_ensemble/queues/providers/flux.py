@@ -56,6 +56,7 @@ class FluxProvider:
 
     adopt: Adopt
     tells = True
+    prints = "'flux job attach' of its job"
 
     def __init__(self, queue: FluxQueue, owner: int, log_error: Callable[[str], None]) -> None:
         self._queue = queue

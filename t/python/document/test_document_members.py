@@ -206,7 +206,6 @@ def test_a_short_member_drains_for_half_of_its_time_if_nothing_is_said() -> None
         ([{**POOL, "silence": "5m"}], None, None, "'silence' is of members with a 'uri'; one that"),
         ([{**POOL, "options": {"qos": "low"}}], None, None, "'options' are those of sbatch, for"),
         ([{**SLURM, "queue": "debug"}], None, None, "'queue' is of Flux, and the members are jobs"),
-        ([{**SLURM, "runs": "tasks"}], None, None, "'runs: tasks' is of members that Flux starts"),
         ([{**SLURM, "service": "auto"}], None, None, "'service: auto' is of members that Flux"),
         (
             [{**SLURM, "options": {"time": "1h"}}],

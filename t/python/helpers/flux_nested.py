@@ -40,7 +40,7 @@ from flux_ensemble.queues.flux.submission import EnsembleRun  # noqa: E402
 from flux_ensemble.queues.nested import member_job  # noqa: E402
 from flux_ensemble.queues.nested.attempts import Attempt, Lost, attempt_of  # noqa: E402
 from flux_ensemble.queues.nested.callbacks import Gone, Told  # noqa: E402
-from flux_ensemble.queues.nested.instance import Facts  # noqa: E402
+from flux_ensemble.queues.nested.heard import Facts  # noqa: E402
 from flux_ensemble.queues.nested.jobspec import member_jobspec, member_tag  # noqa: E402
 from flux_ensemble.queues.nested.life import Phase  # noqa: E402
 from flux_ensemble.queues.nested.member import NestedMember  # noqa: E402
@@ -262,6 +262,7 @@ class Sites(Bench):
         )
         self.flux = FluxProvider(self.queue, os.getuid(), self.said.append)
         self.site = Site(
+            self.broker.loop,
             self.broker,
             told=told,
             log_error=self.said.append,
@@ -557,7 +558,9 @@ def ways() -> dict[str, Any]:
     bench.submit(2, 1000, 40)
     bench.until(lambda: len(bench.job_of(2).attempts) <= 37)
     ups = bench.ups
-    proxy = bench.job_of(2)._route._proxy
+    route = bench.job_of(2)._route
+    assert route is not None
+    proxy = route._proxy
     assert proxy is not None
     os.kill(proxy.pid, signal.SIGKILL)
     bench.until(lambda: bench.ups > ups)

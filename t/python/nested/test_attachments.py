@@ -28,10 +28,7 @@ class Said:
 
         self.loop = FakeLoop()
         self.sent: list[Mapping[str, Any]] = []
-        message: Any = None
-        self.way = Way(
-            "1.1", message, lambda _, said: self.sent.append(said), self.loop, lambda _: None
-        )
+        self.way = Way("1.1", self.sent.append, self.loop, lambda _: None)
         self.there = Link()
 
 
@@ -64,7 +61,7 @@ def test_what_was_said_to_one_that_is_gone_is_not_sent() -> None:
 
 def test_events_are_told_together_and_in_their_place_between_other_items() -> None:
     require_flux()
-    from flux_ensemble.queues.nested.instance import Heard
+    from flux_ensemble.queues.nested.heard import Heard
     from flux_ensemble.queues.nested.service_handle import AttachedInstance
 
     told: list[Any] = []
@@ -106,14 +103,13 @@ def test_events_are_told_together_and_in_their_place_between_other_items() -> No
 
 def test_the_number_of_the_format_changes_with_the_messages() -> None:
     require_flux()
-    from flux_ensemble.queues.nested.instance import Heard
+    from flux_ensemble.queues.nested.heard import Heard
     from flux_ensemble.queues.nested.service_handle import AttachedInstance
-    from flux_ensemble.service.child import Contact
+    from flux_ensemble.service.contact import Contact
     from flux_ensemble.service.requests.protocol import TOPICS
 
     unused: Any = SimpleNamespace(caught_up=None)
     heard: Heard = unused
-    parent: Any = SimpleNamespace()
     link = Link()
     link.put([])
     message = link.next()
@@ -123,7 +119,7 @@ def test_the_number_of_the_format_changes_with_the_messages() -> None:
         "attach": sorted(TOPICS["attach"].fields),
         "message": sorted(message),
         "up": sorted(AttachedInstance(unused, {}, heard, unused)._takes),
-        "down": sorted(Contact(parent, "uri", "topic", "1.1", unused)._does),
+        "down": sorted(Contact(unused, unused, unused, "", unused)._does),
         "values": {
             one.__name__: [field.name for field in fields(one)]
             for one in (

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flux_ensemble.queues.nested.provider import JobName, Started
-from flux_ensemble.queues.nested.shape import MemberTag, Shape, Size
+from flux_ensemble.queues.nested.shape import MemberTag, Program, Shape, Size
 from flux_ensemble.queues.providers.slurm.job import describe, mark
 from flux_ensemble.queues.providers.slurm.provider import SlurmProvider
 from flux_ensemble.runtime.command import Outcome
@@ -405,3 +405,16 @@ def test_the_parts_of_nodes_and_the_time() -> None:
         "--gpus-per-node=1",
         "--time=1:31",
     ]
+
+
+def test_a_worker_is_a_batch_script_with_its_credentials_and_needs_no_flux() -> None:
+    job = describe(shape(3, program=Program.WORKER, credentials='{"key": "secret"}'))
+    assert '{"key": "secret"}\nEND\n' in job["script"]
+    assert "flux_ensemble.service.worker" in job["script"]
+    assert "srun" not in job["script"]
+    assert not any("secret" in word for word in job["arguments"])
+
+
+def test_a_worker_without_a_home_is_refused() -> None:
+    with pytest.raises(ValueError, match="call a home without Flux"):
+        describe(shape(3, program=Program.WORKER))

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import pytest
 from fakes import FakeLoop
 
-from flux_ensemble.bindings import require_flux
 from flux_ensemble.queues.nested.send_buffer import QUICK_SECONDS
-
-pytestmark = pytest.mark.flux
+from flux_ensemble.service.conversation import FULL, Conversation
 
 #: So long that nothing is due in a test because of the time.
 LONG = 100_000.0
 
 
 class Parent:
-    """A broker that takes what is sent and answers when it is told to."""
+    """A service that takes what is sent and answers when it is told to."""
 
     def __init__(self) -> None:
         self.loop = FakeLoop()
-        self.handle = self
         self.sent: list[dict[str, Any]] = []
         self._answers: list[Callable[[], None]] = []
 
-    def rpc(self, topic: str, payload: dict[str, Any]) -> dict[str, Any]:
-        self.sent.append(payload)
-        return {"number": 0, "taken": payload["number"], "items": []}
-
-    def call(self, future: Any, done: Callable[[Any], None], *, seconds: float) -> None:
-        self._answers.append(partial(done, future))
+    def send(self, message: Mapping[str, Any], answered: Callable[[Any], None]) -> None:
+        self.sent.append(dict(message))
+        answer = {"number": 0, "taken": message["number"], "items": []}
+        self._answers.append(partial(answered, answer))
 
     def answer(self) -> None:
         self._answers.pop(0)()
@@ -50,14 +45,10 @@ def parent() -> Parent:
 
 @pytest.fixture
 def talk(parent: Parent) -> Any:
-    require_flux()
-    from flux_ensemble.service.conversation import Conversation
-
     def end(code: int, reason: str) -> None:
         raise AssertionError(reason)
 
-    broker: Any = parent
-    return Conversation(broker, "ensemble.report", "1.1", lambda item: None, lambda: 10, end)
+    return Conversation(parent.loop, parent.send, lambda item: None, lambda: 10, end)
 
 
 def test_what_comes_after_a_silence_waits_for_company(talk: Any, parent: Parent) -> None:
@@ -83,8 +74,6 @@ def test_an_acknowledgement_waits_for_what_is_said_to_what_was_asked(
 
 def test_a_full_report_goes_at_once(talk: Any, parent: Parent) -> None:
     talk.held.seconds = LONG
-    from flux_ensemble.service.conversation import FULL
-
     for job in range(FULL):
         assert parent.sent == []
         talk.event(job, 1.0, "start")

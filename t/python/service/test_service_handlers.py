@@ -65,10 +65,10 @@ def test_the_service_has_a_handler_for_each_topic() -> None:
     from flux_ensemble.bindings import require_flux
 
     require_flux()
-    from flux_ensemble.service.attachments import Attachments
     from flux_ensemble.service.load import Loading
+    from flux_ensemble.service.requests.attach import AttachRequests
     from flux_ensemble.service.requests.handlers import Handlers
     from flux_ensemble.service.requests.jobs import JobRequests, Reruns
 
-    owners = [cls.__new__(cls) for cls in (Handlers, JobRequests, Reruns, Loading, Attachments)]
+    owners = [cls.__new__(cls) for cls in (Handlers, JobRequests, Reruns, Loading, AttachRequests)]
     assert collect_handlers(*owners).keys() == TOPICS.keys()

@@ -31,6 +31,7 @@ jobs:
   - {name: much, command: "sh -c 'yes | head -c 100000; sleep 60'"}
   - {name: sleep, command: "sleep 60", count: 4}
   - {name: flood, command: "sh -c 'yes | head -c 5000000; echo end; sleep 60'"}
+  - {name: die, command: "sh -c 'kill -TERM $$'"}
   - {name: bad, command: "sh -c 'echo so bad; exit 3'", count: 4}
 """
 LOAD = {"run": 7, "environment": dict(os.environ), "cwd": "/"}
@@ -47,7 +48,7 @@ class Service:
         self.marks: list[int] = []
 
     def attach(self) -> None:
-        from flux_ensemble.queues.nested.instance import Heard
+        from flux_ensemble.queues.nested.heard import Heard
 
         heard = Heard(
             event=self._event,
@@ -103,7 +104,7 @@ class Service:
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     require_flux()
-    from flux_ensemble.queues.nested.instance import Facts
+    from flux_ensemble.queues.nested.heard import Facts
     from flux_ensemble.queues.nested.tails import Tails
     from flux_ensemble.service.task_queue import TaskQueue
 
@@ -278,3 +279,41 @@ def test_a_job_whose_output_cannot_be_kept_fails(service: Service) -> None:
     service.until(lambda: service.ended(job))
     names = [name for other, name in service.events if other == job]
     assert names == ["submit", "validate", "start", "exception", "finish", "clean"]
+
+
+def test_the_end_of_a_task_by_sigterm_waits_for_that_of_its_worker(tmp_path: Path) -> None:
+    require_flux()
+    from flux_ensemble.queues.nested.heard import Facts
+    from flux_ensemble.queues.nested.tails import Tails
+    from flux_ensemble.service.task_queue import TaskQueue
+
+    loop = LocalLoop()
+    with open(tmp_path / "printed", "wb") as printed:
+        tails = Tails(printed.fileno())
+        facts = Facts(1, 4, 0, None)
+        queue = TaskQueue(loop, facts, Binding([0]), pytest.fail, tails, doubt=0.5)
+        service = Service(queue, loop)
+        service.attach()
+        (killed,) = service.submit("die", 1)
+        service.until(lambda: len(queue._doubted.get(killed, ())) > 1)
+        assert (killed, "start") in service.events
+        assert (killed, "finish") not in service.events
+        service.until(lambda: service.ended(killed))
+        (cancelled,) = service.submit("sleep", 1, firing=1)
+        service.until(lambda: (cancelled, "start") in service.events)
+        queue.member.cancel(CancelJobs(2, (cancelled,), "enough"), lambda outcome: None)
+        service.until(lambda: service.ended(cancelled) or cancelled in queue._doubted)
+        assert service.ended(cancelled)
+        queue.close()
+
+
+def test_tasks_that_wait_start_when_there_is_a_service_again(service: Service) -> None:
+    service.queue.rest()
+    service.attach()
+    (waits,) = service.submit("ok", 1)
+    more: list[bool] = []
+    service.loop.timer(0.3, lambda: more.append(True))
+    service.until(lambda: bool(more))
+    assert (waits, "start") not in service.events
+    service.queue.go_on()
+    service.until(lambda: service.ended(waits))

@@ -13,10 +13,11 @@ from __future__ import annotations
 import json
 import math
 import shlex
+import sys
 from dataclasses import dataclass
 from typing import Any
 
-from flux_ensemble.queues.nested.shape import END_TOPIC, MemberTag, Shape, job_name
+from flux_ensemble.queues.nested.shape import END_TOPIC, MemberTag, Program, Shape, job_name
 
 #: What the comments of members' jobs begin with.
 MARK = "flux-ensemble"
@@ -50,6 +51,17 @@ do
 	sleep 1
 done &&
 exec flux event sub --count=1 {topic}
+"""
+
+#: The batch script of a worker, whose credentials are known to nobody but Slurm and its user. Older
+#: Slurms do not tell a job when its time is up.
+_WORKER = """#!/bin/sh
+test -n "${{SLURM_JOB_END_TIME-}}" ||
+	SLURM_JOB_END_TIME=$(date +%s -d "$(squeue -h -j "$SLURM_JOB_ID" -o %e)") 2>/dev/null
+export SLURM_JOB_END_TIME
+exec {python} -P -m flux_ensemble.service.worker <<'END'
+{credentials}
+END
 """
 
 #: The columns of `squeue`: id, state, end of the time limit, reason, and the comment at the end,
@@ -104,6 +116,9 @@ def mark(tag: MemberTag, home: str) -> str:
 def describe(shape: Shape) -> dict[str, Any]:
     """Return the job of a member.
 
+    Raises:
+        ValueError: it is a worker, and there is no home that it could call.
+
     Returns:
         {"comment": its tag, "arguments": of sbatch, "script": for its standard input,
         "environment": of sbatch}.
@@ -132,14 +147,24 @@ def describe(shape: Shape) -> dict[str, Any]:
     for name, value in shape.options.items():
         if value is not False:
             arguments.append(f"--{name}" if value is True else f"--{name}={value}")
-    program = _PROGRAM.format(comment=shlex.quote(comment), topic=END_TOPIC)
+    if shape.program is Program.WORKER:
+        if not shape.credentials:
+            raise ValueError(
+                "workers in Slurm call a home without Flux: run the document outside of a Flux "
+                "instance ('flux-ensemble run')"
+            )
+        python = shlex.quote(sys.executable)
+        script = _WORKER.format(python=python, credentials=shape.credentials)
+    else:
+        program = _PROGRAM.format(comment=shlex.quote(comment), topic=END_TOPIC)
+        script = _SCRIPT.format(nodes=size.nodes or 1, program=shlex.quote(program))
     environment = {
         key: value for key, value in shape.environment.items() if not key.startswith("FLUX_")
     }
     return {
         "comment": comment,
         "arguments": arguments,
-        "script": _SCRIPT.format(nodes=size.nodes or 1, program=shlex.quote(program)),
+        "script": script,
         "environment": environment,
     }
 

@@ -92,6 +92,7 @@ class SlurmProvider:
     """
 
     tells = False
+    prints = "the output file of its job in Slurm (slurm-ID.out)"
 
     def __init__(
         self,

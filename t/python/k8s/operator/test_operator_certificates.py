@@ -17,11 +17,12 @@ from memory_api import MemoryApi
 from patience import PATIENCE
 from rpc_servers import serving
 
+from flux_ensemble import certificates
 from flux_ensemble.k8s.grpc.backend import Refused
 from flux_ensemble.k8s.grpc.client import RpcClient, RpcError
 from flux_ensemble.k8s.grpc.tls import TlsFiles
 from flux_ensemble.k8s.minicluster import Kubernetes
-from flux_ensemble.k8s.operator import names, tls
+from flux_ensemble.k8s.operator import names
 
 pytest_plugins = ["operator_cluster"]
 
@@ -63,7 +64,7 @@ def authority(
 def put_issuer(bench: Bench, data: dict[str, bytes]) -> None:
     metadata = {"name": "issuer", "namespace": "default"}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "tls"}
-    secret["data"] = tls.encoded(data)
+    secret["data"] = certificates.encoded(data)
     if bench.admin.get("v1", "Secret", "default", "issuer") is None:
         bench.admin.create(secret)
     else:
@@ -144,11 +145,11 @@ def test_an_authority_of_ones_own_that_has_expired_is_made_anew(bench: Bench) ->
     """As when no operator was there for years."""
     bench.put(ensemble())
     bench.look()
-    bench.moment += tls.AUTHORITY_LIFE + DAY
+    bench.moment += certificates.AUTHORITY_LIFE + DAY
     assert condition(bench.look(), "Accepted")[0] == "True"
     found = bench.admin.get("v1", "Secret", "default", "sweep-authority")
-    data = tls.decoded((found or {})["data"])
-    tls.read_authority(data, bench.moment)
+    data = certificates.decoded((found or {})["data"])
+    certificates.read_authority(data, bench.moment)
     assert data["ca.crt"].count(b"BEGIN") == 1
 
 
@@ -158,7 +159,7 @@ def test_an_error_that_nobody_thought_of_is_in_the_status(
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("nobody thought of this")
 
-    monkeypatch.setattr(tls, "issue", broken)
+    monkeypatch.setattr(certificates, "issue", broken)
     bench.put(ensemble())
     with pytest.raises(Exception, match="nobody thought of this"):
         bench.look()
@@ -174,7 +175,7 @@ def mounted(bench: Bench, name: str, where: Path) -> TlsFiles:
     """The files of a Secret, as a pod has them."""
     found = bench.admin.get("v1", "Secret", "default", name)
     where.mkdir()
-    for key, value in tls.decoded((found or {})["data"]).items():
+    for key, value in certificates.decoded((found or {})["data"]).items():
         (where / key).write_bytes(value)
     return TlsFiles(where / "tls.crt", where / "tls.key", where / "ca.crt")
 
@@ -231,16 +232,18 @@ def test_a_certificate_that_names_another_owner_is_made_anew(bench: Bench) -> No
     bench.put(ensemble())
     bench.look()
     found = bench.admin.get("v1", "Secret", "default", "sweep-authority")
-    of_it = tls.read_authority(tls.decoded((found or {})["data"]), bench.moment)
+    of_it = certificates.read_authority(certificates.decoded((found or {})["data"]), bench.moment)
     live = bench.admin.get("v1", "Secret", "default", "sweep-solve-tls")
     assert live is not None
     uris = ["flux-ensemble://member/default/sweep-solve", "flux-ensemble://owner/another"]
-    other = tls.issue(of_it, tls.CertificateRequest("sweep-solve", uris=uris), bench.moment)
-    bench.admin.replace({**live, "data": tls.encoded(other)})
+    other = certificates.issue(
+        of_it, certificates.CertificateRequest("sweep-solve", uris=uris), bench.moment
+    )
+    bench.admin.replace({**live, "data": certificates.encoded(other)})
     bench.look()
     mended = bench.admin.get("v1", "Secret", "default", "sweep-solve-tls")
     assert mended is not None
-    certificate = tls.certificate_of(tls.decoded(mended["data"]))
+    certificate = certificates.certificate_of(certificates.decoded(mended["data"]))
     kind = x509.SubjectAlternativeName
     named = certificate.extensions.get_extension_for_class(kind).value
     owner = (bench.ensemble() or {})["metadata"]["uid"]

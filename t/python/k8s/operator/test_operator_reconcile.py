@@ -13,11 +13,12 @@ from memory_api import Failure, MemoryApi
 from memory_jobs import INDEX
 from play import Play, Scale, Started, document, on_start
 
+from flux_ensemble import certificates
 from flux_ensemble.cli.display import troubles
 from flux_ensemble.cli.session.results import Summary
 from flux_ensemble.client.responses import EnsembleStatus
 from flux_ensemble.client.troubles import sentence
-from flux_ensemble.k8s.operator import names, tls
+from flux_ensemble.k8s.operator import names
 from flux_ensemble.k8s.operator.check import check
 from flux_ensemble.k8s.operator.cluster import ClusterFailure
 from flux_ensemble.k8s.operator.members import Observed, kind_of
@@ -545,7 +546,7 @@ def test_certificates_are_made_anew_in_time_and_the_old_authority_stays_trusted(
     def secret(name: str) -> dict[str, bytes]:
         found = bench.admin.get("v1", "Secret", "default", name)
         assert found is not None
-        return tls.decoded(found["data"])
+        return certificates.decoded(found["data"])
 
     bench.put(ensemble())
     bench.look()
@@ -570,16 +571,16 @@ def test_an_authority_of_cert_manager_signs(bench: Bench) -> None:
     with_secret = ensemble(service={"tls": {"authoritySecret": "issuer"}})
     bench.put(with_secret)
     assert "there is no Secret 'issuer'" in condition(bench.look(), "Accepted")[2]
-    authority = tls.new_authority("issuer", bench.moment)
+    authority = certificates.new_authority("issuer", bench.moment)
     metadata = {"name": "issuer", "namespace": "default"}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "tls"}
-    bench.admin.create({**secret, "data": tls.encoded({"tls.crt": b"x", "tls.key": b"y"})})
+    bench.admin.create({**secret, "data": certificates.encoded({"tls.crt": b"x", "tls.key": b"y"})})
     assert "has no certificate of an authority" in condition(bench.look(), "Accepted")[2]
     data = {key: value for key, value in authority.data().items() if key != "ca.crt"}
-    bench.admin.replace({**secret, "data": tls.encoded(data)})
+    bench.admin.replace({**secret, "data": certificates.encoded(data)})
     bench.look()
     found = bench.admin.get("v1", "Secret", "default", "sweep-solve-tls")
-    signed = tls.certificate_of(tls.decoded((found or {})["data"]))
+    signed = certificates.certificate_of(certificates.decoded((found or {})["data"]))
     signed.verify_directly_issued_by(authority.certificate)
     assert ("v1", "Secret", "sweep-authority") not in there(bench)
 

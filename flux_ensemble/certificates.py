@@ -1,9 +1,10 @@
-"""Certificates: an authority for each Ensemble, and the certificates that it signs.
+"""Certificates: an authority for each ensemble, and the certificates that it signs.
 
 The service's certificate holds its names in DNS. Each member's certificate holds the one member
-that it may act for, and this very Ensemble (`flux_ensemble.k8s.grpc.tls`). Certificates are renewed
-after two thirds of their lifetime. A new authority is trusted together with the previous one, so
-that both sides can be renewed one after the other; they reload their files when these change.
+that it may act for, and this very ensemble (`flux_ensemble.k8s.grpc.tls`, `service.home`). Those of
+an Ensemble in Kubernetes are in Secrets. They are renewed after two thirds of their lifetime. A new
+authority is trusted together with the previous one, so that both sides can be renewed one after the
+other; they reload their files when these change.
 """
 
 from __future__ import annotations
