@@ -9,6 +9,11 @@ well-suited to parallelize optimization", 2010). Values are brought close to a n
 first (Cowen-Rivers et al., "HEBO: Pushing The Limits of Sample-Efficient Hyper-parameter
 Optimisation", 2022).
 
+With constraints on outcomes the improvement is weighted with the probability that a point is
+feasible, which a second process has from the largest violations; while no trial is feasible, that
+probability alone counts (Gardner et al., "Bayesian Optimization with Inequality Constraints",
+2014). A variable that a point does not have, by its condition, has a coordinate in the middle.
+
 What a point takes is bounded. The lengths are fitted anew only when there are a tenth more trials,
 to those trials that there were then: so they follow from the number of trials, and a new process
 has the same. Of many trials the process has those that say most about where the next point will be:
@@ -42,6 +47,12 @@ CANDIDATES, MOVED = 1024, 3
 #: The most skew of values that are used as they are.
 SKEW = 1.0
 
+#: What a process is of.
+_COSTS, _BOUNDS = "costs", "bounds"
+
+#: The coordinate of a range that a point has no value of.
+_MIDDLE = 0.5
+
 #: The step of differences in the local search.
 _STEP = 1e-6
 
@@ -61,8 +72,11 @@ class Gaussian:
         #: The outcomes of trials, with the sign that makes less better.
         self._costs: dict[int, float | None] = {}
         self._complete: list[int] = []
-        #: The fitted kernel, and to how many complete trials.
-        self._kernel: Any = None
+        #: By how much trials violate constraints on outcomes.
+        self._constraints = len(search.get("subject_to", ()))
+        self._violations: dict[int, Sequence[float]] = {}
+        #: The fitted kernels of costs and of bounds, and to how many complete trials.
+        self._kernels: dict[str, Any] = {}
         self._fitted_to = 0
 
     def add(self, params: Sequence[Any], attributes: Any) -> None:
@@ -70,8 +84,15 @@ class Gaussian:
         self._points.append(self._back(params))
         self._known.add(tuple(self._points[-1]))
 
-    def end(self, number: int, value: Any, step: float | None = None) -> None:
+    def end(
+        self,
+        number: int,
+        value: Any,
+        step: float | None = None,
+        violations: Sequence[float] = (),
+    ) -> None:
         """Note the end of a trial; the value of one that was stopped early is not used."""
+        self._violations[number] = violations or [0.0] * self._constraints
         known = value is not None and step is None
         self._costs[number] = self._sign * value if known else None
         if known:
@@ -95,16 +116,17 @@ class Gaussian:
         self.add(params, None)
         return params, None
 
-    def _seen(self, count: int) -> tuple[Any, Any]:
-        """Return the points and the costs that the process has, of the first complete trials."""
+    def _seen(self, count: int) -> tuple[Any, Any, Any]:
+        """Return points, costs and bounds of the first complete trials, those that are used."""
         import numpy as np
 
         complete = np.array(self._complete[:count])
         points = np.array([self._points[number] for number in complete])
         costs = _normal(np.array([self._costs[number] for number in complete]))
+        bounds = _bounds(np.array([self._violations[number] for number in complete]))
         if count <= MANY:
-            return points, costs
-        order = np.argsort(costs, kind="stable")
+            return points, costs, bounds
+        order = _order(costs, bounds)
         away = ((points - points[order[0]]) ** 2).sum(axis=1)
         kept = {
             *order[:BEST].tolist(),
@@ -115,15 +137,17 @@ class Gaussian:
         room = MANY - len(kept)
         kept.update(others[place * len(others) // room] for place in range(room))
         places = sorted(kept)
-        return points[places], costs[places]
+        return points[places], costs[places], bounds[places]
 
     def _best(self, seed: int) -> list[Any]:
         import numpy as np
+        from scipy.special import log_ndtr
 
-        points, costs = self._seen(len(self._complete))
-        process = self._process(points, costs)
-        noise = process.kernel_.k2.noise_level
-        least = process.predict(points).min()
+        points, costs, bounds = self._seen(len(self._complete))
+        process = self._process(_COSTS, points, costs)
+        feasible = bounds <= 0
+        least = process.predict(points)[feasible].min() if feasible.any() else None
+        bound = self._process(_BOUNDS, points, bounds) if self._constraints else None
         under_way = [
             point for number, point in enumerate(self._points) if number not in self._costs
         ]
@@ -132,14 +156,23 @@ class Gaussian:
             expected = process.predict(waiting)
             process.fit(np.vstack([points, waiting]), np.concatenate([costs, expected]))
 
-        def worth(candidates: Any) -> Any:
-            mean, deviation = process.predict(candidates, return_std=True)
+        def latent(of: Any, candidates: Any) -> tuple[Any, Any]:
+            mean, deviation = of.predict(candidates, return_std=True)
             # Of the mean, without the noise of a value.
-            deviation = np.sqrt(np.maximum(deviation**2 - noise, 1e-18))
-            return _log_improvement(least - mean, deviation)
+            noise = of.kernel_.k2.noise_level
+            return mean, np.sqrt(np.maximum(deviation**2 - noise, 1e-18))
+
+        def worth(candidates: Any) -> Any:
+            values = np.zeros(len(candidates))
+            if least is not None:
+                mean, deviation = latent(process, candidates)
+                values = _log_improvement(least - mean, deviation)
+            if bound is not None:
+                values = values + log_ndtr(-np.divide(*latent(bound, candidates)))
+            return values
 
         rng = np.random.default_rng(seed)
-        order = np.argsort(costs, kind="stable")
+        order = _order(costs, bounds)
         rows = self._candidates(rng, points[order[:5]])
         # If all candidates are taken, one of them is repeated.
         new = [row for row in rows if tuple(row) not in self._known] or rows
@@ -151,19 +184,25 @@ class Gaussian:
         choices = [one for one in choices if tuple(one[1]) not in self._known] or choices
         return self._params(max(choices, key=itemgetter(0))[1])
 
-    def _process(self, points: Any, costs: Any) -> Any:
-        """Return a process with these values, whose kernel is fitted."""
+    def _process(self, what: str, points: Any, values: Any) -> Any:
+        """Return a process with values of costs or bounds, whose kernel is fitted."""
         from sklearn.gaussian_process import GaussianProcessRegressor
         from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
         count = _fitted_to(len(self._complete))
         if self._fitted_to != count:
+            self._kernels.clear()
+            self._fitted_to = count
+        if what not in self._kernels:
             kernel = ConstantKernel(1.0, (1e-2, 1e2)) * Matern(
                 [0.5] * points.shape[1], (5e-2, 2e1), nu=2.5
             ) + WhiteKernel(1e-4, (1e-8, 1.0))
-            self._kernel = GaussianProcessRegressor(kernel).fit(*self._seen(count)).kernel_
-            self._fitted_to = count
-        return GaussianProcessRegressor(self._kernel, optimizer=None).fit(points, costs)
+            first, costs, bounds = self._seen(count)
+            fitted = GaussianProcessRegressor(kernel).fit(
+                first, costs if what == _COSTS else bounds
+            )
+            self._kernels[what] = fitted.kernel_
+        return GaussianProcessRegressor(self._kernels[what], optimizer=None).fit(points, values)
 
     def _candidates(self, rng: Any, best: Any) -> list[list[float]]:
         """Return points everywhere, and more of them near the best ones."""
@@ -172,7 +211,7 @@ class Gaussian:
         size = len(self._variables)
         uniforms = rng.random((CANDIDATES, size)).tolist()
         drawn = [list(map(at, self._variables, row)) for row in uniforms]
-        rows = [self._back(with_fixed(params, self._fixed)) for params in drawn]
+        rows = [self._back(self._settled(params)) for params in drawn]
         for scale in (0.1, 0.01):
             for row in best:
                 noise = rng.normal(0.0, scale, (10, best.shape[1]))
@@ -220,10 +259,12 @@ class Gaussian:
             value, others = params[place], list[Any]()
             if "choices" in variable:
                 others = [one for one in variable["choices"] if identity(one) != identity(value)]
-            elif variable["integer"]:
+            elif variable["integer"] and value is not None:
                 bounds = variable["low"], variable["high"]
                 others = [one for one in (value - 1, value + 1) if bounds[0] <= one <= bounds[1]]
-            rows += [self._back([*params[:place], one, *params[place + 1 :]]) for one in others]
+            found = [self._back([*params[:place], one, *params[place + 1 :]]) for one in others]
+            # With another choice the point may have other variables.
+            rows += map(self._near, found) if self._rows.space.is_conditional else found
         return rows
 
     def _near(self, row: Sequence[float]) -> list[float]:
@@ -234,8 +275,12 @@ class Gaussian:
         return [
             one
             for variable, value in zip(self._variables, params, strict=True)
-            for one in back(variable, value)
+            for one in ([_MIDDLE] if value is None and "low" in variable else back(variable, value))
         ]
+
+    def _settled(self, params: Sequence[Any]) -> list[Any]:
+        """Return a point with the fixed values, and None for what it does not have."""
+        return self._rows.settled(with_fixed(params, self._fixed))
 
     def _params(self, row: Sequence[float]) -> list[Any]:
         params, place = [], 0
@@ -248,7 +293,7 @@ class Gaussian:
             else:
                 params.append(at(variable, min(row[place], 1.0)))
                 place += 1
-        return with_fixed(params, self._fixed)
+        return self._settled(params)
 
 
 def _fitted_to(count: int) -> int:
@@ -285,6 +330,28 @@ def _normal(costs: Any) -> Any:
     if not even:
         normal = norm.ppf((rankdata(costs) - 0.5) / len(costs))
     return (normal - normal.mean()) / (normal.std() or 1.0)
+
+
+def _bounds(violations: Any) -> Any:
+    """Return for each trial its largest violation, between -1 and 1.
+
+    Each constraint has the unit that is its median distance. Few trials that are far beyond a bound
+    do not hide how the others differ.
+    """
+    import numpy as np
+
+    if not violations.size:
+        return np.zeros(len(violations))
+    units = np.median(np.abs(violations), axis=0)
+    largest = (violations / np.where(units > 0, units, 1.0)).max(axis=1)
+    return largest / (1 + np.abs(largest))
+
+
+def _order(costs: Any, bounds: Any) -> Any:
+    """Return the places of trials, the best one first: feasible ones, then the nearest."""
+    import numpy as np
+
+    return np.lexsort((costs, np.maximum(bounds, 0.0)))
 
 
 def _log_improvement(by: Any, deviation: Any) -> Any:

@@ -33,8 +33,8 @@ RANGES_ONLY = ("cma",)
 ONE_OBJECTIVE = ("cma", "gp")
 
 #: Those that have no variables under a condition, and no constraints on the outcomes of trials.
-UNCONDITIONAL = ("cma", "gp", GENERATOR)
-UNCONSTRAINED = ("cma", "gp")
+UNCONDITIONAL = ("cma", GENERATOR)
+UNCONSTRAINED = ("cma",)
 
 #: Most objectives of one search.
 MAX_OBJECTIVES = 8

@@ -291,8 +291,8 @@ def test_a_gaussian_process_of_many_trials_goes_on_in_a_new_process_and_has_some
     ends.append([many, 0.5])
     assert again.answer(told)["points"] == [second]
     process: Any = again._sampler
-    seen, costs = process._seen(many + 1)
-    assert len(seen) == len(costs) == gaussian.MANY
+    seen, costs, bounds = process._seen(many + 1)
+    assert len(seen) == len(costs) == len(bounds) == gaussian.MANY
     # The best one is among them, and the latest.
     kept = {tuple(point) for point in seen.tolist()}
     best = min(ends, key=lambda end: float(end[1]))[0]
@@ -611,6 +611,29 @@ def test_variables_under_conditions_are_those_of_a_program_of_optuna(sampler: st
         asked.trials.end(number, COMPLETE, worth(point), 1.0)
         if number % 9 == 0:
             asked.anew()
+
+
+def test_a_gaussian_process_has_variables_under_conditions() -> None:
+    given = Search("hpo", "a", CONDITIONAL, ONE, sampler="gp", trials=100)
+
+    def run(again: int) -> list[dict[str, Any]]:
+        asked, points = Asked(given), []
+        for number in range(30):
+            points += asked.ask()
+            wrong = 3.0 * (points[-1]["model"] != "net") + 2.0 * (points[-1].get("opt") != "sgd")
+            value = wrong + abs(points[-1].get("momentum", 1.0) - 0.25)
+            asked.trials.end(number, COMPLETE, value, 1.0)
+            if again and number % again == 0:
+                asked.anew()
+        return points
+
+    points = run(0)
+    assert [given.objection(point) for point in points] == [None] * 30
+    assert run(4) == points
+    # It tries more where it was good.
+    assert [point.get("opt") for point in points[-12:]].count("sgd") > 7
+    least = min(abs(point.get("momentum", 1.0) - 0.25) for point in points)
+    assert least < 0.1
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)

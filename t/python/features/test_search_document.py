@@ -249,8 +249,9 @@ def test_a_variable_can_be_there_under_a_condition_and_points_can_be_left_out() 
         ("high: 0.1, log: true", "log: true",
          "5: search[0].variables.lr: the key 'high' is missing"),
         ("opt: [sgd, adam]\n    minimize: loss", f"opt: [sgd, adam]\n      m: {CONDITION}\n    "
-         "minimize: loss\n    sampler: gp", "8: search[0].variables.m.when: expected no condition, "
-         "because the sampler 'gp' has none (samplers that have: tpe, random, qmc, nsga2, grid)"),
+         "minimize: loss\n    generator: a:A", "8: search[0].variables.m.when: expected "
+         "no condition, because a generator has none (samplers that have: tpe, random, qmc, nsga2, "
+         "gp, grid)"),
         ("trials: 10", "trials: 10\n    where: lr + layer <= 1", "10: search[0].where: no variable "
          "'layer' (did you mean 'layers'? variables: lr, layers, opt; text is written in quotes)"),
         ("trials: 10", "trials: 10\n    where: [lr < 1, opt == 'lion']",

@@ -147,7 +147,7 @@ def test_a_penalty_would_be_feasible_and_a_sampler_has_to_know_constraints() -> 
     )
     assert sentence == (
         "d.yaml:6: search[0].subject-to: expected none, because the sampler 'cma' has no "
-        "constraints on outcomes (samplers that have: tpe, random, qmc, nsga2, grid)"
+        "constraints on outcomes (samplers that have: tpe, random, qmc, nsga2, gp, grid)"
     )
 
 
@@ -388,6 +388,35 @@ def test_of_very_many_trials_tpe_sees_the_best_that_are_feasible() -> None:
     asked.trials.active.popitem()
     asked.anew()
     assert asked.ask() == [point]
+
+
+def test_a_gaussian_process_learns_where_trials_are_feasible() -> None:
+    given = search("gp", subject_to=("mass <= 3", "cost <= 1"))
+
+    def run(again: int, known: bool = True) -> list[dict[str, Any]]:
+        asked, points = Asked(given), []
+        for number in range(35):
+            points += asked.ask()
+            x, n = points[-1]["x"], points[-1]["n"]
+            # The best are those that are forbidden; a few are beyond by orders of magnitude.
+            violations = [x * n - 1.0, 1e6 if n == 8 else -1.0]
+            how = INFEASIBLE if violated(violations) else COMPLETE
+            given_away = violations if known else []
+            asked.trials.end(number, how, -x * n, 1.0, violations=given_away)
+            if again and number % again == 0:
+                asked.anew()
+        return points
+
+    points = run(0)
+    assert run(4) == points
+
+    def near(tried: list[dict[str, Any]]) -> list[float]:
+        return [one["x"] * one["n"] for one in tried if one["x"] * one["n"] < 1.3 and one["n"] < 8]
+
+    # The best that is allowed is at the bound, so it also tries what is just beyond.
+    assert max(value for value in near(points) if value <= 1) > 0.95
+    assert len(near(points[10:])) > 12
+    assert len(near(run(0, known=False)[10:])) < 10
 
 
 def test_a_generator_has_the_constraints_and_their_violations() -> None:
