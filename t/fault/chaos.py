@@ -32,6 +32,7 @@ SCENARIOS = {
     "kill-200": ("kills", "kill_200", 0.01, 1),
     "kill-2000": ("kills", "kill_2000", 0.005, 1),
     "search": ("searches", "search", 0.01, 1),
+    "search-kinds": ("search_crashes", "search_kinds", 0.01, 2),
     "kill-points": ("kills", "kill_points", 0.01, 9),
     "record": ("kills", "record", 0.003, 1),
     "kill-module": ("kills", "kill_module", 0.005, 1),
@@ -65,6 +66,7 @@ SCENARIOS = {
     "all-members": ("members", "all_members", 0.0, 4),
     "service-and-member": ("members", "service_and_member", 0.01, 6),
     "member-search": ("members", "member_search", 0.01, 1),
+    "member-search-kinds": ("search_crashes", "member_search_kinds", 0.0, 1),
     "orphans": ("members", "orphans", 0.0, 1),
     "member-placed": ("members", "member_placed", 0.0, 1),
     "member-no-fence": ("members", "member_no_fence", 0.0, 1),
@@ -78,13 +80,14 @@ SCENARIOS = {
     "local": ("localrun", "local", 0.03, 1),
     "local-search": ("localsearch", "local_search", 0.01, 1),
     "local-interrupted": ("localsearch", "local_interrupted", 0.03, 5),
+    "local-search-kinds": ("search_kinds", "local_search_kinds", 0.02, 5),
     "rerun": ("reruns", "rerun", 0.01, 3),
     "local-rerun": ("localrerun", "local_rerun", 0.01, 3),
     "rounds": ("rounds", "rounds", 0.9, 1),
 }
 
 #: Those that need no Flux, whose kills are none of the service.
-LOCAL = ("local", "local-search", "local-interrupted", "local-rerun")
+LOCAL = ("local", "local-search", "local-interrupted", "local-search-kinds", "local-rerun")
 
 COLUMNS = ("scenario", "jobs", "kills", "duplicates", "missing", "violations", "seconds")
 

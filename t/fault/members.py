@@ -193,7 +193,7 @@ def _shorten(stage: Stage, victim: Member, seconds: float) -> None:
     stage.handle.rpc("job-manager.update", {"id": victim.job.id, "updates": updates}).get()
 
 
-def _all_killed(stage: Stage, workload: Workload) -> None:
+def all_killed(stage: Stage, workload: Workload) -> None:
     """SIGKILL of all brokers of members at once."""
     for victim in stage.busiest(workload.name, many=_MEMBERS):
         victim.kill()
@@ -291,7 +291,7 @@ def member_cancel(context: Context) -> None:
 
 def all_members(context: Context) -> None:
     """SIGKILL of the brokers of all members at once."""
-    _run(context, *[_all_killed] * _times(context))
+    _run(context, *[all_killed] * _times(context))
 
 
 def service_and_member(context: Context) -> None:
@@ -327,10 +327,10 @@ def _search(stage: Stage, policy: str) -> None:
     stage.await_("24 trials run", lambda: running() == PARALLEL)
     if stage.random.random() < 0.5:
         stage.kill(restart=False)
-        _all_killed(stage, workload)
+        all_killed(stage, workload)
         stage.start_service()
     else:
-        _all_killed(stage, workload)
+        all_killed(stage, workload)
 
     def lost() -> int:
         return sum(entry["name"] == "member-lost" for entry in stage.entries(name))
@@ -347,7 +347,7 @@ def members(context: Context) -> None:
         "member-kill": _killed,
         "member-walltime": _expired,
         "member-cancel": _canceled,
-        "all-members": _all_killed,
+        "all-members": all_killed,
         "service-and-member": _both_killed,
     }
 

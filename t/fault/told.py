@@ -7,7 +7,7 @@ what died meanwhile, nor where the jobs ran.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
@@ -49,15 +49,13 @@ def check(
     problems, pruned = list[str](), Counter[str]()
     by_id = {one["id"]: one for one in told}
     params: dict[str, dict[int, Any]] = {}
-    known: dict[int, tuple[str, int, bool]] = {}
-    searches = {given["group"]: given["id"] for given in document["search"]}
+    known = _known(document, rows := list(rows))
     for row in rows:
         # What was interrupted runs again, with the parameters of its trial, and counts then.
         if "trial" in row:
-            id, last = searches[row["group"]], row["outcome"] != "interrupted"
-            known[row["id"]] = id, row["trial"], last
-            if last or row["trial"] not in params.setdefault(id, {}):
-                params.setdefault(id, {})[row["trial"]] = row["params"]
+            id, number, last = known[row["id"]]
+            if last or number not in params.setdefault(id, {}):
+                params.setdefault(id, {})[number] = row["params"]
     stops = [one["context"] for one in entries if one["name"] == "pruned"]
     for given in searches_of(load_mapping(document)):
         one, attempts = by_id[given.id], _attempts_of(given, jobs, known)
@@ -85,14 +83,54 @@ def check(
         if given.stop is not None:
             numbers = [stop["trial"] for stop in stops if stop["search"] == given.id]
             pruned[given.stop.policy] += len(numbers)
-            if numbers != (right := _stopped(given, attempts)):
-                pairs = enumerate(zip_longest(numbers, right))
-                place, (was, right_one) = next(pair for pair in pairs if pair[1][0] != pair[1][1])
-                problems.append(
-                    f"{len(numbers)} trials of {given.id!r} were stopped, and {len(right)} is "
-                    f"right; at place {place} trial {was}, and not {right_one}"
-                )
+            problems += _compare_stops(given, numbers, attempts)
     return problems, pruned
+
+
+def check_stops(
+    document: Mapping[str, Any],
+    rows: Iterable[Mapping[str, Any]],
+    entries: Iterable[Mapping[str, Any]],
+    jobs: Sequence[Job],
+) -> tuple[list[str], Counter[str]]:
+    """The trials were stopped that had to be, by the order of what all of them published.
+
+    The arguments, and the result, are those of `check`.
+    """
+    problems, pruned = list[str](), Counter[str]()
+    known = _known(document, rows)
+    stops = [one["context"] for one in entries if one["name"] == "pruned"]
+    for given in searches_of(load_mapping(document)):
+        if given.stop is not None:
+            numbers = [stop["trial"] for stop in stops if stop["search"] == given.id]
+            pruned[given.stop.policy] += len(numbers)
+            problems += _compare_stops(given, numbers, _attempts_of(given, jobs, known))
+    return problems, pruned
+
+
+def _compare_stops(
+    given: Search, numbers: Sequence[int], attempts: Iterable[tuple[int, Job, bool]]
+) -> Iterator[str]:
+    right = _stopped(given, attempts)
+    if numbers != right:
+        pairs = enumerate(zip_longest(numbers, right))
+        place, (was, right_one) = next(pair for pair in pairs if pair[1][0] != pair[1][1])
+        yield (
+            f"{len(numbers)} trials of {given.id!r} were stopped, and {len(right)} is "
+            f"right; at place {place} trial {was}, and not {right_one}"
+        )
+
+
+def _known(
+    document: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]
+) -> dict[int, tuple[str, int, bool]]:
+    """By the id of each job of a trial: its search, its number, and whether it is the last one."""
+    searches = {given["group"]: given["id"] for given in document["search"]}
+    return {
+        row["id"]: (searches[row["group"]], row["trial"], row["outcome"] != "interrupted")
+        for row in rows
+        if "trial" in row
+    }
 
 
 def _attempts_of(

@@ -16,6 +16,7 @@ from flux_ensemble.features.search.suggester import suggesting
 FAULT = Path(__file__).parents[2] / "fault"
 sys.path.append(str(FAULT))
 
+import search_kinds  # noqa: E402
 import told  # noqa: E402
 import verify  # noqa: E402
 from witness import Job  # noqa: E402
@@ -172,3 +173,65 @@ def test_whatever_is_wrong_with_a_search_is_found(what: str) -> None:
         case "state":
             state[0]["reason"] = "exhausted"
     assert len(objections((state, rows, stops))) == 1
+
+
+# -- kinds of searches ----------------------------------------------------------------------
+
+
+def of_kinds(directory: Path, **changes: Any) -> search_kinds.Outcome:
+    """Two trials of a search, one that is stopped, and a member of a population.
+
+    Args:
+        directory: for what the jobs noted.
+        changes: of the rows, the status and the notes.
+    """
+    directory.mkdir(exist_ok=True)
+    at: Any = {"params": {"x": 0.25}, "outcome": "success", "index": 0}
+    rows = [
+        {**at, "group": "where", "trial": 0, "outcome": "interrupted"},
+        {**at, "group": "where", "trial": 0},
+        {**at, "group": "where", "trial": 1, "params": {"x": 0.5}},
+        {**at, "group": "patience", "trial": 0, "outcome": "canceled", "trial_state": "pruned"},
+        {**at, "group": "population", "params": {"x": 0.25, "round": 0, "member": 2}},
+    ]
+    search = {"id": "where", "state": "done", "reason": "trials", "trials": 2}
+    search |= {"complete": 2, "failed": 0, "canceled": 0, "best": [{"trial": 1, "value": 0.5}]}
+    rows += changes.get("more", [])
+    for place, change in changes.get("rows", {}).items():
+        rows[place] |= change
+    notes = changes.get("notes", ['["where", {"x": 0.25}]', '["where", {"x": 0.5}]'])
+    (directory / "done").write_text("\n".join(notes))
+    status = {"state": "completed", "searches": [{**search, **changes.get("search", {})}]}
+    return search_kinds.outcome(directory, status, rows)
+
+
+def test_an_outcome_is_that_of_its_control_however_often_jobs_were_interrupted(
+    tmp_path: Path,
+) -> None:
+    again = [{"group": "where", "trial": 1, "index": 0, "params": {"x": 0.5}}]
+    made = of_kinds(tmp_path / "killed", more=[{**again[0], "outcome": "interrupted"}])
+    assert made.problems(of_kinds(tmp_path / "control")) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rows": {2: {"params": {"x": 0.75}}}}, "parameters of ('where', 1, 0)"),
+        ({"rows": {0: {"params": {"x": 0.75}}}}, "parameters of ('where', 0, 0)"),
+        ({"rows": {4: {"params": {"x": 1, "round": 0, "member": 2}}}}, "parameters of ('pop"),
+        ({"rows": {2: {"outcome": "interrupted"}}}, "('where', 1, 0) has ended 0 times"),
+        ({"rows": {0: {"outcome": "success"}}}, "('where', 0, 0) has ended 2 times"),
+        ({"rows": {2: {"trial": 7}}}, "parameters of ('where', 7, 0)"),
+        ({"rows": {3: {"outcome": "success", "trial_state": "complete"}}}, "alone: "),
+        ({"search": {"failed": 1}}, "searches: "),
+        ({"search": {"reason": "failures"}}, "searches: "),
+        ({"search": {"best": [{"trial": 0, "value": 0.5}]}}, "best: "),
+        ({"notes": ['["where", {"x": 0.25}]']}, "jobs that came to their end"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_whatever_is_not_as_in_the_control_is_found(
+    changes: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    found = of_kinds(tmp_path / "killed", **changes).problems(of_kinds(tmp_path / "control"))
+    assert any(words in problem for problem in found), found
