@@ -232,6 +232,71 @@ def _bounded() -> Part:
     }  # fmt: skip
 
 
+def _conditional() -> Part:
+    return {
+        "search": [
+            {
+                "id": "conditional",
+                "group": "conditional-trial",
+                "variables": {
+                    "x": {"low": 0, "high": 1},
+                    "kind": ["p", "q"],
+                    "y": {"low": 0, "high": 1, "when": "kind == 'p'"},
+                },
+                "where": "x + y <= 1.2",
+                "minimize": "loss",
+                "sampler": "random",
+                "trials": 8,
+                "parallel": 3,
+                "failures": 3,
+            }
+        ],
+        "jobs": [job("conditional-trial", "trial", {"y": 0}, given=["x", "kind"])],
+        "rules": [
+            {"id": "conditional-begin", "trigger": "start",
+             "action": {"name": "search", "label": "conditional"}},
+        ],
+        "simulate": {"conditional-trial": {"memo": {"loss": {"expression": "(x - 0.3) ** 2"}}}},
+    }  # fmt: skip
+
+
+def _repeated() -> Part:
+    return {
+        "search": [
+            {
+                "id": "repeated",
+                "group": "repeated-trial",
+                "variables": {"x": {"low": 0, "high": 1}},
+                "minimize": "loss",
+                "sampler": "random",
+                "trials": 4,
+                "repeats": 3,
+                "aggregate": "median",
+                "parallel": 2,
+                "failures": 3,
+            }
+        ],
+        "jobs": [job("repeated-trial", "trial", {"k": "{index}"}, given=["x"])],
+        "rules": [
+            {"id": "repeated-begin", "trigger": "start",
+             "action": {"name": "search", "label": "repeated"}},
+        ],
+        "simulate": {"repeated-trial": {"memo": {"loss": {"expression": "(x - 0.3) ** 2"}}}},
+    }  # fmt: skip
+
+
+def _population() -> Part:
+    return {
+        "jobs": [job("population", "member", given=["x", "member", "round", "from"])],
+        "use": [
+            {"algorithm": "population", "id": "population", "group": "population",
+             "variables": {"x": {"low": 0.0, "high": 1.0}}, "minimize": "loss",
+             "population": 4, "rounds": 2},
+        ],
+        "simulate": {"population": {"memo": {"loss": {"expression": "(x - 0.3) ** 2"}}}},
+    }  # fmt: skip
+
+
 def _retries() -> Part:
     return {
         "jobs": [
@@ -522,6 +587,12 @@ FEATURES: Mapping[str, Feature] = {
         # How many of its trials go on to the end follows from the order of what they publish.
         Feature("stopping", "a search that stops trials early", _stopping, {},
                 finished={"stopping-trial": 8}, trials={"stopping": 8}),
+        Feature("conditional", "a search with a condition and a constraint", _conditional,
+                {"conditional-trial": 8}, trials={"conditional": 8}),
+        Feature("repeated", "a search whose trials are three jobs each", _repeated,
+                {"repeated-trial": 12}, trials={"repeated": 4}),
+        Feature("population", "a population, whose members go on from checkpoints", _population,
+                {"population": 8}, best=Best("population", "population", "loss", "min")),
         Feature("retries", "jobs that fail and run again", _retries,
                 {"retries-once": 3, "retries-never": 0}, finished={"retries-never": 2},
                 failed={"retries-once": 3, "retries-never": 4},

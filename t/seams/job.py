@@ -176,6 +176,14 @@ def replica(work):
     work.publish(energy=temperature / 50 - 2 * ((number + step) % 3))
 
 
+def member(work):
+    """Publishes the objective of a member of a population, from its own directory."""
+    work.publish(loss=loss(float(work.params["x"])))
+
+
+#: How many directories above its own the witness is, by kind.
+ABOVE = {"reads": 1, "member": 2}
+
 KINDS = {
     kind.__name__: kind
     for kind in (
@@ -194,6 +202,7 @@ KINDS = {
         long,
         drifts,
         replica,
+        member,
     )
 }
 
@@ -202,10 +211,10 @@ def main():
     """Do what the arguments say."""
     group, kind, *params = sys.argv[1:]
     work = Work(group, dict(one.split("=", 1) for one in params))
-    if kind == "reads":
-        # The witness is that of all, a directory higher.
+    if kind in ABOVE:
+        # The witness is that of all.
         work.own = os.getcwd()
-        os.chdir(os.pardir)
+        os.chdir(os.sep.join([os.pardir] * ABOVE[kind]))
     work.note("begin")
     if kind == "course":
         work.publish(level=0.0)

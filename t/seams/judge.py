@@ -449,17 +449,20 @@ def _searches(features: Sequence[Feature], seen: Evidence, problems: Problems) -
 def _trials(
     search: Row, rows: Sequence[Row], found: Mapping[int, Began], problems: Problems
 ) -> None:
-    name, objective = search["id"], search["objective"]
+    name, objective, repeats = search["id"], search["objective"], search.get("repeats", 1)
     ended = Counter(row["trial"] for row in rows if row["trial_state"] in _OVER)
-    problems.same(f"how often trials of {name} are over", dict.fromkeys(range(search["trials"]), 1),
-                  dict(sorted(ended.items())))  # fmt: skip
+    problems.same(
+        f"how often jobs of trials of {name} are over",
+        dict.fromkeys(range(search["trials"]), repeats),
+        dict(sorted(ended.items())),
+    )
     points: dict[int, set[str]] = defaultdict(set)
     for row in rows:
         points[row["trial"]].add(str(row["params"]))
     for trial, params in points.items():
-        problems.same(f"points of trial {trial} of {name}", 1, len(params))
+        problems.same(f"points of trial {trial} of {name}", repeats, len(params))
     for state in _OVER:
-        problems.same(f"{state} trials of {name} in jobs", search.get(state, 0),
+        problems.same(f"jobs of {state} trials of {name}", repeats * search.get(state, 0),
                       sum(row["trial_state"] == state for row in rows))  # fmt: skip
     if "subject_to" in search:
         over = [row for row in rows if id(row) in found and row["trial_state"] in _OVER]
@@ -477,7 +480,9 @@ def _trials(
         return
     told = search["best"][0]
     problems.close(f"the best value of {name}", extreme[0], told["value"])
-    problems.same(f"the best point of {name}", extreme[1]["params"], told["params"])
+    # A job has some value of a variable, too, whose condition does not hold for its trial.
+    best = {one: extreme[1]["params"][one] for one in told["params"]}
+    problems.same(f"the best point of {name}", best, told["params"])
     entered = search["best"]
     problems.same(f"the best trials of {name}, in order",
                   sorted((one["value"] for one in entered), reverse=mode == "max"),

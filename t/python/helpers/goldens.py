@@ -4,11 +4,11 @@
     python t/python/helpers/goldens.py --record   and first the recordings that do not replay
 
 The recordings are those of t/traces (made on Flux, on the local queue and by the simulator, see
-its README), and those of t/traces/golden: simulations of the examples and of the documents of
-how-to pages, and random histories of t/fuzz, chosen so that every kind of log entry is in one. Of
-each there is a text with what can be seen after half of the events and after the last: `status` and
-`why` as JSON, and what `list`, `status`, `jobs`, `metrics`, `why`, `top`, `failures` and `log`
-print. `explain.txt` has what `explain` prints.
+its README), and those of t/traces/golden: simulations of the examples, of the documents of
+how-to pages and of t/traces/spaces.yaml, and random histories of t/fuzz, chosen so that every kind
+of log entry is in one. Of each there is a text with what can be seen after half of the events and
+after the last: `status` and `why` as JSON, and what `list`, `status`, `jobs`, `metrics`, `why`,
+`top`, `failures` and `log` print. `explain.txt` has what `explain` prints.
 
 A change that is to change no output leaves all of them as they are; one that is to is committed
 with the new ones, whose difference shows what users will see.
@@ -284,7 +284,8 @@ def record() -> None:
 
     with same_everywhere(), tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "recording")
-        for name, text in texts():
+        spaces = TRACES / "spaces.yaml"
+        for name, text in (*texts(), (spaces.name, spaces.read_text())):
             called = Path(name.partition("#")[0]).stem
             of_page = name.startswith("docs/howto") and name.endswith("#0")
             if not (of_page or name.endswith(".yaml")) or "rules:" not in text:
