@@ -1,7 +1,8 @@
-"""Samplers beside those of Ax, Optuna and libEnsemble: how far they come, and what they take.
+"""Samplers beside those of Ax, Optuna, Ray and libEnsemble: how far they come, and what they take.
 
-The environment variable SEARCH_PEERS names a Python that has `ax-platform`, `optuna` and
-`libensemble`; Ax brings PyTorch along. Without it the samplers of Optuna are there alone.
+The environment variable SEARCH_PEERS names a Python that has `ax-platform`, `optuna`, `ray[tune]`
+and `libensemble`; Ax brings PyTorch along. Without it the samplers of Optuna are there alone, and
+what it lacks is skipped by name.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ PAIRS = {
     "optuna-cma": ("cma", "Optuna's CMA-ES"),
     "optuna-gp": ("gp", "Optuna's GP"),
     "ax": ("gp", "Ax"),
+    "ray": ("tpe", "Ray Tune's OptunaSearch"),
     "libensemble": ("qmc", "libEnsemble's Latin hypercube"),
 }
 
@@ -45,6 +47,9 @@ _OWN = ("optuna-tpe", "optuna-cma")
 #: Trials before a point of `gp`, and the most seconds that it may take.
 ASKS = {100: 0.3, 300: 1.0, 1000: 1.0, 3000: 1.0}
 
+#: Trials of Ray of which one more is measured: each is a process of its own.
+FEW = (8, 40)
+
 #: Trials, slots and seconds of trials that are processes, and how often they are run.
 REAL, SLOTS, EACH, ROUNDS = 60, 4, 0.2, 5
 
@@ -53,7 +58,12 @@ def measure(smoke: bool) -> Numbers:
     """All of them; in tiny sizes without other environments."""
     peers = None if smoke else os.environ.get("SEARCH_PEERS")
     trials, seeds = (12, 2) if smoke else (TRIALS, SEEDS)
-    tools = list(PAIRS) if peers else list(_OWN)
+    there = {*_OWN, *(_reference(peers, ["installed"]) if peers else ())}
+    tools = [tool for tool in PAIRS if tool in there]
+    if not smoke and (
+        lacking := [words for tool, (_, words) in PAIRS.items() if tool not in there]
+    ):
+        print(f"  skipped: {', '.join(lacking)}: not in the environment that SEARCH_PEERS names")
     functions = ["branin"] if smoke else list(FUNCTIONS)
     ours: dict[str, dict[str, Any]] = {}
     theirs: dict[str, dict[str, Any]] = {}
@@ -71,7 +81,8 @@ def measure(smoke: bool) -> Numbers:
         "ask": {str(many): _ask(many) for many in ((20,) if smoke else ASKS)},
         "trial": {
             "ours": slope(lambda count: local(count, "true")["processor"], sizes),
-            "optuna": slope(lambda count: _reference(None, ["processor", str(count)]), sizes),
+            "optuna": _processor(None, "optuna", sizes),
+            **({"ray": _processor(peers, "ray", FEW)} if "ray" in tools else {}),
         },
         "real": [
             local(8 if smoke else REAL, f"sleep {EACH}", timed=True, slots=SLOTS)["seconds"]
@@ -80,6 +91,11 @@ def measure(smoke: bool) -> Numbers:
         "trials": 8 if smoke else REAL,
         "load": os.getloadavg()[0],
     }
+
+
+def _processor(python: str | None, tool: str, sizes: tuple[int, int]) -> float:
+    """Seconds of processor time that one more trial of another tool takes."""
+    return slope(lambda count: _reference(python, ["processor", tool, str(count)]), sizes)
 
 
 def _quality(sampler: str, name: str, trials: int, seeds: int) -> dict[str, Any]:
@@ -189,6 +205,17 @@ def rows(numbers: Numbers) -> list[Row]:
             trial["ours"] / trial["optuna"], "<=", 1.1, "x",
             f"{1e3 * trial['ours']:.2f} / {1e3 * trial['optuna']:.2f} ms, random points",
         ),
+        *(
+            [
+                Row(
+                    "processor time of one more `true` trial / of one of Ray Tune",
+                    trial["ours"] / trial["ray"], "<=", 0.5, "x",
+                    f"{1e3 * trial['ours']:.2f} / {1e3 * trial['ray']:.0f} ms, random points",
+                )
+            ]
+            if "ray" in trial
+            else []
+        ),
         Row(
             f"{numbers['trials']} trials of {EACH} s on {SLOTS} slots of the local queue / ideal",
             min(numbers["real"]) / ideal, "<=", 1.15, "x",
@@ -219,8 +246,8 @@ BENCHMARK = Benchmark(
     of its searches is, in what lies between the quartiles of all of both. Processor time
     is that of the process that suggests. And trials that run `true`, with points drawn at random,
     against those of Optuna whose study is a file: what one more takes of all processes; and
-    trials that are processes of {EACH} s. Ax, Optuna's GP and libEnsemble are in an environment
-    of their own, which SEARCH_PEERS names.""",
+    trials that are processes of {EACH} s. Ax, Optuna's GP, Ray Tune and libEnsemble are in an
+    environment of their own, which SEARCH_PEERS names.""",
     measure,
     rows,
     plot,

@@ -2,10 +2,11 @@
 
     search_reference.py quality ax branin 30 0 1 2
     search_reference.py processor optuna 100
+    search_reference.py installed
 
 `quality` prints how far the best value is above the least one, for each seed, and the seconds of
 processor time of one trial. `processor` prints those of all processes, with so many trials that run
-`true`.
+`true`. `installed` prints which of the tools there are.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import resource
 import subprocess
 import sys
@@ -20,6 +22,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +93,37 @@ def libensemble(function: Function, bounds: Bounds, trials: int, seed: int) -> f
     return min(function(*map(float, point)) for point in points["x"])
 
 
+def ray(function: Function, bounds: Bounds, trials: int, seed: int) -> float:
+    """Ray Tune's search by Optuna, which is asked and told as Ray Tune does it."""
+    import optuna
+    from ray.tune.search.optuna import OptunaSearch
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    space = {
+        f"x{place}": optuna.distributions.FloatDistribution(*bound)
+        for place, bound in enumerate(bounds)
+    }
+    search = OptunaSearch(space, metric="loss", mode="min", seed=seed)
+    best = math.inf
+    for number in range(trials):
+        params = search.suggest(str(number))
+        value = function(*(params[name] for name in space))
+        best = min(best, value)
+        search.on_trial_complete(str(number), {"loss": value})
+    return best
+
+
 TOOLS: dict[str, Callable[[Function, Bounds, int, int], float]] = {
     "ax": ax,
     "optuna-gp": optuna("GPSampler"),
     "optuna-tpe": optuna("TPESampler"),
     "optuna-cma": optuna("CmaEsSampler"),
     "libensemble": libensemble,
+    "ray": ray,
 }
+
+#: What each needs, besides Optuna.
+MODULES = {"ax": "ax", "optuna-gp": "torch", "libensemble": "libensemble", "ray": "ray.tune"}
 
 
 def quality(tool: str, name: str, trials: int, seeds: list[int]) -> dict[str, Any]:
@@ -109,7 +136,19 @@ def quality(tool: str, name: str, trials: int, seeds: list[int]) -> dict[str, An
     return {"above": above, "seconds": (time.process_time() - used) / trials / len(seeds)}
 
 
-def processor(trials: int) -> float:
+def installed() -> list[str]:
+    """The tools whose packages there are."""
+    found = []
+    for tool in TOOLS:
+        try:
+            import_module(MODULES.get(tool, "optuna"))
+        except ImportError:
+            continue
+        found.append(tool)
+    return found
+
+
+def processor_optuna(trials: int) -> float:
     """Seconds of all processes of a study of Optuna with a file, whose trials run `true`."""
     import optuna
     from optuna.storages import JournalStorage
@@ -126,8 +165,54 @@ def processor(trials: int) -> float:
         storage = JournalStorage(JournalFileBackend(str(Path(directory, "study.log"))))
         sampler = optuna.samplers.RandomSampler(seed=0)
         optuna.create_study(storage=storage, sampler=sampler).optimize(objective, trials)
+    return _own()
+
+
+def processor_ray(trials: int) -> float:
+    """Seconds of all processes of Ray with four slots, whose trials run `true`."""
+    import ray
+    from ray import tune
+
+    def objective(config: dict[str, float]) -> dict[str, float]:
+        subprocess.run(["true"], check=True)
+        return {"loss": config["x"]}
+
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    with tempfile.TemporaryDirectory() as directory:
+        tune.Tuner(
+            objective,
+            param_space={"x": tune.loguniform(1e-5, 0.1)},
+            tune_config=tune.TuneConfig(num_samples=trials, max_concurrent_trials=4),
+            run_config=tune.RunConfig(storage_path=directory, verbose=0),
+        ).fit()
+    # Its processes are only reaped by others when it ends.
+    used = _own() + sum(map(_used, _below(os.getpid())))
+    ray.shutdown()
+    return used
+
+
+PROCESSOR = {"optuna": processor_optuna, "ray": processor_ray}
+
+
+def _own() -> float:
+    """Seconds of this process, and of those that it has waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def _below(pid: int) -> list[int]:
+    """The processes that a process has started, and those that these have."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            found += [child, *_below(child)]
+    return found
+
+
+def _used(pid: int) -> float:
+    """Seconds of a process that runs, and of those that it has waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":
@@ -136,5 +221,8 @@ if __name__ == "__main__":
     if what == "quality":
         tool, name, trials, *seeds = words
         print(json.dumps(quality(tool, name, int(trials), list(map(int, seeds)))))
+    elif what == "processor":
+        tool, count = words
+        print(json.dumps(PROCESSOR[tool](int(count))))
     else:
-        print(json.dumps(processor(int(words[0]))))
+        print(json.dumps(installed()))

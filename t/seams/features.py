@@ -287,11 +287,19 @@ def _repeated() -> Part:
 
 def _population() -> Part:
     return {
-        "jobs": [job("population", "member", given=["x", "member", "round", "from"])],
+        "jobs": [
+            job("population", "member", given=["x", "member", "round", "from"]),
+            job("population-end", "plain", {"n": 0}),
+        ],
         "use": [
             {"algorithm": "population", "id": "population", "group": "population",
              "variables": {"x": {"low": 0.0, "high": 1.0}}, "minimize": "loss",
              "population": 4, "rounds": 2},
+        ],
+        "rules": [
+            {"id": "population-rule", "trigger": "idle", "group": "population",
+             "when": 'count["population"].success == 8',
+             "action": {"name": "submit", "label": "population-end"}},
         ],
         "simulate": {"population": {"memo": {"loss": {"expression": "(x - 0.3) ** 2"}}}},
     }  # fmt: skip
@@ -592,7 +600,8 @@ FEATURES: Mapping[str, Feature] = {
         Feature("repeated", "a search whose trials are three jobs each", _repeated,
                 {"repeated-trial": 12}, trials={"repeated": 4}),
         Feature("population", "a population, whose members go on from checkpoints", _population,
-                {"population": 8}, best=Best("population", "population", "loss", "min")),
+                {"population": 8, "population-end": 1},
+                best=Best("population", "population", "loss", "min")),
         Feature("retries", "jobs that fail and run again", _retries,
                 {"retries-once": 3, "retries-never": 0}, finished={"retries-never": 2},
                 failed={"retries-once": 3, "retries-never": 4},
