@@ -26,6 +26,9 @@ from flux_ensemble.results.hosts import Target, command_of
 #: The beginning of the error about an unknown ensemble.
 _UNKNOWN = "no ensemble named"
 
+#: The beginning of the error about an instance without a service.
+_UNLOADED = "the ensemble service is not loaded"
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -60,13 +63,13 @@ def targeted(command: _Command) -> Callable[..., Any]:
             with advising(target, names):
                 return command(target=target, **options)
         except EnsembleError as error:
-            if error.errno != errno.ENOENT or isinstance(target, LocalClient):
+            if isinstance(target, LocalClient) or not str(error).startswith((_UNKNOWN, _UNLOADED)):
                 raise
             here = local_names().intersection(names)
-            if not here or not str(error).startswith(_UNKNOWN):
+            if not here:
                 raise
             advice = f"; a local run has the name {min(here)!r}: add --queue local"
-            raise EnsembleError(errno.ENOENT, f"{error}{advice}") from error
+            raise EnsembleError(error.errno or errno.ENOENT, f"{error}{advice}") from error
 
     return queue_options(reached)
 
@@ -164,7 +167,19 @@ def reach(connect: Callable[[], Client], queue: str | None, state_dir: Path | No
         root = default_root()
         if root.is_dir():
             return LocalClient(root)
-    return connect()
+    try:
+        return connect()
+    except (BindingsError, EnsembleError) as error:
+        run = own_command("run", "FILE")
+        text = f"no ensemble has run on this machine yet: '{run}' does so without Flux, too"
+        raise _longer(error, text) from error
+
+
+def _longer(error: BindingsError | EnsembleError, text: str) -> BindingsError | EnsembleError:
+    """Return an error that says something more."""
+    if isinstance(error, BindingsError):
+        return BindingsError(f"{error}; {text}")
+    return EnsembleError(error.errno or errno.ENOENT, f"{error}; {text}")
 
 
 def connect_unless(connect: Callable[[], Client], queue: str | None) -> Client | None:

@@ -250,3 +250,42 @@ def test_an_exporter_of_an_instance_that_goes_away_does_not_go_on_with_local_run
         text = "\n".join(str(sample) for metric in collect() for sample in metric.samples)
         assert "study" not in text
         assert "flux_ensemble" in text
+
+
+@pytest.mark.parametrize(
+    ("number", "answer"),
+    [
+        (errno.ENOENT, "no ensemble named 'study' (ensembles: none)"),
+        (errno.ENOSYS, "the ensemble service is not loaded: `flux ensemble run FILE` starts it"),
+    ],
+)
+def test_a_local_run_that_is_looked_for_in_an_instance_is_named(
+    study: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: int,
+    answer: str,
+) -> None:
+    def refuse(self: Client, op: str, **payload: Any) -> Any:
+        raise EnsembleError(number, answer)
+
+    monkeypatch.setattr(Client, "__init__", lambda self, **_: None)
+    monkeypatch.setattr(Client, "call", refuse)
+    capsys.readouterr()
+    for words in (["rerun", "study"], ["status", "study"], ["metrics", "study"]):
+        assert run_command(words) != 0
+        err = capsys.readouterr().err
+        assert f"{answer}; a local run has the name 'study': add --queue local" in err
+
+
+def test_where_nothing_has_run_yet_what_runs_something_is_named(
+    study: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "nothing"))
+    capsys.readouterr()
+    assert run_command(["list"]) == 1
+    said = "no ensemble has run on this machine yet: 'flux-ensemble run FILE' does so without Flux"
+    assert said in capsys.readouterr().err
