@@ -149,6 +149,15 @@ test_expect_success 'a new search begins with what an earlier one has found, and
 	test_cmp began tried
 '
 
+test_expect_success 'the name of an ensemble stands for its trials' '
+	sed "s/old.csv/tune/" warm.yaml >named.yaml &&
+	flux ensemble run -q named.yaml &&
+	is 11 "$(status_of named searches.0.warm_start.trials)" &&
+	sed "s/old.csv/tuna/" warm.yaml >none.yaml &&
+	test_must_fail flux ensemble load none.yaml 2>err &&
+	grep "or the name of an ensemble, not .tuna.: .*export tuna tuna.csv. writes" err
+'
+
 test_expect_success 'what is wrong with it is said with the file and the line' '
 	printf "x,k,loss\n2,4,1\n" >old.csv &&
 	test_must_fail flux ensemble load warm.yaml 2>err &&

@@ -25,6 +25,7 @@ from flux_ensemble.queues.local.client import LocalStateError
 from flux_ensemble.texts import hanging, printable
 
 if TYPE_CHECKING:
+    from flux_ensemble.document.feature import JobsOf
     from flux_ensemble.document.model import Spec
     from flux_ensemble.runtime.recording import Recorder
 
@@ -257,6 +258,7 @@ def check_document(
     workers: int | None = None,
     *,
     begins: Literal["here", "elsewhere"] | None = None,
+    jobs: JobsOf | None = None,
 ) -> Spec:
     """Read a document as the service will, and print the warnings about it.
 
@@ -267,20 +269,21 @@ def check_document(
         workers: as of `LoadOptions`.
         begins: where the ensemble is about to begin. If a package for it is missing here, that is
             an error; elsewhere it is the host that knows, and nothing is printed.
+        jobs: as of `LoadOptions`.
 
     Raises:
         Failure: it has errors; all of them, one per line. Or it cannot begin here.
     """
-    from flux_ensemble.document.feature import objection
+    from flux_ensemble.document.feature import objection, unknown_jobs
     from flux_ensemble.document.lint import Warnings
     from flux_ensemble.document.loading import DocumentError, load_text
 
     warnings = Warnings()
     directory = str(Path(file or "-").parent)
     try:
-        spec = load_text(
-            text, name=name, file=file, directory=directory, warnings=warnings, workers=workers
-        )
+        where: Any = {"name": name, "file": file, "directory": directory}
+        known = jobs or unknown_jobs
+        spec = load_text(text, **where, warnings=warnings, workers=workers, jobs=known)
     except DocumentError as exc:
         raise Failure(first_problems(str(exc), file), USAGE) from exc
     reason = objection(spec, None) if begins else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.model import Spec
@@ -14,6 +14,29 @@ from flux_ensemble.document.sweep import Sweep
 from flux_ensemble.feature_list import parts
 from flux_ensemble.metrics.families import Named
 from flux_ensemble.metrics.paths import MetricPath
+
+#: Returns the jobs of an ensemble's trials, a line of JSON each; None if the name is not known.
+JobsOf = Callable[[str], str | None]
+
+
+def unknown_jobs(name: str) -> None:
+    """Return that no ensemble is known.
+
+    >>> unknown_jobs("study")
+    """
+
+
+class Sources(NamedTuple):
+    """What features read that is not in the document itself.
+
+    Args:
+        text: returns the text of a file, given its name and its path in the document; None if it
+            cannot be read, which is a problem, or is on another machine.
+        jobs: returns the jobs of an ensemble.
+    """
+
+    text: Callable[[str, Path], str | None]
+    jobs: JobsOf = unknown_jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +49,8 @@ class Section:
         key: the key of the document; its metrics are the family of this name.
         declared: returns what expressions can name of the entries, even of those with problems.
         read: returns the entries without problems, and their places: of the valid part of the
-            list, the names of all groups, `limits.jobs`, what gets the problems, and what returns
-            the text of a file that the document names.
+            list, the names of all groups, `limits.jobs`, what gets the problems, and the files
+            and jobs that the document names.
         filled: returns the entries of `jobs` with the parameters that the section gives them: of
             those entries, what was read and what is declared.
         check: checks what was read with the groups.
@@ -48,7 +71,7 @@ class Section:
     key: str
     declared: Callable[[Any], Mapping[str, Named]]
     read: Callable[
-        [Sequence[Any], Collection[str], int, Problems, Callable[[str, Path], str | None]],
+        [Sequence[Any], Collection[str], int, Problems, Sources],
         Mapping[Any, Path],
     ]
     filled: Callable[[Sequence[Any], Collection[Any], Collection[Any]], list[Any]]

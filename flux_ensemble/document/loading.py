@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, TypedDict, Unpack
 
-from flux_ensemble.document.feature import sections
+from flux_ensemble.document.feature import JobsOf, sections, unknown_jobs
 from flux_ensemble.document.inputs import missing_inputs
 from flux_ensemble.document.job_lint import Finding
 from flux_ensemble.document.keys.document import FORMER, below
@@ -59,6 +59,8 @@ class LoadOptions(TypedDict, total=False):
         workers: the jobs run as tasks of so many workers, which the document does not name.
         queues: returns the names of the queues of the instance with a URI, which is there already;
             None if they are not known.
+        jobs: returns the jobs of an ensemble that the document names, a line of JSON each; None if
+            it is not known.
     """
 
     name: str | None
@@ -71,6 +73,7 @@ class LoadOptions(TypedDict, total=False):
     here: bool
     workers: int | None
     queues: QueuesOf
+    jobs: JobsOf
 
 
 def load_text(text: str, **options: Unpack[LoadOptions]) -> Spec:
@@ -199,6 +202,7 @@ class _Loader:
     here: bool = True
     workers: int | None = None
     queues: QueuesOf = unknown_queues
+    jobs: JobsOf = unknown_jobs
 
     def load(self) -> Spec:
         """Check the document.
@@ -222,6 +226,7 @@ class _Loader:
                     self.files,
                     here=self.here,
                     queues=self.queues,
+                    jobs=self.jobs,
                 )
                 spec = reader.read(value, self.name, self.file)
         if self.problems or spec is None:

@@ -15,7 +15,7 @@ from flux_ensemble.document.actions import Context
 from flux_ensemble.document.behaviour import read_simulate
 from flux_ensemble.document.by_value import check_by_value, read_by_value
 from flux_ensemble.document.duration import parse_duration
-from flux_ensemble.document.feature import sections
+from flux_ensemble.document.feature import JobsOf, Sources, sections, unknown_jobs
 from flux_ensemble.document.functions import FunctionLabels, SourceError, defined_names
 from flux_ensemble.document.groups import GroupReader
 from flux_ensemble.document.job_sets import Group
@@ -111,6 +111,7 @@ class SpecReader:
         *,
         here: bool = True,
         queues: QueuesOf = unknown_queues,
+        jobs: JobsOf = unknown_jobs,
     ) -> None:
         self._queues = queues
         self._document = document
@@ -119,6 +120,7 @@ class SpecReader:
         self._elastic = elastic
         self._files = files
         self._here = here
+        self._sources = Sources(self._text, jobs)
         # Of what has problems too: who refers to it has none of his own.
         self._names = _names(document.value, problems)
         self._named = {
@@ -205,7 +207,7 @@ class SpecReader:
         for section in sections():
             key = section.key
             given = value.get(key, [])
-            found[key] = section.read(given, self._names, most, problems, self._text)
+            found[key] = section.read(given, self._names, most, problems, self._sources)
             filled = section.filled(filled, found[key], self._named[key].values())
         groups = reader.read(filled)
         pools = read_pools(value.get("members", []), problems)

@@ -24,6 +24,7 @@ from flux_ensemble.cli.common import (
 from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.cli.prose import fitted
 from flux_ensemble.cli.session import completion
+from flux_ensemble.cli.session.target import here, trials_of
 from flux_ensemble.files import writing
 from flux_ensemble.own_command import own_command
 from flux_ensemble.renamed import deprecated
@@ -103,7 +104,8 @@ def _check(file: str) -> dict[str, Any]:
         # Standard input has no file name to name the ensemble after, and a document without a name
         # is no error of the document.
         name, directory = None if label else "document", str(Path(label or "-").parent)
-        spec = load_text(text, name=name, file=label, directory=directory, warnings=found)
+        where: Any = {"name": name, "file": label, "directory": directory}
+        spec = load_text(text, **where, warnings=found, jobs=trials_of(here))
     except Failure as exc:
         finding["errors"] = [{"line": None, "path": "", "message": str(exc)}]
         finding["text"] = str(exc)
@@ -148,7 +150,7 @@ def _print_expanded(file: str) -> None:
     from flux_ensemble.document.yaml_reader import read_yaml
 
     text, label = read_document(file)
-    spec = check_document(text, label, None if label else "document")
+    spec = check_document(text, label, None if label else "document", jobs=trials_of(here))
     value = spec.expansion or plain_form(read_yaml(text, label)[0])
     click.echo(to_yaml(value), nl=False)
 

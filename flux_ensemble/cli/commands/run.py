@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -32,7 +33,13 @@ from flux_ensemble.cli.help_parts import InParts
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.own_service import is_needed, serving
 from flux_ensemble.cli.session.results import ExportFile, Results, Summary
-from flux_ensemble.cli.session.target import connect_unless, queue_options, targeted
+from flux_ensemble.cli.session.target import (
+    connect_unless,
+    queue_options,
+    reach,
+    targeted,
+    trials_of,
+)
 from flux_ensemble.client import Client, EnsembleError, is_named, user_context
 from flux_ensemble.deploy.service_start import ensure_service
 from flux_ensemble.own_command import own_command
@@ -303,7 +310,8 @@ class _Run:
         # A run that goes on has its points in its log.
         here = client is None and not self.resume
         begins: Literal["here", "elsewhere"] = "here" if here else "elsewhere"
-        spec = check_document(text, label, self.name, workers, begins=begins)
+        jobs = trials_of(partial(reach, Client, self.queue, self.state_dir))
+        spec = check_document(text, label, self.name, workers, begins=begins, jobs=jobs)
         if self.resume and self.record is not None:
             raise Failure(
                 "--record cannot be given with --resume: it would miss the beginning", USAGE
@@ -526,7 +534,14 @@ def load(
         command = own_command("run", "--queue", "local", *place, file)
         raise Failure(f"{NO_SERVICE}: '{command}' runs it", USAGE)
     text, label = read_document(file)
-    spec = check_document(text, label, name, workers=1 if tasks else None, begins="elsewhere")
+    spec = check_document(
+        text,
+        label,
+        name,
+        workers=1 if tasks else None,
+        begins="elsewhere",
+        jobs=trials_of(partial(reach, Client, queue, state_dir)),
+    )
     try:
         client = Client()
     except (BindingsError, EnsembleError) as exc:

@@ -33,6 +33,7 @@ from flux_ensemble.cli.common import (
 from flux_ensemble.cli.display.formats import print_json
 from flux_ensemble.cli.display.views import make_view, summarize
 from flux_ensemble.cli.session import completion
+from flux_ensemble.cli.session.target import here, trials_of
 from flux_ensemble.document.keys.members import MAX_MEMBERS
 from flux_ensemble.eventlog import MemberUp
 from flux_ensemble.results.log_lines import explain
@@ -259,7 +260,8 @@ def _check(text: str, file: str | None, name: str | None) -> Spec:
 
     directory = str(Path(file or "-").parent)
     try:
-        spec = load_text(text, name=name, file=file, directory=directory, elastic=False)
+        where: Any = {"name": name, "file": file, "directory": directory}
+        spec = load_text(text, **where, elastic=False, jobs=trials_of(here))
     except DocumentError as error:
         raise Failure(first_problems(str(error), file), USAGE) from None
     if (reason := objection(spec, file)) is not None:

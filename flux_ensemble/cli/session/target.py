@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path, PurePath
@@ -122,6 +123,32 @@ def _meant(target: Target, names: Sequence[str | None]) -> str:
 
 def _several(value: Any) -> Sequence[Any]:
     return value if isinstance(value, tuple) else () if value is None else (value,)
+
+
+def here() -> Target:
+    """Return the host that commands without options are about."""
+    return reach(Client, None, None)
+
+
+def trials_of(host: Callable[[], Target]) -> Callable[[str], str | None]:
+    """Return what finds the trials of an ensemble, for documents that begin with them.
+
+    Args:
+        host: returns the host of ensembles; it is asked only where a document names one.
+    """
+
+    def jobs(name: str) -> str | None:
+        try:
+            rows = [
+                {key: row.get(key) for key in ("group", "trial", "trial_state", "params", "memo")}
+                for row in host().jobs(name)
+                if row.get("trial") is not None
+            ]
+        except (EnsembleError, BindingsError, Failure, OSError):
+            return None
+        return "\n".join(map(json.dumps, rows))
+
+    return jobs
 
 
 def names_of(target: Target) -> list[str]:

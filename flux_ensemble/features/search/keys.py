@@ -281,11 +281,12 @@ _TOLD = {
 WARM_START_KEYS = (
     Key(
         "from",
-        or_list(text("a file"), "a file, or a list of files"),
-        "The files with the trials: .csv, .tsv, .json, .jsonl or .journal.",
-        ("old.csv", ["old.csv", "study.journal"]),
-        more="An export of an ensemble, a sheet of yours, or a journal of Optuna, relative to "
-        "the document. See [a warm start](spaces.md#a-warm-start).",
+        or_list(text("a file or an ensemble"), "a file or an ensemble, or a list of them"),
+        "The files with the trials, .csv, .tsv, .json, .jsonl or .journal, or the names of "
+        "ensembles.",
+        ("old.csv", ["old-study", "study.journal"]),
+        more="A file is an export of an ensemble, a sheet of yours, or a journal of Optuna, "
+        "relative to the document. See [a warm start](spaces.md#a-warm-start).",
     ),
     Key(
         "study",

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from flux_ensemble.document.feature import Sources
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.keys.forms import PARAMETER, matches
 from flux_ensemble.document.keys.overrides import GIVEN
@@ -45,7 +46,7 @@ from flux_ensemble.features.search.model import (
 from flux_ensemble.features.search.outcomes import Outcome
 from flux_ensemble.features.search.paths import OF_BEST, Searched
 from flux_ensemble.features.search.space import CircleError
-from flux_ensemble.features.search.warm_start import Texts, read_warm_start
+from flux_ensemble.features.search.warm_start import read_warm_start
 from flux_ensemble.metrics.expressions import compile_expression
 from flux_ensemble.metrics.hints import remedy
 from flux_ensemble.metrics.operations import same
@@ -99,7 +100,7 @@ def _wanted(entry: Mapping[str, Any]) -> list[tuple[str, int | None, str]]:
 
 
 def read_searches(
-    entries: Sequence[Any], groups: Collection[str], most: int, problems: Problems, texts: Texts
+    entries: Sequence[Any], groups: Collection[str], most: int, problems: Problems, sources: Sources
 ) -> dict[Search, Path]:
     """The searches without problems, and where the document has them.
 
@@ -108,11 +109,12 @@ def read_searches(
         groups: the names of all job groups.
         most: `limits.jobs`.
         problems: collects the problems.
-        texts: returns the texts of files.
+        sources: the files and jobs that it names.
 
     >>> entry = {"id": "hpo", "group": "a", "variables": {"x": {"low": 0, "high": "1e-3"}}}
     >>> entry |= {"minimize": "loss", "trials": 10}
-    >>> (search,) = read_searches([entry], ["a"], 100, Problems(), lambda file, at: None)
+    >>> sources = Sources(lambda file, at: None)
+    >>> (search,) = read_searches([entry], ["a"], 100, Problems(), sources)
     >>> [(variable.name, variable.low, variable.high) for variable in search.variables]
     [('x', 0, 0.001)]
     """
@@ -137,14 +139,14 @@ def read_searches(
                 (*at, "group"), f"group {group!r} is that of search {users[group]!r}; give another"
             )
         users.setdefault(group, id)
-        search = _search(entry, at, most, problems, texts)
+        search = _search(entry, at, most, problems, sources)
         if not problems.blames(at):
             searches[search] = at
     return searches
 
 
 def _search(
-    entry: Mapping[str, Any], at: Path, most: int, problems: Problems, texts: Texts
+    entry: Mapping[str, Any], at: Path, most: int, problems: Problems, sources: Sources
 ) -> Search:
     objectives = _objectives(entry, at, problems)
     trials = entry.get("trials", 1)
@@ -199,7 +201,7 @@ def _search(
         return search
     search = replace(search, points=tuple(_points(entry.get("points", ()), search, at, problems)))
     if WARM_START in entry:
-        search = _warm_started(entry[WARM_START], search, (*at, WARM_START), problems, texts)
+        search = _warm_started(entry[WARM_START], search, (*at, WARM_START), problems, sources)
     if search.size is None or search.sampler not in ONCE:
         return search
     # Each of the others is tried once, if nobody has told of it.
@@ -213,7 +215,7 @@ def _search(
 
 
 def _warm_started(
-    entry: Mapping[str, Any], search: Search, at: Path, problems: Problems, texts: Texts
+    entry: Mapping[str, Any], search: Search, at: Path, problems: Problems, sources: Sources
 ) -> Search:
     """Return a search with the trials of others."""
     if not entry.keys() & {"from", "trials"} and not problems.blames(at):
@@ -232,7 +234,7 @@ def _warm_started(
             at, f"the sampler {search.sampler!r} learns from no trial: leave it out, or take 'tpe'"
         )
         return search
-    found = read_warm_start(entry, search, texts, at, problems)
+    found = read_warm_start(entry, search, sources, at, problems)
     if search.sampler == "cma" and 0 < len(found.trials) < LEAST_FOR_CMA:
         problems.add(
             at,

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
 from flux_ensemble.document.bounds import MAX_BYTES
+from flux_ensemble.document.feature import Sources
 from flux_ensemble.document.points import cells_of
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.features.search.journals import JournalStudy, studies
@@ -35,13 +36,12 @@ from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 from flux_ensemble.words import COMPLETE, counted
 
-#: Returns the text of a file, given its name and its path in the document; None with a problem.
-Texts = Callable[[str, Path], str | None]
-
 #: What the columns of exports begin with, of parameters and of memos.
 _PARAMS, _MEMO = "params.", "memo."
 
 _SHEETS, _JSON, _LINES, _JOURNALS = (".csv", ".tsv"), (".json",), (".jsonl",), (".journal", ".log")
+_DATABASES = (".db", ".sqlite", ".sqlite3")
+_FILES = (*_SHEETS, *_JSON, *_LINES, *_JOURNALS, *_DATABASES)
 _KINDS = ".csv, .tsv, .json, .jsonl or .journal"
 
 #: What is left out as a matter of course.
@@ -65,14 +65,14 @@ class _Records:
 
 
 def read_warm_start(
-    entry: Mapping[str, Any], search: Search, texts: Texts, at: Path, problems: Problems
+    entry: Mapping[str, Any], search: Search, sources: Sources, at: Path, problems: Problems
 ) -> WarmStart:
     """Read the trials of others; those of files that do not fit are left out.
 
     Args:
         entry: the valid part of `warm-start`.
         search: the search.
-        texts: returns the texts of files.
+        sources: the files and jobs that the document names.
         at: where the document has it.
         problems: collects the problems.
     """
@@ -89,7 +89,10 @@ def read_warm_start(
     left_out: list[tuple[str, bool]] = []
     for file in files:
         here = (*at, "from") if isinstance(given, str) else (*at, "from", given.index(file))
-        text = texts(file, here) if _has_kind(file, here, problems) else None
+        # What is no file by its name may be the name of an ensemble.
+        text = sources.jobs(file) if PurePath(file).suffix.lower() not in _FILES else None
+        if text is None and _has_kind(file, here, problems):
+            text = sources.text(file, here)
         if text is None:
             continue
         if len(text) > MAX_BYTES:
@@ -143,15 +146,16 @@ def _has_kind(file: str, at: Path, problems: Problems) -> bool:
     if suffix in (*_SHEETS, *_JSON, *_LINES, *_JOURNALS):
         return True
     name = PurePath(file).name
-    if suffix in (".db", ".sqlite", ".sqlite3"):
+    if suffix in _DATABASES:
         way = (
             "a database of Optuna becomes a journal with optuna.copy_study, and the jobs of an "
             f"ensemble a CSV file with '{own_command('export', 'NAME', 'FILE.csv')}'"
         )
     else:
         command = own_command("export", name, f"{name}.csv")
-        way = f"'{command}' writes the trials of an ensemble {name!r}"
-    problems.add(at, f"expected a file that ends in {_KINDS}, not {shown(file)}: {way}")
+        way = f"'{command}' writes the trials of an ensemble {name!r} that is elsewhere"
+    what = f"a file that ends in {_KINDS}, or the name of an ensemble"
+    problems.add(at, f"expected {what}, not {shown(file)}: {way}")
     return False
 
 
@@ -360,7 +364,7 @@ class _Reading:
         if suffix in _SHEETS:
             rows = [(f"{self._file}:{line}", row) for line, row in cells_of(self._file, text)]
             return _Records(rows)
-        return self._of_json(text, lines=suffix in _LINES)
+        return self._of_json(text, lines=suffix not in _JSON)
 
     def _of_json(self, text: str, *, lines: bool) -> _Records:
         try:

@@ -362,9 +362,9 @@ TRIALS = "{trials: [{lr: 0.01, layers: 2, opt: adam, loss: 1}]}"
         ("{from: [old.csv, none.csv]}",
          ".from[1]: cannot read 'none.csv': No such file or directory"),
         ("{from: study.db}", ".from: expected a file that ends in .csv, .tsv, .json, .jsonl or "
-         ".journal, not 'study.db': a database of Optuna becomes a journal with "
-         "optuna.copy_study, and the jobs of an ensemble a CSV file with 'flux-ensemble export "
-         "NAME FILE.csv'"),
+         ".journal, or the name of an ensemble, not 'study.db': a database of Optuna becomes a "
+         "journal with optuna.copy_study, and the jobs of an ensemble a CSV file with "
+         "'flux-ensemble export NAME FILE.csv'"),
         ("{from: bad.json}",
          ".from: bad.json: expected JSON: Expecting value: line 1 column 1 (char 0)"),
         ("{from: odd.json}", ".from: odd.json: expected a list of mappings such as {\"lr\": 0.01, "
@@ -411,8 +411,21 @@ def test_what_is_too_large_is_refused_and_not_cut_short(tmp_path: Path) -> None:
 
 def test_the_name_of_an_ensemble_is_no_file_and_how_to_write_one_is_said(tmp_path: Path) -> None:
     found = reasons(tmp_path, TEXT.replace("old.csv", "study-1"))
-    assert found.endswith("'flux-ensemble export study-1 study-1.csv' writes the trials of an "
-                          "ensemble 'study-1'")  # fmt: skip
+    assert found.endswith(
+        "or the name of an ensemble, not 'study-1': 'flux-ensemble export study-1 study-1.csv' "
+        "writes the trials of an ensemble 'study-1' that is elsewhere"
+    )
+
+
+def test_the_name_of_an_ensemble_stands_for_its_trials(tmp_path: Path) -> None:
+    rows = [job(0, "complete", loss=0.5), job(1, "failed"), job(2, "complete", loss=0.25)]
+    known = {"study.1": "\n".join(map(json.dumps, rows))}
+    text = TEXT.replace("old.csv", "study.1")
+    spec = load_text(text, name="test", file="d.yaml", jobs=known.get)
+    point = (0.01, 2, "adam", None)
+    assert told(spec) == ((point, 0.5), (point, 0.25))
+    assert spec.expansion is not None
+    assert told(load_mapping(spec.expansion, name="test")) == told(spec)
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,22 @@ def test_a_run_with_a_warm_start_goes_on_after_a_kill_without_its_file(tmp_path:
     assert sorted(began) == sorted(str(trials[number]) for number in range(3))
 
 
+def test_a_run_begins_with_the_trials_of_another_one(tmp_path: Path) -> None:
+    value = many(tmp_path, sampler="random", trials=4, parallel=2)
+    (tmp_path / "go-on").touch()
+    code, out, err = Run(tmp_path, {**value, "name": "first"}).end()
+    assert (code, err) == (0, ""), out
+    value["search"][0] |= {"sampler": "tpe", "warm-start": {"from": "first"}}
+    code, out, err = Run(tmp_path, value).end()
+    assert (code, err) == (0, ""), out
+    states = States(tmp_path / "state")
+    (before,) = states.status("first")["searches"]
+    (search,) = states.status("test")["searches"]
+    best = {key: before["best"][0][key] for key in ("value", "params")}
+    assert search["warm_start"] == {"trials": 4, "best": best}
+    assert search["complete"] == 4
+
+
 def population(directory: Path) -> dict[str, Any]:
     """24 members, each of which waits in its first round until it may go on."""
     script = (
