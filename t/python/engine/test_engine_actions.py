@@ -716,6 +716,28 @@ def test_a_rerun_sends_what_was_never_sent_beside_jobs_that_still_run():
     assert play.status()["groups"]["a"]["success"] == 5
 
 
+def test_a_rerun_sends_no_job_twice_that_was_sent_and_has_not_appeared_yet():
+    jobs = [{"name": "a", "command": "true", "count": 9, "max-active": 5}]
+    play = Play(document(jobs=jobs, rules=[on_start()]), start=False, accept=False)
+    play.post(Started(play.t))
+    (command,) = play.of(SubmitJobs)
+    play.enqueue(command)
+    play.engine.fail("no more")
+    # The queue has two jobs of five, and their events are still to come.
+    play.post(CommandFailed(play.tick(), command.id, "ECANCELED", "it ended", ids=(1, 2)))
+    play.accept = True
+    assert play.request("rerun", unsent=True).result["unsent"] == 4
+    for job in (1, 2):
+        play.run(job)
+    job = 6
+    while play.engine.state == "running":
+        play.run(job)
+        job += 1
+    tags = list(play.queued.values())
+    assert len(tags) == len(set(tags))
+    assert play.status()["groups"]["a"]["success"] == 2 + 4
+
+
 @pytest.mark.parametrize("arrived", [(), (1, 2), (1, 3)])
 def test_jobs_that_did_not_reach_the_queue_before_a_cancel_are_sent_by_a_rerun(arrived):
     jobs = [{"name": "a", "command": "true", "count": 9, "max-active": 5}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
 from play import Play, document, on_start, submit
 
 from flux_ensemble.cli.display.reasons import reasons
@@ -101,6 +102,19 @@ def test_a_rule_that_has_no_jobs_to_wait_for_cannot_fire_any_more() -> None:
     gone = "no job of group 'a' is active, and no rule that can still fire submits one"
     assert rules_of(play, "more")["never"] == gone
     assert rules_of(play, "r")["never"] == gone.replace("'a'", "'b'")
+
+
+def test_of_very_many_rules_nothing_is_looked_for_that_they_lack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rules = [
+        {"id": "r", "trigger": "job-fail", "group": "a", "action": STOP},
+        {"trigger": "timer", "after": 9, "action": STOP},
+    ]
+    play = Play(document(rules=rules))
+    assert rules_of(play, "r")["never"] is not None
+    monkeypatch.setattr("flux_ensemble.engine.why.MAX_RULES", 0)
+    assert rules_of(play, "r")["never"] is None
 
 
 def test_a_count_that_is_out_of_reach_is_told_with_how_far_it_can_get() -> None:

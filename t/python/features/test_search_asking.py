@@ -801,7 +801,7 @@ class SearchSampler:
         ("pass", "time.sleep(1000)", "was ended after 0.5 s"),
         ("pass", "return {'points': [{'params': {}}] * 1000, 'seconds': 0}", "at most 1 points"),
         ("pass", "return {'points': [{'params': {'x': 2.0, 'n': 1, 'kind': 'p'}}], 'seconds': 0}",
-         "x: expected a number >= 0.0001 and <= 1.0, not 2.0"),
+         "used: point 0: x: expected a number >= 0.0001 and <= 1.0, not 2.0"),
         ("pass", "return {'points': [{'params': {'x': 0.5, 'n': 1.0, 'kind': 'p'}}], 'seconds': 0}",
          "n: expected an integer"),
         ("pass", "return {'points': [{'params': {'x': 0.5, 'n': 1, 'kind': False}}], 'seconds': 0}",

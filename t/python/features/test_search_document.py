@@ -378,7 +378,7 @@ def test_an_unknown_field_of_a_search_is_refused_with_those_there_are() -> None:
     action: {name: submit, label: trial, params: {lr: "{search.hpo.best.rl}"}}
 """
     (found,) = problems(TEXT + rule)
-    assert "no field 'search.hpo.best.rl' (fields of 'search.hpo': trials, complete" in found
+    assert ": no field 'search.hpo.best.rl' (fields of 'search.hpo': trials, complete" in found
 
 
 def test_one_with_several_objectives_has_no_best_trial() -> None:
