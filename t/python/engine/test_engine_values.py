@@ -138,3 +138,9 @@ def test_a_job_is_described_with_its_texts() -> None:
         for job in play.engine.workload.jobs.values()
     ]
     assert described == ["1.10", 1.1, "NO", "1e3"]
+
+
+def test_the_status_has_the_units_of_a_document_that_gives_some() -> None:
+    metrics = [{"of": "x", "unit": "eV"}, {"of": "a-fom", "unit": "ns/day"}]
+    assert Play(document(metrics=metrics)).status()["units"] == {"x": "eV", "a-fom": "ns/day"}
+    assert "units" not in Play(document()).status()

@@ -335,7 +335,8 @@ def test_a_search_has_a_bounded_number_of_variables_and_of_objectives() -> None:
     )
     assert len(search.objectives) == MAX_OBJECTIVES
     (found,) = changed("minimize: loss", many(MAX_OBJECTIVES + 1, "minimize", "k{}"))
-    assert found.endswith(f"expected at most {MAX_OBJECTIVES} objectives, not {MAX_OBJECTIVES + 1}")
+    told = f": expected at most {MAX_OBJECTIVES} objectives, not {MAX_OBJECTIVES + 1}"
+    assert found.endswith(told)
 
 
 def test_points_are_read_as_their_variables_have_values() -> None:

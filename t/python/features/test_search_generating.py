@@ -98,6 +98,14 @@ def test_a_point_of_the_user_that_lacks_values_has_those_that_it_has() -> None:
     assert (first["n"], second["kind"]) == (8, "r")
 
 
+def test_a_point_of_the_user_may_be_one_that_was_tried_before() -> None:
+    variables = (Variable("n", 1, 3, integer=True), Variable("kind", choices=("p",)))
+    asked = Asked(search("Learner", initial=0, variables=variables))
+    for _ in range(2):
+        asked.trials.give([{"n": 2}])
+        assert asked.ask() == [{"n": 2, "kind": "p"}]
+
+
 @pytest.mark.parametrize("draw", ["random", "numpy.random"])
 def test_a_generator_that_draws_from_the_process_gives_the_same_points_with_the_same_seed(
     draw: str,
