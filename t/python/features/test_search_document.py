@@ -286,6 +286,9 @@ def test_a_range_can_have_steps() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
+        ("high: 8, integer: true", "high: 8, integer: true, step: 8",
+         "6: search[0].variables.layers.step: expected a number > 0 and at most 7, which is 'high' "
+         "less 'low', not 8"),
         ("log: true", "step: 0", "5: search[0].variables.lr.step: expected a number > 0 and at "
          "most 0.09999, which is 'high' less 'low', not 0"),
         ("log: true", "step: 1e-20", "5: search[0].variables.lr.step: expected at most 1000000000 "
@@ -337,6 +340,14 @@ def test_a_search_has_a_bounded_number_of_variables_and_of_objectives() -> None:
     (found,) = changed("minimize: loss", many(MAX_OBJECTIVES + 1, "minimize", "k{}"))
     told = f": expected at most {MAX_OBJECTIVES} objectives, not {MAX_OBJECTIVES + 1}"
     assert found.endswith(told)
+
+
+@pytest.mark.parametrize("bound", ["lower", "upper"])
+def test_one_bound_of_an_objective_is_enough(bound: str) -> None:
+    stop = f"stop: {{policy: threshold, step: n, {bound}: 0.5}}"
+    (search,) = searches_of(load_text(TEXT.replace("trials:", f"{stop}\n    trials:"), name="test"))
+    assert search.stop is not None
+    assert getattr(search.stop, bound) == 0.5
 
 
 def test_points_are_read_as_their_variables_have_values() -> None:
