@@ -330,7 +330,7 @@ def test_a_snapshot_does_not_depend_on_the_order_of_keys() -> None:
     assert dump(restore(spec, turned, values))["digest"] == snapshot["digest"]
 
 
-@pytest.mark.parametrize("given", [None, [], "text", {}])
+@pytest.mark.parametrize("given", [None, [], "text", {}, {"state": {}}])
 def test_what_is_no_snapshot_is_refused(given: Any) -> None:
     spec, _, values = dumped()
     with pytest.raises(ValueError, match="expected a snapshot of an engine"):

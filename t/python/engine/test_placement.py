@@ -163,6 +163,15 @@ def test_a_job_takes_the_share_of_its_gpus_nodes_or_cores_whichever_is_largest()
     assert place.room(Need(gpus=1), 0.0) == 4
 
 
+def test_a_job_is_feasible_only_where_its_pools_have_a_member_that_it_is_not_kept_off() -> None:
+    placement, need = Placement(), Need(cores=8)
+    placement.add(Place(1, "small", nodes=1, cores=4))
+    placement.add(Place(2, "large", nodes=1, cores=8))
+    assert placement.feasible(["small", "large"], need, 0.0, ())
+    assert not placement.feasible(["small"], need, 0.0, ())
+    assert not placement.feasible(["large"], need, 0.0, {2})
+
+
 def test_a_member_with_a_service_of_its_own_gets_jobs_in_bulk_and_does_not_run_dry() -> None:
     placement = Placement()
     place = Place(1, "a", nodes=1, cores=100, bulk=True)

@@ -497,6 +497,15 @@ def test_what_is_wrong_with_a_request_for_more_trials(
     assert dump(play.engine)["state"]["searches"] == state
 
 
+def test_a_search_whose_trials_have_all_ended_is_not_done_once_more() -> None:
+    again = {"id": "again", "trigger": "timer", "every": 9,
+             "action": {"name": "search", "label": "hpo", "repetitions": 9}}  # fmt: skip
+    play = Search(searching([again], trials=1, parallel=1))
+    play.try_out(1, 0.5)
+    play.timer("rule:again")
+    assert (play.search["state"], len(play.recorded("search-done"))) == ("done", 1)
+
+
 def test_the_limit_of_jobs_holds_for_trials_of_several_jobs() -> None:
     rule = {
         "trigger": "search-done",

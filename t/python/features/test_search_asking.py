@@ -299,6 +299,19 @@ def test_a_gaussian_process_of_many_trials_goes_on_in_a_new_process_and_has_some
     assert {tuple(process._points[number]) for number in (best, many)} <= kept
 
 
+def test_the_improvement_that_a_gaussian_process_expects_is_that_of_its_formula() -> None:
+    import numpy as np
+    from scipy.stats import norm
+
+    by, deviation = np.linspace(-3.0, 3.0, 61), 0.7
+    z = by / deviation
+    expected = by * norm.cdf(z) + deviation * norm.pdf(z)
+    assert np.allclose(np.exp(gaussian._log_improvement(by, deviation)), expected, rtol=1e-6)
+    # Where that is too small for a number, a candidate that is farther away is worth less.
+    far = gaussian._log_improvement(np.linspace(-300.0, -3.0, 100), deviation)
+    assert (np.diff(far) > 0).all()
+
+
 def test_the_lengths_of_a_gaussian_process_are_fitted_when_there_are_a_tenth_more_trials() -> None:
     fitted = [gaussian._fitted_to(count) for count in range(10, 400)]
     assert fitted == sorted(fitted)

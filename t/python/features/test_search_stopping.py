@@ -224,6 +224,19 @@ def test_a_trial_that_is_stopped_while_the_instance_shuts_down_does_not_run_agai
     assert play.points == [0.01, 0.02, 0.03]
 
 
+def test_a_trial_whose_job_is_being_interrupted_is_not_stopped_and_runs_again() -> None:
+    play = Stopped(searching(stop=ASHA, parallel=1))
+    play.over(1, 0.5)
+    play.begin(2)
+    play.post(Interrupted(play.tick(), (2,)))
+    play.publish(2, 0.9)
+    assert not play.of(CancelJobs)
+    play.event(2, "exception", type="cancel", severity=0)
+    play.end(2, 15)
+    assert play.search["pruned"] == 0
+    assert play.points == [0.01, 0.02, 0.02]
+
+
 def test_one_that_runs_again_is_not_compared_with_itself() -> None:
     play = Stopped(searching(stop=ASHA, parallel=1, on_failure="retry"))
     play.begin(1)
