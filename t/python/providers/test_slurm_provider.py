@@ -168,6 +168,7 @@ class Member:
         self.unwanted = False
         self.told: list[str] = []
         self.waiting: list[str] = []
+        self.outage = False
 
     def waits(self, error: Exception) -> None:
         self.waiting.append(str(error))
@@ -187,6 +188,7 @@ class Member:
 
     def broke(self, reason: str, outage: bool = False) -> None:
         self.told.append(reason)
+        self.outage = outage
 
     def expires(self, t_expires: float | None) -> None:
         raise NotImplementedError
@@ -286,6 +288,21 @@ def test_it_ends_and_its_end_is_told_when_slurm_says_so() -> None:
     world.provider.end("100", "not needed", ends.append)
     world.run(5.0)
     assert ends == [None, None]
+
+
+@pytest.mark.parametrize("away", [True, False])
+def test_one_that_ended_while_no_service_was_there_is_said_to_be_of_an_outage(away: bool) -> None:
+    world = World()
+    world.start(1)
+    world.run(20.0)
+    if away:
+        world.slurm.end("100", "FAILED")
+    world.die()
+    world.run(20.0)
+    world.slurm.end("100", "FAILED")
+    world.run(20.0)
+    assert world.members[1].told[-2:] == ["its job in Slurm is FAILED", "over"]
+    assert world.members[1].outage is away
 
 
 def test_a_job_that_slurm_has_forgotten_is_over() -> None:

@@ -67,6 +67,7 @@ class _Following:
         seen: its job in the latest list.
         missed: in how many lists in a row it was not.
         began, reached: the member was told that it began, and its URI.
+        unseen: an earlier service started it, and no list of this one has shown it alive.
     """
 
     member: Started
@@ -80,6 +81,7 @@ class _Following:
     missed: int = 0
     reached: bool = False
     began: bool = False
+    unseen: bool = False
 
 
 class SlurmProvider:
@@ -121,7 +123,7 @@ class SlurmProvider:
 
     def find(self, member: Started, home: str, job: str | None) -> None:
         """Follow the job of a member that is written down."""
-        self._follow(_Following(member, mark(member.tag, home), id=job))
+        self._follow(_Following(member, mark(member.tag, home), id=job, unseen=True))
 
     def _follow(self, following: _Following) -> None:
         self._members[following.comment] = following
@@ -231,6 +233,8 @@ class SlurmProvider:
             return
         following.missed = 0
         following.seen = seen
+        if seen.alive:
+            following.unseen = False
         if member.job is None:
             member.submitted(seen.job)
         if seen.held:
@@ -251,7 +255,8 @@ class SlurmProvider:
 
     def _over(self, following: _Following, reason: str) -> None:
         self._drop(following)
-        following.member.broke(reason)
+        # Its pool is filled again if it ended while no service was there.
+        following.member.broke(reason, following.unseen)
         following.member.over()
 
     def _drop(self, following: _Following) -> None:
