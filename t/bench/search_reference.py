@@ -11,6 +11,7 @@ processor time of one trial. `processor` prints those of all processes, with so 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
@@ -203,16 +204,20 @@ def _own() -> float:
 def _below(pid: int) -> list[int]:
     """The processes that a process has started, and those that these have."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            found += [child, *_below(child)]
+    # What has ended since is waited for by what started it.
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                found += [child, *_below(child)]
     return found
 
 
 def _used(pid: int) -> float:
     """Seconds of a process that runs, and of those that it has waited for."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 if __name__ == "__main__":
