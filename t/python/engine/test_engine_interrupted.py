@@ -59,7 +59,7 @@ def test_an_interrupted_job_is_counted_apart_and_is_logged() -> None:
 
 
 def test_each_fate_of_an_interrupted_job_has_a_sentence_of_its_own() -> None:
-    job = {"id": 1, "group": "a", "rule": "r", "firing": 0, "index": 0}
+    job: dict[str, Any] = {"id": 1, "group": "a", "rule": "r", "firing": 0, "index": 0}
     entries = [eventlog.Interrupted(**job, fate=fate.value, reason="") for fate in Fate]
     assert len({entry.sentence(0.0, str) for entry in entries}) == len(Fate)
     assert len({entry.sentence_of(2) for entry in entries}) == len(Fate)

@@ -1098,6 +1098,20 @@ def test_an_engine_that_is_restored_goes_on_as_the_first_would_have(
     assert dump(third) == dump(first.engine)
 
 
+def test_a_search_that_was_not_started_yet_is_in_a_snapshot() -> None:
+    document = searching()
+    document["rules"] = [
+        {"trigger": "timer", "after": 9, "action": {"name": "search", "label": "hpo"}}
+    ]
+    play = Search(document)
+    values = [play.engine.stats.take_values()]
+    again = restore(play.engine.spec, json.loads(json.dumps(dump(play.engine))), values)
+    assert dump(again) == dump(play.engine)
+    play.engine, play.handle = again, again.handle
+    play.timer("rule:rule-0")
+    assert play.points == [0.01, 0.02]
+
+
 def test_a_document_without_a_search_says_nothing_of_one() -> None:
     play = Play({"name": "test", "jobs": [{"name": "a", "command": "true"}], "rules": []})
     assert "searches" not in play.status()
