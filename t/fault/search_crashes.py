@@ -67,7 +67,7 @@ def _outcome(stage: Scene, interrupted: Container[int]) -> Outcome:
     stage.row.reached["interrupted"] = lost
     if lost not in interrupted:
         stage.note([f"{lost} attempts were interrupted"])
-    return outcome(stage.directory, status, rows)
+    return outcome(stage.directory, status, rows, stage.entries(NAME))
 
 
 def member_search_kinds(context: Context) -> None:

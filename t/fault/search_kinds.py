@@ -172,7 +172,8 @@ class Outcome:
         searches: by id, the state, the reason, and the trials that have failed or were cancelled.
         params: by group and number, the parameters of each job, of all of its attempts.
         ends: how often each has ended.
-        alone: the trials that were stopped, of the search where that depends on no other trial.
+        alone: the trials that were to be stopped, of the search where that depends on no other. One
+            may have come to its end before.
         best: by id, the best trial where no trial is stopped, its parameters and its value.
         done: the jobs that came to their end, by what they noted.
     """
@@ -214,7 +215,10 @@ def told_by_others() -> tuple[str, ...]:
 
 
 def outcome(
-    directory: Path, status: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]
+    directory: Path,
+    status: Mapping[str, Any],
+    rows: Iterable[Mapping[str, Any]],
+    entries: Iterable[Mapping[str, Any]],
 ) -> Outcome:
     """Return what an ensemble came to.
 
@@ -222,10 +226,12 @@ def outcome(
         directory: of its jobs.
         status: of the ensemble.
         rows: its jobs by its record, with the attempts that were interrupted.
+        entries: of its log.
     """
     params: dict[Key, set[str]] = {}
     ends: Counter[Key] = Counter()
-    alone = set[int]()
+    stops = [one["context"] for one in entries if one["name"] == "pruned"]
+    alone = frozenset(one["trial"] for one in stops if one["search"] == ALONE)
     for row in rows:
         of, number = row["params"], row.get("trial")
         key = (
@@ -236,8 +242,6 @@ def outcome(
         params.setdefault(key, set()).add(json.dumps(of, sort_keys=True))
         if row["outcome"] != "interrupted":
             ends[key] += 1
-        if row["group"] == ALONE and row.get("trial_state") == "pruned":
-            alone.add(key[1])
     searches, best = {}, {}
     for one in status["searches"]:
         ended = one["complete"] + one.get("pruned", 0)
@@ -249,7 +253,7 @@ def outcome(
     notes = (directory / "done").read_text().splitlines()
     return Outcome(
         status["state"], searches, {key: sorted(of) for key, of in params.items()}, ends,
-        frozenset(alone), best, frozenset(notes),
+        alone, best, frozenset(notes),
     )  # fmt: skip
 
 
@@ -265,7 +269,7 @@ def control(context: Context) -> Outcome:
 
 def _local_outcome(run: LocalRun) -> Outcome:
     rows = States(run.files.parent).jobs(NAME)
-    return outcome(run.directory, run.snapshot()["status"], list(rows))
+    return outcome(run.directory, run.snapshot()["status"], list(rows), run.entries())
 
 
 def await_held(directory: Path, attempts: int, alive: Any = None) -> None:

@@ -202,7 +202,9 @@ def of_kinds(directory: Path, **changes: Any) -> search_kinds.Outcome:
     notes = changes.get("notes", ['["where", {"x": 0.25}]', '["where", {"x": 0.5}]'])
     (directory / "done").write_text("\n".join(notes))
     status = {"state": "completed", "searches": [{**search, **changes.get("search", {})}]}
-    return search_kinds.outcome(directory, status, rows)
+    stops = [{"search": "patience", "trial": 0}, {"search": "percentile", "trial": 1}]
+    entries = [{"name": "pruned", "context": one} for one in changes.get("stops", stops)]
+    return search_kinds.outcome(directory, status, rows, entries)
 
 
 def test_an_outcome_is_that_of_its_control_however_often_jobs_were_interrupted(
@@ -222,7 +224,8 @@ def test_an_outcome_is_that_of_its_control_however_often_jobs_were_interrupted(
         ({"rows": {2: {"outcome": "interrupted"}}}, "('where', 1, 0) has ended 0 times"),
         ({"rows": {0: {"outcome": "success"}}}, "('where', 0, 0) has ended 2 times"),
         ({"rows": {2: {"trial": 7}}}, "parameters of ('where', 7, 0)"),
-        ({"rows": {3: {"outcome": "success", "trial_state": "complete"}}}, "alone: "),
+        ({"stops": []}, "alone: "),
+        ({"stops": [{"search": "patience", "trial": 1}]}, "alone: "),
         ({"search": {"failed": 1}}, "searches: "),
         ({"search": {"reason": "failures"}}, "searches: "),
         ({"search": {"best": [{"trial": 0, "value": 0.5}]}}, "best: "),
