@@ -120,6 +120,7 @@ def test_a_job_runs_again_beside_the_others_while_the_ensemble_goes_on() -> None
     play.run(1, 256)
     play.begin(2)
     assert play.rerun() == {"jobs": 1, "reopened": False}
+    assert play.recorded("rerun") == [{"jobs": 1}]
     assert play.engine.workload.absences.seconds == 0.0
     for job in (3, 4):
         play.run(job)
