@@ -151,11 +151,18 @@ test_expect_success 'a new search begins with what an earlier one has found, and
 
 test_expect_success 'the name of an ensemble stands for its trials' '
 	sed "s/old.csv/tune/" warm.yaml >named.yaml &&
-	flux ensemble run -q named.yaml &&
+	flux ensemble run -q --record named.jsonl named.yaml &&
 	is 11 "$(status_of named searches.0.warm_start.trials)" &&
 	sed "s/old.csv/tuna/" warm.yaml >none.yaml &&
 	test_must_fail flux ensemble load none.yaml 2>err &&
 	grep "or the name of an ensemble, not .tuna.: .*export tuna tuna.csv. writes" err
+'
+
+test_expect_success 'its recording has what it was told, and replays to the same commands' '
+	head -1 named.jsonl | grep warm-start >header &&
+	test_must_fail grep "from: tune" header &&
+	flux ensemble replay named.jsonl >out &&
+	grep "^named: [0-9]* events, the same commands; completed" out
 '
 
 test_expect_success 'what is wrong with it is said with the file and the line' '

@@ -285,6 +285,31 @@ def _repeated() -> Part:
     }  # fmt: skip
 
 
+def _warm() -> Part:
+    told = [{"x": place / 16, "loss": (place / 16 - 0.3) ** 2} for place in range(16)]
+    return {
+        "search": [
+            {
+                "id": "warm",
+                "group": "warm-trial",
+                "variables": {"x": {"low": 0, "high": 1}},
+                "minimize": "loss",
+                "sampler": "tpe",
+                "warm-start": {"trials": told},
+                "trials": 6,
+                "parallel": 3,
+                "failures": 3,
+            }
+        ],
+        "jobs": [job("warm-trial", "trial", given=["x"])],
+        "rules": [
+            {"id": "warm-begin", "trigger": "start",
+             "action": {"name": "search", "label": "warm"}},
+        ],
+        "simulate": {"warm-trial": {"memo": {"loss": {"expression": "(x - 0.3) ** 2"}}}},
+    }  # fmt: skip
+
+
 def _population() -> Part:
     return {
         "jobs": [
@@ -599,6 +624,8 @@ FEATURES: Mapping[str, Feature] = {
                 {"conditional-trial": 8}, trials={"conditional": 8}),
         Feature("repeated", "a search whose trials are three jobs each", _repeated,
                 {"repeated-trial": 12}, trials={"repeated": 4}),
+        Feature("warm", "a search that knows trials of others", _warm,
+                {"warm-trial": 6}, trials={"warm": 6}),
         Feature("population", "a population, whose members go on from checkpoints", _population,
                 {"population": 8, "population-end": 1},
                 best=Best("population", "population", "loss", "min")),

@@ -16,9 +16,11 @@ use, so a process that knows more than that receives all of them again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.document.model import Spec
@@ -192,7 +194,7 @@ def described(search: Search, seed: int) -> dict[str, Any]:
     ]
     return {
         "id": search.id,
-        "seed": seed,
+        "seed": _seed(seed, told),
         **suggests,
         "maximize": [objective.maximize for objective in search.objectives],
         "parallel": search.parallel,
@@ -201,6 +203,16 @@ def described(search: Search, seed: int) -> dict[str, Any]:
         **({"subject_to": list(search.subject_to)} if search.subject_to else {}),
         **({"told": told} if told else {}),
     }
+
+
+def _seed(seed: int, told: list[Any]) -> int:
+    """Return the seed of a search's points.
+
+    With the seed of those who found what it begins with it would try their first points again.
+    """
+    if not told:
+        return seed
+    return int.from_bytes(blake2b(json.dumps([seed, told]).encode(), digest_size=4).digest())
 
 
 def _violations(search: Search, told: Told) -> list[Any]:

@@ -381,6 +381,13 @@ class _Reading:
                 f'{self._file}: expected a list of mappings such as {{"lr": 0.01, "loss": '
                 f"0.5}}, not {shown(given)}"
             )
+        if lines and given and "recording" in given[0] and "document" in given[0]:
+            name = str(given[0].get("name"))
+            command = own_command("export", name, f"{name}.csv")
+            raise ValueError(
+                f"{self._file}: expected trials, not a recording: '{command}' writes those of "
+                f"the ensemble {shown(name)}"
+            )
         records = _Records()
         for place, row in enumerate(given, 1):
             records.rows.append((f"{self._file}: item {place}", _flat(row)))

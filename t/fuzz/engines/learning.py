@@ -75,11 +75,22 @@ def learning(random: Random) -> dict[str, Any]:
     if random.random() < 0.3:
         del search["sampler"]
         search |= {"generator": "package:Class", "initial": random.randint(0, 2)}
+        if random.random() < 0.3:
+            told = {"u": 0.5, "k": 2, "w": True, "loss": 0.5, "cost": 0.25}
+            keys = {*search["variables"], *_published(search)}
+            one = {key: value for key, value in told.items() if key in keys}
+            search["warm-start"] = {"trials": [one] * random.randint(1, 3)}
     if random.random() < 0.3:
         search["batch"] = random.choice([1, 2, 20])
     found: dict[str, Any] = {"search": [search]}
     use = random.choice(_USES)
     return {**found, "use": use} if use else found
+
+
+def _published(search: Mapping[str, Any]) -> list[str]:
+    """What a trial of a search has to publish."""
+    several = isinstance(search.get("minimize"), list)
+    return ["loss", "cost"] if several or "subject-to" in search else ["loss"]
 
 
 def group(random: Random) -> dict[str, Any]:

@@ -409,6 +409,15 @@ def test_what_is_too_large_is_refused_and_not_cut_short(tmp_path: Path) -> None:
     )
 
 
+def test_a_recording_has_no_trials_and_how_to_write_them_is_said(tmp_path: Path) -> None:
+    text = TEXT.replace("old.csv", "old.jsonl")
+    recording = json.dumps({"recording": 1, "name": "tune", "document": "name: tune"})
+    assert reasons(tmp_path, text, old_jsonl=f"{recording}\n{{}}\n").endswith(
+        "old.jsonl: expected trials, not a recording: 'flux-ensemble export tune tune.csv' writes "
+        "those of the ensemble 'tune'"
+    )
+
+
 def test_the_name_of_an_ensemble_is_no_file_and_how_to_write_one_is_said(tmp_path: Path) -> None:
     found = reasons(tmp_path, TEXT.replace("old.csv", "study-1"))
     assert found.endswith(
@@ -490,6 +499,18 @@ def test_a_sampler_learns_from_them_and_a_new_process_goes_on_as_the_one_before(
     assert Asked(given).run(count, 1, again=3) == straight
     four = replace(given, parallel=4)
     assert Asked(four).run(count, 4, again=2) == Asked(four).run(count, 4)
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "gp"])
+def test_a_few_that_it_begins_with_are_not_tried_again(sampler: str) -> None:
+    cold = search(sampler)
+    first = Asked(cold).run(4, 1)
+    told = tuple(Told(cold.row_of(point), loss(point)) for point in first)
+    second = Asked(replace(cold, warm_start=WarmStart(told))).run(4, 1)
+    told = tuple(Told(cold.row_of(point), loss(point)) for point in second)
+    third = Asked(replace(cold, warm_start=WarmStart(told))).run(4, 1)
+    tried = [point["x"] for point in (*first, *second, *third)]
+    assert len(set(tried)) == len(tried)
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "nsga2"])

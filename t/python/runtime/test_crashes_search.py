@@ -29,11 +29,13 @@ pytest.importorskip("optuna")
 KINDS = {
     "random": 5, "qmc": 5, "tpe": 1, "stop": 5, "generator": 1, "given": 1, "queue": 5, "more": 1,
     "grid": 5, "hyperband": 5, "threshold": 5, "repeats": 5, "partial": 1, "conditional": 1,
-    "constrained": 5, "subject": 1,
+    "constrained": 5, "subject": 1, "warm": 1,
 }  # fmt: skip
 POINTS = [{"x": number / 16, "k": number % 9 + 1} for number in range(7)]
 #: Of which the sampler chooses the rest, in turns with whole ones.
 PARTIAL = [point if place % 3 else {"k": point["k"]} for place, point in enumerate(POINTS)]
+#: What others have found.
+TOLD = [{"x": n / 16, "k": n % 9 + 1, "loss": (n / 16 - 0.3) ** 2} for n in range(16)]
 HYPERBAND = {"policy": "hyperband", "step": "epoch", "eta": 2, "to": 4}
 THRESHOLD = {"policy": "threshold", "step": "epoch", "from": 2, "upper": 0.6}
 OTHERS: dict[str, dict[str, Any]] = {
@@ -46,6 +48,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "queue": {"sampler": "qmc", "points": POINTS},
     "partial": {"sampler": "tpe", "points": PARTIAL},
     "more": {"sampler": "tpe"},
+    "warm": {"sampler": "tpe", "warm-start": {"trials": TOLD}},
     "grid": {
         "sampler": "grid",
         "variables": {"x": [0.25, 0.5, 0.75], "k": {"low": 1, "high": 9, "integer": True}},
