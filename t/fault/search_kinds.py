@@ -51,11 +51,14 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     },
     "where": {
         "variables": {"x": _RANGE, "y": _RANGE}, "where": ["x + y <= 1", "x < 0.8"],
+        "points": [{"x": 0.25, "y": 0.5}, {"x": 0.5, "y": 0.25}],
         "sampler": "random", "trials": 8, "parallel": 4,
     },
     "repeats": {
-        "variables": {"x": _RANGE}, "repeats": 2, "aggregate": "median",
-        "sampler": "random", "trials": 4, "parallel": 2,
+        "variables": {"x": [0.125, 0.25, 0.375, 0.5, 0.625]}, "repeats": 2, "aggregate": "median",
+        # What is told is not tried again.
+        "warm-start": {"trials": [{"x": 0.375, "loss": 0.5}]},
+        "sampler": "grid", "trials": 4, "parallel": 2,
     },
     **{
         policy: {
