@@ -35,7 +35,8 @@ from image_packages import Image
 from memory_jobs import INDEX
 from patience import PATIENCE
 
-from flux_ensemble.k8s.operator import names, tls
+from flux_ensemble.certificates import decoded
+from flux_ensemble.k8s.operator import names
 from flux_ensemble.k8s.operator.cluster import ClusterFailure, KubernetesCluster
 
 Object = dict[str, Any]
@@ -397,7 +398,7 @@ cores = "0-1"
         found = self._cluster.get("v1", "Secret", self._namespace, name)
         if found is None:
             raise ClusterFailure(f"there is no Secret {name!r} yet", 404)
-        for key, value in tls.decoded(found["data"]).items():
+        for key, value in decoded(found["data"]).items():
             file = where / key
             if not file.exists() or file.read_bytes() != value:
                 file.write_bytes(value)
