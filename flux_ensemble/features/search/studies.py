@@ -18,6 +18,7 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
+from sqlalchemy.exc import SQLAlchemyError
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.document.spellings import with_spellings
@@ -98,8 +99,11 @@ def write(path: Path, name: str, searches: Iterable[Search], jobs: Iterable[Job]
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         return _write(path, name, searches, jobs)
-    except optuna.exceptions.StorageInternalError as error:
-        raise StudyError(f"Optuna cannot write {path.name}: {error}") from None
+    except (optuna.exceptions.StorageInternalError, SQLAlchemyError) as error:
+        reason: BaseException = error
+        while reason.__cause__ is not None:
+            reason = reason.__cause__
+        raise StudyError(f"Optuna cannot write {path.name}: {reason}") from None
 
 
 def _write(

@@ -253,6 +253,15 @@ def test_without_by_the_groups_are_joined_as_a_whole():
     assert called(p) == [("all", 6)]
 
 
+def test_a_rule_on_one_group_without_a_condition_knows_how_its_jobs_went():
+    said = {"name": "terminate", "reason": "{idle.failed} of {idle.jobs}"}
+    idle = {"id": "end", "trigger": "idle", "group": "a", "action": said}
+    p = Play(document(rules=[on_start("a", count=2), idle]))
+    p.run(1, status=256)
+    p.run(2)
+    assert p.status()["reason"] == "1 of 2 (rule 'end')"
+
+
 def test_a_rule_on_one_group_and_on_the_ensemble_know_how_their_jobs_went():
     rules = [
         on_start("a", count=3),

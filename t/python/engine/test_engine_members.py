@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.engine.absences import Absence, Absences
 from flux_ensemble.engine.codec import command_from_json, encode, to_json
 from flux_ensemble.engine.commands import (
     CancelJobs,
@@ -671,6 +672,44 @@ def test_a_rule_on_jobs_that_run_says_where_they_do() -> None:
     log = [entry for entry in one.handle(TimerFired(30.0, timer.key)) if isinstance(entry, Record)]
     causes = [entry.context["cause"] for entry in log if entry.name == "fire"]
     assert [cause["member"] for cause in causes] == ["pool.0"]
+
+
+def test_a_job_that_is_to_run_near_another_is_sent_to_its_member_though_others_have_more_room() -> (
+    None
+):
+    action = {"name": "submit", "label": "a", "count": 1, "near": "trigger"}
+    one = engine(2, [{"trigger": "job-success", "group": "a", "action": action}])
+    one.handle(Started(0.0))
+    (job,) = [each for each in told(one.handle(up(1))) if isinstance(each, SubmitJobs)]
+    one.handle(up(2, cores=64))
+    shows(one, job, "start")
+    key = make(1, job.first + 1)
+    made = one.handle(JobEvent(3.0, key, "finish", {"status": 0}))
+    made += one.handle(JobEvent(3.0, key, "clean", {}))
+    assert [each.ordinal for each in made if isinstance(each, SubmitJobs)] == [1]
+
+
+def test_a_job_on_a_member_waited_there_whatever_became_of_the_instance() -> None:
+    absences = Absences()
+    absences.add(Absence(10.0, 70.0))
+    assert absences.waited(1, 5.0, 71.0) == 6.0
+    assert absences.waited(make(1, 1), 5.0, 71.0) == 66.0
+
+
+def test_what_becomes_of_a_command_that_the_engine_sends_by_itself_has_the_name_of_its_member() -> (
+    None
+):
+    one = engine(1)
+    one.handle(Started(0.0))
+    one.handle(up(1))
+    (drain,) = [
+        command
+        for command in one.handle(MemberDraining(3.0, "pool.0", 1, "told", ends=False))
+        if isinstance(command, DrainMember)
+    ]
+    (outcome,) = one.handle(CommandFailed(4.0, drain.id, "EIO", "no answer"))
+    assert isinstance(outcome, Record)
+    assert (outcome.context["rule"], outcome.context["reason"]) == ("member:pool.0", "no answer")
 
 
 def asks(one: Engine, count: int) -> tuple[list[SubmitJobs], list[Reply]]:

@@ -246,6 +246,19 @@ def test_odd_values_of_memos_are_recorded_filtered_and_exported(tmp_path: Path) 
         assert write(tmp_path / f"jobs{suffix}", [row]) == 1
 
 
+def test_of_an_odd_job_only_what_is_odd_is_stored() -> None:
+    play = played(rules=[on_start(count=3)])
+    play.begin(1)
+    play.event(1, "memo", fom=1.5)
+    play.end(1)
+    play.run(2)
+    play.run(3, status=256)
+    assert encode(play.engine.records.take())["more"] == [
+        [0, {"memo": {"fom": 1.5}}],
+        [2, {"outcome": "failed", "status": 256}],
+    ]
+
+
 def test_parameters_and_attempts_are_those_of_the_firing() -> None:
     rules = [on_start("a", params={"t": [5]}, count=1)]
     play = played(jobs=SWEPT, rules=rules)

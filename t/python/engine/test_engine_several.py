@@ -77,7 +77,7 @@ MORE: list[dict[str, Any]] = [
 
 
 def document(rules: list[dict[str, Any]], more: dict[str, Any]) -> dict[str, Any]:
-    own = {key: value for key, value in more.items() if key not in ("limits", "logging")}
+    own = {key: value for key, value in more.items() if key not in ("limits", "logging", "metrics")}
     start = [{"name": "submit", "label": "sim"}]
     return {
         "name": "several",
@@ -89,6 +89,7 @@ def document(rules: list[dict[str, Any]], more: dict[str, Any]) -> dict[str, Any
         "rules": [{"trigger": "start", "actions": start}, *rules],
         "limits": {"jobs": 1000, **more.get("limits", {})},
         "logging": more.get("logging", {}),
+        "metrics": more.get("metrics", []),
     }
 
 
@@ -356,8 +357,9 @@ def test_of_jobs_that_a_rule_looks_at_each_is(rule: dict[str, Any]) -> None:
     [
         {"predict": ["x"], "params": {"x": [1, 2, 3, 4]}, "count": 1},
         {"duration": 1e6},
+        {"metrics": [{"best": {"name": "top", "of": "sim-duration"}}]},
     ],
-    ids=["predictions", "time limits"],
+    ids=["predictions", "time limits", "the best"],
 )
 def test_jobs_that_tell_more_are_each_handled_by_themselves(more: dict[str, Any]) -> None:
     engine, lives = running([], more)

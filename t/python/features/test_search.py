@@ -13,7 +13,7 @@ from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.events import Interrupted, Tag
 from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.snapshot import dump, restore
-from flux_ensemble.features.search.entries import Front
+from flux_ensemble.features.search.entries import Front, Given
 
 
 def searching(rules: list[dict[str, Any]] | None = None, **given: Any) -> dict[str, Any]:
@@ -343,7 +343,9 @@ def test_points_that_are_added_are_tried_before_those_that_were_suggested() -> N
         "search": "hpo", "trials": 6, "added": 2, "reopened": False,
     }  # fmt: skip
     assert more(play, search="hpo", points=[{"x": 0.7, "kind": "p"}])["trials"] == 7
-    assert play.recorded("given")[-1] == {"search": "hpo", "first": 3, "points": 1}
+    given = play.recorded("given")[-1]
+    assert given == {"search": "hpo", "first": 3, "points": 1}
+    assert Given(**given).sentence(0.0, str) == "hpo: trial 3 is given, and tried first"
     for job in range(1, 8):
         play.try_out(job, 0.5)
     assert play.points == [0.01, 0.5, 0.6, 0.7, 0.02, 0.03, 0.04]

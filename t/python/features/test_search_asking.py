@@ -355,6 +355,19 @@ def test_a_gaussian_process_finds_the_choice_and_the_integer_in_spite_of_noise()
     assert found[-15:].count((6, "q")) > 7
 
 
+@pytest.mark.parametrize(("n", "next_to_it"), [(1, {2}), (4, {3, 5}), (8, {7})])
+def test_beside_a_point_of_a_gaussian_process_are_its_next_integers_and_other_choices(
+    n: int, next_to_it: set[int]
+) -> None:
+    given = Search("hpo", "a", VARIABLES, ONE, sampler="gp", trials=100)
+    process = gaussian.Gaussian(described(given, 7))
+    row = process._back([0.1, n, "q"])
+    beside = [tuple(process._params(one)[1:]) for one in process._beside(row)]
+    assert len(beside) == len(next_to_it) + 3
+    assert {other for other, kind in beside if kind == "q"} == next_to_it
+    assert [kind for other, kind in beside if other == n] == ["p", True, 1]
+
+
 def test_points_of_a_gaussian_process_are_not_given_twice_while_there_are_others() -> None:
     variables = (Variable("n", 1, 6, integer=True), Variable("kind", choices=("p", "q", "r")))
     given = Search("hpo", "a", variables, ONE, sampler="gp", trials=100)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 import pytest
 from local_queue import children, command_of
+from simulations import predict
 from test_search_asking import ONE, TWO, VARIABLES, Asked, Bench, bench
 
 from flux_ensemble.features.search.advisers import described
@@ -113,6 +114,25 @@ def test_a_generator_that_draws_from_the_process_gives_the_same_points_with_the_
     number = f"__import__('importlib').import_module('{draw}').uniform(0.1, 0.9)"
     first, same, other = [
         Asked(bad(f"[{{'x': {number}, 'n': 1, 'kind': 'p'}}]"), seed).ask() for seed in (7, 7, 8)
+    ]
+    assert first == same != other
+
+
+def test_a_simulation_of_a_generator_has_the_same_points_with_the_same_seed() -> None:
+    document = {
+        "name": "hpo",
+        "search": [
+            {
+                "id": "hpo", "group": "a", "variables": {"x": {"low": 0, "high": 1}},
+                "minimize": "loss", "trials": 3, "generator": "generators:Learner",
+            }
+        ],
+        "jobs": [{"name": "a", "command": "a {x}"}],
+        "rules": [{"trigger": "start", "action": {"name": "search", "label": "hpo"}}],
+        "simulate": {"a": {"duration": 60, "memo": {"loss": {"expression": "x"}}}},
+    }  # fmt: skip
+    first, same, other = [
+        predict(document, seed=seed).status["searches"][0]["best"] for seed in (7, 7, 8)
     ]
     assert first == same != other
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from local_queue import mounted
 from reports import simulated
 
 pytest.importorskip("optuna")
@@ -142,6 +143,19 @@ def test_a_trial_whose_job_is_not_known_keeps_its_place(tmp_path: Path) -> None:
     assert counts == {"one": 29, "two": 11}
     lines = (tmp_path / "a.journal").read_text().splitlines()
     assert all(json.loads(line) for line in lines)
+
+
+@pytest.mark.parametrize("room", ["64k", "160k"], ids=["its tables", "its trials"])
+def test_a_disk_that_has_no_room_for_a_database_or_for_all_of_it_is_said(
+    tmp_path: Path, room: str
+) -> None:
+    source = simulated(DOCUMENT)
+    searches = logged_searches(source.entries)
+    with (
+        mounted(tmp_path / "small", f"size={room}"),
+        pytest.raises(StudyError, match=r"^Optuna cannot write a\.db: [a-z ]*full$"),
+    ):
+        write(tmp_path / "small/a.db", "tune", searches, source.jobs)
 
 
 def test_what_has_no_search_is_said() -> None:
