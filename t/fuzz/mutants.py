@@ -6,7 +6,7 @@
 One place of one module is changed: a comparison, a number, a condition, a statement left out. Two
 oracles judge each mutant: histories of `engines/` that execute the changed line, and which the
 engine as it is has taken before (`differential.py` compares two trees in the same way); and then
-the tests of t/python/engine and t/python/features that execute it, the fastest first. A mutant that
+the tests of t/python/engine and a few other rooms that execute it, the fastest first. A mutant that
 neither notices survives: a test is missing, or the change makes no difference.
 
 Mutants are drawn with the seed, from each module by its size; with `--module` from these alone.
@@ -52,8 +52,11 @@ T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parent.parent
 TESTS = TREE / "t/python/engine"
-#: The directories whose tests are asked.
-ASKED = (TESTS, TREE / "t/python/features")
+#: The directories and files whose tests are asked.
+ASKED = (
+    TESTS,
+    *(TREE / "t/python" / room for room in ("features", "algorithms", "runtime/test_rerun.py")),
+)
 PACKAGE = TREE / "flux_ensemble"
 ROOM = PACKAGE / "engine"
 FEATURES = PACKAGE / "features"
@@ -358,7 +361,8 @@ def taken(work: Callable[[], T]) -> T:
 def kept(name: str, work: Callable[[], T], sources: Iterable[Path]) -> T:
     """What some work came to before, where none of its sources has changed, or comes to now."""
     file = TREE / ".mutants" / f"{name}.pickle"
-    newest = max(path.stat().st_mtime for source in sources for path in source.rglob("*.py"))
+    files = [path for source in sources for path in (source, *source.rglob("*.py"))]
+    newest = max(path.stat().st_mtime for path in files)
     if file.exists() and file.stat().st_mtime > newest:
         found: T = pickle.loads(file.read_bytes())
         return found
