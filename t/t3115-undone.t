@@ -35,7 +35,7 @@ cat >second.sh <<-EOD
 	flux ensemble report study
 EOD
 
-test_expect_success 'the broker is killed after a job has ended since its checkpoint' '
+test_expect_success FLUX 'the broker is killed after a job has ended since its checkpoint' '
 	mkdir state &&
 	test_expect_code 137 timeout 60 flux start -Sstatedir="$PWD/state" sh ./first.sh &&
 	sleep 2 &&
@@ -43,7 +43,7 @@ test_expect_success 'the broker is killed after a job has ended since its checkp
 	timeout 60 flux start -Sstatedir="$PWD/state" sh ./second.sh
 '
 
-test_expect_success 'run, list, status and the log say how many results were undone' '
+test_expect_success FLUX 'run, list, status and the log say how many results were undone' '
 	said="a crash undid the result of 1 job since the checkpoint of [0-9:]*; it runs again" &&
 	grep "goes on, interrupted for [0-9]*s; $said" run &&
 	grep "completed after .*, not counting .* in which it did not run, and .* whose results a crash" run &&
@@ -52,7 +52,7 @@ test_expect_success 'run, list, status and the log say how many results were und
 	grep "service number 2 goes on with it, interrupted for [0-9]*s; $said" log
 '
 
-test_expect_success 'so does the report, of which times leave out what was undone' '
+test_expect_success FLUX 'so does the report, of which times leave out what was undone' '
 	grep "it did not run for [0-9.]*s, which the times and charts leave out; so they do the [0-9.]*m*s before a crash, which undid the results of 1 job" study.html
 '
 
