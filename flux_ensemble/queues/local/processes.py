@@ -368,8 +368,10 @@ class ProcessRunner:
                     # started.
                     self._memos.receive()
                     memos = False
+                running = self._running[message["ended"]]
+                self._overdue(running, message)
                 self._ended(
-                    self._running[message["ended"]],
+                    running,
                     message["status"],
                     message["t"],
                     {CPU: message["cpu"], RSS: message["rss"]},
@@ -390,12 +392,18 @@ class ProcessRunner:
     def _started(self, running: _Running, message: Mapping[str, Any]) -> None:
         running.group = message["group"]
         running.tie = self._ties.tie(running.group)
-        running.t_start = time.monotonic()
+        running.t_start = message["clock"]
         self.queue.started(running.job, message["t"])
         self.limit_changed(running.job)
         early, running.early = running.early, None
         for values in early or ():
             self.queue.memo(running.job, values)
+
+    def _overdue(self, running: _Running, message: Mapping[str, Any]) -> None:
+        """Post that a job has timed out which ended by itself over its limit, before its timer."""
+        limit = running.job.claim.limit
+        if limit and running.grace is None and message["clock"] - running.t_start >= limit:
+            self.queue.timed_out(running.job, message["t"])
 
     def _refused(self, running: _Running, note: str, status: int) -> None:
         self.queue.started(running.job)

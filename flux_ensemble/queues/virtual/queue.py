@@ -187,9 +187,20 @@ class VirtualQueue:
         if job.state != "ended":
             self._post_of(job, ("memo", values))
 
-    def exception(self, job: VirtualJob, kind: str, note: str) -> None:
-        """Post the reason that ends the job: a timeout, a cancellation, a missing command."""
-        self._post_of(job, ("exception", {"type": kind, "severity": 0, "note": note}))
+    def exception(self, job: VirtualJob, kind: str, note: str, t: float | None = None) -> None:
+        """Post the reason that ends the job: a timeout, a cancellation, a missing command.
+
+        Args:
+            job: the job.
+            kind: of the exception.
+            note: the sentence.
+            t: its time in epoch seconds, if that is not now.
+        """
+        self._post_of(job, ("exception", {"type": kind, "severity": 0, "note": note}), t=t)
+
+    def timed_out(self, job: VirtualJob, t: float | None = None) -> None:
+        """Post that a job has reached its time limit, now or at the time `t`."""
+        self.exception(job, "timeout", "resource allocation expired", t)
 
     def ended(
         self,
@@ -230,7 +241,7 @@ class VirtualQueue:
 
     def expire(self, job: VirtualJob) -> None:
         """End a job that has reached its time limit."""
-        self.exception(job, "timeout", "resource allocation expired")
+        self.timed_out(job)
         self._runner.stop(job)
 
     def update(self, id: int, urgency: int | None, duration: float | None) -> None:

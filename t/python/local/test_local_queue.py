@@ -7,6 +7,7 @@ import select
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -384,6 +385,39 @@ def test_the_time_limit_ends_a_job_with_a_timeout(tmp_path: Path) -> None:
         one.run()
     assert one.context("exception")["type"] == "timeout"
     assert one.context("finish")["status"] == (128 + signal.SIGTERM) << 8
+
+
+def test_a_job_over_its_limit_timed_out_though_it_ended_by_itself(
+    tmp_path: Path, reader: int
+) -> None:
+    with bench(tmp_path, command=shell("sleep 0.2; echo >fifo"), duration=0.1) as one:
+        one.submit()
+        one.wait("start")
+        # The queue is busy until the job is over.
+        os.read(reader, 1)
+        select.select([one.runner._channel.fileno()], [], [], PATIENCE)
+        one.run()
+    assert one.context("exception")["type"] == "timeout"
+    assert one.context("finish")["status"] == 0
+    assert one.names()[5:8] == ["start", "exception", "finish"]
+    times = [event.t for event in one.events if event.name in ("exception", "finish")]
+    assert times[0] == times[1]
+
+
+def test_a_limit_counts_from_the_start_and_not_from_when_the_queue_reads_of_it(
+    tmp_path: Path,
+) -> None:
+    with bench(tmp_path, command="sleep 1000", duration=1.0) as one:
+        one.submit()
+        one.until(lambda: bool(one.runner.running))
+        one.runner.flush()
+        select.select([one.runner._channel.fileno()], [], [], PATIENCE)
+        time.sleep(1.0)  # it is busy
+        read = time.time()
+        one.run()
+    exception = next(event for event in one.events if event.name == "exception")
+    assert exception.context["type"] == "timeout"
+    assert exception.t < read + 1.0
 
 
 def test_a_job_that_ignores_sigterm_is_killed(

@@ -11,15 +11,16 @@ CHANNEL is the file descriptor of a stream socket that carries one JSON object a
                           "environment": {...}, "whole": bool, "cores": [N, ...],
                           "stdout" or null, "stderr" or null}
                          {"signal": ID, "number": N}
-    supervisor → queue   {"started": ID, "t": T, "group": PGID}
+    supervisor → queue   {"started": ID, "t": T, "clock": C, "group": PGID}
                          {"refused": ID, "note", "status"}
                          {"unkept": ID, "note"}
-                         {"ended": ID, "t": T, "status", "cpu": N, "rss": N}
+                         {"ended": ID, "t": T, "clock": C, "status", "cpu": N, "rss": N}
 
-T is in epoch seconds: the queue may have much else to do before it reads these. CPU is the
-processor time of a job in microseconds, and RSS the peak memory of its largest process in KiB: of
-its tasks, and of their children that were waited for. A process inherits the peak of the one that
-starts it, so RSS is at least that of the supervisor.
+T is in epoch seconds, and C is the same on the monotonic clock, for time limits: the queue may have
+much else to do before it reads these. CPU is the processor time of a job
+in microseconds, and RSS the peak memory of its largest process in KiB: of its tasks, and of their
+children that were waited for. A process inherits the peak of the one that starts it, so RSS is at
+least that of the supervisor.
 
 The tasks of a job are one process group. When the last of them ends, the rest of the group is
 killed. If the document names no file for a job's output, it goes to ID.out in the directory whose

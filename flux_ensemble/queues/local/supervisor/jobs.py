@@ -171,7 +171,7 @@ class Supervisor:
     def _spawn(
         self, job: RunningJob, order: dict[str, Any], environment: dict[str, str], opened: list[int]
     ) -> None:
-        command, t_start = order["command"], time.time()
+        command, t_start, clock = order["command"], time.time(), time.monotonic()
         if order["cores"]:
             # Processes inherit it.
             os.sched_setaffinity(0, order["cores"])
@@ -197,7 +197,7 @@ class Supervisor:
             job.running += 1
             self._tasks[pid] = job
         self._jobs[job.id] = job
-        self._send({"started": job.id, "t": t_start, "group": job.group})
+        self._send({"started": job.id, "t": t_start, "clock": clock, "group": job.group})
 
     def _reap(self) -> None:
         while True:
@@ -226,6 +226,7 @@ class Supervisor:
                         {
                             "ended": job.id,
                             "t": time.time(),
+                            "clock": time.monotonic(),
                             "status": job.status,
                             "cpu": round(1e6 * job.cpu),
                             "rss": job.rss,
