@@ -488,6 +488,7 @@ class Ensemble:
             lambda: host.jobs(group=group, interrupted=True, **chosen),
             lambda: host.jobs(group=group, interrupted=True) if any(chosen.values()) else (),
             interrupted=interrupted or wants_interrupted(filter, outcome),
+            stopped=lambda: bool(host.status().get("resumable")),
         )
 
     # -- its results ------------------------------------------------------------------

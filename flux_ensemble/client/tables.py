@@ -67,6 +67,8 @@ class JobTable:
             it, attempts that were to run again, and did not, come last.
         last: only so many of the last jobs; None for all.
         page: returns the last jobs, and the number of all; None if only who reads all knows them.
+        stopped: returns whether the jobs that were active are not among the rows, and still run
+            again later.
 
     Attributes:
         left_out: after an iteration, the number of such attempts that were left out.
@@ -89,6 +91,7 @@ class JobTable:
         interrupted: bool = True,
         last: int | None = None,
         page: Callable[[int], tuple[Iterable[JobRow], int] | None] | None = None,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         if last is not None and last < 1:
             raise EnsembleError(errno.EINVAL, f"last: expected 1 or more jobs, not {last}")
@@ -98,6 +101,7 @@ class JobTable:
         self._rows = rows
         self._more = others
         self._interrupted = interrupted
+        self._stopped = stopped
         self.left_out = 0
         #: For the rows of an iteration that has not begun, if its length was requested before.
         self._ahead: list[list[JobRow]] | None = None
@@ -171,11 +175,12 @@ class JobTable:
             # The choice may leave out the attempts that came after.
             for row in self._more():
                 self._leave_out(held, row)
+        stopped = bool(held) and self._stopped()
         for *earlier, row in held.values():
             # Guests are not told which attempt came after.
-            is_told = "rule" in row
-            self.left_out += len(earlier) + (not is_told)
-            if is_told:
+            is_last = "rule" in row and not (stopped and row["outcome"] != "interrupted")
+            self.left_out += len(earlier) + (not is_last)
+            if is_last:
                 yield row
 
     def _leave_out(self, held: dict[str, list[JobRow]], row: JobRow) -> None:

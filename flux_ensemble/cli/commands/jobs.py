@@ -40,11 +40,13 @@ from flux_ensemble.client.tables import left_out
 from flux_ensemble.job_ids import shown
 from flux_ensemble.metrics.job_row import dotted
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
+from flux_ensemble.queues.local.again import clause_of
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.results.hosts import Target, keys_of, label_of, members_of, parser_of
 from flux_ensemble.scalars import number
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, one_line, printable
+from flux_ensemble.words import counted
 
 _Job = Mapping[str, Any]
 
@@ -295,11 +297,19 @@ def chosen(target: Target, name: str, choice: Choice) -> Iterator[Iterable[Any]]
             from flux_ensemble.metrics.job_filter import keys_in
 
             report_unknown(target, name, keys_in(choice.filter))
-    _say_missing(found)
+        _say_missing(target, name, found)
 
 
-def _say_missing(found: Any) -> None:
-    """Report the jobs that are missing in a table of jobs that was read."""
+def _say_missing(target: Target, name: str, found: Any) -> None:
+    """Report the jobs that are missing in a table of jobs of an ensemble that was read."""
+    if isinstance(target, LocalClient):
+        status = target.states.status(name)
+        if target.states.is_interrupted(status) and (waiting := status["jobs"]["waiting"]):
+            have = "has" if waiting == 1 else "have"
+            clause = clause_of(status.get("again"))
+            say(
+                f"{counted(waiting, 'job')} {have} not ended: its run was interrupted, and {clause}"
+            )
     if number := getattr(found, "left_out", 0):
         say(left_out(number, "--interrupted"))
     # Not known of a local run.
@@ -366,7 +376,8 @@ def jobs(
             page = target.jobs(name, interrupted=interrupted, last=most)
             rows = list(page)
         _show_last(target, name, rows, page.total, order, output)
-        _say_missing(page)
+        with naming(target, name):
+            _say_missing(target, name, page)
         return
     with chosen(target, name, replace(choice, interrupted=interrupted)) as found:
         rows, total = order.take(found, most)

@@ -118,6 +118,7 @@ class LocalClient:
             interrupted=all_attempts,
             last=last,
             page=lambda most: None if chosen else self._last_jobs(name, most),
+            stopped=lambda: self.states.is_interrupted(self._status(name)),
         )
 
     def _last_jobs(self, name: str, most: int) -> tuple[builtins.list[Any], int] | None:

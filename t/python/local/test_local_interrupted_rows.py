@@ -189,3 +189,62 @@ def test_the_page_counts_interrupted_attempts_apart(
         assert opened.text("[data-jobs] [role=status]").endswith(f" of {numbers}")
         assert opened.text("[data-jobs] caption").startswith(numbers)
         assert opened.run(COURSE) == 1
+
+
+#: A job fails at once, unless there is a gate at which it waits.
+FAILING = "test {x} -gt 3 && exit; if test -e gate; then exec sleep 1000; fi; exit 1"
+
+
+def _killed(words: list[str], root: Path, began: int) -> None:
+    """Begin a run, and kill it when so many jobs have begun."""
+    process = subprocess.Popen(words, cwd=root, stdout=subprocess.DEVNULL)
+    files = root / "state/f/status.json"
+
+    def has_begun() -> bool:
+        status = LocalClient(root / "state").status("f")["ensembles"][0] if files.exists() else {}
+        return bool(status) and status["groups"]["a"]["running"] == began
+
+    _wait(has_begun)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def test_jobs_that_ran_when_it_was_killed_are_told_from_the_first_kill_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = {
+        "name": "f",
+        "jobs": [{"name": "a", "command": ["sh", "-c", FAILING], "params": {"x": [1, 2, 3, 4, 5]}}],
+        "rules": [{"trigger": "start", "action": {"name": "submit", "label": "a"}}],
+    }
+    (tmp_path / "f.json").write_text(json.dumps(document))
+    ours = [sys.executable, "-m", "flux_ensemble"]
+    sizes = ["--nodes", "1", "--cores", "3", "--state-dir", str(tmp_path / "state")]
+    run = [*ours, "run", "--queue", "local", *sizes, str(tmp_path / "f.json")]
+    (tmp_path / "gate").touch()
+    _killed(run, tmp_path, 3)
+    state = ("--state-dir", str(tmp_path / "state"))
+    file = tmp_path / "jobs.csv"
+    for command in (["jobs", "f"], ["failures", "f"], ["export", "f", str(file), "--force"]):
+        assert run_command([*command, *state]) == 0
+        err = capsys.readouterr().err
+        assert "5 jobs have not ended: its run was interrupted, and 'cd " in err
+    (tmp_path / "gate").unlink()
+    subprocess.run([*run, "--resume"], cwd=tmp_path, stdout=subprocess.DEVNULL, check=True)
+    (tmp_path / "gate").touch()
+    _killed([*ours, "rerun", *sizes, "f"], tmp_path, 3)
+    client = LocalClient(tmp_path / "state")
+    assert [job["params"]["x"] for job in client.jobs("f")] == [4, 5]
+    jobs = Ensemble.attach("f", state_dir=tmp_path / "state").jobs()
+    assert [job["params"]["x"] for job in jobs] == [4, 5]
+    for command in (["jobs", "f"], ["export", "f", str(file), "--force"]):
+        assert run_command([*command, *state]) == 0
+        out, err = capsys.readouterr()
+        assert "failed" not in out
+        assert "3 jobs have not ended: its run was interrupted, and 'cd " in err
+        assert "earlier attempts are left out" in err
+    with file.open(newline="", encoding="utf-8-sig") as table:
+        assert [row["params.x"] for row in csv.DictReader(table)] == ["4", "5"]
+    # What was given up does not go on.
+    (tmp_path / "state/f/given-up").touch()
+    assert len(client.jobs("f")) == 5
