@@ -45,8 +45,10 @@ test_expect_success 'where ssh reaches no other node members have services of th
 	jobs: [{name: a, command: "flux getattr hostname"}]
 	rules: [{trigger: start, action: {name: submit, label: a, count: 2}}]
 	EOD
-	FLUX_SSH=false flux start --test-size=2 --test-hosts=here,there flux ensemble run far.yaml >out 2>&1 &&
+	echo "flux ensemble run far.yaml && flux ensemble status far --json" >script &&
+	FLUX_SSH=false flux start --test-size=2 --test-hosts=here,there sh ./script >out 2>&1 &&
 	cat out &&
+	grep "\"service\": \"child\"" out &&
 	grep "pool submit their jobs themselves (service: child), since .false there true. fails: exit code 1" out &&
 	grep "pool.1 is up" out &&
 	sed -i "s/count: 2}\]/count: 2, service: parent}]/" far.yaml &&

@@ -304,12 +304,15 @@ class MemberStatus(TypedDict):
 class PoolStatus(TypedDict):
     """A pool of members: its bounds, how many have ended, and how many of these were lost.
 
-    `runs` is what its jobs are: "jobs" of Flux, or "tasks" of workers.
+    `runs` is what its jobs are: "jobs" of Flux, or "tasks" of workers. `service` is which one
+    submits them: "parent", that of the ensemble, or "child", one in each member. Services of older
+    versions do not send it.
     """
 
     min: int
     max: int
     runs: str
+    service: NotRequired[str]
     ended: int
     lost: int
     members: list[MemberStatus]

@@ -62,6 +62,7 @@ def _pools(engine: Engine, members: Members) -> dict[str, Any]:
             "min": pool.low,
             "max": pool.high,
             "runs": pool.runs,
+            "service": "child" if pool.calls else "parent",
             "ended": members.gone[pool.name],
             "lost": members.lost[pool.name],
             "members": [_member(member) for member in members.of(pool.name)],

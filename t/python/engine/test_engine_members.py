@@ -107,6 +107,26 @@ def test_members_are_started_first_and_jobs_placed_when_they_are_up() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("pool", "service"),
+    [
+        ({}, "parent"),
+        ({"service": "child"}, "child"),
+        ({"service": "auto", "count": 9}, "child"),
+        ({"runs": "tasks"}, "child"),
+    ],
+)
+def test_the_status_says_which_service_submits_the_jobs_of_a_pool(
+    pool: dict[str, Any], service: str
+) -> None:
+    jobs = [{"name": "a", "command": "true"}]
+    rule = {"trigger": "start", "action": {"name": "submit", "label": "a"}}
+    members = [{"name": "pool", **pool}]
+    document = {"name": "test", "members": members, "jobs": jobs, "rules": [rule]}
+    one = Engine(load_mapping(document))
+    assert status(one)["pools"]["pool"]["service"] == service
+
+
 def test_jobs_of_one_group_that_differ_are_placed_one_by_one() -> None:
     # Four jobs of one core, and four of eight.
     one = engine(params={"n": [1, 8]}, cores="{n}")
