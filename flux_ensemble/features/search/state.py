@@ -124,6 +124,9 @@ class SearchState:
             The trials of the document's points, which are those of the first time.
         """
         given = range(0)
+        if self.state != RUNNING:
+            # Nobody wanted the slots of a search that was done, or whose ensemble had ended.
+            self._t_looked = None
         if self.state == IDLE and self.search.points:
             first = self.trials.give(self.search.points)
             given = range(first, first + len(self.search.points))

@@ -401,6 +401,20 @@ def test_a_search_goes_on_with_more_trials(done: bool) -> None:
     assert len(play.points) == 7
 
 
+@pytest.mark.parametrize("finish", ["idle", "never"])
+def test_nobody_is_idle_between_the_end_of_a_search_and_more_trials_of_it(finish: str) -> None:
+    play = Search({**searching(parallel=1), "finish": finish})
+    play.engine.stats.keep_values()
+    for job in range(1, 5):
+        play.try_out(job, 0.5)
+    idle = play.search["idle_seconds"]
+    play.t += 1000.0
+    assert more(play, more=1)["reopened"] is (finish == "idle")
+    play.try_out(5, 0.5)
+    assert play.search["complete"] == 5
+    assert play.search["idle_seconds"] == pytest.approx(idle, abs=0.1)
+
+
 def test_an_ensemble_that_has_ended_goes_on_with_more_trials_and_ends_again() -> None:
     play = Search(searching([{"trigger": "search-done", "action": submit("b")}], points=GIVEN))
     play.engine.stats.keep_values()
