@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 from operator import itemgetter
@@ -34,7 +34,7 @@ from flux_ensemble.report.document import without_environment
 from flux_ensemble.report.files import NOWHERE, Files
 from flux_ensemble.report.members import MOST_MEMBERS, MembersSeen
 from flux_ensemble.report.source import Job, Source, place_of
-from flux_ensemble.words import COMPLETE
+from flux_ensemble.words import COMPLETE, INFEASIBLE
 
 #: Number of the best jobs that are kept by each key of memos, at each end, and of keys that are
 #: examined.
@@ -70,8 +70,9 @@ class Points:
         """The keys with numbers, the most frequent first."""
         return sorted(self._seen, key=lambda key: -self._seen[key])
 
-    def add(self, job: Mapping[str, Any]) -> None:
-        """Add a job."""
+    def add(self, job: Mapping[str, Any], objectives: Collection[str] = ()) -> None:
+        """Add a job; an infeasible trial is never the best by one of the objectives."""
+        worse = objectives if job.get("trial_state") == INFEASIBLE else ()
         for key, value in job["memo"].items():
             if type(value) not in (int, float) or not math.isfinite(value):
                 continue
@@ -80,7 +81,7 @@ class Points:
                     continue
                 self._seen[key] = 0
             self._seen[key] += 1
-            if job["outcome"] != "success":
+            if job["outcome"] != "success" or key in worse:
                 continue
             # Of equal values the first ones stay.
             order = -self._seen[key]
@@ -153,12 +154,14 @@ class Jobs:
         count: number of jobs.
         outcomes: number of jobs by group and outcome; None is active.
         replaced: number of attempts that were interrupted and whose jobs run again.
+        infeasible: number of jobs whose trial violates a constraint of its search.
         first: the first jobs.
         points: the best jobs by the values that they published.
         params, memo: the columns of parameters and of keys of memos.
         times: when jobs were submitted, began, and ended.
         seconds: total time for which jobs ran.
         durations: the times of successful jobs, by group.
+        objectives: those of the trials that are jobs of a group, by group.
         trials: number, end and value of each job of a complete trial, by group.
         used: total time of cores and GPUs of the jobs that ran, by "core" or "gpu" and outcome.
         use: what the jobs used of processors and memory, by group, where that is known.
@@ -178,10 +181,10 @@ class Jobs:
         self.seconds = 0.0
         self.durations: dict[str, list[float]] = {}
         self.trials: dict[str, list[tuple[int, float, float]]] = {}
-        #: The objective of the trials that are jobs of a group.
-        self._objectives: dict[str, str] = {
+        self.objectives: dict[str, str] = {
             search["group"]: search["objective"] for search in source.status.get("searches", ())
         }
+        self.infeasible = 0
         self.used: Counter[tuple[str, str | None]] = Counter()
         self.use: dict[str, Use] = {}
         self.left_out: Counter[str] = Counter()
@@ -192,6 +195,7 @@ class Jobs:
         self._codes = {name: Codes() for name in (*_CODED, "ranks", "member", "exception", "note")}
         self._counts = {name: Counts() for name in ("firing", "index")}
         self._replaced = Counts()
+        self._infeasible = Counts()
 
     def read(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Add each job, and pass it on."""
@@ -223,11 +227,15 @@ class Jobs:
         replaced = "replaced" in job
         self.replaced += replaced
         self._replaced.add(replaced)
+        infeasible = job.get("trial_state") == INFEASIBLE
+        self.infeasible += infeasible
+        self._infeasible.add(infeasible)
         # The job publishes these values again.
         if job["memo"] and not replaced:
             self._take("keys of memos", self.memo, MAX_MEMO, job["memo"], row)
-            self.points.add(job)
-            value = job["memo"].get(self._objectives.get(job["group"], ""))
+            objective = self.objectives.get(job["group"], "")
+            self.points.add(job, objective.split(", "))
+            value = job["memo"].get(objective)
             if job.get("trial_state") == COMPLETE and type(value) in (int, float):
                 of_group = self.trials.setdefault(job["group"], [])
                 of_group.append((job["trial"], job["t_end"] or 0.0, value))
@@ -262,6 +270,10 @@ class Jobs:
                 column = columns[name] = Values()
             column.fill(row)
             column.add(value)
+
+    def infeasible_by(self, group: str, key: str) -> bool:
+        """Return whether some jobs are never the best of a group by a key of memos."""
+        return bool(self.infeasible) and key in self.objectives.get(group, "").split(", ")
 
     def values_of(self, group: str, key: str) -> tuple[dict[str, list[Any]], list[float]]:
         """Return the points of a group: its jobs that succeeded and published a number.
@@ -303,6 +315,8 @@ class Jobs:
         columns.update(self.times.encode(begin, gaps))
         if self.replaced:
             columns["replaced"] = self._replaced.encode()
+        if self.infeasible:
+            columns["infeasible"] = self._infeasible.encode()
         for kind, named in (("params", self.params), ("memo", self.memo)):
             for name, values in named.items():
                 values.fill(self.count)

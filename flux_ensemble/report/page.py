@@ -184,6 +184,7 @@ def _about(content: Content) -> dict[str, Any]:
         "labels": {key: label_of(run, key) for key in run.jobs.points.keys},
         "logarithmic": list(content.logarithmic.items()),
         "slices": [one._asdict() for one in run.slices],
+        "objectives": run.jobs.objectives,
         "figure": None if figure is None else asdict(figure),
         "simulatedSpan": None if content.simulated is None else content.simulated.span,
         "noun": noun(run),

@@ -225,14 +225,19 @@ def _parts(
             return
         run.slices.append(slices)
     jobs = len(run.jobs.values_of(group, key)[1])
-    yield _sliced(slices, run.slices.index(slices), ids, of, len(found), jobs)
+    yield _sliced(run, slices, ids, of, len(found), jobs)
 
 
-def _sliced(slices: Slices, number: int, ids: str, of: str, params: int, jobs: int) -> Markup:
+def _sliced(run: Run, slices: Slices, ids: str, of: str, params: int, jobs: int) -> Markup:
+    number, group = run.slices.index(slices), slices.group
+    infeasible = run.jobs.infeasible_by(group, slices.key)
     those = f"the {plural(jobs, 'job')} that succeeded and published {slices.label}"
     words = f"Each point is one of {those}."
-    if slices.mode is not None:
-        words += f" The ring is around the one with the {extreme(slices.mode, slices.label)}."
+    if slices.mode is not None and run.jobs.points.first(group, slices.key, slices.mode):
+        one = "feasible one" if infeasible else "one"
+        words += f" The ring is around the {one} with the {extreme(slices.mode, slices.label)}."
+    if infeasible:
+        words += " Grey points are infeasible trials."
     if params > 1:
         words += " The most important parameter is the first."
     if params > _SLICES:

@@ -248,6 +248,7 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
     if not params and figure is None:
         return
     best = run.jobs.points.first(figure.group, figure.key, figure.mode) if figure else []
+    constrained = figure is not None and run.jobs.infeasible_by(figure.group, figure.key)
     # Other groups may have parameters that these jobs do not have.
     names = list(dict.fromkeys(name for job in best for name in job["params"]))[:8]
     if params:
@@ -266,6 +267,9 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
                 "strongest lines are jobs that succeeded with the ",
                 h("span.compared", what),
                 ". Dashed lines are jobs that failed.",
+                f" Compared by {figure.label}, infeasible trials are pale."
+                if figure and constrained
+                else "",
             ],
         )
     if figure is None:
@@ -290,7 +294,8 @@ def _sweep(content: Content, key: str) -> Iterator[Markup]:
     yield h(
         "div",
         table(
-            f"Jobs that succeeded with the {figure.words}",
+            f"Jobs {'of feasible trials' if constrained else 'that succeeded'} with the "
+            f"{figure.words}",
             ["Job", "Group", figure.label, *names, *["Output"] * any(files)],
             rows,
             numeric=range(2, 3 + len(names)),

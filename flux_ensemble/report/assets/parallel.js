@@ -77,6 +77,12 @@ class Axis {
   }
 }
 
+/** Whether a job is an infeasible trial of a search whose objective is a key of memos. */
+function isInfeasible(run, row, key) {
+  const { infeasible, group } = run.jobs.columns;
+  return Boolean(infeasible && infeasible.array[row]) && (run.about.objectives[group.get(row)] || "").split(", ").includes(key);
+}
+
 class Parallel {
   constructor(box, run) {
     this.run = run;
@@ -145,7 +151,7 @@ class Parallel {
     const { figure } = this.run.about;
     const outcome = this.outcomes[this.run.jobs.columns.outcome.array[row]];
     const other = figure && this.what === `memo.${figure.key}` && this.groups.get(row) !== figure.group;
-    return outcome === "success" && !other && !this.isReplaced(row);
+    return outcome === "success" && !other && !this.isReplaced(row) && !isInfeasible(this.run, row, this.what.replace(/^memo\./, ""));
   }
 
   /** Whether it is an attempt of a job that ran again. */
@@ -238,13 +244,18 @@ class Parallel {
       const [red, green, blue] = failed ? bad : this.shade(good);
       context.strokeStyle = `rgba(${red},${green},${blue},${failed ? 0.55 : 0.35 + 0.65 * good ** 3})`;
       context.beginPath();
-      let begun = false;
-      axes.forEach((axis, at) => {
-        const place = axis.place(row);
+      const places = axes.map((axis) => axis.place(row));
+      places.forEach((place, at) => {
+        // The line is broken at a parameter that the job does not have.
         if (Number.isNaN(place)) return;
-        if (begun) context.lineTo(this.x(at), this.y(place));
-        else context.moveTo(this.x(at), this.y(place));
-        begun = true;
+        const [x, y] = [this.x(at), this.y(place)];
+        const [before, after] = [places[at - 1] ?? NaN, places[at + 1] ?? NaN];
+        if (!Number.isNaN(before)) context.lineTo(x, y);
+        else context.moveTo(x, y);
+        if (Number.isNaN(before) && Number.isNaN(after)) {
+          context.moveTo(x - 4, y);
+          context.lineTo(x + 4, y);
+        }
       });
       context.stroke();
     }

@@ -34,6 +34,7 @@ class Slices {
     }
     const chosen = Uint32Array.from(found);
     this.value = new Axis(label, picked(memo, chosen), chosen.length);
+    this.infeasible = found.map((row) => isInfeasible(run, row, key));
     this.best = mode ? this.bestOf(chosen.length, mode) : -1;
     this.panels = params.map((name) => {
       const axis = new Axis(name, picked(columns[`params.${name}`], chosen), chosen.length, run.about.logarithmic.get(name));
@@ -46,11 +47,13 @@ class Slices {
     this.draw();
   }
 
-  /** The first of the points with the best value. */
+  /** The first of the feasible points with the best value; -1 if there is none. */
   bestOf(count, mode) {
     const sign = mode === "max" ? 1 : -1;
-    let best = 0;
-    for (let at = 1; at < count; at++) if (sign * this.value.place(at) > sign * this.value.place(best)) best = at;
+    let best = -1;
+    for (let at = 0; at < count; at++) {
+      if (!this.infeasible[at] && (best < 0 || sign * this.value.place(at) > sign * this.value.place(best))) best = at;
+    }
     return best;
   }
 
@@ -62,12 +65,13 @@ class Slices {
   /** The points of a chart; of many jobs cells, as strong as there are points in them. */
   points(axis, count) {
     if (count <= MOST_LINES) return { points: Array.from({ length: count }, (_, point) => this.at(axis, point)), cells: null };
-    const cells = new Uint32Array((LEVELS + 1) ** 2);
+    const [cells, grey] = [0, 0].map(() => new Uint32Array((LEVELS + 1) ** 2));
     for (let point = 0; point < count; point++) {
       const [x, y] = this.at(axis, point);
-      if (!Number.isNaN(x)) cells[Math.round(x * LEVELS) * (LEVELS + 1) + Math.round(y * LEVELS)]++;
+      const of = this.infeasible[point] ? grey : cells;
+      if (!Number.isNaN(x)) of[Math.round(x * LEVELS) * (LEVELS + 1) + Math.round(y * LEVELS)]++;
     }
-    return { points: null, cells };
+    return { points: null, cells, grey };
   }
 
   draw() {
@@ -89,9 +93,12 @@ class Slices {
     context.lineTo(from, low);
     context.lineTo(to, low);
     context.stroke();
-    context.fillStyle = colour("accent");
-    if (panel.cells) this.cells(context, panel.cells, x, y);
-    else this.dots(context, panel.points, x, y);
+    // Infeasible trials are below the others.
+    for (const infeasible of [true, false]) {
+      context.fillStyle = colour(infeasible ? "line-far" : "accent");
+      if (panel.cells) this.cells(context, infeasible ? panel.grey : panel.cells, x, y);
+      else this.dots(context, panel.points.filter((_, point) => this.infeasible[point] === infeasible), x, y);
+    }
     context.globalAlpha = 1;
     if (panel.best) this.ring(context, x(panel.best[0]), y(panel.best[1]));
     context.fillStyle = colour("text");
@@ -118,6 +125,7 @@ class Slices {
 
   cells(context, cells, x, y) {
     const most = cells.reduce((one, other) => Math.max(one, other));
+    if (!most) return;
     const [wide, tall] = [x(1 / LEVELS) - x(0), y(0) - y(1 / LEVELS)];
     cells.forEach((many, cell) => {
       if (!many) return;

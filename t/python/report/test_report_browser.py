@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -447,6 +448,78 @@ def test_slices_have_the_axes_by_which_parameters_were_chosen_and_mark_the_best(
     # The best of the group: the last value, of the greatest rate.
     assert {name: place for name, _, place in found}["rate"] == [1, 1]
     assert page.run("return slices.panels.map((one) => !!one.cells)") == [count > 2000] * 4
+    assert page.complaints() == []
+
+
+def test_an_infeasible_trial_is_grey_and_never_the_best_whatever_its_value(
+    browser: Browser, tmp_path: Path
+) -> None:
+    jobs = [
+        job(
+            number, params={"x": number % 10}, memo={"loss": float(number), "mass": 9.0 - number},
+            trial=number, trial_state="infeasible" if number < 6 else "complete",
+        )
+        for number in range(30)
+    ]  # fmt: skip
+    search = {
+        "id": "s", "group": "sim", "state": "done", "reason": "trials", "sampler": "random",
+        "objective": "loss", "direction": "minimize", "trials": 30, "complete": 24, "failed": 0,
+        "infeasible": 6, "subject_to": ["mass <= 3"], "trouble": None, "ask_seconds": None,
+        "idle_seconds": 0.0, "best": [{"trial": 6, "value": 6.0, "params": {"x": 6}}],
+        "importances": {"loss": [{"name": "x", "share": 0.9, "trials": 30}]},
+    }  # fmt: skip
+    file = write(tmp_path / "a.html", source(jobs, status={"searches": [search]}))
+    made = file.read_text(encoding="utf-8")
+    assert "around the feasible one with the lowest loss. Grey points are infeasible" in made
+    assert "Compared by loss, infeasible trials are pale." in made
+    first = made.partition("Jobs of feasible trials with the lowest loss")[2]
+    assert re.findall(r'<td class="number">([^<]*)</td>', first)[0] == "6"
+    page = browser.open(file)
+    page.run("""
+        for (const kind of [Slices, Parallel]) {
+          const { draw } = kind.prototype;
+          kind.prototype.draw = function () { window[kind.name] = this; return draw.call(this); };
+        }
+        redraws.forEach((one) => one());
+    """)
+    drawn = page.run("return [window.Slices.best, window.Slices.infeasible.filter(Boolean).length]")
+    assert drawn == [6, 6]
+    assert page.run("return window.Parallel.first(2)") == [6, 7]
+    assert page.run("return [window.Parallel.good[0], window.Parallel.good[6]]") == [0, 1]
+    # By another value an infeasible one may be the first.
+    page.run("const it = window.Parallel; it.what = 'memo.mass'; it.mode = 'max'; it.changed();")
+    assert page.run("return window.Parallel.first(1)") == [0]
+    assert page.complaints() == []
+
+
+def test_a_line_is_broken_at_a_parameter_that_its_job_does_not_have(
+    browser: Browser, tmp_path: Path
+) -> None:
+    jobs = [job(number, params={"a": number, "n": number, "z": number}) for number in range(3)]
+    jobs.append(job(3, group="other", params={"a": 1, "z": 2}))
+    page = browser.open(write(tmp_path / "a.html", source(jobs)))
+    page.run("""
+        window.lines = [];
+        const { draw } = Parallel.prototype;
+        Parallel.prototype.draw = function () {
+          this.rows = 4;
+          const { x } = this;
+          const context = this.surface.begin();
+          for (const name of ["moveTo", "lineTo"]) {
+            context[name] = (at, down) => window.lines.push([name, Math.round(at)]);
+          }
+          [this.left, this.top, this.tall, this.gap] = [0, 0, 100, 100];
+          this.good.fill(NaN);
+          this.good[3] = 1;
+          this.each(context, [...this.params, this.axis]);
+          for (const name of ["moveTo", "lineTo"]) delete context[name];
+        };
+        redraws.forEach((one) => one());
+    """)
+    # The axis of n is the second, at 100; the first is left without a neighbour.
+    assert page.run("return window.lines") == [
+        ["moveTo", 0], ["moveTo", -4], ["lineTo", 4], ["moveTo", 200], ["lineTo", 300],
+    ]  # fmt: skip
     assert page.complaints() == []
 
 
