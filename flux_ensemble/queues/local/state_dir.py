@@ -470,15 +470,17 @@ class StateLog:
             )
         if resume:
             try:
-                known = self.directory.read("document", len(document))
+                known = self.directory.read("document", MAX_LINE)
             except (FileNotFoundError, StateError):
                 known = None
-            if known != document:
+            if known is None or not _is_same(known, document):
                 kept = SOURCE if SOURCE in self.directory.names() else "document"
+                goes_on = advised(top.path, "rerun", "--resume", name)
                 raise StateError(
                     f"the document is not that of the run of {name!r} that was interrupted, which "
-                    f"is kept in {self.directory.path / kept}: undo what was changed to go on with "
-                    "that run, or begin anew with --no-resume, which keeps what there is of it"
+                    f"is kept in {self.directory.path / kept}: '{goes_on}' goes on with that one; "
+                    "or undo what was changed, or begin anew with --no-resume, which keeps what "
+                    "there is of the run"
                 )
             with contextlib.suppress(FileNotFoundError, ValueError):
                 self.events = read_snapshot(self.directory)["events"]
@@ -581,6 +583,28 @@ class StateLog:
     def close(self) -> None:
         """Close the files: the ensemble does not run any more."""
         self._stack.close()
+
+
+def _is_same(known: bytes, document: bytes) -> bool:
+    """Return whether two documents mean the same: comments and the layout do not count.
+
+    >>> _is_same(b"a: {x: 1, y: [2]}", b"# new\\na:\\n  x: 1\\n  y: [2]\\n")
+    True
+    >>> _is_same(b"a: {x: 1, y: 2}", b"a: {y: 2, x: 1}")  # the order of points
+    False
+    """
+    if known == document:
+        return True
+    # Imported here, because readers need nothing of documents.
+    from flux_ensemble.document.problems import DocumentError
+    from flux_ensemble.document.yaml_reader import read_yaml
+
+    try:
+        values = [read_yaml(text.decode())[0].value for text in (known, document)]
+    except (DocumentError, UnicodeDecodeError):
+        return False
+    # As texts, since mappings in another order are equal, and so are 1 and 1.0.
+    return repr(values[0]) == repr(values[1])
 
 
 class Kept(NamedTuple):

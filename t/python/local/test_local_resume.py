@@ -169,8 +169,21 @@ def test_another_document_cannot_go_on(directory: Path) -> None:
     with pytest.raises(Failure, match="the document is not that of the run of 'test'") as raised:
         run(directory, resume=True)
     kept = directory / "state/test/document"
-    assert f"which is kept in {kept}: undo what was changed to go on" in str(raised.value)
-    assert str(raised.value).endswith("anew with --no-resume, which keeps what there is of it")
+    again = f"flux-ensemble rerun --resume test --state-dir {directory / 'state'}"
+    assert f"which is kept in {kept}: '{again}' goes on with that one; or undo" in str(raised.value)
+    assert str(raised.value).endswith("--no-resume, which keeps what there is of the run")
+
+
+def test_a_document_with_other_comments_and_blanks_goes_on(directory: Path) -> None:
+    assert run(directory) == 0
+    killed_after(directory, [])
+    data = json.loads(DOCUMENT)
+    rows = ",\n\n  ".join(f"{json.dumps(key)}: {json.dumps(data[key])}" for key in data)
+    assert run(directory, resume=True, text=f"# What was learned.\n{{{rows}}}\n") == 0
+    killed_after(directory, [])
+    data["jobs"][0]["params"]["x"] = [1, 2, 3, 4.0]
+    with pytest.raises(Failure, match="the document is not that of the run of 'test'"):
+        run(directory, resume=True, text=json.dumps(data))
 
 
 def test_events_that_are_damaged_are_named(directory: Path) -> None:
