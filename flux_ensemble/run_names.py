@@ -93,10 +93,19 @@ def cannot_resume(name: str, *, search: bool = False) -> str:
     >>> cannot_resume("sweep-2")
     "'sweep-2' was cancelled: 'run' without --resume starts it anew, and 'rerun sweep-2' runs ..."
     """
-    again = f"'rerun {name}' runs the rest of it"
-    if search:
-        again = f"'search {name} --more N' goes on with its search"
+    again = way_on(name, search=search)
     return f"{name!r} was cancelled: 'run' without --resume starts it anew, and {again}"
+
+
+def way_on(name: str, *, search: bool) -> str:
+    """Return what goes on with a run that was canceled; arguments are those of `cannot_resume`.
+
+    >>> way_on("sweep-2", search=False), way_on("tune", search=True)
+    ("'rerun sweep-2' runs the rest of it", "'search tune --more N' goes on with its search")
+    """
+    if search:
+        return f"'search {name} --more N' goes on with its search"
+    return f"'rerun {name}' runs the rest of it"
 
 
 def goes_on_already(name: str, watch: str, state: str = "running", *, alone: bool = False) -> str:

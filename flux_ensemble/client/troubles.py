@@ -109,7 +109,7 @@ def left(
     14 of 20 jobs were never submitted: rerun() runs them
     14 of 20 trials of search 'hpo' were never run: search(more=2) runs them, and 2 more
     """
-    if never := unsent(status):
+    if (never := unsent(status)) and not status.get("resumable"):
         yield f"{never}: {rerun} runs {'it' if ' was ' in never else 'them'}"
     yield from left_of_searches(status, search)
 
@@ -119,23 +119,43 @@ def left_of_searches(
 ) -> Iterator[str]:
     """Yield which trials an ensemble did not run, and what runs them; see `left`.
 
+    A run that was interrupted has none: it goes on with them.
+
     >>> hpo = {"id": "hpo", "trials": 20, "active": 0, "complete": 19}
     >>> ended = {"state": "canceled", "searches": [hpo]}
     >>> list(left_of_searches(ended, lambda id, more: f"search(more={more})"))
     ["1 of 20 trials of search 'hpo' was never run: search(more=1) runs it, and 1 more"]
+    >>> hpo["canceled"] = 1
+    >>> list(left_of_searches(ended, lambda id, more: f"search(more={more})"))
+    ["1 of 20 trials of search 'hpo' was canceled: search(more=1) runs 1 more"]
     """
     searches = status.get("searches", ())
-    for one in searches if status["state"] in ("ending", "canceled", "failed") else ():
+    for id, more in cut_short(status):
+        one = next(search for search in searches if search["id"] == id)
+        runs = search(None if len(searches) == 1 else id, more)
+        of = f"of {counted(one['trials'], 'trial')} of search {id!r}"
         number = one["trials"] - one["active"] - ended_trials(one)
         if number > 0:
-            # As many more as were cancelled; a search goes on with one at least.
-            more = max(1, one["active"] + one.get("canceled", 0))
-            runs = search(None if len(searches) == 1 else one["id"], more)
             were, them = ("was", "it") if number == 1 else ("were", "them")
-            yield (
-                f"{number} of {counted(one['trials'], 'trial')} of search {one['id']!r} {were} "
-                f"never run: {runs} runs {them}, and {more} more"
-            )
+            yield f"{number} {of} {were} never run: {runs} runs {them}, and {more} more"
+        else:
+            yield f"{more} {of} {'was' if more == 1 else 'were'} canceled: {runs} runs {more} more"
+
+
+def cut_short(status: EnsembleStatus) -> Iterator[tuple[str, int]]:
+    """Yield the searches that an ensemble did not end, and how many trials more they go on with.
+
+    These are as many as were cancelled; a search goes on with one at least.
+
+    >>> hpo = {"id": "hpo", "trials": 20, "active": 0, "complete": 17, "canceled": 3}
+    >>> list(cut_short({"state": "canceled", "searches": [hpo]}))
+    [('hpo', 3)]
+    """
+    ends = status["state"] in ("ending", "canceled", "failed")
+    for one in status.get("searches", ()) if ends and not status.get("resumable") else ():
+        cancelled = one["active"] + one.get("canceled", 0)
+        if cancelled or one["trials"] > ended_trials(one):
+            yield one["id"], max(1, cancelled)
 
 
 def _rules(status: EnsembleStatus) -> Iterator[str]:

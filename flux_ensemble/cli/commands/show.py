@@ -290,6 +290,11 @@ def why(name: str, rule: str | None, as_json: bool, target: Target) -> None:
     if ended:
         for line in ending(name, answer):
             click.echo(fitted(line))
+        if rule is None and answer["state"] != "completed":
+            with naming(target, name):
+                (ensemble,) = target.status(name)["ensembles"]
+            for text in left(ensemble, partial(command_of, target)):
+                click.echo(fitted(hanging(text)))
         click.echo()
     elif answer["state"] != "running":
         click.echo(fitted(f"{name} is {answer['state']}: {hanging(answer['reason'])}\n"))

@@ -53,7 +53,7 @@ from flux_ensemble.client.reconnect import AWAY, Received
 from flux_ensemble.deploy.launch import batch_system
 from flux_ensemble.own_command import own_command
 from flux_ensemble.results.hosts import job_id
-from flux_ensemble.run_names import named_otherwise
+from flux_ensemble.run_names import named_otherwise, way_on
 from flux_ensemble.service.settings import kept_directory
 from flux_ensemble.words import Line, Span, in_words
 
@@ -71,11 +71,8 @@ LEAVE_SECONDS = 5.0
 #: Kinds of waits in `status` of jobs that are in the queue.
 _TOLD = frozenset(("stopped", "nodes", "held"))
 
-#: What an interrupt means, and how to leave a run to the service.
-CANCELED = (
-    "'rerun' runs the rest of it later; if its terminal is closed instead, the ensemble continues, "
-    "and --resume follows it"
-)
+#: After what an interrupt means: how to leave a run to the service.
+INSTEAD = "if its terminal is closed instead, the ensemble continues, and --resume follows it"
 
 #: Hint if the instance cannot be queried later.
 FORGETS = (
@@ -176,6 +173,7 @@ class Follower:
         self._timeout = timeout
         self._called = ""
         self._name: str | None = None
+        self._search = False
         self._state: str | None = None
         self._done = False
         self._forced: int | None = None
@@ -481,6 +479,7 @@ class Follower:
         if not self._done:
             self._absence.heard(status["service"])
             self._look_out(status)
+            self._search = bool(status["ensembles"][0].get("searches"))
             self._output(self._view.progress, status["ensembles"][0])
 
     def _look_out(self, status: Mapping[str, Any]) -> None:
@@ -521,7 +520,9 @@ class Follower:
             self._leave()
         else:
             self._end(INTERRUPTED, "interrupted", " (again to leave at once)")
-            self._line((Span(f"   {CANCELED}", "detail"),))
+            if self._name is not None:
+                again = way_on(self._name, search=self._search)
+                self._line((Span(f"   {again} later; {INSTEAD}", "detail"),))
 
     def _leave(self) -> None:
         """End the command, and leave the ensemble to the service."""

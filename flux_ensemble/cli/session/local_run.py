@@ -42,7 +42,7 @@ from flux_ensemble.queues.local.root import StateError, advised, default_root
 from flux_ensemble.queues.local.run import FunctionsError, LocalRun, MakeHome, RunError
 from flux_ensemble.queues.local.state_dir import StateLog, made_of
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
-from flux_ensemble.run_names import named_otherwise
+from flux_ensemble.run_names import named_otherwise, way_on
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.signals import signal_pipe
 from flux_ensemble.service.requests.protocol import parse
@@ -65,11 +65,8 @@ _INTERRUPTS: Mapping[int, str] = {
 }
 
 
-#: What an interrupt means, and how to end a run that is to be resumed.
-CANCELED = (
-    "'rerun' runs the rest of it later; for a run that --resume can continue, close its terminal "
-    "or send it SIGTERM instead"
-)
+#: After what an interrupt means: how to end a run that is to be resumed.
+INSTEAD = "for a run that --resume can continue, close its terminal or send it SIGTERM instead"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +135,7 @@ def run_locally(
         recorder = _recorder(options.record, spec, text)
         loop = LocalLoop()
         stack.callback(loop.close)
-        printer = Printer(view, loop, spec.name, advice, events=options.events)
+        printer = Printer(view, loop, spec, advice, events=options.events)
         run = _made(stack, spec, cluster, loop, log, printer, user_context(), recorder, text)
         if log.resumed:
             run.recover(text)
@@ -185,7 +182,7 @@ def reopen_locally(
         loop = LocalLoop()
         stack.callback(loop.close)
         advice = partial(advised, root, local=options.local)
-        printer = Printer(view, loop, spec.name, advice, events=options.events)
+        printer = Printer(view, loop, spec, advice, events=options.events)
         run = _made(stack, spec, cluster, loop, log, printer, user_context(cwd), None, text)
         if options.resume:
             log.begin_again(Again(options.again))
@@ -303,7 +300,7 @@ class Printer:
     Args:
         view: to print to.
         loop: of the run.
-        name: the ensemble.
+        spec: the ensemble.
         advice: returns a command about the run, from its words.
         events: print every job event, too.
     """
@@ -312,7 +309,7 @@ class Printer:
         self,
         view: EnsembleView,
         loop: LocalLoop,
-        name: str,
+        spec: Spec,
         advice: Callable[..., str],
         *,
         events: bool,
@@ -320,7 +317,8 @@ class Printer:
         self.events = events
         self._view = view
         self._loop = loop
-        self._name = name
+        self._name = spec.name
+        self._search = bool(spec.features)
         self._advice = advice
         self._forced: int | None = None
         self._timeout = 0.0
@@ -401,7 +399,7 @@ class Printer:
             self._interrupt(_INTERRUPTS[number])
         else:
             self._cancel(INTERRUPTED, "interrupted: cancelling its jobs (again to kill them)")
-            self.note(CANCELED)
+            self.note(f"{way_on(self._name, search=self._search)} later; {INSTEAD}")
 
     def _interrupt(self, why: str) -> None:
         if self._forced is None:

@@ -186,7 +186,7 @@ def next_steps(
 
 def _steps(status: EnsembleStatus, command: Callable[..., str]) -> Iterator[Advice]:
     from flux_ensemble.cli.common import EXIT_CODES
-    from flux_ensemble.client.troubles import failed_jobs, unsent
+    from flux_ensemble.client.troubles import cut_short, failed_jobs, unsent
 
     name = status["name"]
     if status.get("resumable"):
@@ -201,6 +201,9 @@ def _steps(status: EnsembleStatus, command: Callable[..., str]) -> Iterator[Advi
         yield command("failures", name), f"says why {failed} of its jobs failed"
     if unsent(status):
         yield command("rerun", name), "runs what was cancelled, and what was never submitted"
+    for id, more in cut_short(status):
+        of = () if len(status["searches"]) == 1 else (id,)
+        yield command("search", name, *of, "--more", str(more)), "goes on with its search"
     if any(best["job"] is not None for best in status.get("best", ())) or any(
         search.get("front", search["best"]) for search in status.get("searches", ())
     ):

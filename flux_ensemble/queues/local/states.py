@@ -105,12 +105,15 @@ def _stat(directory: Directory, name: str) -> os.stat_result | None:
 
 
 def _wait_again(status: dict[str, Any]) -> None:
-    """Count jobs that were active among those that wait: they do not run any more."""
+    """Count jobs and trials that were active among those that wait: they do not run any more."""
     jobs = status["jobs"]
     status["jobs"] = {**jobs, "waiting": jobs["waiting"] + jobs["active"], "active": 0}
     for group in status["groups"].values():
         group["waiting"] += group["pending"] + group["running"]
         group["pending"] = group["running"] = 0
+    for search in status.get("searches", ()):
+        search["stock"] += search["active"]
+        search["active"] = 0
 
 
 def _again(directory: Directory, where: object) -> Again | None:

@@ -15,6 +15,8 @@ import pytest
 from home import Home
 from patience import PATIENCE
 
+from flux_ensemble.cli.session.overview import next_steps
+
 DOCUMENT = """\
 jobs:
   - name: case
@@ -210,25 +212,66 @@ def test_a_rerun_while_jobs_are_being_cancelled_waits_until_they_are_gone(
     assert process.wait(timeout=PATIENCE) == 3
 
 
-def test_a_rerun_of_a_search_that_was_cut_short_names_what_goes_on_with_it(
-    home: Cases, tmp_path: Path
-) -> None:
-    (tmp_path / "tune.yaml").write_text("""\
-search: [{id: hpo, group: case, trials: 9, parallel: 2, minimize: loss, sampler: random,
+TUNE = """\
+search: [{id: hpo, group: case, trials: TRIALS, parallel: 2, minimize: loss, sampler: random,
           variables: {x: {low: 11, high: 99, integer: true}}}]
 jobs: [{name: case, command: "sh case.sh {x}"}]
 rules: [{trigger: start, action: {name: search, label: hpo}}]
-""")
-    (tmp_path / "gate").touch()
-    process = home.begin("run", "tune.yaml")
-    wait(lambda: len(list(tmp_path.glob("began-??"))) == 2)
+"""
+
+
+def begin_tuning(home: Cases, trials: int) -> subprocess.Popen[bytes]:
+    """Begin a search, two of whose trials wait."""
+    (home.path / "tune.yaml").write_text(TUNE.replace("TRIALS", str(trials)))
+    (home.path / "gate").touch()
+    with (home.path / "out").open("wb") as out:
+        process = subprocess.Popen(home.command("run", "tune.yaml"), cwd=home.path, stdout=out)
+    wait(lambda: len(list(home.path.glob("began-??"))) == 2)
+    return process
+
+
+def test_a_search_whose_last_trials_were_canceled_names_what_goes_on_with_it(home: Cases) -> None:
+    process = begin_tuning(home, trials=2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=PATIENCE) == 130
+    out = (home.path / "out").read_text()
+    assert "'search tune --more N' goes on with its search later; for a run that --resume" in out
+    cut = "2 of 2 trials of search 'hpo' were canceled: 'flux-ensemble search tune --more 2"
+    for shown in (out, *(home.run(word, "tune") for word in ("rerun", "status", "why"))):
+        assert cut in shown
+    (status,) = home.client.status("tune")["ensembles"]
+    steps = dict(next_steps([status], lambda *words: " ".join(words)))
+    assert steps["search tune --more 2"] == "goes on with its search"
+
+
+def test_of_a_search_whose_run_was_killed_only_what_goes_on_with_it_is_named(home: Cases) -> None:
+    process = begin_tuning(home, trials=9)
+    wait(lambda: home.client.status("tune")["ensembles"][0]["jobs"]["active"] == 2)
+    process.kill()
+    process.wait(timeout=PATIENCE)
+    wait(lambda: home.client.status("tune")["ensembles"][0].get("resumable") is True)
+    shown = home.run("status", "tune")
+    assert "--resume tune.yaml' goes on with it" in shown
+    assert "--more" not in shown
+    # Its trials wait, as its jobs do.
+    (status,) = home.client.status("tune")["ensembles"]
+    assert (status["jobs"]["waiting"], status["jobs"]["active"]) == (2, 0)
+    (search,) = status["searches"]
+    assert (search["active"], search["stock"]) == (0, 9)
+
+
+def test_a_rerun_of_a_search_that_was_cut_short_names_what_goes_on_with_it(
+    home: Cases, tmp_path: Path
+) -> None:
+    process = begin_tuning(home, trials=9)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=PATIENCE) == 130
     said = home.run("rerun", "tune")
     assert "tune: no job but trials of searches failed, ran out of time or was canceled" in said
     left = "7 of 9 trials of search 'hpo' were never run: 'flux-ensemble search tune --more 2"
     assert left in said
-    assert left in home.run("status", "tune")
+    for words in (("status", "tune"), ("why", "tune")):
+        assert left in home.run(*words)
     (tmp_path / "gate").unlink()
     home.run("search", "tune", "--more", "2", code=1)
     status = home.client.status("tune")["ensembles"][0]

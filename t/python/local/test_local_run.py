@@ -154,7 +154,7 @@ def test_ctrl_c_cancels_the_jobs_and_exits_with_130(tmp_path: Path) -> None:
     code, out, _ = run.end()
     assert code == 130
     assert "interrupted: cancelling its jobs" in out
-    assert "'rerun' runs the rest of it later; for a run that --resume can continue, close" in out
+    assert "'rerun test' runs the rest of it later; for a run that --resume can continue, " in out
     await_end(pid)
     assert States(run.state).status("test")["groups"]["wait"]["canceled"] == 1
     refusal = "was cancelled: 'run' without --resume starts it anew, and 'rerun test"
