@@ -152,8 +152,9 @@ class Jobs:
 
     Attributes:
         count: number of jobs.
-        outcomes: number of jobs by group and outcome; None is active.
-        replaced: number of attempts that were interrupted and whose jobs run again.
+        outcomes: number of jobs by group and outcome, without `replaced`; None is active.
+        replaced: number of attempts that were interrupted, or that a user had run again.
+        again: number of the other attempts that are a job's second or later one.
         infeasible: number of jobs whose trial violates a constraint of its search.
         first: the first jobs.
         points: the best jobs by the values that they published.
@@ -172,7 +173,7 @@ class Jobs:
         self._source = source
         self.count = 0
         self.outcomes: Counter[tuple[str, str | None]] = Counter()
-        self.replaced = 0
+        self.replaced = self.again = 0
         self.first: list[Job] = []
         self.points = Points()
         self.params: dict[str, Values] = {}
@@ -207,7 +208,11 @@ class Jobs:
         """Add a job."""
         row = self.count
         self.count += 1
-        self.outcomes[job["group"], job["outcome"]] += 1
+        replaced = "replaced" in job
+        if not replaced:
+            self.outcomes[job["group"], job["outcome"]] += 1
+            ran_again = job["attempt"] > 0 and "copy_of" not in job
+            self.again += ran_again and job["outcome"] != "interrupted"
         if row < FIRST_JOBS:
             self.first.append(job)
         self._ids.add(job["id"])
@@ -224,7 +229,6 @@ class Jobs:
             self.times.add(name, job[name])
         self._files.add(job["output"])
         self._take("parameters", self.params, MAX_PARAMS, job["params"], row)
-        replaced = "replaced" in job
         self.replaced += replaced
         self._replaced.add(replaced)
         infeasible = job.get("trial_state") == INFEASIBLE
@@ -246,10 +250,10 @@ class Jobs:
             for what in ("core", "gpu"):
                 self.used[what, job["outcome"]] += seconds * (job.get(f"n{what}s") or 0)
             cpu, rss = job.get("cpu_seconds"), job.get("max_rss")
-            if cpu is not None and rss is not None:
+            if cpu is not None and rss is not None and not replaced:
                 use = self.use.setdefault(job["group"], Use())
                 use.add(cpu, seconds * (job.get("ncores") or 0), rss)
-            if job["outcome"] == "success":
+            if job["outcome"] == "success" and not replaced:
                 self._succeeded.setdefault(job["group"], array("I")).append(row)
                 self.durations.setdefault(job["group"], []).append(seconds)
 

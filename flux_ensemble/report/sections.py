@@ -17,7 +17,7 @@ from flux_ensemble.report.markup import Child, Markup, h, meter, pre, table
 from flux_ensemble.report.members import members
 from flux_ensemble.report.searches import importance_of, searches
 from flux_ensemble.report.source import Failure
-from flux_ensemble.report.summary import Figure, label_of, noun
+from flux_ensemble.report.summary import Figure, firings, label_of, noun
 from flux_ensemble.report.texts import (
     MAX_TEXT,
     NOTHING,
@@ -114,7 +114,7 @@ def _chart(key: str, name: str, title: str, summary: Child) -> Markup:
 
 def _time_line(content: Content, key: str) -> Iterator[Markup]:
     run = content.run
-    if not run.jobs.count and not run.log.fired:
+    if not run.jobs.count and not firings(run):
         yield h("p", "There are no jobs in the record, and no rule has fired.")
         return
     nodes = content.usage.nodes if content.usage else 0
@@ -122,9 +122,13 @@ def _time_line(content: Content, key: str) -> Iterator[Markup]:
     bad = sum(
         n for (_, outcome), n in run.jobs.outcomes.items() if outcome in ("failed", "timeout")
     )
-    failed = f"; {bad:,} of them failed or ran out of time" if bad else "; none of them failed"
-    jobs = plural(run.jobs.count - run.jobs.replaced, noun(run))
-    summary = f"{jobs}{where} and {plural(run.log.fired, 'firing')} in {seconds(run.span)}{failed}."
+    jobs, replaced = run.jobs.count, run.jobs.replaced
+    those = f"the {plural(jobs - replaced, noun(run))}" if replaced else "them"
+    failed = f"{bad:,} of {those} failed or ran out of time" if bad else f"none of {those} failed"
+    summary = (
+        f"{numbers(jobs, replaced, noun(run))}{where} and {plural(firings(run), 'firing')} in "
+        f"{seconds(run.span)}; {failed}."
+    )
     yield _chart(key, "timeline", "Jobs by node, and firings of rules, over time", summary)
 
 
@@ -144,7 +148,7 @@ def _course(content: Content, key: str) -> Iterator[Markup]:
         text += f"; the cluster has {plural(nodes, 'node')} of {plural(cores, 'core')}"
     yield _chart(key, "running", "Jobs that run and wait", text + ".")
     ended = sum(count for (_, outcome), count in run.jobs.outcomes.items() if outcome)
-    text = f"{plural(ended - run.jobs.replaced, noun(run))} had ended after {seconds(run.span)}"
+    text = f"{plural(ended, noun(run))} had ended after {seconds(run.span)}"
     if content.simulated is not None:
         text += f"; in the simulation after {seconds(content.simulated.span)} (dashed lines)"
     yield _chart(key, "progress", "Jobs that have ended", text + ".")

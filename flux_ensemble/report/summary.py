@@ -103,6 +103,11 @@ def noun(run: Run) -> str:
     return "job" if _ended(counts(run)) == finished else "attempt"
 
 
+def firings(run: Run) -> int:
+    """Count how often rules fired; one that fires with several actions fires once."""
+    return sum(rule["fired"] for rule in run.source.status.get("rules", ()))
+
+
 def headline(run: Run, failures: Sequence[Failure]) -> str:
     """Return one sentence about what happened: to the jobs, and what else went wrong."""
     status: Any = run.source.status
@@ -200,9 +205,12 @@ def _happened(run: Run, usage: Usage | None) -> Iterator[Markup]:
     status = run.source.status
     yield h("p.big", h("b", seconds(run.span)), h("span", f" {shown_state(status)}"))
     yield bar(counts(run))
-    parts = [plural(run.log.fired, "firing") + " of rules"]
-    if status.get("retries"):
-        parts.append(plural(status["retries"], "further attempt"))
+    parts = [plural(firings(run), "firing") + " of rules"]
+    again = run.jobs.again if run.jobs.count else status.get("retries")
+    if again:
+        parts.append(plural(again, "further attempt"))
+    if run.jobs.replaced:
+        parts.append(f"{plural(run.jobs.replaced, 'earlier attempt')} left out")
     away, undone = left_out(status)
     if away or undone:
         parts.append(f"it did not run for {seconds(away)}, which the times and charts leave out")

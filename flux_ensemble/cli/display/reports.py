@@ -23,6 +23,7 @@ def written(path: Path, contents: Sequence[Content], *, force: bool) -> None:
         ReportError: the file exists and is no report, or it cannot be written.
     """
     from flux_ensemble.report.page import page
+    from flux_ensemble.report.summary import noun
     from flux_ensemble.results.report import write
 
     text = page(contents, time.time())
@@ -32,4 +33,5 @@ def written(path: Path, contents: Sequence[Content], *, force: bool) -> None:
     size = write(path, text, force=force)
     found = [content.run.jobs for content in contents]
     rows, replaced = sum(jobs.count for jobs in found), sum(jobs.replaced for jobs in found)
-    click.echo(f"{path}: {numbers(rows, replaced, 'job')}, {size / 1e6:.1f} MB", err=True)
+    what = max((noun(content.run) for content in contents), key="attempt".__eq__)
+    click.echo(f"{path}: {numbers(rows, replaced, what)}, {size / 1e6:.1f} MB", err=True)

@@ -73,10 +73,10 @@ class Course {
     const bad = new Set([code("failed"), code("timeout")]);
     this.running = occupancy(begin.array, ends, bins, width);
     this.waiting = occupancy(submit.array, left, bins, width);
-    // A job that was interrupted runs again, and ends then.
+    // An attempt that was interrupted, or that a user had run again, is not the end of its job.
     const isOver = (row) => outcome.array[row] !== 0 && !(replaced && replaced.array[row]);
     this.ended = cumulated(end.array, bins, width, isOver);
-    this.failed = cumulated(end.array, bins, width, (row) => bad.has(outcome.array[row]));
+    this.failed = cumulated(end.array, bins, width, (row) => isOver(row) && bad.has(outcome.array[row]));
   }
 }
 

@@ -18,6 +18,7 @@ from warm import WarmProcess
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.metrics.statistics import ESTIMATES
 from flux_ensemble.report.document import text_of
+from flux_ensemble.report.gather import gather
 from flux_ensemble.report.page import page
 from flux_ensemble.report.recording_source import recorded
 from flux_ensemble.report.source import Source
@@ -441,6 +442,46 @@ def test_jobs_that_were_interrupted_were_not_tried_again(again: int, said: str) 
     )
     made.status["groups"]["sim"]["finished"] -= again
     assert f"{said} failed in" in re.sub(r"<[^>]+>", "", html(made))
+
+
+def test_attempts_that_a_user_had_run_again_are_counted_nowhere_as_others() -> None:
+    # Jobs 2 and 3 failed three times each; run again, 2 succeeded and 3 failed three times more.
+    jobs = [job(1), job(8)]
+    jobs += [
+        job(number, index=index, attempt=attempt, outcome="failed", rule=rule, **more)
+        for number, index, attempt, rule, more in [
+            (2, 2, 0, "begin", {"replaced": "retry:9"}),
+            (3, 3, 0, "begin", {"replaced": "retry:9"}),
+            (4, 2, 1, "retry", {"replaced": "retry:9"}),
+            (5, 3, 1, "retry", {"replaced": "retry:9"}),
+            (9, 3, 0, "retry", {}),
+            (10, 3, 1, "retry", {}),
+        ]
+    ]
+    jobs = [{**one, "cpu_seconds": 1.0, "max_rss": 1.0, "ncores": 1} for one in jobs]
+    made = source(jobs, status={"retries": 5})
+    group = made.status["groups"]["sim"]
+    # The status leaves them out of all but the jobs that were submitted.
+    group.update(attempts=4, failed=2, finished=3)
+    said = re.sub(r"<[^>]+>", " ", html(made))
+    assert "2 of 4 attempts failed in" in said
+    assert "0 firings of rules; 1 further attempt; 4 earlier attempts left out" in said
+    assert "4 attempts and 4 earlier attempts" in said
+    assert "; 2 of the 4 attempts failed or ran out of time." in said
+    assert "4 attempts had ended after" in said
+    run = gather(made, lambda entry, t: "")
+    assert (run.jobs.use["sim"].jobs, run.jobs.again) == (4, 1)
+    assert sum(run.jobs.outcomes.values()) == 4
+
+
+def test_a_rule_with_two_actions_that_has_fired_once_has_fired_once() -> None:
+    submit = {"name": "submit", "label": "analyse"}
+    rules = [{"id": "both", "trigger": "start", "actions": [submit, submit]}]
+    made = simulated({**SWEEP, "rules": rules})
+    assert [rule["fired"] for rule in made.status["rules"]] == [1]
+    said = re.sub(r"<[^>]+>", " ", html(made))
+    assert "1 firing of rules" in said
+    assert re.search(r"2 jobs on \d nodes? and 1 firing in ", said)
 
 
 def near(tmp_path: Path, jobs: list[dict[str, Any]], **more: Any) -> str:
