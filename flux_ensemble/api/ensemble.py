@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from flux_ensemble.api.hosts import Host
     from flux_ensemble.client.responses import EnsembleStatus, Entry, RunEnded, Why
     from flux_ensemble.entry_keys import EnsembleKeys
+    from flux_ensemble.metrics.job_row import JobRow
     from flux_ensemble.queues.simulation.simulation import Prediction
     from flux_ensemble.queues.virtual.cluster import VirtualCluster
     from flux_ensemble.results.failures import FailureSummary
@@ -49,6 +50,9 @@ Queue = Literal["flux", "local"]
 #: Nodes of the local queue and of a simulation, as for the commands.
 NODES = 4
 
+
+#: What this program has been told is done without Flux; once is enough.
+_TOLD_INSTEAD = set[str]()
 
 #: What the note of an interrupt adds.
 _INSTEAD = (
@@ -473,7 +477,8 @@ class Ensemble:
         >>> [job["outcome"] for job in echoes.jobs(group="echo")]
         ['success', 'success', 'failed']
         """
-        from flux_ensemble.metrics.job_filter import check_outcome, compile_choice
+        from flux_ensemble.metrics.job_filter import check_outcome, compile_choice, keys_in
+        from flux_ensemble.results.hosts import unknown_keys
 
         host, chosen = self._running, {"filter": filter, "outcome": outcome}
         try:
@@ -484,8 +489,21 @@ class Ensemble:
             check_outcome(outcome)
         except ValueError as error:
             raise EnsembleError(errno.EINVAL, str(error)) from None
+        unknown: Iterator[str] | None = None
+        if filter is not None:
+            unknown = unknown_keys(keys_in(filter), host.jobs)
+
+        def rows() -> Iterator[JobRow]:
+            empty = True
+            for job in host.jobs(group=group, interrupted=True, **chosen):
+                empty = False
+                yield job
+            if empty:
+                for sentence in unknown or ():  # once for a table
+                    _say(sentence)
+
         return JobTable(
-            lambda: host.jobs(group=group, interrupted=True, **chosen),
+            rows,
             lambda: host.jobs(group=group, interrupted=True) if any(chosen.values()) else (),
             interrupted=interrupted or wants_interrupted(filter, outcome),
             stopped=lambda: bool(host.status().get("resumable")),
@@ -728,10 +746,10 @@ class Ensemble:
                 had, or those of `start` if another program began it.
 
         Returns:
-            `jobs` (how many run), `outcomes` (how many by the outcome of the last attempt),
-            `unsent` (how many had never been submitted, if some had not), and `state`; with
-            `reason` and `trouble`, as `run` has them, after the end of one that went on. See
-            docs/rpc.md, `rerun`.
+            `jobs` (how many run), `outcomes` (how many of them by the outcome of the attempt
+            before; what becomes of them now is in `jobs()`), `unsent` (how many had never been
+            submitted) and `state`; after the end of one that went on also `name`, `reason` and
+            `trouble`, as `run` has them. See docs/rpc.md, `rerun`, for the rest.
 
         Raises:
             EnsembleError: there is no record of its jobs, the filter is wrong, or it cannot go on.
@@ -760,7 +778,7 @@ class Ensemble:
                 "with a search"
             )
         _say_left(before)
-        return answer
+        return {"unsent": 0, **answer}
 
     def search(
         self,
@@ -1101,5 +1119,7 @@ def _chosen(
 
     if reaches_flux():
         return "flux"
-    print(f"flux-ensemble: no Flux instance can be reached: {instead}", file=sys.stderr)
+    if instead not in _TOLD_INSTEAD:
+        _TOLD_INSTEAD.add(instead)
+        _say(f"no Flux instance can be reached: {instead}")
     return "local"

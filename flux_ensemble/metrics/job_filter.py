@@ -105,7 +105,8 @@ def check_outcome(outcome: str | None) -> None:
     """
     if outcome is not None and outcome not in ATTEMPT_OUTCOMES:
         expected = ", ".join(ATTEMPT_OUTCOMES)
-        raise ValueError(f"outcome: expected one of {expected}, not {shown(outcome)}")
+        meant = f" ({near.strip()})" if (near := hint(outcome, ATTEMPT_OUTCOMES)) else ""
+        raise ValueError(f"outcome: expected one of {expected}, not {shown(outcome)}{meant}")
 
 
 def value_of(field: str) -> Callable[[Mapping[str, Any]], Any]:

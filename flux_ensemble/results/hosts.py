@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.client import Client
 from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.suggestions import hint
+from flux_ensemble.texts import listed
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import MemberStatus
@@ -64,6 +66,30 @@ def keys_of(jobs: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
             # Guests see no memos.
             names.update(job.get(kind) or ())
     return keys
+
+
+def unknown_keys(
+    fields: Iterable[str], jobs: Callable[[], Iterable[Mapping[str, Any]]]
+) -> Iterator[str]:
+    """Yield a sentence for each parameter and key of a memo that no job has.
+
+    Args:
+        fields: such as "params.t" and "memo.loss".
+        jobs: returns all jobs; it is called only if there are fields.
+
+    >>> list(unknown_keys(["params.T"], lambda: [{"params": {"t": 300}, "memo": {}}]))
+    ["no job has 'params.T' (did you mean 'params.t'? parameters: t)"]
+    """
+    if not fields:
+        return
+    known = keys_of(jobs())
+    for field in sorted(fields):
+        kind, _, key = field.partition(".")
+        if key not in known[kind] and any(known.values()):
+            have = "parameters" if kind == "params" else "jobs have published"
+            names = listed(sorted(known[kind])) if known[kind] else "nothing"
+            near = hint(field, [f"{kind}.{one}" for one in known[kind]])
+            yield f"no job has {field!r} ({near}{have}: {names})"
 
 
 def runs_of(status: Mapping[str, Any]) -> dict[str, str]:

@@ -42,7 +42,7 @@ from flux_ensemble.metrics.job_row import dotted
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 from flux_ensemble.queues.local.again import clause_of
 from flux_ensemble.queues.local.client import LocalClient
-from flux_ensemble.results.hosts import Target, keys_of, label_of, members_of, parser_of
+from flux_ensemble.results.hosts import Target, label_of, members_of, parser_of, unknown_keys
 from flux_ensemble.scalars import number
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, one_line, printable
@@ -325,16 +325,8 @@ def report_unknown(target: Target, name: str, fields: Collection[str]) -> None:
         name: of it.
         fields: such as "params.t" and "memo.loss".
     """
-    if not fields:
-        return
-    known = keys_of(target.jobs(name))
-    for field in sorted(fields):
-        kind, _, key = field.partition(".")
-        if key not in known[kind] and any(known.values()):
-            have = "parameters" if kind == "params" else "jobs have published"
-            names = listed(sorted(known[kind])) if known[kind] else "nothing"
-            near = hint(field, [f"{kind}.{one}" for one in known[kind]])
-            say(f"no job has {field!r} ({near}{have}: {names})")
+    for sentence in unknown_keys(fields, lambda: target.jobs(name)):
+        say(sentence)
 
 
 @click.command

@@ -308,6 +308,8 @@ class Rerun:
         from flux_ensemble.queues.local.again import clause_of
 
         clause = clause_of(status.get("again"))
+        if own_command("rerun") in clause:
+            return f"was interrupted before it ended: {clause}"
         own = command_of(self.target, "rerun", "--resume", self.name)
         return f"was interrupted before it ended: {clause}, and so does '{own}'"
 

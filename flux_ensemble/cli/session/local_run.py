@@ -140,9 +140,9 @@ def run_locally(
         if log.resumed:
             run.recover(text)
         else:
-            run.begin(text)
             if options.resume:
                 say(f"there is no run of {spec.name!r} to go on with: it begins")
+            run.begin(text)
         run.listen(parse)
         return recorded(printer.follow(options, ended), recorder)
 

@@ -59,7 +59,7 @@ MISTAKES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda done: done.output(77), "has no job 77"),
     (lambda done: done.submit("a"), "has ended, and takes no more requests"),
     (lambda done: done.jobs(filter="colour == 1"), "filter: a job has no field 'colour'"),
-    (lambda done: done.jobs(outcome="fail"), "outcome: expected one of success"),
+    (lambda done: done.jobs(outcome="fail"), "not 'fail' (did you mean 'failed'?)"),
     (lambda done: done.jobs(status="failed"), "jobs: unknown argument 'status' (write outcome="),
     (lambda done: done.jobs(filter=len), "filter: expected an expression such as"),
     (lambda done: done.rerun(filter=3), "filter: expected an expression such as"),

@@ -172,10 +172,26 @@ def test_attach_says_that_it_looks_at_runs_of_this_machine(
 ) -> None:
     monkeypatch.setattr("flux_ensemble.api.hosts.reaches_flux", lambda: False)
     monkeypatch.setattr("flux_ensemble.api.hosts.local_root", lambda: tmp_path / "state")
+    monkeypatch.setattr("flux_ensemble.api.ensemble._TOLD_INSTEAD", set())
     assert Ensemble.attach("sweep").status()["state"] == "completed"
     assert capsys.readouterr().err == (
         "flux-ensemble: no Flux instance can be reached: looking at runs of this machine\n"
     )
+    Ensemble.attach("sweep")
+    assert not capsys.readouterr().err, "a program is told once"
+
+
+def test_a_filter_by_a_parameter_that_no_job_has_is_told(
+    ended: Ensemble, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert list(ended.jobs(filter="params.X > 3")) == []
+    err = capsys.readouterr().err
+    assert err == (
+        "flux-ensemble: no job has 'params.X' (did you mean 'params.x'? parameters: x)\n"
+    )
+    assert not list(ended.jobs(filter="params.x > 100"))
+    assert not capsys.readouterr().err
 
 
 def test_the_document_of_an_attached_ensemble_is_checked_where_it_was_loaded(

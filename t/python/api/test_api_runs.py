@@ -127,7 +127,7 @@ def test_rerun_runs_what_failed_again_in_the_same_record(tmp_path: Path) -> None
     state_dir = tmp_path / "state"
     ensemble = cases(tmp_path)
     ensemble.run("local", state_dir=state_dir, nodes=2, cores=1)
-    would = {"outcomes": {"failed": 2}, "jobs": 2, "state": "completed"}
+    would = {"outcomes": {"failed": 2}, "jobs": 2, "unsent": 0, "state": "completed"}
     assert ensemble.rerun(dry_run=True) == would
     assert [job["outcome"] for job in ensemble.jobs()].count("failed") == 2
     (tmp_path / "table").touch()
@@ -141,7 +141,7 @@ def test_rerun_runs_what_failed_again_in_the_same_record(tmp_path: Path) -> None
     assert sorted((job["params"]["x"], job["outcome"]) for job in ensemble.jobs()) == [
         (1, "success"), (2, "success"), (3, "success"),
     ]  # fmt: skip
-    assert ensemble.rerun() == {"outcomes": {}, "jobs": 0, "state": "completed"}
+    assert ensemble.rerun() == {"outcomes": {}, "jobs": 0, "unsent": 0, "state": "completed"}
     assert [path.name for path in state_dir.iterdir()] == ["demo"]
 
 
@@ -160,7 +160,7 @@ def test_rerun_of_one_that_goes_on_does_not_wait(tmp_path: Path) -> None:
     again = ensemble.rerun()
     del again["entries"]
     assert again == {
-        "jobs": 1, "outcomes": {"failed": 1}, "state": "running", "reopened": False,
+        "jobs": 1, "outcomes": {"failed": 1}, "unsent": 0, "state": "running", "reopened": False,
     }  # fmt: skip
     ensemble.cancel("b")
     assert asyncio.run(ensemble.wait())["trouble"] == ""

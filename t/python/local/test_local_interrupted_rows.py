@@ -233,6 +233,9 @@ def test_jobs_that_ran_when_it_was_killed_are_told_from_the_first_kill_on(
     subprocess.run([*run, "--resume"], cwd=tmp_path, stdout=subprocess.DEVNULL, check=True)
     (tmp_path / "gate").touch()
     _killed([*ours, "rerun", *sizes, "f"], tmp_path, 3)
+    assert run_command(["rerun", "f", *state]) == 1
+    err = capsys.readouterr().err
+    assert err.count("goes on with it") == err.count("--resume f") == 1
     client = LocalClient(tmp_path / "state")
     assert [job["params"]["x"] for job in client.jobs("f")] == [4, 5]
     jobs = Ensemble.attach("f", state_dir=tmp_path / "state").jobs()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -149,12 +150,17 @@ def test_a_run_that_was_killed_is_not_replaced_without_being_asked(tmp_path: Pat
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_run_that_never_began_begins_with_resume(
-    directory: Path, killed: bool, capsys: pytest.CaptureFixture[str]
+    directory: Path,
+    killed: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if killed:  # before it had written an event
         StateLog(directory / "state", "test", DOCUMENT).close()
+    monkeypatch.setattr("sys.stderr", sys.stdout)
     assert run(directory, resume=True) == 0
-    assert "there is no run of 'test' to go on with: it begins" in capsys.readouterr().err
+    first, *_ = capsys.readouterr().out.splitlines()
+    assert first == "flux-ensemble: there is no run of 'test' to go on with: it begins"
     states = States(directory / "state")
     assert states.names() == ["test"]
     assert states.status("test")["state"] == "completed"
