@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -304,6 +304,7 @@ class _Run:
         if self.resume and client is None:
             from flux_ensemble.cli.session.local_run import begun_with
 
+            self._check_program()
             text = begun_with(text, label, self.name, self.state_dir)
         tasks = self.tasks and client is not None
         workers = 1 if tasks else None
@@ -325,6 +326,21 @@ class _Run:
             return code if not self.results else self._written(_local(self.state_dir), code)
         document = {"text": text} if spec.expansion is None else {"spec": spec.expansion}
         return self._run_on_flux(client, spec, document, label, events, scaler)
+
+    def _check_program(self) -> None:
+        """Raise a `Failure` if the file is a Python program with a run that was interrupted."""
+        if not self.file.endswith(".py"):
+            return
+        from flux_ensemble.queues.local.again import Again
+
+        target = _local(self.state_dir)
+        for name in target.names():
+            with suppress(EnsembleError):
+                (status,) = target.status(name)["ensembles"]
+                again = status.get("resumable") and status.get("again")
+                if again and Again(**again).is_of(self.file):
+                    own = target.command("rerun", "--resume", name)
+                    raise Failure(f"{self.file}: this is a program: '{own}' goes on with its run")
 
     def _take(self, status: EnsembleStatus) -> None:
         """Note the final status."""

@@ -34,6 +34,9 @@ MOST = 5
 #: The template for a first document.
 TEMPLATE = "sweep"
 
+#: Characters of a command beside which there is room for what it does.
+_WIDEST = 48
+
 #: FLUX_KVS_READDIR.
 _READDIR = 1
 
@@ -172,14 +175,16 @@ def first_steps(*, flux: bool) -> Iterator[Advice]:
 def next_steps(
     ensembles: Sequence[EnsembleStatus], command: Callable[..., str], *, flux: bool = False
 ) -> Iterator[Advice]:
-    """Yield the commands that lead on, the latest ensemble first.
+    """Yield the commands that lead on, the latest ensemble first, and interrupted ones before all.
 
     Args:
         ensembles: the status of each, the latest last.
         command: returns a command about them, from its words.
         flux: they are in a Flux instance.
     """
-    for status in reversed(ensembles):
+    latest_first = ensembles[::-1]
+    # Interrupted ones need their user.
+    for status in sorted(latest_first, key=lambda one: not one.get("resumable")):
         yield from _steps(status, command)
     yield own_command("--help", flux=flux), "lists all commands"
 
@@ -192,15 +197,16 @@ def _steps(status: EnsembleStatus, command: Callable[..., str]) -> Iterator[Advi
     if status.get("resumable"):
         again: Any = status.get("again")  # not of another user's run
         if again:
-            yield Again(**again).advice(name)
+            yield Again(**again).advice(name, command("rerun", "--resume", name))
         return
     if status["state"] not in EXIT_CODES:
         yield command("top", name), f"shows {name!r}, which is {status['state']}"
         return
     if failed := failed_jobs(status):
         yield command("failures", name), f"says why {failed} of its jobs failed"
-    if unsent(status):
-        yield command("rerun", name), "runs what was cancelled, and what was never submitted"
+    never = ", and what was never submitted" if unsent(status) else ""
+    if never or _cancelled(status):
+        yield command("rerun", name), f"runs what was cancelled{never}"
     for id, more in cut_short(status):
         of = () if len(status["searches"]) == 1 else (id,)
         yield command("search", name, *of, "--more", str(more)), "goes on with its search"
@@ -211,8 +217,21 @@ def _steps(status: EnsembleStatus, command: Callable[..., str]) -> Iterator[Advi
     yield command("report", name, "--open"), f"shows what became of {name!r}"
 
 
+def _cancelled(status: EnsembleStatus) -> bool:
+    """Return whether `rerun` has cancelled jobs to run, which trials of searches are not."""
+    of_searches = {search["group"] for search in status.get("searches", ())}
+    return status["state"] == "canceled" and any(
+        group["canceled"]
+        for name, group in status.get("groups", {}).items()
+        if name not in of_searches
+    )
+
+
 def _print(advice: Iterator[Advice]) -> None:
     rows = list(advice)
-    width = min(max(len(text) for text, _ in rows), 48)
+    width = max(len(text) for text, _ in rows if len(text) <= _WIDEST)
     for text, why in rows:
+        if len(text) > _WIDEST:
+            click.echo(f"  {text}")
+            text = ""
         click.echo(f"  {text:<{width}}  {why}")

@@ -91,14 +91,35 @@ class Again:
             return f"run(resume=True) of the same Ensemble, in {self._where}, goes on with it"
         return f"'{self._of_document}' goes on with it, where FILE is its document"
 
-    def advice(self, name: str) -> tuple[str, str]:
-        """Return a command or a call that goes on with a run, and what it does."""
+    def advice(self, name: str, rerun: str = "") -> tuple[str, str]:
+        """Return a command or a call that goes on with a run, and what it does.
+
+        Args:
+            name: of the run.
+            rerun: the command `rerun --resume` about it, which needs no change of a program.
+
+        >>> Again("python3 a.py", python=True).advice("a", "flux-ensemble rerun --resume a")
+        ('flux-ensemble rerun --resume a', "goes on with 'a', which was interrupted")
+        """
         what = f"goes on with {name!r}, which was interrupted"
+        if rerun and self.command and self._asks:
+            return rerun, what
         if self.command:
             return self.command, what + (", with resume=True in its run()" if self._asks else "")
         if self.python:
             return "run(resume=True)", f"in {self._where}: {what}"
         return self._of_document, f"{what}, where FILE is its document"
+
+    def is_of(self, program: str) -> bool:
+        """Return whether a program of that file's name has begun the run.
+
+        >>> Again("python3 a.py -n 2", python=True).is_of("./a.py")
+        True
+        """
+        with suppress(ValueError):
+            words = shlex.split(self.command) if self.python else []
+            return Path(program).name in (Path(word).name for word in words)
+        return False
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes of the local queue that the command names; a program has its own.

@@ -59,7 +59,9 @@ class Home:
 
     def advice(self, *, cwd: Path | None = None) -> dict[str, str]:
         """Return the commands that the overview names, each with what it says of it."""
-        lines = self.shell("flux-ensemble", cwd=cwd).splitlines()
+        out = self.shell("flux-ensemble", cwd=cwd)
+        # Beside a long command there is no room.
+        lines = re.sub(r"^(  \S.*)\n    +(?=\S)", r"\1  ", out, flags=re.MULTILINE).splitlines()
         rows = (re.fullmatch(r"  (\S.*?)  +(\S.*)", line) for line in lines)
         return {row[1]: row[2] for row in rows if row}
 
@@ -196,6 +198,62 @@ def test_the_latest_ensemble_comes_first() -> None:
     statuses: Any = [{"name": f"run-{number}", **ended} for number in range(3)]
     steps = [text for text, _ in next_steps(statuses, lambda *words: " ".join(words))]
     assert steps[:3] == [f"report run-{number} --open" for number in (2, 1, 0)]
+
+
+def test_an_interrupted_run_comes_before_all_and_a_cancelled_one_runs_again() -> None:
+    group = {"failed": 0, "timeout": 0, "canceled": 2}
+    cancelled: Any = {"name": "cut", "state": "canceled", "groups": {"a": group}}
+    search: Any = {**cancelled, "name": "tune", "searches": []}
+    search["searches"] += [{"id": "s", "group": "a", "best": None, "trials": 3, "active": 2}]
+    lost: Any = {"name": "lost", "state": "interrupted", "resumable": True, "groups": {}}
+    lost["again"] = {"command": "flux-ensemble run --resume a.yaml"}
+    steps = next_steps([lost, cancelled, search], lambda *words: " ".join(words))
+    assert list(steps)[:-1] == [
+        ("flux-ensemble run --resume a.yaml", "goes on with 'lost', which was interrupted"),
+        ("search tune --more 2", "goes on with its search"),
+        ("report tune --open", "shows what became of 'tune'"),
+        ("rerun cut", "runs what was cancelled"),
+        ("report cut --open", "shows what became of 'cut'"),
+    ]
+
+
+def test_a_long_command_stands_alone(home: Home) -> None:
+    (home.path / "a.yaml").write_text(WAITS)
+    words = [str(PROGRAM), "run", "--quiet", "--name", "study", "a.yaml"]
+    with subprocess.Popen(words, cwd=home.path, env=home.env, stderr=subprocess.DEVNULL) as run:
+        while not (home.path / "here").exists():
+            assert run.poll() is None
+        run.send_signal(signal.SIGKILL)
+    shown = home.shell("flux-ensemble", cwd=Path("/")).splitlines()[-3:]
+    assert shown[0] == f"  cd {home.path} && flux-ensemble run --name study --resume a.yaml"
+    assert shown[1] == f"{'':24}goes on with 'study', which was interrupted"
+    assert shown[2] == "  flux-ensemble --help  lists all commands"
+
+
+PROGRAM_OF_THEIRS = """
+from flux_ensemble import Action, Ensemble, Job, Rule
+
+Ensemble(
+    name="study",
+    jobs=[Job(name="a", command="sh -c 'touch here; test -e go || sleep 1000'")],
+    rules=[Rule(trigger="start", action=Action(name="submit", label="a"))],
+).run()
+"""
+
+
+def test_a_program_that_does_not_resume_goes_on_without_a_change_of_it(home: Home) -> None:
+    (home.path / "lo.py").write_text(PROGRAM_OF_THEIRS)
+    words = [sys.executable, "lo.py"]
+    with subprocess.Popen(words, cwd=home.path, env=home.env, stderr=subprocess.DEVNULL) as run:
+        while not (home.path / "here").exists():
+            assert run.poll() is None
+        run.send_signal(signal.SIGKILL)
+    resumes = "flux-ensemble rerun --resume study"
+    assert home.advice()[resumes] == "goes on with 'study', which was interrupted"
+    told = home.shell("flux-ensemble run --resume lo.py", code=1)
+    assert f"lo.py: this is a program: '{resumes}' goes on with its run\n" in told
+    (home.path / "go").touch()
+    assert "study: completed" in home.shell(resumes)
 
 
 def test_in_a_flux_instance_all_commands_are_those_of_flux() -> None:
