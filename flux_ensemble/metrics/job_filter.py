@@ -99,9 +99,9 @@ def check_outcome(outcome: str | None) -> None:
     Raises:
         ValueError: no job ends so.
 
-    >>> check_outcome("done")
+    >>> check_outcome("xyz")
     Traceback (most recent call last):
-    ValueError: outcome: expected one of success, failed, canceled, timeout, interrupted, not 'done'
+    ValueError: outcome: expected one of success, failed, canceled, timeout, interrupted, not 'xyz'
     """
     if outcome is not None and outcome not in ATTEMPT_OUTCOMES:
         expected = ", ".join(ATTEMPT_OUTCOMES)
