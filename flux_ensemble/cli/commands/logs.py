@@ -184,14 +184,16 @@ class _Together:
     """Entries of jobs that were interrupted at once, which are printed as one line.
 
     The end of an allocation, or of a member, interrupts all jobs that run there. Each job has an
-    entry about that, and another one when it runs again.
+    entry about that, another one when it runs again, and one about the submission.
     """
 
     def __init__(self) -> None:
         #: Entries that differ only in their jobs, by what is alike: each as stored, and as read.
         self._alike: dict[tuple[Any, ...], list[tuple[Entry, eventlog.Interrupted]]] = {}
-        #: The entry about the retry of a job, by the job; [] before it arrives.
+        #: The entries about the retry of a job, by the job; [] before they arrive.
         self._retries: dict[tuple[Any, ...], list[Entry]] = {}
+        #: The same, by the number of the retry, before its outcome arrives.
+        self._begun: dict[int, list[Entry]] = {}
 
     def takes(self, entry: Entry) -> bool:
         """Keep an entry if it is about interrupted jobs; return True if it was kept."""
@@ -203,13 +205,18 @@ class _Together:
                 return True
             case eventlog.Retry() if (known := self._retries.get(_job_of(read))) == []:
                 known.append(entry)
+                self._begun[read.retry] = known
                 return True
+            case eventlog.Outcome(rule="retry", firing=int(number), ok=True):  # RETRY_RULE
+                if (known := self._begun.pop(number, None)) is not None:
+                    known.append(entry)
+                    return True
         return False
 
     def lines(self, t_start: float, jobid: eventlog.JobId) -> Iterator[Line]:
         """Yield the lines of the kept entries, and keep none any more."""
         alike, retries = self._alike, self._retries
-        self._alike, self._retries = {}, {}
+        self._alike, self._retries, self._begun = {}, {}, {}
         for entries in alike.values():
             stored, first = entries[0]
             if len(entries) > 1:

@@ -193,6 +193,25 @@ def test_jobs_that_an_end_of_the_allocation_interrupts_are_one_line_of_the_log(
     ]
 
 
+def test_outcomes_of_their_retries_do_not_part_the_jobs_of_a_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    entries = []
+    for job in range(3):
+        entries += ended(range(job, job + 1))
+        entries.append(entry("outcome", rule="retry", firing=job, ok=True, jobs=1))
+    line = "interrupted   3 jobs of group 'sim': the allocation is over; they run again"
+    assert printed(capsys, entries) == [line]
+    assert printed(capsys, entries[:3])[1:] == [
+        "retry         index 0 of r #0: again as retry #0 (attempt 0)",
+        "outcome       retry #0: ok, 1 job",
+    ]
+    refused = entry("outcome", rule="retry", firing=0, ok=False, reason="no such queue")
+    assert len(printed(capsys, [*entries[:2], refused, *entries[3:]])) == 4
+    other = entry("outcome", rule="r", firing=0, ok=True, jobs=1)
+    assert len(printed(capsys, [*entries[:2], other, *entries[3:]])) == 4
+
+
 def test_jobs_of_other_groups_or_with_other_reasons_have_a_line_of_their_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
