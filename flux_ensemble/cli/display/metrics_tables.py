@@ -105,7 +105,8 @@ def summary_rows(
 
     def value(statistic: str, path: str) -> Any:
         seconds = metrics[statistic].get(path)
-        return "" if seconds is None else seconds
+        # Flux has a hyphen for less than a millisecond, as if there were no value.
+        return "" if seconds is None else max(seconds, 0.001) if seconds > 0 else seconds
 
     return [
         {

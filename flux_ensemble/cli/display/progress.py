@@ -50,6 +50,8 @@ _DETAILS = (
     ("interrupted", "warn"),
 )
 
+#: Outcomes of attempts of which some were tried again, in words.
+_OF_ATTEMPTS = {"failed": "failed", "timeout": "timed out"}
 
 #: The order in which they are left out where there is no room for all.
 _DROPPED = ("waiting", "pending", "interrupted", "canceled", "running", "timeout", "failed")
@@ -334,14 +336,22 @@ def _troubled(group: Progress, width: int) -> int:
 def details_of(counts: Mapping[str, Any], thousands: str = ",") -> Line:
     """Return the states and outcomes of jobs in words, without those that are zero.
 
+    Of jobs that were tried again, attempts have failed.
+
     >>> [span.text for span in details_of({"running": 1200, "waiting": 0, "failed": 1})]
     ['1,200 running', ', ', '1 failed']
+    >>> plain(details_of({"failed": 3, "timeout": 1, "attempts": 12, "finished": 8}))
+    '3 attempts failed, 1 attempt timed out'
     """
+    again = counts.get("attempts", 0) > counts.get("finished", 0)
     spans: list[Span] = []
     for key, style in _DETAILS:
         if counts.get(key):
             number = format(counts[key], thousands)
-            spans += [Span(", ")] * bool(spans) + [Span(f"{number} {key}", style)]
+            words = f"{number} {key}"
+            if again and key in _OF_ATTEMPTS:
+                words = f"{number} attempt{'s'[: counts[key] != 1]} {_OF_ATTEMPTS[key]}"
+            spans += [Span(", ")] * bool(spans) + [Span(words, style)]
     return tuple(spans)
 
 

@@ -613,7 +613,8 @@ def test_a_name_that_has_room_is_whole_and_the_bar_keeps_its_place() -> None:
 
 def test_a_bar_has_as_much_of_a_failure_as_failed_and_some_of_each() -> None:
     def bad(**counts: int) -> str:
-        one = Progress("a", {**COUNTS, **counts}, counts["attempts"], 1000)
+        found = {**COUNTS, **counts, "finished": counts["attempts"]}
+        one = Progress("a", found, counts["attempts"], 1000)
         (line,) = bar_lines([one], 100, ascii_only=True)
         return "".join(span.text for span in line[1:] if span.style == "bad" and "#" in span.text)
 

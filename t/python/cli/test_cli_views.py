@@ -68,6 +68,16 @@ def test_progress_is_a_line_with_what_is_known_of_each_group(
     assert lines(capsys) == ["   progress sleep 3/5 (2 running, 1 failed)"]
 
 
+def test_of_jobs_that_were_tried_again_progress_says_that_attempts_failed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = Clock()
+    view = Plain(clock)
+    clock.now = 5.0
+    view.progress(status(case=counts(finished=7, success=7, attempts=10, running=1, failed=3)))
+    assert lines(capsys) == ["   progress case 7/8 (1 running, 3 attempts failed)"]
+
+
 def test_progress_counts_the_trials_that_a_search_is_still_to_submit(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -283,6 +293,12 @@ def test_the_summary_has_the_groups_that_had_jobs_and_what_they_published() -> N
     assert row["mean_pending"] == ""
     assert row["mean_energy"] == "1.25"
     assert summary_table(METRICS).headings["mean_energy"] == "ENERGY"
+
+
+def test_a_mean_below_a_millisecond_is_not_as_if_there_were_none() -> None:
+    metrics: Any = {**METRICS, "mean": {**METRICS["mean"], "a-pending": 0.0002}}
+    (row,) = summary_rows({"name": "a", "groups": METRICS["count"]}, metrics)
+    assert row["mean_pending"] == 0.001
 
 
 def test_a_published_variable_may_have_any_name() -> None:
