@@ -80,7 +80,11 @@ test_expect_success 'tune: search shows the best trials, and the last job has it
 print(json.load(open(\"json\"))[\"searches\"][0][\"best\"][0][\"params\"][\"x\"])") &&
 	id=$(flux jobs -a --no-header --format={id} --name=final) &&
 	flux job attach $id >printed &&
-	grep "^x=$x " printed
+	grep "^x=$x " printed &&
+	"$SHARNESS_BUILD_DIRECTORY/python" -c "import json
+(search,) = json.load(open(\"json\"))[\"searches\"]
+print(*sorted(search[\"variables\"]), len(search[\"all_trials\"]))" >actual &&
+	is "k kind x 20" "$(cat actual)"
 '
 
 test_expect_success 'tune: Optuna reads what export writes, trials that were stopped early too' '

@@ -156,7 +156,10 @@ def search(
         raise Failure("only the owner of the instance may see searches")
     searches = _chosen(status.get("searches", []), name, id)
     if output.as_json:
-        print_json({"searches": searches})
+        from flux_ensemble.results.searches import in_full
+
+        with naming(target, name):
+            print_json({"searches": in_full(target, name, searches)})
         return OK
     output.show(_SEARCHES, [_row(search, status) for search in searches])
     if output.is_default:

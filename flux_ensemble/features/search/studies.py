@@ -20,19 +20,14 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy.exc import SQLAlchemyError
 
-from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.document.spellings import with_spellings
-from flux_ensemble.document.yaml_reader import read_yaml
-from flux_ensemble.eventlog import Load, read
-from flux_ensemble.features.search.model import Search, Variable, searches_of
+from flux_ensemble.features.search.logged import Job, StudyError, of_trial
+from flux_ensemble.features.search.model import Search, Variable
 from flux_ensemble.scalars import as_text, identity
 from flux_ensemble.words import ACTIVE, COMPLETE, INFEASIBLE, PRUNED
 
 #: Suffixes of the files that Optuna can keep studies in.
 JOURNALS, DATABASES = (".journal", ".log"), (".db", ".sqlite", ".sqlite3")
 SUFFIXES = (*JOURNALS, *DATABASES)
-
-Job = Mapping[str, Any]
 
 _DIRECTIONS = {False: StudyDirection.MINIMIZE, True: StudyDirection.MAXIMIZE}
 
@@ -43,42 +38,6 @@ _STATES = {
     INFEASIBLE: TrialState.COMPLETE,
     PRUNED: TrialState.PRUNED,
 }
-
-
-class StudyError(Exception):
-    """There is nothing to write; the text is one sentence."""
-
-
-def logged_searches(entries: Iterable[Mapping[str, Any]]) -> tuple[Search, ...]:
-    """Return the searches of the document at the beginning of an eventlog.
-
-    Args:
-        entries: the oldest first.
-
-    Raises:
-        StudyError: there are none.
-    """
-    for entry in map(read, entries):
-        if isinstance(entry, Load):
-            document = entry.document
-            return _searches(
-                with_spellings(read_yaml(document)[0]) if isinstance(document, str) else document
-            )
-    raise StudyError(
-        "the log does not have the document any more, which says what the searches are"
-    )
-
-
-def _searches(document: Any) -> tuple[Search, ...]:
-    """Return the searches of a document, whatever files the rest of it needs."""
-    searches = list(document.get("search") or ())
-    if not searches:
-        raise StudyError("the ensemble has no search")
-    groups = [{"name": one["group"], "command": "true"} for one in searches]
-    limits = {key: document[key] for key in ("limits",) if key in document}
-    start = {"trigger": "start", "action": {"name": "search", "label": searches[0]["id"]}}
-    made = {"name": "searches", "search": searches, "jobs": groups, "rules": [start], **limits}
-    return searches_of(load_mapping(made))
 
 
 def write(path: Path, name: str, searches: Iterable[Search], jobs: Iterable[Job]) -> dict[str, int]:
@@ -178,15 +137,9 @@ def _trial(search: Search, distributions: Mapping[str, Any], jobs: Sequence[Job]
     """Return the trial of some jobs, as far as it is known."""
     if not jobs:
         return create_trial(state=TrialState.FAIL)
-    # The last job decides, with several for a trial the last that has a value.
-    complete = [
-        one for one in jobs if search.repeats > 1 and one["trial_state"] in (COMPLETE, INFEASIBLE)
-    ]
-    job = (complete or jobs)[-1]
-    state = _STATES.get(job["trial_state"], TrialState.FAIL)
-    if any(one["trial_state"] == ACTIVE for one in jobs[-search.repeats :]):
-        state = TrialState.RUNNING
-    memos = [one["memo"] for one in complete or [job]]
+    found, counting = of_trial(search, jobs)
+    job, state = counting[-1], _STATES.get(found, TrialState.FAIL)
+    memos = [one["memo"] for one in counting]
     values, steps = _values(search, state, memos)
     # The job has some value of a variable, too, whose condition does not hold for the trial.
     params = search.space.settled(job["params"])

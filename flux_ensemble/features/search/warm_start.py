@@ -375,7 +375,7 @@ class _Reading:
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{self._file}: expected JSON: {error}") from None
         if isinstance(given, dict) and isinstance(given.get("searches"), list):
-            given = self._best(given["searches"])
+            given = self._of_searches(given["searches"])
         if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
             raise ValueError(
                 f'{self._file}: expected a list of mappings such as {{"lr": 0.01, "loss": '
@@ -393,8 +393,8 @@ class _Reading:
             records.rows.append((f"{self._file}: item {place}", _flat(row)))
         return records
 
-    def _best(self, searches: Sequence[Any]) -> list[Any]:
-        """Return the trials that `search NAME --json` shows, which are the best ones."""
+    def _of_searches(self, searches: Sequence[Any]) -> list[Any]:
+        """Return the trials that `search NAME --json` shows: all, or of too many the best ones."""
         by_id = {one.get("id"): one for one in searches if isinstance(one, dict)}
         found = by_id.get(self._search.id)
         if found is None and len(by_id) == 1:
@@ -406,6 +406,10 @@ class _Reading:
         keys = str(found.get("objective")).split(", ")
         ways = str(found.get("direction")).split(", ")
         self._check_ways(dict(zip(keys, (way == "maximize" for way in ways), strict=False)))
+        trials = found.get("all_trials")
+        if isinstance(trials, list) and 0 < len(trials) <= MAX_TOLD:
+            # With their states, as an export has them.
+            return trials
         shown = found.get("front") or found.get("best") or []
         return [
             {

@@ -216,6 +216,11 @@ def test_what_a_search_has_found_is_in_plain_text_too(
     (x, y) = search["importances"]["loss"]
     assert (x["name"], x["trials"], y["name"]) == ("x", 12, "y")
     assert x["share"] > 0.6 > y["share"]
+    assert search["variables"]["y"] == {"low": 0, "high": 1, "log": False, "integer": False}
+    trials = search["all_trials"]
+    assert [trial["trial"] for trial in trials] == list(range(search["trials"]))
+    assert all(trial["memo"] == {"loss": trial["params"]["x"]} for trial in trials)
+    assert min(trial["memo"]["loss"] for trial in trials) == search["best"][0]["value"]
 
 
 def test_of_many_ensembles_those_that_go_on_come_first_and_then_the_latest() -> None:

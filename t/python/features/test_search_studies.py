@@ -16,7 +16,8 @@ pytest.importorskip("optuna")
 
 import optuna
 
-from flux_ensemble.features.search.studies import StudyError, logged_searches, write
+from flux_ensemble.features.search.logged import StudyError, logged_searches
+from flux_ensemble.features.search.studies import write
 from flux_ensemble.report.source import Source
 
 VARIABLES = {

@@ -175,7 +175,24 @@ def test_of_an_export_the_group_of_the_search_counts_or_the_only_one(tmp_path: P
     )
 
 
-def test_what_search_shows_as_json_has_the_best_trials(tmp_path: Path) -> None:
+def test_what_search_shows_as_json_has_all_trials_or_of_too_many_the_best(tmp_path: Path) -> None:
+    params = {"lr": 0.001, "layers": 2, "opt": "sgd", "momentum": 0.5}
+    trial = {"trial": 7, "trial_state": "complete", "params": params, "memo": {"loss": 0.25}}
+    failed = {**trial, "trial": 8, "trial_state": "failed", "memo": {"loss": None}}
+    shown = {
+        "id": "before", "objective": "loss", "direction": "minimize",
+        "best": [{"trial": 7, "value": 0.25, "params": params}],
+    }  # fmt: skip
+    text = TEXT.replace("old.csv", "old.json")
+    for all_trials in ([trial, failed, {**trial, "trial": 9}], [trial] * (MAX_TOLD + 1), []):
+        many = json.dumps({"searches": [{**shown, "all_trials": all_trials}]})
+        known = 2 if len(all_trials) == 3 else 1
+        assert told(load(tmp_path, text, old_json=many)) == ROWS[:1] * known
+    none = json.dumps({"searches": [{**shown, "all_trials": [failed]}]})
+    assert "there are only trials without a value" in reasons(tmp_path, text, old_json=none)
+
+
+def test_what_search_shows_as_json_had_the_best_trials(tmp_path: Path) -> None:
     params = {"lr": 0.001, "layers": 2, "opt": "sgd", "momentum": 0.5}
     shown = {
         "id": "before", "objective": "loss", "direction": "minimize",
