@@ -800,7 +800,7 @@ class Retry(OfAttempt, tag="retry"):
     params: Mapping[str, Any] | None = None
 
     def sentence(self, t: float, jobid: JobId) -> str:
-        again = f"again as retry #{self.retry} (attempt {self.attempt})"
+        again = f"again as firing retry #{self.retry} (attempt {self.attempt})"
         return f"{self.which}: {again}{self._given()}"
 
     def announced(self, t: float) -> Iterator[Line]:

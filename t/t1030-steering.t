@@ -39,7 +39,7 @@ test_expect_success 'log says what is tried again, and has filters' '
 	wait_until sh -c "flux ensemble log study | grep -q retry" &&
 	flux ensemble log study --rule request --tail 1 >out &&
 	is 1 "$(wc -l <out)" &&
-	flux ensemble log study | grep "(index 0 of [^)]*): again as retry" &&
+	flux ensemble log study | grep "(index 0 of [^)]*): again as firing retry" &&
 	test_must_fail flux ensemble log study --rule agian 2>err &&
 	grep "did you mean .again" err &&
 	flux ensemble cancel study &&

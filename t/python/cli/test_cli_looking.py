@@ -61,7 +61,7 @@ def test_log_can_be_cut_to_a_rule_a_group_a_time_and_its_end(do: Do) -> None:
     assert names[:3] == ["load", "start", "fire"]
     rule = do("log", "study", "--rule", "second")
     assert [line.split()[1] for line in rule.splitlines()] == ["fire", "outcome", "retry"]
-    assert "bad t=280 (index 0 of second #0): again as retry #0 (attempt 1)" in rule
+    assert "bad t=280 (index 0 of second #0): again as firing retry #0 (attempt 1)" in rule
     group = [
         json.loads(line) for line in do("log", "study", "--group", "bad", "--json").split("\n")[:-1]
     ]

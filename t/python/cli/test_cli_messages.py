@@ -203,7 +203,7 @@ def test_outcomes_of_their_retries_do_not_part_the_jobs_of_a_line(
     line = "interrupted   3 jobs of group 'sim': the allocation is over; they run again"
     assert printed(capsys, entries) == [line]
     assert printed(capsys, entries[:3])[1:] == [
-        "retry         index 0 of r #0: again as retry #0 (attempt 0)",
+        "retry         index 0 of r #0: again as firing retry #0 (attempt 0)",
         "outcome       retry #0: ok, 1 job",
     ]
     refused = entry("outcome", rule="retry", firing=0, ok=False, reason="no such queue")
@@ -228,7 +228,7 @@ def test_a_single_job_that_is_interrupted_keeps_its_lines_and_so_do_all_that_are
 ) -> None:
     one = [
         "interrupted   7 sim, index 7 of r #0: the allocation is over; it runs again",
-        "retry         index 7 of r #0: again as retry #7 (attempt 0)",
+        "retry         index 7 of r #0: again as firing retry #7 (attempt 0)",
     ]
     assert printed(capsys, ended(range(7, 8))) == one
     assert printed(capsys, ended(range(7, 9)), follow=True)[:2] == one
@@ -329,7 +329,7 @@ def test_every_cause_is_explained(trigger: str, cause: dict[str, Any], why: str)
         (entry("rule-disabled", rule="r", reason="a request"), "r: a request"),
         (
             entry("retry", rule="r", firing=2, index=3, attempt=1, retry=0),
-            "index 3 of r #2: again as retry #0 (attempt 1)",
+            "index 3 of r #2: again as firing retry #0 (attempt 1)",
         ),
         (
             entry("gave-up", rule="r", firing=2, index=3, attempt=1, group="md", reason="no value"),
