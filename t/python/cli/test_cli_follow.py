@@ -308,7 +308,7 @@ def test_a_signal_cancels_the_ensemble_that_is_run_and_waits_for_its_end(stop: S
     assert ("cancel", {"name": "a"}) in handle.sent
     assert view.lines == [
         "   interrupted: cancelling its jobs (again to leave at once)",
-        f"   {follow.CANCELED}",
+        f"   'rerun a' runs the rest of it later; {follow.INSTEAD}",
     ]
 
 
@@ -621,7 +621,7 @@ def test_a_signal_to_run_cancels_the_ensemble_when_the_service_is_back() -> None
     assert handle.ops() == ["load", "status", "log", "list", "log", "cancel", "status", "metrics"]
     assert view.lines == [
         "   interrupted: its jobs are cancelled when the service is back (again to leave at once)",
-        f"   {follow.CANCELED}",
+        f"   'rerun a' runs the rest of it later; {follow.INSTEAD}",
     ]
 
 
