@@ -40,7 +40,9 @@ from flux_ensemble.renamed import OPTIONS, deprecated, renamed
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-#: The message of click about arguments that a command does not have.
+#: The messages of click about a text that is no number, and about arguments that a command does not
+#: have.
+_NO_INTEGER = re.compile(r"('[^']*') is not a valid integer(?: range)?")
 _EXTRA = re.compile(r"Got unexpected extra arguments? \((?P<words>.*)\)")
 
 #: Names of commands in other tools -> the advice for them.
@@ -303,6 +305,7 @@ def _word_order(error: click.UsageError) -> str:
 
 def _sentence(message: str) -> str:
     """Return click's message in our form: no capital at the beginning, no full stop at the end."""
+    message = _NO_INTEGER.sub(r"expected a whole number such as 20, not \1", message)
     return message[:1].lower() + message[1:].rstrip(".")
 
 

@@ -32,7 +32,8 @@ class Sources(NamedTuple):
     Args:
         text: returns the text of a file, given its name and its path in the document; None if it
             cannot be read, which is a problem, or is on another machine.
-        jobs: returns the jobs of an ensemble.
+        jobs: returns the trials of an ensemble, one a line, after a line with its searches; raises
+            ValueError if it has none. None if there is no such ensemble.
     """
 
     text: Callable[[str, Path], str | None]

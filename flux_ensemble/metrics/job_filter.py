@@ -49,7 +49,7 @@ def compile_filter(text: str) -> Callable[[Mapping[str, Any]], bool]:
     if len(text) > MAX_LENGTH:
         raise ValueError(f"an expression has at most {MAX_LENGTH} characters, not {len(text)}")
     try:
-        expression = compile_expression(text.strip(), _resolve, fitted=_fitted)
+        expression = compile_expression(text.strip(), _operand, fitted=_fitted)
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError(
             f"expected an expression such as 'job.returncode != 0', not {shown(text)}{remedy(text)}"
@@ -130,6 +130,16 @@ def value_of(field: str) -> Callable[[Mapping[str, Any]], Any]:
     if path[0] == MEMO:
         return lambda job: measured(_value(job, path))
     return lambda job: _value(job, path)
+
+
+def _operand(keys: list[str]) -> tuple[str, ...]:
+    """Resolve a name in an expression, where it may be a text."""
+    try:
+        return _resolve(keys)
+    except ValueError as error:
+        if len(keys) > 1:
+            raise
+        raise ValueError(f"{error}; text is written in quotes: {keys[0]!r}") from None
 
 
 def _resolve(keys: list[str]) -> tuple[str, ...]:

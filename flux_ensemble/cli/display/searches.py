@@ -108,7 +108,8 @@ def detail_lines(search: Mapping[str, Any], *, header: bool = True) -> list[str]
         lines += ["", one_line(f"{search['id']} {warm_started(search['warm_start'])}")]
     valued = search["complete"] + search.get("infeasible", 0)
     if search["state"] == "running" and valued < LEAST <= search["trials"]:
-        lines += ["", f"the importance of variables is known from {LEAST} complete trials on"]
+        which = "complete or infeasible" if "infeasible" in search else "complete"
+        lines += ["", f"the importance of variables is known from {LEAST} {which} trials on"]
     return lines
 
 

@@ -139,6 +139,7 @@ def trials_of(host: Callable[[], Target]) -> Callable[[str], str | None]:
 
     def jobs(name: str) -> str | None:
         try:
+            (status,) = host().status(name)["ensembles"]
             rows = [
                 {key: row.get(key) for key in ("group", "trial", "trial_state", "params", "memo")}
                 for row in host().jobs(name)
@@ -146,7 +147,14 @@ def trials_of(host: Callable[[], Target]) -> Callable[[str], str | None]:
             ]
         except (EnsembleError, BindingsError, Failure, OSError):
             return None
-        return "\n".join(map(json.dumps, rows))
+        searches = [
+            {key: one[key] for key in ("group", "objective", "direction")}
+            for one in status.get("searches", ())
+        ]
+        if not rows:
+            none = "no trial of its search has begun" if searches else "it has no search"
+            raise ValueError(f"{name!r} has no trials: {none}")
+        return "\n".join(map(json.dumps, ({"searches": searches}, *rows)))
 
     return jobs
 

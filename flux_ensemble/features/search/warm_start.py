@@ -44,6 +44,9 @@ _DATABASES = (".db", ".sqlite", ".sqlite3")
 _FILES = (*_SHEETS, *_JSON, *_LINES, *_JOURNALS, *_DATABASES)
 _KINDS = ".csv, .tsv, .json, .jsonl or .journal"
 
+#: The objectives of a search of a status, and their directions.
+_WAYS = ("objective", "direction")
+
 #: What is left out as a matter of course.
 _UNENDED = "without a value of each objective, which failed, were stopped or had not ended"
 
@@ -86,11 +89,19 @@ def read_warm_start(
                 problems.add(here, str(error))
     given = entry.get("from", ())
     files = [given] if isinstance(given, str) else [one for one in given if one is not None]
+    if "study" in entry and files and not any(map(_is_journal, files)):
+        problems.add((*at, "study"), "expected none, because 'from' has no journal of Optuna")
     left_out: list[tuple[str, bool]] = []
     for file in files:
         here = (*at, "from") if isinstance(given, str) else (*at, "from", given.index(file))
         # What is no file by its name may be the name of an ensemble.
-        text = sources.jobs(file) if PurePath(file).suffix.lower() not in _FILES else None
+        text = None
+        if PurePath(file).suffix.lower() not in _FILES:
+            try:
+                text = sources.jobs(file)
+            except ValueError as error:
+                problems.add(here, str(error))
+                continue
         if text is None and _has_kind(file, here, problems):
             text = sources.text(file, here)
         if text is None:
@@ -138,6 +149,10 @@ def _published(search: Search) -> list[str]:
     """Return what trials publish that is needed: objectives, and what constraints name."""
     objectives = (objective.key for objective in search.objectives)
     return list(dict.fromkeys((*objectives, *(one for of in search.outcomes for one in of.keys))))
+
+
+def _is_journal(file: str) -> bool:
+    return PurePath(file).suffix.lower() in _JOURNALS
 
 
 def _has_kind(file: str, at: Path, problems: Problems) -> bool:
@@ -239,6 +254,22 @@ def _number(given: Any) -> float | None:
     return finite(value) if type(value) in (int, float) else None
 
 
+def _no_number(memo: Mapping[str, Any]) -> str | None:
+    """Return which value of a trial is none that can be read; None if each is a number, or absent.
+
+    >>> _no_number({"loss": "nan", "cost": "0.01 J"})
+    "cost: expected a number, not '0.01 J'"
+    """
+    for key, value in memo.items():
+        if value is None or type(number(value)) in (int, float, bool):
+            continue
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return f"{key}: expected a number, not {shown(value)}"
+    return None
+
+
 class _Reading:
     """The reading of one file.
 
@@ -281,10 +312,13 @@ class _Reading:
             for key in _published(self._search)
         }
         trials: dict[Any, list[Told]] = {}
-        unended, unfit, first = 0, 0, ""
+        unended, unread, unfit = 0, [], []
         for place, (where, row) in enumerate(self._of_search(records)):
             memo = {key: row.get(one) for key, one in published.items()}
             has_ended = row.get("trial_state", COMPLETE) in (COMPLETE, INFEASIBLE)
+            if has_ended and (words := _no_number(memo)):
+                unread.append(f"{where}: {words}")
+                continue
             if not has_ended or None in map(_number, memo.values()):
                 unended += 1
                 continue
@@ -292,14 +326,14 @@ class _Reading:
                 given = {name: row[one] for name, one in of.items() if one in row}
                 told = _told(self._search, given, memo)
             except _Unfit as error:
-                unfit += 1
-                first = first or f"{where}: {error}"
+                unfit.append(f"{where}: {error}")
                 continue
             # The jobs of a trial with `repeats` are one trial.
             key = ("trial", row["trial"]) if row.get("trial") is not None else place
             trials.setdefault(key, []).append(told)
-        self._note(unended, unfit, first)
+        self._note(unended, unread, unfit)
         if not trials:
+            first = next(iter((*unread, *unfit)), None)
             raise ValueError(first or f"{self._file}: there are only trials {_UNENDED}")
         return [self._aggregated(jobs) for jobs in trials.values()]
 
@@ -312,13 +346,15 @@ class _Reading:
         memo = dict(zip(first.memo, self._search.aggregated_each(each), strict=False))
         return Told(first.params, self._search.aggregated([one.value for one in jobs]), memo)
 
-    def _note(self, unended: int, unfit: int, first: str) -> None:
+    def _note(self, unended: int, unread: Sequence[str], unfit: Sequence[str]) -> None:
         if unended:
             sentence = f"{_left_out(unended)} {_UNENDED}"
             self.left_out.append((f"{self._file}: {sentence}", True))
-        if unfit:
-            sentence = f"{_left_out(unfit)} that the space does not have, the first at {first}"
-            self.left_out.append((f"{self._file}: {sentence}", False))
+        of = "whose value is no number", "that the space does not have"
+        for which, sentences in zip(of, (unread, unfit), strict=True):
+            if sentences:
+                sentence = f"{_left_out(len(sentences))} {which}, the first at {sentences[0]}"
+                self.left_out.append((f"{self._file}: {sentence}", False))
 
     def _column(
         self, name: str, prefix: str, columns: Sequence[str], what: str, needed: bool
@@ -363,6 +399,12 @@ class _Reading:
             return self._of_journal(studies(self._file, text), study)
         if suffix in _SHEETS:
             rows = [(f"{self._file}:{line}", row) for line, row in cells_of(self._file, text)]
+            if not text.strip():
+                raise ValueError(f"{self._file}: the file is empty")
+            if not rows:
+                raise ValueError(
+                    f"{self._file}: expected a line for each trial below that of the columns"
+                )
             return _Records(rows)
         return self._of_json(text, lines=suffix not in _JSON)
 
@@ -388,6 +430,9 @@ class _Reading:
                 f"{self._file}: expected trials, not a recording: '{command}' writes those of "
                 f"the ensemble {shown(name)}"
             )
+        if given and PurePath(self._file).suffix.lower() not in _FILES:
+            # Those of an ensemble, after its searches.
+            self._check_searches(given.pop(0)["searches"])
         records = _Records()
         for place, row in enumerate(given, 1):
             records.rows.append((f"{self._file}: item {place}", _flat(row)))
@@ -410,6 +455,12 @@ class _Reading:
         if isinstance(trials, list) and 0 < len(trials) <= MAX_TOLD:
             # With their states, as an export has them.
             return trials
+        if missing := [key for key in _published(self._search) if key not in keys]:
+            command = own_command("export", "NAME", "NAME.csv")
+            raise ValueError(
+                f"{self._file}: what 'search --json' prints has no {listed(missing)}, which "
+                f"'subject-to' names: '{command}' writes all"
+            )
         shown = found.get("front") or found.get("best") or []
         return [
             {
@@ -418,6 +469,15 @@ class _Reading:
             }
             for one in shown
         ]
+
+    def _check_searches(self, searches: Sequence[Mapping[str, Any]]) -> None:
+        """Check the directions of the search of an ensemble whose trials are read."""
+        own = [one for one in searches if one["group"] == self._search.group]
+        for one in own or (searches if len(searches) == 1 else ()):
+            ways = dict(zip(*(one[key].split(", ") for key in _WAYS), strict=True))
+            known = {objective.key: objective.direction for objective in self._search.objectives}
+            # What was a metric there may be an objective here.
+            self._check_ways({key: ways.get(key, way) == "maximize" for key, way in known.items()})
 
     def _check_ways(self, maximize: Mapping[str, bool]) -> None:
         """Check that trials were made for the same objectives, in the same directions."""

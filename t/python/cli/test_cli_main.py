@@ -102,7 +102,10 @@ def test_version_and_help_exit_with_0(capsys: pytest.CaptureFixture[str]) -> Non
         (["run"], "missing argument 'FILE'"),
         (["wait"], "missing argument 'NAME...'"),
         (["submit", "a", "b", "--count", "0"], "'--count': 0 is not in the range"),
-        (["submit", "a", "b", "--count", "two"], "'--count': 'two' is not a valid integer"),
+        (
+            ["submit", "a", "b", "--count", "two"],
+            "'--count': expected a whole number such as 20, not 'two'",
+        ),
         (["submit", "a", "b", "--param", "x"], "expected key=value, not 'x'"),
         (["submit", "a", "b", "--param", "x=[1"], "the value of 'x' is not YAML: '[1'"),
         (["run", "a.yaml", "--timeout", "soon"], "expected a duration"),

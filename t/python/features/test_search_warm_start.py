@@ -312,8 +312,11 @@ def test_several_objectives_are_all_told(tmp_path: Path) -> None:
         ("who", "lr", "old.csv:1: there are several columns 'lr'"),
         (",ann", "", "old.csv:2: expected 6 values, as the header has, not 5"),
         ("ann", '"ann', "old.csv:2: a '\"' is not closed, or not where a cell ends"),
-        (SHEET[SHEET.index("1e-3") :], "", "old.csv: expected at least one trial"),
-        (SHEET, "", "old.csv: expected at least one trial"),
+        (SHEET[SHEET.index("1e-3") :], "", "old.csv: expected a line for each trial below "
+         "that of the columns"),
+        (SHEET, "", "old.csv: the file is empty"),
+        ("0.25,ann\n0.01,3.0,adam,,1e-1,bob\n0.02,4,,,0.75,", "0.01 J,",
+         "old.csv:2: loss: expected a number, not '0.01 J'"),
         # None of whose trials can be used.
         (SHEET[SHEET.index("0.01") :], "", None),
         ("1e-3,2,sgd,0.5,0.25,ann\n0.01,3.0,adam,,1e-1,bob\n0.02,4,,,0.75,\n",
@@ -445,13 +448,55 @@ def test_the_name_of_an_ensemble_is_no_file_and_how_to_write_one_is_said(tmp_pat
 
 def test_the_name_of_an_ensemble_stands_for_its_trials(tmp_path: Path) -> None:
     rows = [job(0, "complete", loss=0.5), job(1, "failed"), job(2, "complete", loss=0.25)]
-    known = {"study.1": "\n".join(map(json.dumps, rows))}
+    known = {"study.1": "\n".join(map(json.dumps, ({"searches": []}, *rows)))}
     text = TEXT.replace("old.csv", "study.1")
     spec = load_text(text, name="test", file="d.yaml", jobs=known.get)
     point = (0.01, 2, "adam", None)
     assert told(spec) == ((point, 0.5), (point, 0.25))
     assert spec.expansion is not None
     assert told(load_mapping(spec.expansion, name="test")) == told(spec)
+
+
+def test_trials_of_an_ensemble_that_did_the_opposite_are_refused() -> None:
+    other = {"group": "b", "objective": "loss", "direction": "maximize"}
+    own = {"group": "trial", "objective": "size, loss", "direction": "maximize, minimize"}
+    rows = [{"searches": [other, own]}, job(0, "complete", loss=0.5)]
+    known = {"bk": "\n".join(map(json.dumps, rows))}
+    text = TEXT.replace("old.csv", "bk")
+    load_text(text, name="test", file="d.yaml", jobs=known.get)
+    opposite = text.replace("minimize: loss", "maximize: loss")
+    with pytest.raises(DocumentError) as caught:
+        load_text(opposite, name="test", file="d.yaml", jobs=known.get)
+    assert str(caught.value).endswith(
+        "bk: 'loss' is minimized there, and the search is to maximize it"
+    )
+
+
+def test_a_study_is_for_journals(tmp_path: Path) -> None:
+    assert reasons(tmp_path, TEXT.replace("old.csv", "old.csv, study: a"), old_csv=SHEET) == (
+        "d.yaml:10: search[0].warm-start.study: expected none, because 'from' has no journal of "
+        "Optuna"
+    )
+
+
+def test_what_is_no_number_is_left_out_with_a_warning_that_has_its_line(tmp_path: Path) -> None:
+    found = notes(tmp_path, old_csv=SHEET.replace("0.25", "0.01 J"))
+    assert found.warnings == [
+        "d.yaml:10: search[0].warm-start.from: old.csv: 1 trial is left out whose value is no "
+        "number, the first at old.csv:2: loss: expected a number, not '0.01 J'"
+    ]
+    assert not found.notes
+
+
+def test_the_best_trials_lack_what_a_constraint_names(tmp_path: Path) -> None:
+    text = TEXT.replace("trials: 10", "subject-to: mass <= 3\n    trials: 10")
+    best = [{"trial": 1, "value": 0.5, "params": {"lr": 0.01, "layers": 2, "opt": "adam"}}]
+    search = {"id": "hpo", "objective": "loss", "direction": "minimize", "best": best}
+    shown = json.dumps({"searches": [search]})
+    assert reasons(tmp_path, text.replace("old.csv", "old.json"), old_json=shown).endswith(
+        "old.json: what 'search --json' prints has no mass, which 'subject-to' names: "
+        "'flux-ensemble export NAME NAME.csv' writes all"
+    )
 
 
 @pytest.mark.parametrize(

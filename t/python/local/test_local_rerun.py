@@ -230,6 +230,21 @@ def begin_tuning(home: Cases, trials: int) -> subprocess.Popen[bytes]:
     return process
 
 
+def test_a_warm_start_from_an_ensemble_without_a_search_is_refused(home: Cases) -> None:
+    home.run("run", "cases.yaml", "--quiet")
+    warm = "minimize: loss, warm-start: {from: cases}"
+    text = TUNE.replace("TRIALS", "2").replace("minimize: loss", warm).replace("random", "tpe")
+    (home.path / "warm.yaml").write_text(text)
+    assert "warm-start.from: 'cases' has no trials: it has no search" in home.run(
+        "run", "warm.yaml", code=2
+    )
+
+
+def test_what_is_no_number_of_trials_is_told_so(home: Cases) -> None:
+    said = home.run("search", "tune", "--more", "x", code=2)
+    assert "invalid value for '--more': expected a whole number such as 20, not 'x'" in said
+
+
 def test_a_search_whose_last_trials_were_canceled_names_what_goes_on_with_it(home: Cases) -> None:
     process = begin_tuning(home, trials=2)
     process.send_signal(signal.SIGINT)

@@ -135,6 +135,7 @@ def test_how_many_jobs_there_are_is_not_said_where_attempts_ran_again() -> None:
     [
         ("job.colour == 1", "a job has no field 'colour'"),
         ("t == 300", "; a parameter is 'params.t', and a value that jobs publish 'memo.t'"),
+        ("trial_state == infeasible", "; text is written in quotes: 'infeasible'"),
         ("params > 1", "a job has no field 'params'"),
         ("job.exception.colour == 1", "a job has no field 'exception.colour'"),
         ("returncode !=", "expected an expression such as"),
