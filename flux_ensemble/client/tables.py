@@ -47,12 +47,12 @@ def left_out(number: int, way: str) -> str:
         way: what shows them.
 
     >>> left_out(1, "--interrupted")
-    '1 earlier attempt is left out, since its job runs again; --interrupted shows it'
+    '1 earlier attempt is left out, which a later one replaces; --interrupted shows it'
     """
     attempts = counted(number, "earlier attempt")
     if number == 1:
-        return f"{attempts} is left out, since its job runs again; {way} shows it"
-    return f"{attempts} are left out, since their jobs run again; {way} shows them"
+        return f"{attempts} is left out, which a later one replaces; {way} shows it"
+    return f"{attempts} are left out, which later ones replace; {way} shows them"
 
 
 class JobTable:

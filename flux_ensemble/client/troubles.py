@@ -102,16 +102,30 @@ def left(
             only one, and the number of further trials.
 
     >>> group = {"waiting": 0, "pending": 0, "running": 0, "finished": 6, "unsent": 14}
+    >>> group |= {"canceled": 2}
     >>> hpo = {"id": "hpo", "trials": 20, "active": 0, "complete": 4, "canceled": 2}
     >>> ended = {"state": "canceled", "groups": {"md": group}, "searches": [hpo]}
     >>> for sentence in left(ended, "rerun()", lambda id, more: f"search(more={more})"):
     ...     print(sentence)
-    14 of 20 jobs were never submitted: rerun() runs them
+    14 of 20 jobs were never submitted: rerun() runs them, and 2 that were canceled
     14 of 20 trials of search 'hpo' were never run: search(more=2) runs them, and 2 more
     """
     if (never := unsent(status)) and not status.get("resumable"):
-        yield f"{never}: {rerun} runs {'it' if ' was ' in never else 'them'}"
+        also = _canceled(status)
+        runs = f"{rerun} runs {'it' if ' was ' in never else 'them'}"
+        yield f"{never}: {runs}{f', and {also:,} that {_were(also)} canceled' if also else ''}"
     yield from left_of_searches(status, search)
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
+def _canceled(status: EnsembleStatus) -> int:
+    """Return the number of cancelled jobs of an ensemble that has ended, but for trials."""
+    searches = {search.get("group") for search in status.get("searches", ())}
+    groups = status.get("groups", {}).items() if status["state"] != "ending" else ()
+    return sum(group.get("canceled", 0) for name, group in groups if name not in searches)
 
 
 def left_of_searches(

@@ -451,7 +451,8 @@ class Names:
         except ValueError as error:
             # Among the metrics of the member, only those of the queue have a hyphen.
             if head not in (COUNT, RATE, "nodes", "time") and len(keys) == 2 and "-" not in keys[1]:
-                example = MEMBER_METRICS.get(head, ("GROUP-duration",))[0]
+                group = keys[1] if keys[1] in self._groups else "GROUP"
+                example = MEMBER_METRICS.get(head, (f"{group}-duration",))[0]
                 raise ValueError(
                     f"{error}; in an expression a name with a hyphen is written in brackets: "
                     f"{head}['{example}']"

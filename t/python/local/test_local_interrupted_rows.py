@@ -87,7 +87,7 @@ def printed(
 
 
 SAID = (
-    "flux-ensemble: 2 earlier attempts are left out, since their jobs run again; --interrupted "
+    "flux-ensemble: 2 earlier attempts are left out, which later ones replace; --interrupted "
     "shows them\n"
 )
 
@@ -138,7 +138,7 @@ def test_python_has_each_point_once(directory: Path, tmp_path: Path) -> None:
     assert Counter(job["params"]["x"] for job in jobs) == Counter(range(POINTS))
     assert jobs.left_out == 2
     assert repr(jobs).splitlines()[-1] == (
-        "  2 earlier attempts are left out, since their jobs run again; "
+        "  2 earlier attempts are left out, which later ones replace; "
         "jobs(interrupted=True) shows them"
     )
     assert len(list(ensemble.jobs(interrupted=True))) == POINTS + 2

@@ -177,7 +177,9 @@ def test_what_was_never_sent_before_a_cancel_runs_by_a_rerun(home: Cases, tmp_pa
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=PATIENCE) == 130
     never = "3 of 5 jobs were never submitted: 'flux-ensemble rerun part"
-    assert never in home.run("status", "part")
+    told = home.run("status", "part")
+    assert never in told
+    assert "runs them, and 2 that were canceled" in told
     would = "part: 2 jobs would run again (2 canceled), and 3 that were never submitted\n"
     assert home.run("rerun", "--dry-run", "part") == would
     said = home.run("rerun", "--failed", "part")

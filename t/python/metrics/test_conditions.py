@@ -137,7 +137,8 @@ def test_a_memo_expression_sees_memo_keys_and_metrics():
             "no metric named 'x' (metrics begin with: count, max, mean, nodes, queue, rate, share, "
             "time)",
         ),
-        ("mean.a-duration > 3", "written in brackets: mean['GROUP-duration']"),
+        ("mean.a-duration > 3", "written in brackets: mean['a-duration']"),
+        ("mean.d-duration > 3", "written in brackets: mean['GROUP-duration']"),
         ("queue.pending-nodes > 3", "written in brackets: queue['pending-nodes']"),
         ("nodes.down > 3", "(metrics: nodes.free, nodes.size, nodes.up)"),
         ("count.c.success > 1", "no job group named 'c' (groups: a, a-b, x.y)"),
