@@ -130,6 +130,25 @@ def summary_rows(
     ]
 
 
+def attempts_left_out(status: Mapping[str, Any]) -> int:
+    """Return how many attempts that a `rerun` ran again are submitted, and among no outcome.
+
+    Args:
+        status: of an ensemble none of whose jobs is active.
+
+    >>> group = {"submitted": 9, "attempts": 6}
+    >>> attempts_left_out({"absences": [{"over": True}], "groups": {"a": group}})
+    3
+    >>> attempts_left_out({"groups": {"a": group}})
+    0
+    """
+    if not any(span.get("over") for span in status.get("absences", ())):
+        return 0
+    return sum(
+        max(0, group["submitted"] - group["attempts"]) for group in status["groups"].values()
+    )
+
+
 def _published(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
     """Return the variables that jobs published, with their groups; no streams by value."""
     from flux_ensemble.metrics.by_value import unsplit

@@ -15,7 +15,11 @@ import click
 
 from flux_ensemble.cli.display.colours import make_console, use_colour
 from flux_ensemble.cli.display.messages import closing
-from flux_ensemble.cli.display.metrics_tables import summary_rows, summary_table
+from flux_ensemble.cli.display.metrics_tables import (
+    attempts_left_out,
+    summary_rows,
+    summary_table,
+)
 from flux_ensemble.cli.display.progress import (
     Paces,
     details_of,
@@ -27,7 +31,7 @@ from flux_ensemble.cli.display.troubles import left
 from flux_ensemble.cli.prose import fitted, indent, pieces
 from flux_ensemble.client.troubles import failed_jobs
 from flux_ensemble.texts import hanging
-from flux_ensemble.words import Line, Span, elapsed, known_jobs, plain, trials_to_come
+from flux_ensemble.words import Line, Span, counted, elapsed, known_jobs, plain, trials_to_come
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
@@ -206,6 +210,9 @@ def summarize(
         shown = command("metrics", status["name"]) if command else ""
         elsewhere = f"'{shown}' shows the statistics" if shown else ""
         summary_table(metrics, status).show(rows, elsewhere=elsewhere)
+        if again := attempts_left_out(status):
+            attempts, are = counted(again, "attempt"), "are" if again > 1 else "is"
+            click.echo(f"{attempts} that ran again {are} left out of the outcomes")
         click.echo()
     view.line(closing(status))
     if command is None:

@@ -76,6 +76,7 @@ def test_a_run_that_has_ended_goes_on_in_its_record(home: Cases, tmp_path: Path)
     (tmp_path / "table").touch()
     (tmp_path / "elsewhere").mkdir()
     said = home.run("rerun", "cases", "--report", "r.html", cwd=tmp_path / "elsewhere")
+    assert "2 attempts that ran again are left out of the outcomes\n" in said
     assert said.startswith("cases: 2 jobs run again (2 failed)\n")
     changed = "cases.yaml has changed since: rerun goes by the document that is kept; 'flux-ensem"
     assert changed in said
