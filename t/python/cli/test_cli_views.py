@@ -297,7 +297,8 @@ def test_the_summary_has_the_groups_that_had_jobs_and_what_they_published() -> N
 
 def test_a_mean_below_a_millisecond_is_not_as_if_there_were_none() -> None:
     metrics: Any = {**METRICS, "mean": {**METRICS["mean"], "a-pending": 0.0002}}
-    (row,) = summary_rows({"name": "a", "groups": METRICS["count"]}, metrics)
+    status: Any = {"name": "a", "groups": METRICS["count"]}
+    (row,) = summary_rows(status, metrics)
     assert row["mean_pending"] == 0.001
 
 
