@@ -44,9 +44,9 @@ from flux_ensemble.queues.flux.stream import StreamingRequest
 from flux_ensemble.queues.flux.submission import EnsembleRun
 from flux_ensemble.queues.local.binding import Binding
 from flux_ensemble.queues.nested.attempts import Attempts
-from flux_ensemble.queues.nested.heard import Heard
 from flux_ensemble.queues.nested.instance import Instance, facts
 from flux_ensemble.queues.nested.link import FORMAT
+from flux_ensemble.queues.nested.listener import Heard
 from flux_ensemble.queues.nested.member import NestedMember
 from flux_ensemble.queues.nested.tails import Tails
 from flux_ensemble.runtime.ports import Handle

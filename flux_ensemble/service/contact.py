@@ -21,7 +21,7 @@ from flux_ensemble.engine.events import CommandFailed, Tag
 from flux_ensemble.queues.flux.errors import sentence
 from flux_ensemble.queues.flux.steps import Step, Steps, run
 from flux_ensemble.queues.local.root import StateError
-from flux_ensemble.queues.nested.heard import Heard
+from flux_ensemble.queues.nested.listener import Heard
 from flux_ensemble.queues.nested.refusals import RefusedError
 from flux_ensemble.queues.nested.service_handle import brief
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError

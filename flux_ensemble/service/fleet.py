@@ -48,7 +48,7 @@ from flux_ensemble.engine.job_keys import ENCLOSING, make, split
 from flux_ensemble.queues.flux.submission import EnsembleRun, SubmissionWait
 from flux_ensemble.queues.nested.callbacks import Gone
 from flux_ensemble.queues.nested.commits import Durable
-from flux_ensemble.queues.nested.heard import Facts
+from flux_ensemble.queues.nested.listener import Facts
 from flux_ensemble.queues.nested.provider import Provider
 from flux_ensemble.queues.nested.service_handle import (
     AttachedInstance,

@@ -15,7 +15,7 @@ from flux_ensemble.document.keys.members import FLUX, SLURM
 from flux_ensemble.document.model import Spec
 from flux_ensemble.queues.flux.queue import FluxQueue
 from flux_ensemble.queues.nested.callbacks import Gone, Told
-from flux_ensemble.queues.nested.heard import Facts
+from flux_ensemble.queues.nested.listener import Facts
 from flux_ensemble.queues.nested.provider import Provider
 from flux_ensemble.queues.nested.service_handle import Channel, Followed
 from flux_ensemble.queues.nested.shape import MemberTag

@@ -49,7 +49,7 @@ from flux_ensemble.service.marks import Marks
 from flux_ensemble.service.member_services import Ssh
 from flux_ensemble.service.members import Members
 from flux_ensemble.service.needs import Needs
-from flux_ensemble.service.recovery.ended import EndedFile
+from flux_ensemble.service.recovery.ended_file import EndedFile
 from flux_ensemble.service.recovery.recovery import RETRY_LIMIT, Recovery
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.requests.attach import AttachRequests

@@ -34,7 +34,7 @@ from flux_ensemble.queues.local.binding import Binding
 from flux_ensemble.queues.local.directory import Directory
 from flux_ensemble.queues.local.processes import ProcessRunner
 from flux_ensemble.queues.local.queue import LocalQueue
-from flux_ensemble.queues.nested.heard import EVENTS, Facts, Heard
+from flux_ensemble.queues.nested.listener import EVENTS, Facts, Heard
 from flux_ensemble.queues.nested.tails import Tails
 from flux_ensemble.queues.virtual.cluster import VirtualCluster
 from flux_ensemble.queues.virtual.queue import VirtualMember

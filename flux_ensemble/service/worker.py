@@ -26,8 +26,8 @@ from typing import Any
 from flux_ensemble import __version__
 from flux_ensemble.queues.local.binding import GPU_VARIABLES, Binding
 from flux_ensemble.queues.local.loop import LocalLoop
-from flux_ensemble.queues.nested.heard import Facts
 from flux_ensemble.queues.nested.link import FORMAT
+from flux_ensemble.queues.nested.listener import Facts
 from flux_ensemble.queues.nested.tails import Tails
 from flux_ensemble.runtime.ports import Handle
 from flux_ensemble.runtime.signals import signal_pipe

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flux_ensemble.queues.nested.attempts import Lost
-from flux_ensemble.queues.nested.heard import Facts
+from flux_ensemble.queues.nested.listener import Facts
 from flux_ensemble.queues.nested.service_handle import Followed
 from flux_ensemble.queues.nested.shape import MemberTag
 

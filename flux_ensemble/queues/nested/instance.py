@@ -27,8 +27,8 @@ from flux_ensemble.queues.flux.shutdown import Shutdown
 from flux_ensemble.queues.flux.steps import Resume, Step, Steps, run
 from flux_ensemble.queues.flux.stream import StreamingRequest
 from flux_ensemble.queues.nested.attempts import Attempts
-from flux_ensemble.queues.nested.heard import EVENTS, IDENTITY, Facts, Heard
 from flux_ensemble.queues.nested.interruptions import Interruptions
+from flux_ensemble.queues.nested.listener import EVENTS, IDENTITY, Facts, Heard
 from flux_ensemble.queues.nested.outbox import NestedQueue
 from flux_ensemble.queues.nested.pump import Pump
 from flux_ensemble.queues.nested.refusals import RefusedError, refuse_others

@@ -30,8 +30,8 @@ from flux_ensemble.queues.flux.steps import Resume, Steps, run
 from flux_ensemble.queues.flux.submission import SubmissionWait
 from flux_ensemble.queues.nested.attempts import Attempts
 from flux_ensemble.queues.nested.callbacks import Gone, Told
-from flux_ensemble.queues.nested.heard import Heard
 from flux_ensemble.queues.nested.life import NEXT, UNNEEDED, Phase, silent
+from flux_ensemble.queues.nested.listener import Heard
 from flux_ensemble.queues.nested.provider import JobName, Provider
 from flux_ensemble.queues.nested.refusals import RefusedError
 from flux_ensemble.queues.nested.service_handle import AttachedInstance, Channel, Followed

@@ -35,9 +35,9 @@ from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
 from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.flux.steps import Steps
 from flux_ensemble.queues.nested.commits import Commits, Durable
-from flux_ensemble.queues.nested.heard import Facts, Heard
 from flux_ensemble.queues.nested.interruptions import Interruptions
 from flux_ensemble.queues.nested.job_columns import ALIKE
+from flux_ensemble.queues.nested.listener import Facts, Heard
 from flux_ensemble.queues.nested.refusals import RefusedError
 from flux_ensemble.runtime.ports import Done
 

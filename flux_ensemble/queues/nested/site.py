@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.queues.nested.callbacks import Told
-from flux_ensemble.queues.nested.heard import IDENTITY
+from flux_ensemble.queues.nested.listener import IDENTITY
 from flux_ensemble.queues.nested.member_job import MemberJob
 from flux_ensemble.queues.nested.provider import Provider, Written
 from flux_ensemble.queues.nested.service_handle import Channel

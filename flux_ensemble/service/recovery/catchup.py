@@ -39,7 +39,7 @@ from flux_ensemble.metrics.signals import signal_of
 from flux_ensemble.queues.flux.steps import Step, Steps
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.interruption import lost
-from flux_ensemble.service.recovery.ended import NOTHING_NOTED, Ended, ended_jobs
+from flux_ensemble.service.recovery.ended_file import NOTHING_NOTED, Ended, ended_jobs
 from flux_ensemble.service.tracker import LAST_EVENTS, Tracker, job_name
 
 Entry = Mapping[str, Any]

@@ -32,7 +32,7 @@ from flux_ensemble.runtime.durability.replay import Replayed, count_events, repl
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import FLEET_EVENTS, Loop, Marker
 from flux_ensemble.service.recovery.catchup import CatchUp
-from flux_ensemble.service.recovery.ended import NOTHING_NOTED, Ended
+from flux_ensemble.service.recovery.ended_file import NOTHING_NOTED, Ended
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.store.errors import why_unreadable
 from flux_ensemble.service.tracker import Tracker

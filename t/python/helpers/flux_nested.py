@@ -40,9 +40,9 @@ from flux_ensemble.queues.flux.submission import EnsembleRun  # noqa: E402
 from flux_ensemble.queues.nested import member_job  # noqa: E402
 from flux_ensemble.queues.nested.attempts import Attempt, Lost, attempt_of  # noqa: E402
 from flux_ensemble.queues.nested.callbacks import Gone, Told  # noqa: E402
-from flux_ensemble.queues.nested.heard import Facts  # noqa: E402
 from flux_ensemble.queues.nested.jobspec import member_jobspec, member_tag  # noqa: E402
 from flux_ensemble.queues.nested.life import Phase  # noqa: E402
+from flux_ensemble.queues.nested.listener import Facts  # noqa: E402
 from flux_ensemble.queues.nested.member import NestedMember  # noqa: E402
 from flux_ensemble.queues.nested.member_job import MemberJob  # noqa: E402
 from flux_ensemble.queues.nested.pump import Pump  # noqa: E402

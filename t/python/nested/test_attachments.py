@@ -61,7 +61,7 @@ def test_what_was_said_to_one_that_is_gone_is_not_sent() -> None:
 
 def test_events_are_told_together_and_in_their_place_between_other_items() -> None:
     require_flux()
-    from flux_ensemble.queues.nested.heard import Heard
+    from flux_ensemble.queues.nested.listener import Heard
     from flux_ensemble.queues.nested.service_handle import AttachedInstance
 
     told: list[Any] = []
@@ -103,7 +103,7 @@ def test_events_are_told_together_and_in_their_place_between_other_items() -> No
 
 def test_the_number_of_the_format_changes_with_the_messages() -> None:
     require_flux()
-    from flux_ensemble.queues.nested.heard import Heard
+    from flux_ensemble.queues.nested.listener import Heard
     from flux_ensemble.queues.nested.service_handle import AttachedInstance
     from flux_ensemble.service.contact import Contact
     from flux_ensemble.service.requests.protocol import TOPICS

@@ -20,7 +20,7 @@ from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.service.recovery import catchup as module
 from flux_ensemble.service.recovery.catchup import CatchUp
-from flux_ensemble.service.recovery.ended import Ended
+from flux_ensemble.service.recovery.ended_file import Ended
 from flux_ensemble.words import all_undone, left_out
 
 OWNER = 1000

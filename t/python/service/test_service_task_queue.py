@@ -48,7 +48,7 @@ class Service:
         self.marks: list[int] = []
 
     def attach(self) -> None:
-        from flux_ensemble.queues.nested.heard import Heard
+        from flux_ensemble.queues.nested.listener import Heard
 
         heard = Heard(
             event=self._event,
@@ -104,7 +104,7 @@ class Service:
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     require_flux()
-    from flux_ensemble.queues.nested.heard import Facts
+    from flux_ensemble.queues.nested.listener import Facts
     from flux_ensemble.queues.nested.tails import Tails
     from flux_ensemble.service.task_queue import TaskQueue
 
@@ -283,7 +283,7 @@ def test_a_job_whose_output_cannot_be_kept_fails(service: Service) -> None:
 
 def test_the_end_of_a_task_by_sigterm_waits_for_that_of_its_worker(tmp_path: Path) -> None:
     require_flux()
-    from flux_ensemble.queues.nested.heard import Facts
+    from flux_ensemble.queues.nested.listener import Facts
     from flux_ensemble.queues.nested.tails import Tails
     from flux_ensemble.service.task_queue import TaskQueue
 

@@ -11,7 +11,7 @@ from play import on_start
 from test_service_catchup import begun, entry, live
 from test_service_ensembles import Bench, jobspec, tag
 
-from flux_ensemble.service.recovery.ended import Ended, EndedFile
+from flux_ensemble.service.recovery.ended_file import Ended, EndedFile
 
 
 def test_it_is_written_while_jobs_are_in_the_queue_and_read_by_the_next_service(
