@@ -91,7 +91,7 @@ class JobTable:
         interrupted: bool = True,
         last: int | None = None,
         page: Callable[[int], tuple[Iterable[JobRow], int] | None] | None = None,
-        stopped: Callable[[], bool] = lambda: False,
+        stopped: Callable[[], bool] | None = None,
     ) -> None:
         if last is not None and last < 1:
             raise EnsembleError(errno.EINVAL, f"last: expected 1 or more jobs, not {last}")
@@ -101,7 +101,7 @@ class JobTable:
         self._rows = rows
         self._more = others
         self._interrupted = interrupted
-        self._stopped = stopped
+        self._stopped = stopped or (lambda: False)
         self.left_out = 0
         #: For the rows of an iteration that has not begun, if its length was requested before.
         self._ahead: list[list[JobRow]] | None = None

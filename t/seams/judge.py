@@ -432,7 +432,13 @@ def _searches(features: Sequence[Feature], seen: Evidence, problems: Problems) -
     """Each trial was tried to its end, once, and the best one is the best."""
     found = _matched(seen)
     states = {search["id"]: search for search in seen.status.get("searches", ())}
-    problems.same("searches by search", list(states.values()), list(seen.searches))
+    for one in seen.searches:
+        state = states[one["id"]]
+        problems.same("searches by search", state, {key: one[key] for key in one if key in state})
+        if "all_trials" in one:
+            over = [trial for trial in one["all_trials"] if trial["trial_state"] in _OVER]
+            counted = sum(state.get(name, 0) for name in _OVER)
+            problems.same(f"all trials of {one['id']} that are over", counted, len(over))
     for feature in features:
         for name, trials in feature.trials.items():
             search = states[name]
