@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
@@ -198,7 +198,7 @@ class Gaussian:
                 [0.5] * points.shape[1], (5e-2, 2e1), nu=2.5
             ) + WhiteKernel(1e-4, (1e-8, 1.0))
             first, costs, bounds = self._seen(count)
-            fitted = GaussianProcessRegressor(kernel).fit(
+            fitted = GaussianProcessRegressor(kernel, optimizer=_likeliest).fit(
                 first, costs if what == _COSTS else bounds
             )
             self._kernels[what] = fitted.kernel_
@@ -306,6 +306,43 @@ def _fitted_to(count: int) -> int:
     while (more := fitted + max(1, fitted // 10)) <= count:
         fitted = more
     return fitted
+
+
+def _likeliest(unlikely: Callable[..., Any], start: Any, bounds: Any) -> tuple[Any, float]:
+    """Return the likeliest kernel and how unlikely it is, given the data and `_unexpected`.
+
+    Args:
+        unlikely: returns for a kernel the negative logarithm of its likelihood, and the gradient.
+        start, bounds: of the kernel: the logarithms of its scale, its lengths and its noise.
+    """
+    from scipy.optimize import minimize
+
+    def both(kernel: Any) -> tuple[float, Any]:
+        value, gradient = unlikely(kernel)
+        more, its_gradient = _unexpected(kernel)
+        return value + more, gradient + its_gradient
+
+    found = minimize(both, start, method="L-BFGS-B", jac=True, bounds=bounds)
+    return found.x, float(found.fun)
+
+
+def _unexpected(kernel: Any) -> tuple[float, Any]:
+    """Return how little a kernel is expected before there are data, and the gradient.
+
+    The scale has a Gamma(2, 1) distribution and the noise one of Gamma(1.1, 30). A squared length
+    is expected near 1, and a short one less than a long one, since a variable may be of no effect.
+
+    >>> value, gradient = _unexpected([0.0, 0.0, 0.0, 0.0])
+    >>> float(round(value, 3)), gradient.round(3).tolist()
+    (31.4, [0.0, 0.0, 0.0, 29.9])
+    """
+    import numpy as np
+
+    scale, *lengths, noise = np.exp(kernel)
+    squares = np.square(lengths)
+    value = scale - kernel[0] + 0.1 * (squares + 1 / squares).sum() + 30 * noise - 0.1 * kernel[-1]
+    slopes = 0.2 * (squares - 1 / squares)
+    return float(value), np.array([scale - 1, *slopes, 30 * noise - 0.1])
 
 
 def _normal(costs: Any) -> Any:
