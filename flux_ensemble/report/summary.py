@@ -242,7 +242,9 @@ def _used(run: Run, usage: Usage | None) -> str:
         whole = sum(by_outcome.values())
         if whole:
             lost = sum(by_outcome.get(outcome, 0.0) for outcome in ("failed", "timeout"))
-            bad = f", {lost / whole:.0%} of them by {noun(run)}s that failed" if lost else ""
+            # What was used includes attempts that a rerun has replaced.
+            who = "attempt" if run.jobs.replaced else noun(run)
+            bad = f", {lost / whole:.0%} of them by {who}s that failed" if lost else ""
             if what == "core":
                 bad += _busy(run)
             used.append((whole, name, bad))

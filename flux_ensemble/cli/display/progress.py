@@ -342,8 +342,12 @@ def details_of(counts: Mapping[str, Any], thousands: str = ",") -> Line:
     ['1,200 running', ', ', '1 failed']
     >>> plain(details_of({"failed": 3, "timeout": 1, "attempts": 12, "finished": 8}))
     '3 attempts failed, 1 attempt timed out'
+    >>> plain(details_of({"failed": 1, "interrupted": 2, "attempts": 4, "finished": 2}))
+    '1 failed, 2 interrupted'
     """
-    again = counts.get("attempts", 0) > counts.get("finished", 0)
+    # Attempts that were interrupted say nothing of those that failed.
+    ended = counts.get("attempts", 0) - counts.get("interrupted", 0)
+    again = ended > counts.get("finished", 0)
     spans: list[Span] = []
     for key, style in _DETAILS:
         if counts.get(key):

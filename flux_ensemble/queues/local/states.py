@@ -141,7 +141,7 @@ class States:
     INTERRUPTED = "its run was interrupted: {}"
 
     #: The reason of such an ensemble if another one was begun in its place.
-    GIVEN_UP = "its run was interrupted, and given up with --no-resume"
+    GIVEN_UP = "its run was interrupted, and given up with --no-resume, or resume=False"
 
     def __init__(self, root: Path) -> None:
         self._root = root

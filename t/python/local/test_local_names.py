@@ -106,7 +106,7 @@ def test_a_run_that_was_given_up_is_kept_too(tmp_path: Path) -> None:
     assert "'test' was interrupted, is given up and is kept" in told
     given_up, interrupted = (states.status(name) for name in ("test", "test-2"))
     assert "resumable" not in given_up
-    assert given_up["reason"].endswith("given up with --no-resume")
+    assert given_up["reason"].endswith("given up with --no-resume, or resume=False")
     assert interrupted["resumable"] is True
     # What is gone on with is the one that can be, whatever its name.
     assert "an earlier run of 'test-2' was interrupted" in Run(tmp_path, document).end()[2]
