@@ -23,11 +23,6 @@ in_slurm() {
 	EOD
 }
 
-# Succeed if Slurm has no job that may still run.
-slurm_is_quiet() {
-	squeue -h -o %i >queued 2>/dev/null && test_must_be_empty queued
-}
-
 # Print how many of its jobs Slurm has in a state.
 slurm_has() {
 	squeue -h -t "$1" -o %i | wc -l

@@ -25,11 +25,6 @@ on_workers() {
 	EOD
 }
 
-# Succeed if Slurm has no job that may still run.
-slurm_is_quiet() {
-	squeue -h -o %i >queued 2>/dev/null && test_must_be_empty queued
-}
-
 # Kill a process, and wait until it is gone.
 kill_hard() {
 	kill -KILL $1 && test_expect_code 137 wait $1

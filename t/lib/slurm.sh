@@ -88,6 +88,11 @@ slurm_trouble() {
 	echo "no Slurm starts here: $(cat "$slurm"/*.log 2>/dev/null | grep -iE "fatal|error" | tail -n 1)"
 }
 
+# Succeed if Slurm has no job that may still run.
+slurm_is_quiet() {
+	squeue -h -o %i >queued 2>/dev/null && test_must_be_empty queued
+}
+
 # End its daemons, by the ids that they wrote down, and all that is still in its queue.
 stop_slurm() {
 	command -v scancel >/dev/null && scancel --me 2>/dev/null
