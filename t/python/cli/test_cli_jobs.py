@@ -520,7 +520,7 @@ def test_a_moment_later_or_in_a_copy_of_the_record_a_file_is_that_of_its_job(
 ) -> None:
     run_command(["rm", "--state-dir", str(rewritten), "again"])  # else the file is of its job
     outputs = Outputs(LocalClient(rewritten), "s")
-    (one, two) = LocalClient(rewritten).jobs("s")
+    (one, two) = sorted(LocalClient(rewritten).jobs("s"), key=lambda job: job["id"])
     assert one["t_end"] is not None
     assert outputs.rewritten({**one, "outcome": "interrupted"}) == ""
     assert outputs.rewritten({**one, "t_end": None}) == ""
