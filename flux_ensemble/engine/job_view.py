@@ -279,8 +279,9 @@ class Describer:
         if firing.work is not None:
             values["copy_of"] = firing.work
         replaced = job.replaced
-        if replaced is None and self._rerun:
-            replaced = self._rerun.get((firing.rule, firing.number, job.index))
+        if self._rerun:
+            # A retry that was dropped before it was sent does not come any more.
+            replaced = self._rerun.get((firing.rule, firing.number, job.index), replaced)
         if replaced is not None:
             values["replaced"] = f"{RETRY_RULE}:{replaced}"
         if firing.trial is not None:

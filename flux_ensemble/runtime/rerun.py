@@ -157,10 +157,10 @@ class Choice:
                 del self._chosen[work]
 
     def _later(self, job: ActiveJob) -> int | None:
-        """Return the number of the retry that was to run a job again; None without one."""
-        if job.replaced is not None:
-            return job.replaced
-        return self._rerun(job) if job.followed is None else job.followed
+        """Return the number of the last retry that was to run a job again; None without one."""
+        if (again := self._rerun(job)) is not None:
+            return again
+        return job.followed if job.replaced is None else job.replaced
 
     def _rerun(self, job: ActiveJob) -> int | None:
         firing = job.firing

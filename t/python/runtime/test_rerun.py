@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from play import CancelJobs, Finish, Play, Started, SubmitJobs, document, on_start, submit
 
+from flux_ensemble.client.tables import JobTable
 from flux_ensemble.engine.commands import Ask
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.job_view import Describer
@@ -198,6 +199,31 @@ def test_a_retry_that_was_dropped_before_it_was_sent_leaves_the_attempt_before()
     assert play.engine.failed == 0
     play.run(4)
     assert (play.engine.state, play.counts()["finished"]) == ("completed", 3)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_job_whose_retry_was_dropped_and_that_was_run_again_is_over(lost: bool) -> None:
+    play = Again(jobs=[{**SWEEP, "retries": 1}])
+    play.run(2)
+    play.run(3)
+    play.begin(1)
+    play.accept = False
+    if lost:
+        play.event(1, "exception", type="lost", severity=0)
+        play.event(1, "clean")
+    else:
+        play.end(1, 256)
+    play.request("cancel")
+    play.failed(play.of(SubmitJobs)[-1], errno="ECANCELED")
+    assert play.engine.state == "canceled"
+    play.accept = True
+    assert play.rerun()["jobs"] == 1
+    play.run(4)
+    assert play.engine.state == "completed"
+    table = JobTable(play.rows, interrupted=False)
+    assert [row["id"] for row in table] == [2, 3, 4]
+    assert table.left_out == 1
+    assert play.choice().firings() == []
 
 
 def test_a_rerun_that_was_dropped_can_be_asked_for_once_more() -> None:
